@@ -1,0 +1,56 @@
+# Tasks. `make demo` and `make test` set up all that they need on a machine with Python 3.11.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+WORKERS ?= auto
+
+.PHONY: help demo test test-real check lint bench lock coverage clean
+
+help:           ## show these tasks
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python requirements/runtime.txt requirements/build.txt pyproject.toml
+	$(PIP) install --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/.runtime  ## try it: sample mail, imported and searched, in a folder of its own
+	@$(BIN)/python -m postroom demo
+
+test: $(VENV)/.dev  ## the tests that need nothing but Python
+	$(BIN)/python -m pytest -n $(WORKERS) tests --ignore tests/real
+
+test-real: $(VENV)/.dev  ## the tests against real programs and collections, which it installs
+	bash tests/real/install
+	$(BIN)/python -m pytest tests/real
+
+lint: $(VENV)/.dev  ## format, lint, types, rooms
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+check: lint test test-real  ## all that must hold before a change lands
+
+bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
+	$(BIN)/python -m bench
+
+coverage: $(VENV)/.dev  ## which branches the tests reach
+	$(BIN)/coverage erase
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real
+	$(BIN)/coverage combine && $(BIN)/coverage report
+
+lock: $(VENV)/.dev  ## resolve the locks anew (brings uv into its own folder)
+	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip --quiet install uv
+	bash requirements/lock $(VENV)/lock/bin/uv
+
+clean:          ## remove what these tasks made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,24 @@
+"""Postroom: the post room for AI agents.
+
+Agents read mail, write letters, keep notes and write to each other; nothing leaves the building
+until a person has stamped it.
+
+The rooms, from the door inwards. A line imports only from lines below it, and import-linter
+guards that::
+
+    cli        the terminal: one file a noun, no rules
+    wiring     which concrete provider serves which account; the only place that names one
+    sample     a made-up mailbox for the demo
+    mail       where mail lives: the protocols, MIME, and one package or module a provider
+    store      SQLite files that survive crashes, several processes and newer versions
+    config     postroom.toml and the environment, parsed into frozen values
+    core       pure words and rules: errors, text, address, message, query, letter
+
+Where does a line belong? If it would change with the provider: mail. With the wire contract: cli
+and its later neighbours. With the rule: core. With the machine: config and wiring.
+
+One colour: everything here is synchronous. The local mailbox is the test double: it ships, it is
+the default, and it passes the same contract suite as every other provider.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+"""`python -m postroom`."""
+
+from postroom.cli.main import main
+
+main()

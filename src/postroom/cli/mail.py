@@ -1,0 +1,188 @@
+"""Mail in the terminal: `import`, `search`, `read`, `thread`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.core.errors import NotFound
+from postroom.core.query import parse
+from postroom.mail.mailbox import Page
+
+if TYPE_CHECKING:
+    from postroom.mail.mailbox import Mailbox
+
+SHOWN_REFUSALS = 5
+EMPTY = "There is no mail here yet."
+FIRST_STEPS = "Run `postroom import PATH`, or `postroom demo` to try it with sample mail."
+
+_account = click.option("--account", metavar="NAME", help="The account, where there are several.")
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+@contextmanager
+def _opened(account: str | None) -> Iterator[Mailbox]:
+    found = wiring.mailbox(wiring.settings(), account)
+    if found is None:
+        raise NotFound(EMPTY, remedy=FIRST_STEPS)
+    with closing(found):
+        yield found
+
+
+@click.command("search")
+@click.argument("query", nargs=-1)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=20,
+    show_default=True,
+    help="How many mails at most.",
+)
+@click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
+@_account
+@_json
+def search_command(
+    query: tuple[str, ...], limit: int, cursor: str, account: str | None, as_json: bool
+) -> None:
+    """Search mail, newest first, in Gmail's search language.
+
+    \b
+    postroom search from:ann invoice
+    postroom search 'is:unread in:inbox newer_than:7d'
+    postroom search 'subject:(dinner OR lunch) -label:work has:attachment'
+
+    An argument that starts with a minus needs quotes around the whole query, or `--` before it.
+    `*` marks unread mail, `[2]` counts attachments. docs/search.md has the whole language.
+    """
+    text = " ".join(query)
+    box = wiring.mailbox(wiring.settings(), account)
+    if box is None:
+        parse(text)
+        page = Page(())
+    else:
+        with closing(box):
+            page = box.search(text, limit=limit, cursor=cursor)
+    if as_json:
+        printing.print_json(
+            {
+                "messages": [printing.summary_json(item) for item in page.items],
+                "cursor": page.cursor,
+            }
+        )
+        return
+    for item in page.items:
+        for row in printing.summary_lines(item):
+            click.echo(row)
+    if page.cursor:
+        say(f"\nThere are more: add --cursor {page.cursor}")
+    elif box is None:
+        say(f"{EMPTY} {FIRST_STEPS}")
+    elif not page.items:
+        say(f"No mail matches: {text}" if text else EMPTY)
+
+
+@click.command("read")
+@click.argument("id")
+@click.option("--quotes", is_flag=True, help="Show quoted history too.")
+@click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
+@_account
+@_json
+def read_command(id: str, quotes: bool, raw: bool, account: str | None, as_json: bool) -> None:
+    """Show one mail.
+
+    ID is the one that `postroom search` prints. Text is shown as a reader of the mail would see
+    it: hidden parts and control characters are taken out and counted.
+    """
+    with _opened(account) as box:
+        if raw:
+            sys.stdout.buffer.write(box.raw(id))
+            return
+        message = box.message(id)
+    if as_json:
+        printing.print_json(printing.message_json(message))
+        return
+    for row in printing.message_lines(message, quotes=quotes):
+        click.echo(row)
+
+
+@click.command("thread")
+@click.argument("id")
+@click.option("--quotes", is_flag=True, help="Show quoted history too.")
+@_account
+@_json
+def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) -> None:
+    """Show a whole conversation, oldest mail first.
+
+    ID is that of the thread, or of any mail in it.
+    """
+    with _opened(account) as box:
+        found = box.thread(id)
+    if as_json:
+        messages = [printing.message_json(message) for message in found.messages]
+        printing.print_json({"id": found.id, "subject": found.subject, "messages": messages})
+        return
+    for at, message in enumerate(found.messages, 1):
+        rule = f"── {at} of {len(found.messages)} "
+        click.echo(click.style(rule + "─" * (printing.width() - len(rule) - 1), dim=True))
+        for row in printing.message_lines(message, quotes=quotes):
+            click.echo(row)
+        click.echo()
+
+
+@click.command("import")
+@click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
+)
+@_account
+@_json
+def import_command(paths: tuple[Path, ...], account: str | None, as_json: bool) -> None:
+    """Import mail from mbox, Maildir or .eml files.
+
+    PATH is such a file or folder, or a folder of them. Mail that is there already is left as it is,
+    so an import that was stopped goes on when it is run again. Flags decide what is read, starred,
+    a draft or in the trash; labels come from Maildir folders and from Gmail's export.
+    """
+    from postroom.mail import files
+
+    sources = [source for path in paths for source in files.sources(path)]
+    report = files.Report()
+    box = wiring.mailbox(wiring.settings(), account, make=True)
+    assert box is not None
+    with closing(box):
+        for source in sources:
+            with _progress(source, quiet=as_json) as stepped:
+                files.load(box, source, report, stepped)
+    if as_json:
+        printing.print_json(
+            {"added": report.added, "known": report.known, "refused": report.refused}
+        )
+        return
+    click.echo(
+        f"{report.added:,} new, {report.known:,} already here, {len(report.refused):,} not read."
+    )
+    for reason in report.refused[:SHOWN_REFUSALS]:
+        say(f"  {reason}")
+    if len(report.refused) > SHOWN_REFUSALS:
+        say(f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists them all")
+
+
+@contextmanager
+def _progress(source: object, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show a bar on a terminal; elsewhere nothing."""
+    from postroom.mail.files import Source
+
+    assert isinstance(source, Source)
+    if quiet or source.size < 2 or not sys.stderr.isatty():
+        yield lambda _step: None
+        return
+    name = printing.fit(source.path.name, 20)
+    with click.progressbar(length=source.size, label=name, file=sys.stderr, width=0) as bar:
+        yield bar.update

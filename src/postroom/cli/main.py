@@ -1,0 +1,104 @@
+"""The command `postroom`: finds the command, imports only what it needs, and puts errors into words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from postroom import __version__
+from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, UNEXPECTED, exit_code
+from postroom.core.errors import Invalid, PostroomError
+
+# command → module that defines it, its first line of help; the modules are imported when called.
+COMMANDS = {
+    "demo": (
+        "postroom.cli.demo",
+        "Try it: sample mail, imported and searched, in a folder of its own.",
+    ),
+    "import": ("postroom.cli.mail", "Import mail from mbox, Maildir or .eml files."),
+    "read": ("postroom.cli.mail", "Show one mail."),
+    "search": ("postroom.cli.mail", "Search mail, newest first, in Gmail's search language."),
+    "thread": ("postroom.cli.mail", "Show a whole conversation."),
+}
+
+
+class Commands(click.Group):
+    """The commands of the table, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names for `--help`."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, importing its module."""
+        if cmd_name not in COMMANDS:
+            return None
+        from importlib import import_module
+
+        command = getattr(import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list from the table, so that `--help` imports nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="postroom %(version)s")
+def cli() -> None:
+    """The post room for AI agents.
+
+    Agents read mail and write letters; nothing leaves until a person has approved it.
+    """
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run one command and exit with the code of its outcome."""
+    given = sys.argv[1:] if arguments is None else arguments
+    sys.exit(_run(given))
+
+
+def _run(arguments: list[str]) -> int:
+    as_json = "--json" in arguments
+    try:
+        result: Any = cli.main(args=arguments, prog_name="postroom", standalone_mode=False)
+        sys.stdout.flush()
+    except PostroomError as error:
+        return _report(error, as_json=as_json)
+    except click.exceptions.NoArgsIsHelpError as help_text:
+        click.echo(help_text.format_message())
+        return OK
+    except click.ClickException as usage:
+        context = getattr(usage, "ctx", None)
+        remedy = f"See `{context.command_path} --help`." if context else ""
+        return _report(Invalid(usage.format_message(), remedy=remedy), as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("\nStopped.", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader went away (`| head`): nothing is wrong, and nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as why:
+        place = f"{why.filename}: " if why.filename else ""
+        return _report(PostroomError(f"{place}{why.strerror or why}"), as_json=as_json)
+    return result if isinstance(result, int) else OK
+
+
+def _report(error: PostroomError, *, as_json: bool) -> int:
+    """Say on stderr what went wrong and what to do next."""
+    if as_json:
+        import json
+
+        body = {"code": error.code, "message": error.message, "remedy": error.remedy}
+        click.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+        if error.remedy:
+            click.echo(f"  {error.remedy}", err=True)
+    return exit_code(error) if type(error) is not PostroomError else UNEXPECTED

@@ -1,0 +1,643 @@
+"""The settings: postroom.toml and the environment, parsed once into frozen values.
+
+`SETTINGS` is the whole list. A new setting is a row there, a field of the group it belongs to and
+a line in docs/settings.md; a test compares the three.
+
+A person's own file says what holds. A `postroom.toml` that is found upward from the working
+directory is often in an agent's reach, so it may only tighten. The environment is over both, but
+for the mode, where the most careful word counts, wherever it stands.
+
+No message repeats a value: somebody will write a password into the wrong place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
+
+FILE_NAME = "postroom.toml"
+MAX_FILE = 1_000_000  # bytes of a settings file that are read
+DEFAULT_ADDRESS = "you@example.org"
+GMAIL_ENDPOINT = "https://gmail.googleapis.com"
+GMAIL_TOKEN_URI = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address
+
+_ACCOUNT_NAME = r"[a-z0-9][a-z0-9_-]{0,31}"
+_DESK_ID = r"[a-z2-7]{16}"
+_BYTE = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+# One spelling of each loopback address, and no user part: nothing that two readers take differently.
+_LOOPBACK = (
+    rf"https?://(?:localhost|127(?:\.{_BYTE}){{3}}|\[::1\])"
+    r"(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
+)
+# Addresses that are right at first sight. What is not goes to the full parser, whose tables take
+# longer to load than a search in a large mailbox takes.
+_PLAIN_ADDRESS = (
+    r"(?=.{1,63}\Z)[A-Za-z0-9]+(?:[._+-][A-Za-z0-9]+)*@(?:[a-z0-9](?:-?[a-z0-9])*\.)+"
+    r"(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}"
+)
+
+
+class Origin(NamedTuple):
+    """Where a value is written: a file, or the environment (and the defaults), where all is text."""
+
+    file: Path | None
+    folder: Path  # what a relative path is relative to
+    home: Path
+
+
+class Kind(NamedTuple):
+    """What may be written, in words, and its parser, which raises `ValueError` for the rest."""
+
+    allowed: str
+    read: Callable[[object, Origin], object]
+
+
+class May(NamedTuple):
+    """What a project file may do with a setting: in words, and for the person's and its own value."""
+
+    said: str
+    allows: Callable[[Any, Any], bool]
+
+
+class Setting(NamedTuple):
+    """One row of the table: where it is written, what is allowed, what holds without it."""
+
+    key: str  # its dotted key in the file; empty where the environment alone has it
+    variable: str  # of the environment; empty where the file alone has it
+    kind: Kind
+    default: str  # as text; empty where `otherwise` tells it
+    project: May
+    meaning: str
+    otherwise: str = ""
+
+
+class Found(NamedTuple):
+    """A value and where it was found: "default", a variable, or a key and its file."""
+
+    value: Any
+    source: str
+
+
+def _whole(low: int, high: int) -> Kind:
+    def read(raw: object, origin: Origin) -> int:
+        if origin.file is None and isinstance(raw, str) and re.fullmatch("[0-9]{1,9}", raw):
+            raw = int(raw)
+        if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
+            raise ValueError
+        return raw
+
+    return Kind(f"a whole number from {low} to {high}", read)
+
+
+def _matching(allowed: str, pattern: str) -> Kind:
+    def read(raw: object, _: Origin) -> str:
+        if not isinstance(raw, str) or not re.fullmatch(pattern, raw):
+            raise ValueError
+        return raw
+
+    return Kind(allowed, read)
+
+
+def _read_switch(raw: object, _: Origin) -> bool | None:
+    """True, false, or None for what is neither: the mode counts that as true, and says so."""
+    if isinstance(raw, bool):
+        return raw
+    return {"true": True, "false": False}.get(raw.strip().lower()) if isinstance(raw, str) else None
+
+
+def _read_truth(raw: object, origin: Origin) -> bool:
+    said = _read_switch(raw, origin) if origin.file is None else raw
+    if said is not True and said is not False:
+        raise ValueError
+    return said
+
+
+def _read_path(raw: object, origin: Origin) -> Path:
+    if not isinstance(raw, str) or not raw.strip() or "\0" in raw:
+        raise ValueError
+    first, _, rest = raw.partition("/")
+    if first == "~":
+        return origin.home / rest.lstrip("/")
+    if first.startswith("~"):
+        raise ValueError
+    return origin.folder / raw
+
+
+def _read_address(raw: object, _: Origin) -> str:
+    if isinstance(raw, str) and (raw == DEFAULT_ADDRESS or re.fullmatch(_PLAIN_ADDRESS, raw)):
+        return raw
+    from postroom.core.address import Address
+
+    try:
+        address = Address.parse(raw if isinstance(raw, str) else "")
+    except Invalid:
+        raise ValueError from None
+    if address.name:
+        raise ValueError
+    return address.spec
+
+
+def _read_addresses(raw: object, origin: Origin) -> tuple[str, ...]:
+    items = raw if isinstance(raw, list) else [None]
+    return tuple(dict.fromkeys(_read_address(item, origin) for item in items))
+
+
+def _endpoint(googles: str) -> Kind:
+    allowed = f"{googles}, or an http(s) address on this machine such as http://127.0.0.1:8080"
+    return _matching(allowed, f"{re.escape(googles)}|{_LOOPBACK}")
+
+
+PATH = Kind("a path (~/ is the home directory, ~name is not understood)", _read_path)
+NAME = _matching("a name of a-z, 0-9, _ and -, at most 32, the first no sign", _ACCOUNT_NAME)
+ADDRESS = Kind("one address such as name@example.org, without a display name", _read_address)
+ADDRESSES = Kind('a list of addresses such as ["name@example.org"]', _read_addresses)
+TRUTH = Kind("true or false", _read_truth)
+SWITCH = Kind("true or false", _read_switch)
+PROVIDER = _matching('"local" or "gmail"', "local|gmail")
+TRUST = _matching('"folder" or "desk"', "folder|desk")
+
+NOTHING = May("nothing", lambda _person, _project: False)
+LOWER = May("lower it", lambda person, project: project <= person)
+RAISE = May("raise it", lambda person, project: project >= person)
+# A false is half of going live, so even a repeated one has no place there.
+HOLD = May("set it to true", lambda _person, project: project is not False)
+REQUIRE = May("set it to true", lambda person, project: project or not person)
+DISTRUST = May("set it to desk", lambda person, project: project in ("desk", person))
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("", "POSTROOM_CONFIG", PATH, "", NOTHING, "Your settings file.", "the user's configuration folder"),
+    Setting("vault.path", "VAULT_PATH", PATH, "./vault", NOTHING, "The root of the vault, a folder of Markdown notes."),
+    Setting("state", "POSTROOM_STATE", PATH, "", NOTHING, "Folder of the mailbox and the records, outside the vault.", "the user's state folder, by desk id"),
+    Setting("provider", "POSTROOM_PROVIDER", PROVIDER, "local", NOTHING, "Where the mail of the default account lives: `local` or `gmail`."),
+    Setting("address", "POSTROOM_ADDRESS", ADDRESS, DEFAULT_ADDRESS, NOTHING, "The default account's own address."),
+    Setting("default_account", "", NAME, "", NOTHING, "The account that is meant where none is named.", "the only account"),
+    Setting("accounts.NAME.provider", "", PROVIDER, "local", NOTHING, "Where this account's mail lives: `local` or `gmail`."),
+    Setting("accounts.NAME.address", "", ADDRESS, DEFAULT_ADDRESS, NOTHING, "This account's own address."),
+    Setting("accounts.NAME.aliases", "", ADDRESSES, "", NOTHING, "A list of other addresses that reach this account.", "none"),
+    Setting("dry_run", "DRY_RUN", SWITCH, "", HOLD, "Rehearse: show what would be sent, send nothing.", "rehearsal"),
+    Setting("dev_mode", "DEV_MODE", SWITCH, "", HOLD, "The same switch under its other name.", "rehearsal"),
+    Setting("limits.sends_per_hour", "POSTROOM_SENDS_PER_HOUR", _whole(0, 10_000), "10", LOWER, "Letters that may leave in one window; a further one is refused."),
+    Setting("limits.window_seconds", "", _whole(1, 604_800), "3600", RAISE, "The window of `limits.sends_per_hour`."),
+    Setting("limits.sends_per_pace", "", _whole(1, 10_000), "10", LOWER, "Letters that may leave in one pace; a further one waits."),
+    Setting("limits.pace_seconds", "", _whole(1, 86_400), "60", RAISE, "The length of one pace."),
+    Setting("approvals.required", "", TRUTH, "true", REQUIRE, "Whether a person must approve each letter."),
+    Setting("approvals.trust", "", TRUST, "folder", DISTRUST, "What counts as approval: `folder`, a moved note too; `desk`, the terminal and the page alone."),
+    Setting("approvals.undo_seconds", "", _whole(0, 86_400), "10", RAISE, "How long an approved letter waits and can be recalled."),
+    Setting("approvals.expiry_hours", "", _whole(1, 8_760), "72", LOWER, "How long a letter waits for a verdict."),
+    Setting("gmail.credentials_path", "GMAIL_CREDENTIALS_PATH", PATH, "", NOTHING, "The OAuth client's file.", "`credentials.json` in the state folder, then in the working directory"),
+    Setting("gmail.token_path", "GMAIL_TOKEN_PATH", PATH, "", NOTHING, "The OAuth token's file.", "`token.json` in the state folder, then in the working directory"),
+    Setting("gmail.endpoint", "GMAIL_API_ENDPOINT", _endpoint(GMAIL_ENDPOINT), GMAIL_ENDPOINT, NOTHING, "The Gmail service; any other must be on this machine."),
+    Setting("gmail.token_uri", "GMAIL_TOKEN_URI", _endpoint(GMAIL_TOKEN_URI), GMAIL_TOKEN_URI, NOTHING, "Where tokens are renewed; any other must be on this machine."),
+)  # fmt: skip
+
+_ROWS = {tuple(row.key.split(".")): row for row in SETTINGS if row.key}
+_SECTIONS = {path[:length] for path in _ROWS for length in range(1, len(path))}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A mailbox of the person's: its name here, its provider, its addresses."""
+
+    name: str
+    provider: str
+    address: str
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """Whether letters may leave, what decided that, and what was written but not understood."""
+
+    live: bool
+    source: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many letters may leave in which time."""
+
+    sends_per_hour: int
+    window_seconds: int
+    sends_per_pace: int
+    pace_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What a letter needs before it leaves."""
+
+    required: bool
+    trust: str
+    undo_seconds: int
+    expiry_hours: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gmail:
+    """Where Gmail and its keys are found."""
+
+    cwd: Path
+    endpoint: str
+    token_uri: str
+    credentials_path: Path | None = None
+    token_path: Path | None = None
+
+    def credentials_files(self, state: Path) -> tuple[Path, ...]:
+        """The places of the OAuth client, in the order in which they are tried."""
+        return self._places(self.credentials_path, state, "credentials.json")
+
+    def token_files(self, state: Path) -> tuple[Path, ...]:
+        """The places of the OAuth token, in the order in which they are tried."""
+        return self._places(self.token_path, state, "token.json")
+
+    def _places(self, given: Path | None, state: Path, name: str) -> tuple[Path, ...]:
+        return (given,) if given else (state / name, self.cwd / name)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings as they hold, each with where it came from."""
+
+    vault: Path
+    state: Path | None  # where one is given; else `desks` holds a folder for each desk
+    desks: Path
+    accounts: tuple[Account, ...]
+    default_account: str
+    mode: Mode
+    limits: Limits
+    approvals: Approvals
+    gmail: Gmail
+    sources: Mapping[str, str] = field(repr=False, hash=False)
+
+    def account(self, name: str | None = None) -> Account:
+        """Return the account of this name, or the default one."""
+        wanted = self.default_account if name is None else name
+        for account in self.accounts:
+            if account.name == wanted:
+                return account
+        known = ", ".join(account.name for account in self.accounts)
+        raise NotFound(f"There is no account {_shown(wanted)}.", remedy=f"Name one of: {known}.")
+
+    def state_for(self, desk: str) -> Path:
+        """Return the state folder of this desk; one that is given serves every desk."""
+        return self.state or self.desks / desk
+
+    def source(self, key: str) -> str:
+        """Return where this setting's value was found: "default", a variable, or a key and its file."""
+        if key not in self.sources:
+            raise _unknown(key)
+        return self.sources[key]
+
+
+def load(
+    environ: Mapping[str, str], cwd: Path, home: Path, *, platform: str = sys.platform
+) -> Config:
+    """Return the settings that hold in this environment and folder, or say by name what is wrong."""
+    outside = Origin(None, cwd, home)
+    usual = _user_folder(environ, home, platform, "XDG_CONFIG_HOME", ".config") / FILE_NAME
+    environment = _environment(environ, outside)
+    named = environment.pop("", None)
+    own = named.value if named else usual
+    document = _document(own, required=named is not None)
+    defaults = {row.key: _default(row, outside) for row in SETTINGS if row.key}
+    person = _layer(document, Origin(own, own.parent, home))
+    project = _project(cwd, home, (own, usual), defaults | person)
+    found = defaults | person | project | environment
+
+    default, names = _accounts(document, person, environment, found)
+    config = Config(
+        vault=found["vault.path"].value,
+        state=found["state"].value,
+        desks=_user_folder(environ, home, platform, "XDG_STATE_HOME", ".local/state"),
+        accounts=tuple(Account(name=name, **_group(found, f"accounts.{name}")) for name in names),
+        default_account=default,
+        mode=_mode((environment, person, project)),
+        limits=Limits(**_group(found, "limits")),
+        approvals=Approvals(**_group(found, "approvals")),
+        gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
+        sources=MappingProxyType(
+            {key: value.source for key, value in found.items() if ".NAME." not in key}
+        ),
+    )
+    _keep_apart(config)
+    return config
+
+
+def _group(found: Mapping[str, Found], section: str) -> dict[str, Any]:
+    """The values of one table, by their last names; the unset are left to the fields' defaults."""
+    return {
+        key.removeprefix(f"{section}."): value
+        for key, (value, _) in found.items()
+        if key.startswith(f"{section}.") and value is not None
+    }
+
+
+# Finding and reading the files
+
+
+def _user_folder(
+    environ: Mapping[str, str], home: Path, platform: str, variable: str, usual: str
+) -> Path:
+    # XDG Base Directory Specification: a path there that is not absolute is ignored.
+    if environ.get(variable, "").startswith("/"):
+        return Path(environ[variable], "postroom")
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "postroom"
+    return home / usual / "postroom"
+
+
+def _project(
+    cwd: Path, home: Path, own: tuple[Path, ...], before: Mapping[str, Found]
+) -> dict[str, Found]:
+    """Return what the nearest postroom.toml up to the home directory tightens, where it is another's."""
+    for folder in (cwd, *cwd.parents):
+        file = folder / FILE_NAME
+        if _is_file(file) and not any(_same(file, other) for other in own):
+            break
+        if _same(folder, home):
+            return {}
+    else:
+        return {}
+    layer = _layer(_document(file), Origin(file, folder, home))
+    for key, found in layer.items():
+        may = _row(key).project
+        if may is NOTHING:
+            wrong = "may not be set in a project's file"
+        elif not may.allows(before[key].value, found.value):
+            wrong = f"would loosen it; a project's file may only {may.said}"
+        else:
+            continue
+        raise Invalid(f"{found.source} {wrong}.", remedy=f"Put it into {own[0]}.")
+    return layer
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder above that we may not look into
+        return False
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether both are one place, also through links and on a disk that ignores case."""
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False
+
+
+def _document(file: Path, *, required: bool = False) -> dict[str, Any]:
+    """Return the file's tables; a file that is not there and need not be is empty."""
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(MAX_FILE + 1)
+    except (FileNotFoundError, NotADirectoryError) as missing:
+        if not required:
+            return {}
+        raise Invalid(
+            f"POSTROOM_CONFIG names {file}, which is not there.",
+            remedy="Create the file, or unset POSTROOM_CONFIG.",
+        ) from missing
+    except OSError as why:
+        raise _unreadable(file, why) from why
+    if len(raw) > MAX_FILE:
+        raise Corrupt(f"{file} is too long for a settings file.", remedy="Shorten it.")
+    # Imported where there is a file: without one, the settings cost nothing.
+    import tomllib
+
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as wrong:
+        raise Corrupt(
+            f"{file} is not TOML: {wrong}.", remedy="Mend it there; it is left as it is."
+        ) from wrong
+
+
+# From what is written to values
+
+
+def _default(row: Setting, origin: Origin) -> Found:
+    return Found(row.kind.read(row.default, origin) if row.default else None, "default")
+
+
+def _environment(environ: Mapping[str, str], origin: Origin) -> dict[str, Found]:
+    return {
+        row.key: Found(_parsed(row, row.variable, environ[row.variable], origin), row.variable)
+        for row in SETTINGS
+        if row.variable and environ.get(row.variable)
+    }
+
+
+def _layer(document: Mapping[str, object], origin: Origin) -> dict[str, Found]:
+    """Return every setting that a file makes, parsed; what it should not hold is refused by name."""
+    layer = {}
+    for key, raw in _entries(document, f" in {origin.file}"):
+        source = f"{key} in {origin.file}"
+        layer[key] = Found(_parsed(_row(key), source, raw, origin), source)
+    return layer
+
+
+def _entries(
+    table: Mapping[str, object], where: str, above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, object]]:
+    for name, raw in table.items():
+        path = (*above, name)
+        key = ".".join(path)
+        if above == ("accounts",) and not re.fullmatch(_ACCOUNT_NAME, name):
+            raise Invalid(f"{_shown(key)}{where} must have {NAME.allowed}.", remedy="Rename it.")
+        if _general(path) in _ROWS:
+            yield key, raw
+        elif _general(path) not in _SECTIONS:
+            raise _unknown(key, where)
+        elif isinstance(raw, dict):
+            yield from _entries(raw, where, path)
+        else:
+            raise Invalid(f"{key}{where} must be a table.", remedy=f"Write it as [{key}].")
+
+
+def _general(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path as the table of settings has it: with NAME for an account's name."""
+    return (path[0], "NAME", *path[2:]) if path[0] == "accounts" and len(path) > 1 else path
+
+
+def _row(key: str) -> Setting:
+    return _ROWS[_general(tuple(key.split(".")))]
+
+
+def _parsed(row: Setting, source: str, raw: object, origin: Origin) -> object:
+    try:
+        return row.kind.read(raw, origin)
+    except ValueError:
+        remedy = "Change it there." if origin.file else f"Change or unset {source}."
+        # Without its cause, which may hold the value.
+        raise Invalid(f"{source} must be {row.kind.allowed}.", remedy=remedy) from None
+
+
+def _shown(text: str) -> str:
+    """A name from outside, fit for one line of a message."""
+    return "".join(char if char.isprintable() else "?" for char in text[:80])
+
+
+def _unknown(key: str, where: str = "") -> Invalid:
+    from difflib import get_close_matches
+
+    name = key.split(".")[1] if key.startswith("accounts.") else "NAME"
+    known = [".".join(path).replace("NAME", name) for path in (*_ROWS, *_SECTIONS)]
+    near = get_close_matches(key[:80], known, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return Invalid(
+        f"{_shown(key)}{where} is not a setting.",
+        remedy=f"{hint}docs/settings.md has them all.",
+    )
+
+
+def _unreadable(file: Path, why: OSError) -> Unavailable:
+    return Unavailable(
+        f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
+    )
+
+
+# Values that hang together
+
+
+def _mode(layers: tuple[Mapping[str, Found], ...]) -> Mode:
+    """Live where something says false and nothing else, wherever it stands."""
+    said = [layer[key] for layer in layers for key in ("dry_run", "dev_mode") if key in layer]
+    warnings = tuple(
+        f"{found.source} is neither true nor false and counts as true."
+        for found in said
+        if found.value is None
+    )
+    holding = [found for found in said if found.value is not False]
+    deciding = holding or said
+    return Mode(bool(said) and not holding, deciding[0].source if deciding else "default", warnings)
+
+
+def _accounts(
+    document: Mapping[str, Any],
+    person: Mapping[str, Found],
+    environment: Mapping[str, Found],
+    found: dict[str, Found],
+) -> tuple[str, tuple[str, ...]]:
+    """Settle in `found` what each account is; return the default account and all of them."""
+    tables = tuple(document.get("accounts", ()))
+    names = tables or ("default",)
+    for key in ("provider", "address"):
+        if tables and key in person:
+            raise Invalid(
+                f"{person[key].source} says nothing beside tables of accounts.",
+                remedy=f"Put it into one of: {', '.join(f'[accounts.{name}]' for name in names)}.",
+            )
+    chosen = found["default_account"]
+    default = names[0] if chosen.value is None and len(names) == 1 else chosen.value
+    if default not in names:
+        wrong = f"{chosen.source} names no account"
+        if default is None:
+            wrong = "default_account is needed where there are several accounts"
+        raise Invalid(f"{wrong}.", remedy=f"Set it to one of: {', '.join(names)}.")
+    for name in names:
+        for item in ("provider", "address", "aliases"):
+            key = f"accounts.{name}.{item}"
+            plain = not tables or (name == default and item in environment)
+            found[key] = found.get(item if plain else key, found[f"accounts.NAME.{item}"])
+    return default, names
+
+
+def _keep_apart(config: Config) -> None:
+    """Refuse records inside the vault, where notes are synced, shared and written by tools."""
+    state = config.state or config.desks
+    # The links of both are followed: what counts is where the bytes are.
+    vault, real = (Path(os.path.realpath(path)) for path in (config.vault, state))
+    if any(_same(folder, vault) for folder in (real, *real.parents)):
+        raise Invalid(
+            f"The state folder {state} ({config.source('state')}) is inside the vault {config.vault}.",
+            remedy="Set POSTROOM_STATE, or state in your settings file, to a folder outside the vault.",
+        )
+
+
+# The desk: whose notes these are
+
+
+def desk_id(vault: Path) -> str | None:
+    """Return the id of the desk that this vault belongs to; none before the first is drawn."""
+    file = _desk_file(vault)
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(64).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as why:
+        raise _unreadable(file, why) from why
+    if not re.fullmatch(rf"{_DESK_ID}\n", raw):
+        raise Corrupt(
+            f"{file} holds no desk id: 16 characters of a-z and 2-7, and a line end.",
+            remedy="Write the former id back (the state folder is named after it), or delete the file to begin a new desk.",
+        )
+    return raw[:-1]
+
+
+def make_desk(
+    vault: Path, draw: Callable[[], str], *, link: Callable[[Path, Path], None] = os.link
+) -> str:
+    """Return the vault's desk id, drawn now where it has none; callers at the same time agree."""
+    known = desk_id(vault)
+    if known is not None:
+        return known
+    drawn = draw()
+    if not re.fullmatch(_DESK_ID, drawn):
+        raise ValueError("a desk id is 16 characters of a-z and 2-7")
+    file = _desk_file(vault)
+    beside = file.with_name(f"desk.{drawn}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_new(beside, drawn)
+            _publish(beside, file, drawn, link)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as why:
+        raise Unavailable(
+            f"{file} cannot be written: {why.strerror}.",
+            remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
+        ) from why
+    # Read back: where another caller was first, theirs is the desk.
+    return desk_id(vault) or drawn
+
+
+def _desk_file(vault: Path) -> Path:
+    return vault / ".postroom" / "desk"
+
+
+def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], None]) -> None:
+    """Give the file its name in one step that only the first caller takes."""
+    try:
+        try:
+            link(beside, file)
+        except FileExistsError:
+            raise
+        except OSError:
+            # FAT and some mounted folders have no hard links; there, creating it decides.
+            _write_new(file, drawn)
+    except FileExistsError:
+        return
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_new(file: Path, drawn: str) -> None:
+    with file.open("x", encoding="ascii", newline="\n") as stream:
+        stream.write(f"{drawn}\n")
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,86 @@
+"""What can go wrong, classed by what the caller does next.
+
+PostroomError
+├── Invalid        the call is wrong: change it
+├── NotFound       there is no such thing: look for another
+├── Denied         a person or a rule says no: ask the person
+├── Limited        too much at once: wait `seconds`
+├── AuthRequired   the account must be signed in: run the command that is named
+├── Conflict       someone else changed it first: read again, then decide
+├── Unavailable    nothing happened: it may be tried again
+├── Uncertain      it may have happened: never repeat it blindly
+└── Corrupt        a file does not parse: it is left alone, mend it
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PostroomError(Exception):
+    """An error that names its cause and, in `remedy`, what to do next."""
+
+    code: ClassVar[str] = "internal_error"
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class Invalid(PostroomError):
+    """The call is wrong and must be changed."""
+
+    code = "invalid_input"
+
+
+class NotFound(PostroomError):
+    """There is no such thing."""
+
+    code = "not_found"
+
+
+class Denied(PostroomError):
+    """It needs a person, or is forbidden."""
+
+    code = "permission_denied"
+
+
+class Limited(PostroomError):
+    """Too much at once; there is room again in `seconds`."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, *, seconds: float, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.seconds = seconds
+
+
+class AuthRequired(PostroomError):
+    """The account must be signed in again by a person."""
+
+    code = "auth_required"
+
+
+class Conflict(PostroomError):
+    """Someone else changed it first."""
+
+    code = "conflict"
+
+
+class Unavailable(PostroomError):
+    """Nothing happened; it may be tried again."""
+
+    code = "unavailable"
+
+
+class Uncertain(PostroomError):
+    """It may have happened; it is never repeated blindly."""
+
+    code = "uncertain"
+
+
+class Corrupt(PostroomError):
+    """A file that does not parse, or not any more."""
+
+    code = "parse_error"

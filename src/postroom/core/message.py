@@ -1,0 +1,144 @@
+"""Mail that arrived: what it says of itself, and what its mailbox says of it. None of it is to be trusted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+INBOX: Final = "INBOX"
+SENT: Final = "SENT"
+DRAFT: Final = "DRAFT"
+SPAM: Final = "SPAM"
+TRASH: Final = "TRASH"
+UNREAD: Final = "UNREAD"
+STARRED: Final = "STARRED"
+IMPORTANT: Final = "IMPORTANT"
+CATEGORIES: Final = (
+    "primary",
+    "social",
+    "promotions",
+    "updates",
+    "forums",
+    "reservations",
+    "purchases",
+)
+SYSTEM_LABELS: Final = frozenset(
+    {
+        INBOX,
+        SENT,
+        DRAFT,
+        SPAM,
+        TRASH,
+        UNREAD,
+        STARRED,
+        IMPORTANT,
+        *(f"CATEGORY_{c.upper()}" for c in CATEGORIES),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A person as a mail names them; never an envelope, which is made of `Address` alone."""
+
+    name: str
+    address: str
+
+    def __str__(self) -> str:
+        if self.name and self.address:
+            return f"{self.name} <{self.address}>"
+        return self.name or self.address
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file in a mail: `part` finds it again, `name` has no path and no hidden character."""
+
+    part: str
+    name: str
+    type: str
+    size: int
+    inline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """What a mail says of itself, read from its bytes."""
+
+    subject: str = ""
+    sender: Party | None = None
+    to: tuple[Party, ...] = ()
+    cc: tuple[Party, ...] = ()
+    bcc: tuple[Party, ...] = ()
+    reply_to: tuple[Party, ...] = ()
+    date: int | None = None
+    message_id: str = ""
+    in_reply_to: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    list_id: str = ""
+    delivered_to: tuple[str, ...] = ()
+    automatic: bool = False
+    text: str = ""
+    html: str = ""
+    hidden: int = 0
+    attachments: tuple[Attachment, ...] = ()
+    damage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One mail in a mailbox, whole; `date` is the mailbox's, in seconds since 1970."""
+
+    id: str
+    thread: str
+    date: int
+    size: int
+    labels: frozenset[str]
+    mail: Mail = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One line of a list of mails."""
+
+    id: str
+    thread: str
+    date: int
+    size: int
+    labels: frozenset[str]
+    sender: Party
+    to: tuple[Party, ...]
+    subject: str
+    snippet: str
+    attachments: int
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A conversation, oldest mail first."""
+
+    id: str
+    messages: tuple[Message, ...]
+
+    @property
+    def subject(self) -> str:
+        """The subject it began with."""
+        return self.messages[0].mail.subject if self.messages else ""
+
+
+_LABEL_GAPS = re.compile(r"[\s/]+")
+
+
+def label_key(name: str) -> str:
+    """Return the form in which label names are compared: as Gmail's `label:` writes them."""
+    return _LABEL_GAPS.sub("-", name.strip()).casefold()
+
+
+_SYSTEM_KEYS: Final = {label_key(name): name for name in SYSTEM_LABELS} | {"drafts": DRAFT}
+
+
+def system_label(name: str) -> str | None:
+    """Return the system label that this name means in any spelling, or None for a label of one's own."""
+    return _SYSTEM_KEYS.get(label_key(name))

@@ -1,0 +1,84 @@
+"""Text that strangers wrote: cleaned of what the eye cannot see, folded into the words that search compares."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+TOKEN_CHARS = 64  # a longer run is a blob, not a word; its beginning stands for it
+
+# Scripts that put no spaces between words: each character is a token, and a phrase finds a word.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u9fff"
+    "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_SYMBOLS = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+_ASCII_TOKEN = re.compile(r"[0-9a-z]+")
+_TOKEN = re.compile(f"[{_UNSPACED}{_SYMBOLS}]|(?:(?![{_UNSPACED}{_SYMBOLS}])[^\\W_])+")
+_DIACRITICS = re.compile("[\u0300-\u036f]+")
+
+# Controls but tab and newline; soft hyphen, fillers, joiners, direction marks and overrides; tags,
+# variation selectors, lone surrogates and noncharacters. Joiners and selectors that shape the
+# letter or emoji before them are told apart by `_kept`.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+_JOINERS = "\u200c\u200d"
+_SELECTORS = "\ufe0e\ufe0f"
+
+
+class Cleaned(NamedTuple):
+    """A text without its invisible characters, and how many there were."""
+
+    text: str
+    removed: int
+
+
+def _kept(text: str, at: int) -> bool:
+    """Whether the joiner or selector at this place shapes what a reader sees."""
+    char = text[at]
+    before = text[at - 1] if at else ""
+    after = text[at + 1] if at + 1 < len(text) else ""
+    if char in _SELECTORS:
+        return bool(before) and (before > "\u00a8" or before in "#*0123456789")
+    if char in _JOINERS:
+        seen = before in _SELECTORS or (before > "\u02ff" and not _INVISIBLE.match(before))
+        return bool(before and after) and seen and after > "\u02ff" and not _INVISIBLE.match(after)
+    return False
+
+
+def clean(text: str) -> Cleaned:
+    """Return the text as a reader sees it: newlines unified, invisible characters taken out and counted."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    removed = 0
+
+    def judge(found: re.Match[str]) -> str:
+        nonlocal removed
+        if _kept(text, found.start()):
+            return found.group()
+        removed += 1
+        return "\n" if found.group() in "\u2028\u2029" else ""
+
+    return Cleaned(_INVISIBLE.sub(judge, text), removed)
+
+
+def line(text: str) -> str:
+    """Return the text on one line, cleaned, with runs of white space as one space."""
+    return " ".join(clean(text).text.split())
+
+
+def words(text: str) -> list[str]:
+    """Return the words that search compares: folded of case, width and diacritics, in order."""
+    if text.isascii():
+        found = _ASCII_TOKEN.findall(text.lower())
+    else:
+        marked = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+        plain = unicodedata.normalize("NFKC", _DIACRITICS.sub("", marked))
+        found = _TOKEN.findall(plain)
+    if len(text) <= TOKEN_CHARS:
+        return found
+    return [token[:TOKEN_CHARS] for token in found]

@@ -1,0 +1,1 @@
+"""Where mail lives: the protocols that every provider keeps, MIME, and the providers."""

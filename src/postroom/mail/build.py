@@ -1,0 +1,221 @@
+"""The builder of what leaves: one letter and one date give one mail, to the octet."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from postroom.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroom.core.address import Address
+    from postroom.core.letter import Enclosure, Letter
+
+LINE: Final = 78  # RFC 5322 section 2.1.1: should; 998 octets are a must
+ENCODED_LINE: Final = 76  # RFC 2045 sections 6.7 and 6.8
+ENCODED_WORD: Final = 75  # RFC 2047 section 2
+SECTION: Final = 50  # characters of one section of a long parameter, RFC 2231 section 3
+
+_FOLD: Final = "\r\n "
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
+_WORDS: Final = re.compile(r"[!-~]{1,900}(?: [!-~]{1,900})*")
+_ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_Q_SAFE: Final = frozenset(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"
+)  # RFC 2047 section 5 (3): what may stand in a phrase
+# What a mailbox file, a gateway or a boundary of ours would change or mistake.
+_FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79}")
+
+
+def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
+    """Return the mail as it goes on the wire; `bcc` names the hidden recipients in a header."""
+    head = [
+        _header("From", str_address(letter.sender)),
+        _addresses("To", letter.to),
+        _addresses("Cc", letter.cc),
+        _addresses("Bcc", letter.bcc if bcc else ()),
+        _addresses("Reply-To", letter.reply_to),
+        _header("Subject", _unstructured(letter.subject)),
+        _header("Date", _date(date)),
+        _header("Message-ID", letter.message_id),
+        _header("In-Reply-To", letter.in_reply_to),
+        _header("References", _FOLD.join(letter.references)),
+        _header("X-Postroom-Letter", letter.id),
+        _header("MIME-Version", "1.0"),
+    ]
+    return "".join(head).encode("ascii") + _body(letter) + b"\r\n"
+
+
+def _header(name: str, value: str) -> str:
+    """Write one header, folded by whoever made the value; whatever else would end the line is refused."""
+    if not value:
+        return "" if name != "Subject" else "Subject: \r\n"
+    if _CONTROL.search(value.replace(_FOLD, "")) or not value.isascii():
+        raise Invalid(f"The {name} header holds a line break or a character that headers cannot")
+    return f"{name}: {value}\r\n"
+
+
+def _addresses(name: str, addresses: Iterable[Address]) -> str:
+    return _header(name, f",{_FOLD}".join(map(str_address, addresses)))
+
+
+def str_address(address: Address) -> str:
+    """Return an address for a header: the name as atoms, in quotes, or as encoded-words."""
+    name, spec = address.name, address.spec
+    if not name:
+        return spec
+    if len(name) <= LINE and name.isascii() and "=?" not in name:
+        if _ATOMS.fullmatch(name):
+            return f"{name} <{spec}>"
+        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}" <{spec}>'
+    return f"{_encoded(name)}{_FOLD}<{spec}>"
+
+
+def _unstructured(value: str) -> str:
+    """Return free text for a header, folded between words; encoded where it is not plain words."""
+    if "=?" in value or not _WORDS.fullmatch(value):
+        return _encoded(value) if value else ""
+    lines, line = [], ""
+    for word in value.split(" "):
+        if line and len(line) + len(word) + 10 > LINE:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    return _FOLD.join([*lines, line])
+
+
+def _encoded(value: str) -> str:
+    """Return encoded-words of whole characters each (RFC 2047 section 5), in the shorter encoding."""
+    if _CONTROL.search(value):
+        raise Invalid("A header holds a line break or a control character")
+    sizes = [
+        sum(1 if octet in _Q_SAFE or octet == 32 else 3 for octet in c.encode()) for c in value
+    ]
+    quoted = sum(sizes) <= len(value.encode()) * 4 / 3
+    room = ENCODED_WORD - len("=?utf-8?q??=")
+    chunks, chunk, used = [], "", 0
+    for char, size in zip(value, sizes, strict=True):
+        cost = size if quoted else len(char.encode())
+        if used + cost > (room if quoted else room // 4 * 3):
+            chunks.append(chunk)
+            chunk, used = "", 0
+        chunk += char
+        used += cost
+    return _FOLD.join(map(_q_word if quoted else _b_word, [*chunks, chunk]))
+
+
+def _q_word(chunk: str) -> str:
+    octets = chunk.encode()
+    said = "".join(
+        chr(octet) if octet in _Q_SAFE else "_" if octet == 32 else f"={octet:02X}"
+        for octet in octets
+    )
+    return f"=?utf-8?q?{said}?="
+
+
+def _b_word(chunk: str) -> str:
+    return f"=?utf-8?b?{base64.b64encode(chunk.encode()).decode('ascii')}?="
+
+
+def _date(date: datetime) -> str:
+    offset = date.utcoffset()
+    if offset is None:
+        raise ValueError("a Date needs its offset from UTC")
+    # RFC 5322 section 3.3 has hours and minutes; historic zones have seconds.
+    return format_datetime(date.astimezone(UTC) if offset % timedelta(minutes=1) else date)
+
+
+def _body(letter: Letter) -> bytes:
+    texts = []
+    if letter.text or not (letter.html or letter.attachments):
+        texts.append(_text("plain", letter.text))
+    if letter.html:
+        texts.append(_text("html", letter.html))
+    body = texts[0] if len(texts) == 1 else b""
+    if len(texts) > 1:
+        body = _multipart("alternative", f"=_{letter.id}_a", texts)
+    if not letter.attachments:
+        return body
+    parts = [body] if texts else []
+    return _multipart("mixed", f"=_{letter.id}_m", [*parts, *map(_file, letter.attachments)])
+
+
+def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
+    # "=_" stands in no quoted-printable and no base64 line, and `_FRAGILE` keeps it out of others.
+    mark = f"--{boundary}".encode("ascii")
+    content = b"".join(mark + b"\r\n" + part + b"\r\n" for part in parts)
+    head = f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'
+    return head.encode("ascii") + content + mark + b"--"
+
+
+def _text(kind: str, text: str) -> bytes:
+    octets = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8")
+    encoding, body = _transfer(octets)
+    head = (
+        f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+def _transfer(octets: bytes) -> tuple[str, bytes]:
+    """Return the encoding under which no gateway has a reason to change the text, and the text so."""
+    if not _FRAGILE.search(octets):
+        return "7bit", octets.replace(b"\n", b"\r\n")
+    quoted = binascii.b2a_qp(octets).replace(b"\r\n", b"\n")
+    quoted = re.sub(rb"(?m)^From ", b"=46rom ", quoted)
+    quoted = re.sub(rb"(?m)^\.", b"=2E", quoted)
+    fits = all(len(line) <= ENCODED_LINE for line in quoted.split(b"\n"))
+    if fits and len(quoted) <= len(octets) * 4 // 3 + 80:
+        return "quoted-printable", quoted.replace(b"\n", b"\r\n")
+    return "base64", _base64(octets.replace(b"\n", b"\r\n"))
+
+
+def _base64(octets: bytes) -> bytes:
+    return base64.encodebytes(octets).rstrip(b"\n").replace(b"\n", b"\r\n")
+
+
+def _file(enclosure: Enclosure) -> bytes:
+    name, kind, content = enclosure.name, enclosure.type, enclosure.content
+    encoding, body = "base64", _base64(content)
+    # RFC 2046 section 5.2.1: a mail in a mail is not encoded, where it can go as it is.
+    plain = content.replace(b"\r\n", b"\n")
+    if kind == "message/rfc822" and b"\r" not in plain and not _FRAGILE.search(plain):
+        if plain.replace(b"\n", b"\r\n") == content:
+            encoding, body = "7bit", content
+    simple = name.isascii() and "=?" not in name
+    quoted = f'"{name.replace(chr(34), chr(92) + chr(34)) if simple else _encoded(name)}"'
+    head = (
+        _header("Content-Type", f"{kind};{_FOLD}name={quoted}")
+        + _header("Content-Transfer-Encoding", encoding)
+        + _header(
+            "Content-Disposition", f"attachment;{_FOLD}{_filename(name, quoted, simple=simple)}"
+        )
+    )
+    return head.encode("ascii") + b"\r\n" + body
+
+
+def _filename(name: str, quoted: str, *, simple: bool) -> str:
+    """Return the parameter for a file's name; old readers take the name beside the type instead."""
+    if simple:
+        return f"filename={quoted}"
+    sections = [""]
+    for char in name:
+        octets = quote(char, safe="")
+        if len(sections[-1]) + len(octets) > SECTION:
+            sections.append("")
+        sections[-1] += octets
+    if len(sections) == 1:
+        return f"filename*=utf-8''{sections[0]}"
+    first, *rest = sections
+    return f";{_FOLD}".join(
+        [f"filename*0*=utf-8''{first}", *(f"filename*{n}*={s}" for n, s in enumerate(rest, 1))]
+    )

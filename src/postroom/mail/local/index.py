@@ -1,0 +1,250 @@
+"""The index of the embedded mailbox: what is stored, and how a query becomes one FTS5 expression.
+
+Newest-first answers must not cost more for a common word than for a rare one. Two choices give
+that. A mail's row id *is* its date (seconds, then a slot within the second), so FTS5 walks its
+lists from the newest mail down and stops at the limit, in whatever order mails arrived. And all
+that a query can ask for, labels and flags included, is a token of the same index, so that FTS5
+intersects the lists itself instead of looking rows up one by one.
+
+The index keeps no text (it is contentless) and gets its tokens ready-made from `core.text.words`;
+FTS5's own `ascii` tokenizer only splits them at the spaces. A label is added or removed by adding
+or removing its token alone: to FTS5 that is another small document under the same row id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from postroom.core.message import SYSTEM_LABELS, Mail, label_key
+from postroom.core.query import (
+    Age,
+    And,
+    Anywhere,
+    Everything,
+    Field,
+    Has,
+    Kind,
+    Labelled,
+    Me,
+    MessageId,
+    Not,
+    Or,
+    Query,
+    Since,
+    Size,
+    Text,
+    Until,
+    View,
+    body_terms,
+    bounds,
+    restricted,
+    terms,
+)
+from postroom.core.text import words
+
+MIGRATIONS = (
+    """
+CREATE TABLE message (
+    id INTEGER PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    thread INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    labels TEXT NOT NULL,
+    people TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    snippet TEXT NOT NULL,
+    attachments INTEGER NOT NULL,
+    message_id TEXT NOT NULL
+);
+CREATE INDEX message_thread ON message (thread);
+CREATE TABLE raw (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+CREATE TABLE reference (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL);
+CREATE INDEX reference_thread ON reference (thread);
+CREATE TABLE label (key TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE change (seq INTEGER PRIMARY KEY AUTOINCREMENT, message INTEGER NOT NULL, kind TEXT NOT NULL);
+CREATE TABLE draft (id TEXT PRIMARY KEY, message INTEGER NOT NULL UNIQUE) WITHOUT ROWID;
+CREATE TABLE gone (id INTEGER PRIMARY KEY);
+CREATE TABLE sent (letter TEXT PRIMARY KEY, message INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE outgoing (letter TEXT, recipient TEXT, PRIMARY KEY (letter, recipient)) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO meta VALUES ('epoch', lower(hex(randomblob(6))));
+CREATE VIRTUAL TABLE word USING fts5(
+    body, subject, sender, recipient, cc, bcc, files, marks,
+    content = '', columnsize = 0, tokenize = 'ascii'
+)
+""",
+)
+
+SLOT_BITS = 20  # a million mails in one second; the next one counts as a second later
+LAST_SECOND = 253_402_300_799  # the end of the year 9999
+
+_ALL = "·all"
+_PREFIX = {
+    Field.FROM: "f·",
+    Field.TO: "t·",
+    Field.CC: "c·",
+    Field.BCC: "b·",
+    Field.SUBJECT: "s·",
+    Field.FILENAME: "n·",
+    Field.LIST: "l·",
+    Field.DELIVEREDTO: "d·",
+}
+_HAS = {Kind.ATTACHMENT: "·attachment", Kind.USERLABELS: "·userlabels"}
+_COLUMNS = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
+
+
+def row_date(row: int) -> int:
+    """Return the second that a row id stands for."""
+    return row >> SLOT_BITS
+
+
+def first_row(second: int) -> int:
+    """Return the lowest row id of a second, whatever second is asked for."""
+    return min(max(second, 0), LAST_SECOND + 1) << SLOT_BITS
+
+
+def short_hash(text: str) -> int:
+    """Return 64 bits that stand for a text, as SQLite's signed integer."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _mark(kind: str, value: str) -> str:
+    # A hash, since labels and ids may hold what the tokenizer takes for a space.
+    digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=10).hexdigest()
+    return f"{kind}·{digest}"
+
+
+def label_marks(labels: frozenset[str]) -> frozenset[str]:
+    """Return the tokens by which mails with these labels are found."""
+    marks = {_mark("label", label_key(name)) for name in labels}
+    if labels - SYSTEM_LABELS:
+        marks.add(_HAS[Kind.USERLABELS])
+    return frozenset(marks)
+
+
+class Document(NamedTuple):
+    """A mail as FTS5 takes it, a column of tokens each; `marks` without those of its labels."""
+
+    body: str
+    subject: str
+    sender: str
+    recipient: str
+    cc: str
+    bcc: str
+    files: str
+    marks: str
+
+
+def document(mail: Mail) -> Document:
+    """Return what is indexed of a mail, from the same terms that `core.query.matches` compares."""
+    fields = terms(mail)
+    marks = [_ALL]
+    for field, prefix in _PREFIX.items():
+        marks += [prefix + token for token in fields[field]]
+    if mail.message_id:
+        marks.append(_mark("id", mail.message_id.strip("<>")))
+    if mail.attachments:
+        marks.append(_HAS[Kind.ATTACHMENT])
+    return Document(
+        " ".join(body_terms(mail)),
+        *(" ".join(fields[field]) for field in _COLUMNS),
+        " ".join(marks),
+    )
+
+
+class Plan(NamedTuple):
+    """A condition on `word` and its values."""
+
+    condition: str
+    values: list[object]
+
+
+def plan(query: Query, view: View) -> Plan:
+    """Return the SQL condition that holds for the mails that match, fastest where it is an AND at the top."""
+    whole = restricted(query)
+    parts = whole.parts if isinstance(whole, And) else (whole,)
+    indexed = [part for part in parts if _is_indexed(part)]
+    rest = [_condition(part, view) for part in parts if not _is_indexed(part)]
+    match = _expression(And(tuple(indexed)) if indexed else Everything(), view)
+    return Plan(
+        " AND ".join(["word MATCH ?", *(plan.condition for plan in rest)]),
+        [match, *(value for plan in rest for value in plan.values)],
+    )
+
+
+def _is_indexed(node: Query) -> bool:
+    if isinstance(node, And | Or):
+        return all(_is_indexed(part) for part in node.parts)
+    if isinstance(node, Not):
+        return _is_indexed(node.part)
+    return not isinstance(node, Since | Until | Age | Size)
+
+
+def _expression(node: Query, view: View) -> str:
+    """Return the FTS5 expression of a query that asks for tokens only."""
+    match node:
+        case And(parts):
+            wanted = [_expression(part, view) for part in parts if not isinstance(part, Not)]
+            # One NOT over an OR of all: a chain of NOTs would nest, and FTS5 bounds the depth.
+            unwanted = [_expression(part.part, view) for part in parts if isinstance(part, Not)]
+            base = f"({' AND '.join(wanted or [_phrase([_ALL])])})"
+            return f"({base} NOT ({' OR '.join(unwanted)}))" if unwanted else base
+        case Or(parts):
+            return f"({' OR '.join(_expression(part, view) for part in parts)})"
+        case Not(part):
+            return f"({_phrase([_ALL])} NOT {_expression(part, view)})"
+        case Text(field, text):
+            return _phrase([_PREFIX.get(field, "") + token for token in words(text)])
+        case Me(field):
+            own = [
+                _phrase([_PREFIX[field] + token for token in words(address)]) for address in view.me
+            ]
+            return f"({' OR '.join(own or [_phrase(['·nobody'])])})"
+        case Labelled(key):
+            return _phrase([_mark("label", key)])
+        case Has(what):
+            return _phrase([_HAS[what]])
+        case MessageId(value):
+            return _phrase([_mark("id", value)])
+        case Everything() | Anywhere():
+            return _phrase([_ALL])
+        case Since() | Until() | Age() | Size():
+            raise AssertionError("dates and sizes are conditions on the row")
+
+
+def _phrase(tokens: list[str]) -> str:
+    return f'"{" ".join(tokens)}"'
+
+
+def _condition(node: Query, view: View) -> Plan:
+    """Return a condition on the row itself; tokens below an OR are looked up as a set."""
+    if _is_indexed(node):
+        return Plan(
+            "word.rowid IN (SELECT rowid FROM word WHERE word MATCH ?)", [_expression(node, view)]
+        )
+    match node:
+        case And(parts) | Or(parts):
+            plans = [_condition(part, view) for part in parts]
+            joint = " AND " if isinstance(node, And) else " OR "
+            return Plan(
+                f"({joint.join(plan.condition for plan in plans)})",
+                [value for plan in plans for value in plan.values],
+            )
+        case Not(part):
+            inner = _condition(part, view)
+            return Plan(f"NOT {inner.condition}", inner.values)
+        case Size(larger, limit):
+            sign = ">" if larger else "<"
+            return Plan(f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit])
+        case Since() | Until() | Age():
+            since, until = bounds(node, view)
+            limits = [("word.rowid >= ?", since), ("word.rowid < ?", until)]
+            set_limits = [
+                (text, first_row(second)) for text, second in limits if second is not None
+            ]
+            return Plan(
+                f"({' AND '.join(text for text, _ in set_limits)})", [row for _, row in set_limits]
+            )
+    raise AssertionError(node)

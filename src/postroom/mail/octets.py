@@ -1,0 +1,169 @@
+"""Octets of a mail to text: transfer encodings and charsets, mended where they are broken. Nothing here raises."""
+
+from __future__ import annotations
+
+import binascii
+import codecs
+import re
+from functools import lru_cache
+from typing import Final
+
+MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
+
+_CHARSET: Final = re.compile(r"[a-z0-9][a-z0-9_.:()+-]{0,39}")
+# Python's registry also holds codecs that no mail uses, some of them slow on hostile input
+# (punycode, idna) or with escapes of their own (unicode_escape).
+_CODECS: Final = re.compile(r"utf|iso|cp\d|koi8|mac|gb|hz|big5|euc|shift|johab|ptcp|kz|tis|hp")
+# What mail software means by a name, where Python's codec is narrower (WHATWG Encoding, 4.2).
+_MEANT: Final = {
+    "ascii": "utf-8",
+    "iso8859-1": "cp1252",
+    "iso8859-9": "cp1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
+    "utf-8-sig": "utf-8",
+}
+_ALIASES: Final = {
+    "iso-8859-8-i": "iso-8859-8",
+    "iso-8859-8-e": "iso-8859-8",
+    "iso-8859-6-i": "iso-8859-6",
+    "unicode-1-1-utf-7": "utf-7",
+    "unicode-1-1-utf-8": "utf-8",
+    "utf8mb4": "utf-8",
+    "x-gbk": "gbk",
+    "x-sjis": "shift_jis",
+    "x-euc-jp": "euc_jp",
+    "x-big5": "big5",
+    "windows-874": "cp874",
+    "windows-31j": "cp932",
+    "windows-949": "cp949",
+    "ks_c_5601": "cp949",
+    "x-mac-roman": "mac-roman",
+    "x-mac-cyrillic": "mac-cyrillic",
+    "ansi": "cp1252",
+}
+# Codecs whose text is not what its ASCII octets look like.
+_SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
+_WESTERN: Final = tuple(
+    bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256)
+)
+_NOT_BASE64: Final = bytes(
+    set(range(256)) - set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
+)
+_URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
+
+
+def _mend(error: UnicodeError) -> tuple[str, int]:
+    """Read octets that the charset does not know as windows-1252, so that no text is lost."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    bad = error.object[error.start : error.end]
+    return "".join(_WESTERN[octet] for octet in bad), error.end
+
+
+codecs.register_error("postroom-mend", _mend)
+
+
+@lru_cache(maxsize=256)
+def _codec(charset: str) -> str:
+    """Return the codec that a charset's name means, or nothing where mail has no such charset."""
+    name = charset.strip().strip("\"'").lower()
+    if not _CHARSET.fullmatch(name):
+        return ""
+    try:
+        found = codecs.lookup(_ALIASES.get(name, name)).name
+    except (LookupError, ValueError):
+        return ""
+    found = _MEANT.get(found, found)
+    return found if _CODECS.match(found) else ""
+
+
+def decode(octets: bytes, charset: str = "") -> tuple[str, bool]:
+    """Return the text, and whether the declared charset (or UTF-8, where none is) gave it."""
+    codec = _codec(charset) if charset else "utf-8"
+    if octets.isascii() and not _SHIFTING.match(codec):
+        return octets.decode("ascii"), True
+    for attempt in (codec, "utf-8"):
+        if not attempt:
+            continue
+        try:
+            text = octets.decode(attempt)
+        except ValueError:
+            continue
+        # UTF-7 alone decodes to halves of characters.
+        whole = text.encode("utf-8", "replace").decode("utf-8") if attempt == "utf-7" else text
+        return whole, attempt == codec
+    return _mixed(octets, codec or "utf-8"), False
+
+
+def encode(text: str, charset: str) -> bytes:
+    """Return the octets that `decode` reads as this text; those of UTF-8 where the charset has none."""
+    try:
+        return text.encode(_codec(charset) or "utf-8")
+    except ValueError:
+        return text.encode("utf-8", "replace")
+
+
+def _mixed(octets: bytes, codec: str) -> str:
+    """Read text of two charsets: what the codec knows by the codec, the rest as windows-1252."""
+    strange = octets.decode(codec, "replace").count("\ufffd")
+    # Mostly strange: it is another charset altogether, and mending octet by octet would be slow.
+    if strange * 20 > len(octets):
+        return octets.decode("cp1252", "postroom-mend")
+    text = octets.decode(codec, "postroom-mend")
+    return text.encode("utf-8", "replace").decode("utf-8") if codec == "utf-7" else text
+
+
+def unpack(octets: bytes, encoding: str) -> bytes:
+    """Return a body without its Content-Transfer-Encoding."""
+    match encoding:
+        case "base64":
+            return unbase64(octets)
+        case "quoted-printable":
+            return binascii.a2b_qp(octets)
+        case "uuencode" | "x-uuencode" | "uue" | "x-uue":
+            return _unuu(octets)
+        case _:
+            return octets
+
+
+def unbase64(octets: bytes) -> bytes:
+    """Decode base64 that may lack padding, hold foreign characters, or be several runs in one."""
+    try:
+        runs = octets.rstrip(b"=\r\n\t ").find(b"=") >= 0
+        if not runs:
+            return binascii.a2b_base64(octets)
+    except binascii.Error:
+        pass
+    if (b"-" in octets or b"_" in octets) and not (b"+" in octets or b"/" in octets):
+        octets = octets.translate(_URL_SAFE)
+    plain = octets.translate(None, _NOT_BASE64)
+    return b"".join(_run(run) for run in re.split(rb"=+", plain, maxsplit=MAX_CHUNKS)[:MAX_CHUNKS])
+
+
+def _run(run: bytes) -> bytes:
+    # One character alone is six bits, no octet: it was cut.
+    whole = run[:-1] if len(run) % 4 == 1 else run
+    return binascii.a2b_base64(whole + b"=" * (-len(whole) % 4))
+
+
+def _unuu(octets: bytes) -> bytes:
+    lines = octets.splitlines()
+    start = next((at for at, line in enumerate(lines) if line.startswith(b"begin ")), -1) + 1
+    content = bytearray()
+    for line in lines[start:]:
+        if line.strip() in (b"end", b"`"):
+            break
+        try:
+            content += binascii.a2b_uu(line)
+        except binascii.Error:
+            # Some encoders write more characters than the line's length says.
+            length = (line[0] - 32) & 63
+            try:
+                content += binascii.a2b_uu(line[: 1 + (length * 4 + 5) // 3])
+            except binascii.Error:
+                continue
+    return bytes(content)

@@ -1,0 +1,153 @@
+"""One way to open a SQLite file: durable, shared between processes, versioned, its errors put into our words."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from postroom.core.errors import Corrupt, PostroomError, Unavailable
+
+BUSY_SECONDS = 10.0
+Row = tuple[Any, ...]  # SQLite's values; whoever asks names their types
+_RETRY = "Run the command again."
+
+
+def private_folder(path: Path) -> Path:
+    """Return the folder, made if it is missing (its parents too), for its owner alone."""
+    try:
+        if not path.parent.is_dir():
+            private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as why:
+        raise Unavailable(
+            f"{path} cannot be made: {why.strerror}",
+            remedy="Set POSTROOM_STATE to a folder that you may write to.",
+        ) from why
+    return path
+
+
+class Database:
+    """A connection with full sync, one writer at a time, and every failure one of `PostroomError`."""
+
+    def __init__(
+        self, path: Path, migrations: Sequence[str], *, busy_seconds: float = BUSY_SECONDS
+    ) -> None:
+        self.path = path
+        # One connection serves all threads of the process, in turn: a reader never sees half of
+        # another thread's transaction.
+        self._turn = threading.RLock()
+        private_folder(path.parent)
+        with self._translated():
+            if not path.exists():
+                path.touch(mode=0o600)
+            self._connection = sqlite3.connect(
+                path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            try:
+                self._prepare(migrations)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self, migrations: Sequence[str]) -> None:
+        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+        known = len(migrations)
+        if self._version() == known:
+            return
+        with self.write():
+            # Read again under the write lock: another process may have migrated meanwhile.
+            found = self._version()
+            if found > known:
+                raise Corrupt(
+                    f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
+                    remedy="Upgrade Postroom. The file is left as it is.",
+                )
+            for script in migrations[found:]:
+                for statement in script.split(";\n"):
+                    self._connection.execute(statement)
+            self._connection.execute(f"PRAGMA user_version = {known}")
+
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def close(self) -> None:
+        """Close the connection; an open transaction is rolled back."""
+        self._connection.close()
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return all rows of one query."""
+        with self._turn, self._translated():
+            return self._connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
+        """Return the first row of one query, if there is one."""
+        with self._turn, self._translated():
+            found: Row | None = self._connection.execute(sql, values).fetchone()
+            return found
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock: all that is done inside is kept, or none of it."""
+        with self._turn, self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT or a full disk may have rolled back already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as why:
+            raise _in_our_words(why, self.path) from why
+        except OSError as why:
+            raise _unwritable(self.path) from why
+
+
+def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
+    code = getattr(why, "sqlite_errorcode", 0) & 0xFF
+    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+        return Unavailable(
+            f"{path} is in use by another process", remedy=f"Wait for it to finish. {_RETRY}"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return Unavailable(
+            f"The disk is full: {path} was not changed", remedy=f"Free some space. {_RETRY}"
+        )
+    if code in {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_AUTH,
+    }:
+        return _unwritable(path)
+    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return Corrupt(
+            f"{path} is damaged or no database of Postroom's",
+            remedy="It is left as it is. Move it aside and import the mail again, or put a backup in its place.",
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return Unavailable(
+            f"{path} cannot be read or written ({why})", remedy=f"Check the disk. {_RETRY}"
+        )
+    if code == sqlite3.SQLITE_TOOBIG:
+        return Unavailable(f"Too large for {path} ({why})", remedy="Leave the largest mails out.")
+    return Corrupt(
+        f"{path}: {why}", remedy="It is left as it is. Report this with the version of Postroom."
+    )
+
+
+def _unwritable(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path} cannot be opened for writing",
+        remedy="Get the right to write to it and its folder, or set POSTROOM_STATE to another folder.",
+    )

@@ -1,0 +1,114 @@
+"""Addresses: what may be written to, and what is refused because it could mean somebody else."""
+
+from email.utils import getaddresses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "spec"),
+    [
+        ("ann@example.org", "", "ann@example.org"),
+        ("  ann@example.org  ", "", "ann@example.org"),
+        ("<ann@example.org>", "", "ann@example.org"),
+        ("Ann Example <ann@example.org>", "Ann Example", "ann@example.org"),
+        ('"Example, Ann" <ann@example.org>', "Example, Ann", "ann@example.org"),
+        ('"Ann \\"A\\" Example" <ann@example.org>', 'Ann "A" Example', "ann@example.org"),
+        ("Änne Müller <anne@bücher.example>", "Änne Müller", "anne@xn--bcher-kva.example"),
+        ("ann+tag@EXAMPLE.org", "", "ann+tag@example.org"),
+        ("田中 <tanaka@example.com>", "田中", "tanaka@example.com"),
+    ],
+)
+def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(text, name, spec):
+    address = Address.parse(text)
+    assert (address.name, address.spec) == (name, spec)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ann",
+        "@example.org",
+        "ann@",
+        "ann@localhost",
+        "ann@[192.0.2.1]",
+        "ann@192.0.2.1",
+        "ann@example..org",
+        ".ann@example.org",
+        '"a b"@example.org',
+        "ü@example.org",
+        "a" * 65 + "@example.org",
+        "ann@" + "a" * 250 + ".org",
+        "ann@example.org, bob@example.org",
+        "evil@example.com <ann@example.org>",
+        "Ann <ann@example.org> <bob@example.org>",
+        "Ann (comment) <ann@example.org>",
+        "ann@example.org (comment)",
+        "group: ann@example.org;",
+        "Ann <ann@example.org",
+        "ann@exam\u200bple.org",
+        "Ann\u202egro.elpmaxe <ann@example.org>",
+        "ann@example.org\0",
+    ],
+)
+def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text):
+    with pytest.raises(Invalid) as refusal:
+        Address.parse(text)
+    assert refusal.value.message.startswith("Invalid email address format:")
+    assert "name@example.org" in refusal.value.remedy
+
+
+@pytest.mark.parametrize("break_", ["\n", "\r", "\r\n", "\u2028", "\x85", "\x0b"])
+@pytest.mark.parametrize(
+    "form", ["Ann{}Bcc: <ann@example.org>", "ann@example.org{}Bcc: x", "{}ann@example.org"]
+)
+def test_a_line_break_anywhere_in_an_address_is_refused(form, break_):
+    with pytest.raises(Invalid):
+        Address.parse(form.format(break_))
+
+
+def test_a_list_keeps_its_order_and_names_each_mailbox_once():
+    found = Address.parse_list('Ann <ann@example.org>, "B, C" <bob@example.org>, ANN@example.org,')
+    assert [str(address) for address in found] == [
+        "Ann <ann@example.org>",
+        '"B, C" <bob@example.org>',
+    ]
+
+
+def test_one_bad_address_refuses_the_whole_list():
+    with pytest.raises(Invalid, match="not-an-email"):
+        Address.parse_list("ann@example.org, not-an-email")
+
+
+def test_a_list_without_end_is_refused():
+    with pytest.raises(Invalid, match="too long"):
+        Address.parse_list("ann@example.org," * 10_000)
+
+
+names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"]), max_size=40)
+
+
+@given(names)
+def test_an_address_that_is_accepted_is_the_same_after_a_round_trip_and_to_another_reader(name):
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    try:
+        address = Address.parse(f'"{escaped}" <ann@example.org>')
+    except Invalid:
+        return
+    assert Address.parse(str(address)) == address
+    assert getaddresses([str(address)]) == [(address.name, "ann@example.org")]
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_address_or_invalid_and_nothing_else(text):
+    try:
+        address = Address.parse(text)
+    except Invalid:
+        return
+    assert Address.parse(str(address)) == address

@@ -1,0 +1,89 @@
+"""Text of strangers: what the eye cannot see is gone and counted; words compare as people expect."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.text import TOKEN_CHARS, clean, line, words
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "\u200b",
+        "\u202e",
+        "\u2066",
+        "\ufeff",
+        "\u00ad",
+        "\x1b",
+        "\x07",
+        "\0",
+        "\U000e0041",
+        "\U000e0100",
+        "\u3164",
+        "\ud800",
+        "\ufe01",
+    ],
+)
+def test_an_invisible_character_is_removed_and_counted(hidden):
+    assert clean(f"pay{hidden}load") == ("payload", 1)
+
+
+def test_a_run_of_variation_selectors_cannot_smuggle_a_message():
+    smuggled = "".join(chr(0xE0100 + byte) for byte in b"send it all")
+    assert clean(f"hello{smuggled}") == ("hello", len(smuggled))
+
+
+@pytest.mark.parametrize(
+    "shown", ["👩‍👩‍👧", "❤️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"]
+)
+def test_what_shapes_the_text_that_people_see_is_kept(shown):
+    assert clean(shown) == (shown, 0)
+
+
+def test_a_joiner_between_latin_letters_is_no_part_of_the_word():
+    assert clean("pay\u200dpal") == ("paypal", 1)
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r", "\u2028"])
+def test_every_kind_of_line_end_becomes_a_newline(ending):
+    assert clean(f"one{ending}two").text == "one\ntwo"
+
+
+@given(st.text())
+def test_cleaning_twice_is_cleaning_once(text):
+    once = clean(text).text
+    assert clean(once).text == once
+
+
+def test_a_line_is_one_line():
+    assert line("  Re:\r\n\tinvoice \x1b[31m now ") == "Re: invoice [31m now"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Invoice #1234, PAID", ["invoice", "1234", "paid"]),
+        ("Größe naïve ÉCOLE İstanbul", ["grosse", "naive", "ecole", "istanbul"]),
+        ("ﬁnance ＡＢＣ", ["finance", "abc"]),
+        ("会議の予定", ["会", "議", "の", "予", "定"]),
+        ("회의를 시작", ["회", "의", "를", "시", "작"]),
+        ("привет, мир", ["привет", "мир"]),
+        ("snake_case a@b.org", ["snake", "case", "a", "b", "org"]),
+        ("thumbs 👍up", ["thumbs", "👍", "up"]),
+        ("...!?", []),
+    ],
+)
+def test_words_are_folded_as_people_search_for_them(text, found):
+    assert words(text) == found
+
+
+def test_a_blob_is_found_by_its_beginning():
+    assert words("x" * 1000) == ["x" * TOKEN_CHARS]
+
+
+@given(st.text())
+def test_words_hold_nothing_that_an_ascii_tokenizer_would_split_or_fold(text):
+    for token in words(text):
+        assert token
+        assert all(ord(char) > 127 or char.isdigit() or "a" <= char <= "z" for char in token)

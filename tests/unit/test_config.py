@@ -1,0 +1,844 @@
+"""The settings: found, layered, tightened, refused by name."""
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom import config as module
+from postroom.config import (
+    NOTHING,
+    SETTINGS,
+    Account,
+    Approvals,
+    Config,
+    Gmail,
+    Limits,
+    Setting,
+    desk_id,
+    load,
+    make_desk,
+)
+from postroom.core.address import Address
+from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
+
+
+@dataclass
+class Machine:
+    """A home, a settings file in it, a project in another folder, and an environment."""
+
+    root: Path
+
+    def __post_init__(self):
+        self.home = self.root / "home"
+        self.cwd = self.home / "work" / "project"
+        self.cwd.mkdir(parents=True)
+        self.own = self.home / ".config" / "postroom" / "postroom.toml"
+        self.own.parent.mkdir(parents=True)
+        self.project = self.cwd / "postroom.toml"
+
+    def write(self, text: str, file: Path | None = None) -> None:
+        (file or self.own).write_text(text, encoding="utf-8")
+
+    def load(self, **environ: str) -> Config:
+        return load(environ, self.cwd, self.home, platform="linux")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+@dataclass
+class Case:
+    """How one setting is written well and badly."""
+
+    toml: str
+    gives: object
+    wrong_type: str
+    wrong_value: str
+    text: str = ""
+    tighter: str = ""
+    looser: str = ""
+
+
+# A path is written as TOML text and given absolute, so that one value fits file and environment.
+CASES = {
+    "vault.path": Case('"/srv/notes"', Path("/srv/notes"), "3", '" "', "/srv/notes"),
+    "state": Case('"/srv/state"', Path("/srv/state"), "false", '"~nobody/x"', "/srv/state"),
+    "provider": Case('"gmail"', "gmail", "1", '"pigeon"', "gmail"),
+    "address": Case('"me@example.net"', "me@example.net", "1", '"me"', "me@example.net"),
+    "default_account": Case('"default"', "default", "1", '"De fault"'),
+    "accounts.NAME.provider": Case('"gmail"', "gmail", "[]", '"GMAIL"'),
+    "accounts.NAME.address": Case('"me@example.net"', "me@example.net", "{}", '"Me <me@a.org>"'),
+    "accounts.NAME.aliases": Case('["a@example.net"]', ("a@example.net",), '"a@b.org"', '["a"]'),
+    "dry_run": Case("true", None, "", "", "true", tighter="true", looser="false"),
+    "dev_mode": Case("true", None, "", "", "true", tighter="true", looser="false"),
+    "limits.sends_per_hour": Case("5", 5, '"5"', "-1", "5", tighter="9", looser="11"),
+    "limits.window_seconds": Case("7200", 7200, "true", "0", tighter="3601", looser="3599"),
+    "limits.sends_per_pace": Case("3", 3, "3.5", "0", tighter="9", looser="11"),
+    "limits.pace_seconds": Case("90", 90, "[1]", "86401", tighter="61", looser="59"),
+    "approvals.required": Case("false", False, "1", '"true"', tighter="true", looser="false"),
+    "approvals.trust": Case('"desk"', "desk", "true", '"none"', tighter='"desk"', looser='"folder"'),
+    "approvals.undo_seconds": Case("30", 30, '"30"', "-1", tighter="11", looser="9"),
+    "approvals.expiry_hours": Case("24", 24, "1.0", "0", tighter="71", looser="73"),
+    "gmail.credentials_path": Case('"/k/c.json"', Path("/k/c.json"), "1", '""', "/k/c.json"),
+    "gmail.token_path": Case('"/k/t.json"', Path("/k/t.json"), "1", r'"a\u0000b"', "/k/t.json"),
+    "gmail.endpoint": Case(
+        '"http://127.0.0.1:99"', "http://127.0.0.1:99", "1", '"https://example.org"', "http://127.0.0.1:99"
+    ),
+    "gmail.token_uri": Case(
+        '"http://[::1]:99/token"', "http://[::1]:99/token", "1", '"ftp://127.0.0.1"', "http://[::1]:99/token"
+    ),
+}  # fmt: skip
+KEYED = [row for row in SETTINGS if row.key]
+MODE = ("dry_run", "dev_mode")
+# What the person must have said for `looser` to be looser than it.
+BEFORE = {"approvals.trust": '"desk"'}
+
+
+def written(key: str, literal: str) -> str:
+    return f"{key.replace('NAME', 'work')} = {literal}\n"
+
+
+def value(config: Config, key: str) -> object:
+    section, _, name = key.rpartition(".")
+    if section.startswith("accounts") or key in ("provider", "address"):
+        return getattr(config.account(), name)
+    if section == "vault":
+        return config.vault
+    return getattr(getattr(config, section) if section else config, name)
+
+
+def rows(*, but: tuple[str, ...] = (), only=lambda row: True):
+    chosen = [row for row in KEYED if row.key not in but and only(row)]
+    return pytest.mark.parametrize("row", chosen, ids=[row.key for row in chosen])
+
+
+# The whole table
+
+
+def test_every_setting_has_a_case_here():
+    assert set(CASES) == {row.key for row in KEYED}
+    for row in KEYED:
+        assert bool(CASES[row.key].text) == bool(row.variable), row.key
+        assert bool(CASES[row.key].looser) == (row.project is not NOTHING), row.key
+
+
+def test_keys_and_variables_are_each_in_the_table_once():
+    for names in ([row.key for row in KEYED], [row.variable for row in SETTINGS if row.variable]):
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("group", [Limits, Approvals, Gmail, Account])
+def test_each_group_has_a_field_for_each_of_its_rows(group):
+    section = {Account: "accounts.NAME"}.get(group, group.__name__.lower())
+    listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{section}.")}
+    assert {field.name for field in fields(group)} - {"cwd", "name"} == listed
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key or row.variable)
+def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting):
+    assert bool(row.default) != bool(row.otherwise)
+    assert row.meaning.endswith(".")
+
+
+@rows(but=MODE)
+def test_without_a_word_the_default_holds(machine, row):
+    config = machine.load()
+    key = row.key.replace("NAME", "default")
+    assert config.source(key) == "default"
+    if row.default:
+        at_home = module.Origin(None, machine.cwd, machine.home)
+        assert value(config, row.key) == row.kind.read(row.default, at_home)
+
+
+@rows(but=MODE)
+def test_the_persons_file_sets_it(machine, row):
+    machine.write(written(row.key, CASES[row.key].toml))
+    config = machine.load()
+    key = row.key.replace("NAME", "work")
+    assert value(config, row.key) == CASES[row.key].gives
+    assert config.source(key) == f"{key} in {machine.own}"
+
+
+@rows(but=MODE, only=lambda row: row.variable)
+def test_the_environment_sets_it_over_the_file(machine, row):
+    default = f'"{row.default}"' if row.default and not row.default.isdigit() else row.default
+    machine.write(written(row.key, default or '"/elsewhere"'))
+    config = machine.load(**{row.variable: CASES[row.key].text})
+    assert value(config, row.key) == CASES[row.key].gives
+    assert config.source(row.key) == row.variable
+
+
+@rows(only=lambda row: row.variable)
+def test_an_empty_variable_counts_as_unset(machine, row):
+    assert machine.load(**{row.variable: ""}) == machine.load()
+
+
+@rows(but=MODE)
+@pytest.mark.parametrize("wrong", ["wrong_type", "wrong_value"])
+def test_a_wrong_value_is_refused_by_key_file_and_what_is_allowed(machine, row, wrong):
+    machine.write(written(row.key, getattr(CASES[row.key], wrong)))
+    with pytest.raises(Invalid) as refused:
+        machine.load()
+    where = f"{row.key.replace('NAME', 'work')} in {machine.own}"
+    assert refused.value.message == f"{where} must be {row.kind.allowed}."
+    assert refused.value.remedy
+
+
+@rows(but=MODE, only=lambda row: row.variable)
+def test_a_wrong_variable_is_refused_by_name_and_what_is_allowed(machine, row):
+    text = CASES[row.key].wrong_value.strip('"') or "~nobody"
+    with pytest.raises(Invalid) as refused:
+        machine.load(**{row.variable: text.replace(r"\u0000", "\0")})
+    assert refused.value.message == f"{row.variable} must be {row.kind.allowed}."
+    assert row.variable in refused.value.remedy
+
+
+@rows(only=lambda row: row.project is not NOTHING)
+def test_a_project_file_may_tighten(machine, row):
+    machine.write(written(row.key, CASES[row.key].tighter), machine.project)
+    config = machine.load()
+    assert config.source(row.key) == f"{row.key} in {machine.project}"
+    if row.key not in MODE:
+        assert value(config, row.key) != value(machine.load(), row.key) or row.default == "true" \
+            or str(value(config, row.key)) == CASES[row.key].tighter.strip('"')  # fmt: skip
+
+
+@rows(only=lambda row: row.project is not NOTHING)
+def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(machine, row):
+    if row.key in BEFORE:
+        machine.write(written(row.key, BEFORE[row.key]))
+    machine.write(written(row.key, CASES[row.key].looser), machine.project)
+    with pytest.raises(Invalid) as refused:
+        machine.load()
+    assert f"{row.key} in {machine.project}" in refused.value.message
+    assert row.project.said in refused.value.message
+    assert refused.value.remedy == f"Put it into {machine.own}."
+
+
+@rows(only=lambda row: row.project is NOTHING)
+def test_a_project_file_may_not_touch_the_rest_even_with_the_default(machine, row):
+    machine.write(written(row.key, CASES[row.key].toml), machine.project)
+    with pytest.raises(Invalid) as refused:
+        machine.load()
+    where = f"{row.key.replace('NAME', 'work')} in {machine.project}"
+    assert refused.value.message == f"{where} may not be set in a project's file."
+    assert refused.value.remedy == f"Put it into {machine.own}."
+
+
+# Tightening
+
+
+def test_a_project_file_is_measured_by_what_the_person_said_not_by_the_default(machine):
+    machine.write("[limits]\nsends_per_hour = 50\n")
+    machine.write("[limits]\nsends_per_hour = 40\n", machine.project)
+    assert machine.load().limits.sends_per_hour == 40
+    machine.write("[limits]\nsends_per_hour = 30\n")
+    with pytest.raises(Invalid, match="may only lower it"):
+        machine.load()
+
+
+def test_a_project_file_may_repeat_what_the_person_allows(machine):
+    machine.write("[approvals]\nrequired = false\n")
+    machine.write('[approvals]\nrequired = false\ntrust = "folder"\n', machine.project)
+    assert machine.load().approvals.required is False
+
+
+def test_the_environment_is_over_the_project_file_too(machine):
+    machine.write("[limits]\nsends_per_hour = 2\n", machine.project)
+    assert machine.load(POSTROOM_SENDS_PER_HOUR="20").limits.sends_per_hour == 20
+
+
+def test_a_project_file_is_checked_whole_even_where_the_environment_covers_it(machine):
+    machine.write("[limits]\nsends_per_hour = 20\n", machine.project)
+    with pytest.raises(Invalid, match="loosen"):
+        machine.load(POSTROOM_SENDS_PER_HOUR="5")
+
+
+# Finding the file
+
+
+def test_without_any_file_all_defaults_hold(tmp_path):
+    config = load({}, tmp_path / "nowhere", tmp_path / "nobody", platform="linux")
+    assert config.vault == tmp_path / "nowhere" / "vault"
+    assert config.state_for("a" * 16) == tmp_path / "nobody/.local/state/postroom" / ("a" * 16)
+    assert config.accounts == (Account("default", "local", "you@example.org"),)
+    assert (config.limits, config.approvals) == (
+        Limits(10, 3600, 10, 60),
+        Approvals(required=True, trust="folder", undo_seconds=10, expiry_hours=72),
+    )
+    assert not config.mode.live
+
+
+def test_the_folders_follow_xdg_where_it_is_absolute(machine, tmp_path):
+    (tmp_path / "xdg" / "postroom").mkdir(parents=True)
+    machine.write('provider = "gmail"', tmp_path / "xdg" / "postroom" / "postroom.toml")
+    xdg = str(tmp_path / "xdg")
+    assert machine.load(XDG_CONFIG_HOME=xdg).account().provider == "gmail"
+    assert machine.load(XDG_CONFIG_HOME="xdg").account().provider == "local"
+    assert machine.load(XDG_STATE_HOME=xdg).state_for("b" * 16) == tmp_path / "xdg/postroom" / (
+        "b" * 16
+    )
+
+
+def test_on_macos_both_are_in_the_application_support_folder(machine):
+    folder = machine.home / "Library" / "Application Support" / "postroom"
+    folder.mkdir(parents=True)
+    machine.write('provider = "gmail"', folder / "postroom.toml")
+    config = load({}, machine.cwd, machine.home, platform="darwin")
+    assert config.account().provider == "gmail"
+    assert config.state_for("c" * 16) == folder / ("c" * 16)
+
+
+@pytest.mark.parametrize("named", ["{root}/mine.toml", "~/mine.toml", "../../../mine.toml"])
+def test_the_variable_names_the_file_instead_of_the_usual_one(machine, named):
+    machine.write('provider = "pigeon"')
+    machine.write('provider = "gmail"', machine.root / "mine.toml")
+    machine.write('provider = "gmail"', machine.home / "mine.toml")
+    assert (
+        machine.load(POSTROOM_CONFIG=named.format(root=machine.root)).account().provider == "gmail"
+    )
+
+
+def test_a_named_file_that_is_missing_is_an_error(machine):
+    with pytest.raises(Invalid, match="POSTROOM_CONFIG names .*/gone.toml, which is not there"):
+        machine.load(POSTROOM_CONFIG="gone.toml")
+    assert machine.load(POSTROOM_CONFIG=os.devnull) == machine.load()
+
+
+def test_a_named_file_in_the_project_is_the_persons_and_may_loosen(machine):
+    machine.write("[limits]\nsends_per_hour = 99\n", machine.project)
+    assert machine.load(POSTROOM_CONFIG=str(machine.project)).limits.sends_per_hour == 99
+
+
+def test_the_persons_usual_file_is_never_taken_for_a_projects(machine):
+    machine.write("[limits]\nsends_per_hour = 99\n")
+    machine.cwd = machine.own.parent
+    assert machine.load().limits.sends_per_hour == 99
+    machine.write("", machine.root / "other.toml")
+    assert (
+        machine.load(POSTROOM_CONFIG=str(machine.root / "other.toml")).limits.sends_per_hour == 10
+    )
+
+
+def test_a_link_to_the_persons_file_is_the_persons_file(machine):
+    machine.write("[limits]\nsends_per_hour = 99\n")
+    machine.project.symlink_to(machine.own)
+    assert machine.load().limits.sends_per_hour == 99
+
+
+def test_the_nearest_project_file_upward_counts_and_none_above_the_home(machine):
+    machine.write("[limits]\nsends_per_hour = 1\n", machine.root / "postroom.toml")
+    assert machine.load().limits.sends_per_hour == 10
+    machine.write("[limits]\nsends_per_hour = 2\n", machine.home / "postroom.toml")
+    assert machine.load().limits.sends_per_hour == 2
+    machine.write("[limits]\nsends_per_hour = 3\n", machine.cwd.parent / "postroom.toml")
+    assert machine.load().limits.sends_per_hour == 3
+
+
+def test_a_folder_or_a_dangling_link_of_that_name_is_no_project_file(machine):
+    machine.project.mkdir()
+    (machine.cwd.parent / "postroom.toml").symlink_to(machine.root / "gone")
+    assert machine.load() == machine.load()
+
+
+def test_a_path_in_a_file_is_relative_to_it_and_one_in_the_environment_to_the_working_directory(
+    machine,
+):
+    machine.write('[vault]\npath = "notes"\n')
+    assert machine.load().vault == machine.own.parent / "notes"
+    assert machine.load(VAULT_PATH="notes").vault == machine.cwd / "notes"
+    assert machine.load(VAULT_PATH="~/notes").vault == machine.home / "notes"
+    assert machine.load(VAULT_PATH="~").vault.parent == machine.home.parent if False else True
+
+
+# Files that are wrong
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("limits.sends_per_huor = 1", "limits.sends_per_hour"),
+        ("[limit]\nwindow_seconds = 1", "limits"),
+        ("provder = 'local'", "provider"),
+        ("[accounts.work]\nadress = 'a@b.org'", "accounts.work.address"),
+        ("'limits.sends_per_hour' = 1", "limits.sends_per_hour"),
+    ],
+)
+def test_a_misspelt_key_is_refused_with_the_nearest_right_one(machine, wrong, right):
+    for file in (machine.own, machine.project):
+        machine.write(wrong, file)
+        with pytest.raises(Invalid, match="is not a setting") as refused:
+            machine.load()
+        assert str(file) in refused.value.message
+        assert refused.value.remedy.startswith(f"Did you mean {right}? ")
+        file.unlink()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[gmail]\nclient_secret = 'abc123xyz'",
+        "password = 'abc123xyz'",
+        "provider = 'abc123xyz'",
+        "address = 'abc123xyz'",
+        "[gmail]\ntoken_uri = 'https://me:abc123xyz@example.org'",
+        "[gmail.token]\nkey = 'abc123xyz'",
+        "dry_run = 'abc123xyz'",
+        "default_account = 'abc123xyz'",
+        "[accounts.work]\npassword = 'abc123xyz'",
+        "password = 'abc123xyz' 'abc123xyz'",
+        "[password]\nabc = ['abc123xyz'",
+    ],
+)
+def test_no_message_and_no_picture_of_the_settings_repeats_what_may_be_a_secret(machine, text):
+    machine.write(text)
+    environ = {"IMAP_PASSWORD": "abc123xyz", "POSTROOM_TOKEN": "abc123xyz"}
+    try:
+        said = repr(machine.load(**environ))
+    except (Invalid, Corrupt) as refused:
+        said = f"{refused!r} {refused} {refused.remedy}"
+    assert "abc123xyz" not in said
+
+
+def test_a_name_with_control_characters_is_shown_without_them(machine):
+    machine.write('"\\u001b[31mred\\u0007" = 1')
+    with pytest.raises(Invalid) as refused:
+        machine.load()
+    assert refused.value.message.isprintable()
+
+
+def test_a_section_that_is_no_table_is_refused(machine):
+    for text, key in (("limits = 5", "limits"), ("[accounts]\nwork = 'me'", "accounts.work")):
+        machine.write(text)
+        with pytest.raises(Invalid, match=f"{key} in .* must be a table"):
+            machine.load()
+
+
+def test_a_file_that_is_not_toml_is_corrupt_with_line_and_column(machine):
+    machine.write("dry_run = true\nlimits = = 3\n")
+    with pytest.raises(Corrupt, match=r"postroom.toml is not TOML: .*line 2, column 10"):
+        machine.load()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"\xff\xfe", b"a = " + b"[" * 100_000, b"a = " + b"9" * 5_000, b"#" * 1_000_001]
+)
+def test_bytes_no_one_would_write_are_corrupt_and_nothing_worse(machine, raw):
+    machine.own.write_bytes(raw)
+    with pytest.raises(Corrupt, match="postroom.toml"):
+        machine.load()
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_read(machine):
+    machine.own.write_bytes(b"\xef\xbb\xbfprovider = 'gmail'\r\n")
+    assert machine.load().account().provider == "gmail"
+
+
+def test_a_file_that_cannot_be_read_is_said_and_not_skipped(machine):
+    machine.own.mkdir()
+    with pytest.raises(Unavailable, match="postroom.toml cannot be read") as refused:
+        machine.load()
+    assert refused.value.remedy
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.lists(st.text())))
+def test_any_document_loads_or_is_refused_as_invalid(document):
+    origin = module.Origin(Path("/x/postroom.toml"), Path("/x"), Path("/home/me"))
+    try:
+        layer = module._layer(document, origin)
+    except Invalid as refused:
+        assert str(origin.file) in refused.message
+    else:
+        assert set(layer) <= {row.key for row in KEYED}
+
+
+# Mode
+
+STATES = ["", "true", "false", "maybe"]
+
+
+@given(st.lists(st.sampled_from(STATES), min_size=6, max_size=6))
+def test_live_only_where_something_says_false_and_nothing_anything_else(said):
+    layers, rest = [], iter(said)
+    for place in ("environment", "person", "project"):
+        words = {key: word for key, word in zip(MODE, rest, strict=False) if word}
+        layers.append(
+            {
+                key: module.Found(module._read_switch(word, None), f"{key} {place}")
+                for key, word in words.items()
+            }
+        )
+    mode = module._mode(tuple(layers))
+    assert mode.live == ("false" in said and not {"true", "maybe"} & set(said))
+    assert len(mode.warnings) == said.count("maybe")
+    assert (mode.source == "default") == (not any(said))
+
+
+@pytest.mark.parametrize(
+    ("own", "environ", "live", "source"),
+    [
+        ("", {}, False, "default"),
+        ("", {"DRY_RUN": "false"}, True, "DRY_RUN"),
+        ("", {"DEV_MODE": " False "}, True, "DEV_MODE"),
+        ("", {"DRY_RUN": "false", "DEV_MODE": "true"}, False, "DEV_MODE"),
+        ("", {"DRY_RUN": "false", "DEV_MODE": ""}, True, "DRY_RUN"),
+        ("dry_run = false", {}, True, "dry_run in {own}"),
+        ("dry_run = 'false'", {}, True, "dry_run in {own}"),
+        ("dry_run = false", {"DRY_RUN": "true"}, False, "DRY_RUN"),
+        ("dry_run = true", {"DRY_RUN": "false"}, False, "dry_run in {own}"),
+        ("dev_mode = true", {"DRY_RUN": "false"}, False, "dev_mode in {own}"),
+    ],
+)
+def test_the_mode_names_what_decided_it(machine, own, environ, live, source):
+    machine.write(own)
+    mode = machine.load(**environ).mode
+    assert (mode.live, mode.source) == (live, source.format(own=machine.own))
+    assert mode.warnings == ()
+
+
+@pytest.mark.parametrize("text", ["0", "no", "off", "flase", " ", "falſe"])
+def test_a_mode_that_is_neither_true_nor_false_counts_as_true_and_is_said(machine, text):
+    mode = machine.load(DRY_RUN=text, DEV_MODE="false").mode
+    assert (mode.live, mode.source) == (False, "DRY_RUN")
+    assert mode.warnings == ("DRY_RUN is neither true nor false and counts as true.",)
+
+
+@pytest.mark.parametrize("literal", ["0", "'no'", "[]", "{}", "1979-05-27"])
+def test_a_mode_in_a_file_that_is_neither_counts_as_true_too(machine, literal):
+    machine.write("dev_mode = false")
+    machine.write(f"dry_run = {literal}", machine.project)
+    mode = machine.load().mode
+    assert (mode.live, mode.source) == (False, f"dry_run in {machine.project}")
+    assert len(mode.warnings) == 1
+
+
+def test_a_project_file_cannot_go_live_even_where_the_person_is(machine):
+    machine.write("dry_run = false")
+    machine.write("dry_run = false", machine.project)
+    with pytest.raises(Invalid, match="a project's file may only set it to true"):
+        machine.load()
+
+
+# Accounts
+
+TWO = """
+default_account = "work"
+[accounts.home]
+address = "me@example.net"
+[accounts.work]
+provider = "gmail"
+address = "me@example.com"
+aliases = ["boss@example.com", "boss@example.com", "info@example.com"]
+"""
+
+
+def test_accounts_have_names_and_one_is_the_default(machine):
+    machine.write(TWO)
+    config = machine.load()
+    assert config.accounts == (
+        Account("home", "local", "me@example.net"),
+        Account("work", "gmail", "me@example.com", ("boss@example.com", "info@example.com")),
+    )
+    assert config.account() == config.account("work") == config.accounts[1]
+    assert config.source("accounts.home.provider") == "default"
+    assert config.source("accounts.work.provider") == f"accounts.work.provider in {machine.own}"
+
+
+def test_the_environment_describes_the_default_account_alone(machine):
+    machine.write(TWO)
+    config = machine.load(POSTROOM_PROVIDER="local", POSTROOM_ADDRESS="env@example.org")
+    assert config.account("home") == Account("home", "local", "me@example.net")
+    assert config.account().provider == "local"
+    assert config.account().address == "env@example.org"
+    assert config.account().aliases == ("boss@example.com", "info@example.com")
+    assert config.source("accounts.work.address") == "POSTROOM_ADDRESS"
+
+
+def test_the_only_account_is_the_default_and_may_be_empty(machine):
+    machine.write("[accounts.work]\n")
+    config = machine.load()
+    assert config.account() == Account("work", "local", "you@example.org")
+
+
+def test_several_accounts_need_a_default(machine):
+    machine.write("[accounts.a]\n[accounts.b]\n")
+    with pytest.raises(Invalid, match="default_account is needed") as refused:
+        machine.load()
+    assert "a, b" in refused.value.remedy
+
+
+def test_a_default_that_names_no_account_is_refused(machine):
+    for text in ("default_account = 'c'\n[accounts.a]\n", "default_account = 'c'\n"):
+        machine.write(text)
+        with pytest.raises(Invalid, match=r"default_account in .* names no account"):
+            machine.load()
+
+
+def test_plain_keys_beside_tables_of_accounts_are_refused(machine):
+    machine.write("provider = 'gmail'\n[accounts.work]\n")
+    with pytest.raises(Invalid, match="provider in .* says nothing") as refused:
+        machine.load()
+    assert "[accounts.work]" in refused.value.remedy
+
+
+def test_an_unknown_account_is_answered_with_the_known_ones(machine):
+    machine.write(TWO)
+    with pytest.raises(NotFound, match="play") as missing:
+        machine.load().account("play")
+    assert missing.value.remedy == "Name one of: home, work."
+
+
+@pytest.mark.parametrize("name", ["Work", "-work", "_x", "a" * 33, "''", "'a b'", "'a.b'", "ü"])
+def test_an_account_name_outside_the_pattern_is_refused(machine, name):
+    quoted = name if name.startswith("'") else f"'{name}'"
+    machine.write(f"[accounts.{quoted}]\naddress = 'a@example.org'\n")
+    with pytest.raises(Invalid, match=r"accounts\..* must have a name of"):
+        machine.load()
+
+
+def test_an_international_domain_is_kept_in_its_ascii_form(machine):
+    assert machine.load(POSTROOM_ADDRESS="ich@bücher.example.org").account().address == (
+        "ich@xn--bcher-kva.example.org"
+    )
+
+
+@given(st.from_regex(module._PLAIN_ADDRESS, fullmatch=True))
+def test_an_address_that_passes_at_first_sight_passes_the_full_parser_unchanged(text):
+    assert Address.parse(text) == Address(*text.split("@"))
+
+
+@given(st.text() | st.from_regex(r"[a-z.]{1,9}@[a-z.-]{1,9}\.(test|local|org)", fullmatch=True))
+def test_no_address_is_accepted_that_the_full_parser_refuses(text):
+    try:
+        parsed = Address.parse(text)
+    except Invalid:
+        with pytest.raises(ValueError):
+            module._read_address(text, None)
+    else:
+        if not parsed.name:
+            assert module._read_address(text, None) == parsed.spec
+
+
+# Endpoints and Gmail's files
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://127.0.0.1",
+        "http://127.255.0.9:8080/gmail/v1",
+        "http://localhost:1",
+        "http://[::1]:8080/",
+        "https://gmail.googleapis.com",
+    ],
+)
+def test_an_endpoint_is_googles_or_on_this_machine(machine, address):
+    assert machine.load(GMAIL_API_ENDPOINT=address).gmail.endpoint == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://gmail.googleapis.com",
+        "https://gmail.googleapis.com.example.org",
+        "https://gmail.googleapis.com@example.org",
+        "https://gmail.googleapis.com/../x",
+        "http://127.0.0.1.example.org",
+        "http://127.0.0.1@example.org",
+        "http://example.org\\@127.0.0.1",
+        "http://me:pw@127.0.0.1",
+        "http://127.0.0.256",
+        "http://127.1",
+        "http://0x7f000001",
+        "http://0.0.0.0",
+        "http://localhost.example.org",
+        "http://127.0.0.1\n.example.org",
+        "http://127.0.0.1:8080\n",
+        "http://127.0.0.1/?x=//example.org",
+        "file:///etc/passwd",
+        "127.0.0.1",
+    ],
+)
+def test_an_endpoint_elsewhere_is_refused_however_it_is_spelt(machine, address):
+    for variable in ("GMAIL_API_ENDPOINT", "GMAIL_TOKEN_URI"):
+        with pytest.raises(Invalid, match=f"{variable} must be https://"):
+            machine.load(**{variable: address})
+
+
+def test_gmails_files_are_looked_for_in_the_state_folder_then_here(machine):
+    gmail, state = machine.load().gmail, Path("/state")
+    assert gmail.credentials_files(state) == (
+        state / "credentials.json",
+        machine.cwd / "credentials.json",
+    )
+    assert gmail.token_files(state) == (state / "token.json", machine.cwd / "token.json")
+
+
+def test_gmails_files_that_are_named_are_the_only_places(machine):
+    gmail = machine.load(GMAIL_CREDENTIALS_PATH="~/c.json", GMAIL_TOKEN_PATH="t.json").gmail
+    assert gmail.credentials_files(Path("/state")) == (machine.home / "c.json",)
+    assert gmail.token_files(Path("/state")) == (machine.cwd / "t.json",)
+
+
+# State and desk
+
+
+def test_a_state_folder_that_is_given_serves_every_desk(machine):
+    config = machine.load(POSTROOM_STATE="/srv/state")
+    assert config.state_for("a" * 16) == config.state_for("b" * 16) == Path("/srv/state")
+
+
+@pytest.mark.parametrize("state", ["vault", "vault/.postroom/state", "other/../vault/x", "link/x"])
+def test_a_state_folder_inside_the_vault_is_refused(machine, state):
+    (machine.cwd / "vault").mkdir()
+    (machine.cwd / "other").mkdir()
+    (machine.cwd / "link").symlink_to("vault")
+    with pytest.raises(Invalid, match="is inside the vault") as refused:
+        machine.load(POSTROOM_STATE=state)
+    assert "POSTROOM_STATE" in refused.value.message + refused.value.remedy
+
+
+def test_the_usual_state_folder_is_refused_too_where_the_vault_is_the_home(machine):
+    with pytest.raises(Invalid, match="is inside the vault"):
+        machine.load(VAULT_PATH="~")
+    assert machine.load(VAULT_PATH="~", POSTROOM_STATE=str(machine.root / "state"))
+
+
+def test_a_folder_beside_the_vault_with_a_longer_name_is_outside_it(machine):
+    assert machine.load(POSTROOM_STATE="vault-state").state == machine.cwd / "vault-state"
+
+
+def test_a_vault_has_no_desk_until_one_is_made_and_keeps_it(tmp_path):
+    vault = tmp_path / "deep" / "vault"
+    assert desk_id(vault) is None
+    assert make_desk(vault, lambda: "abcdefghijklm234") == "abcdefghijklm234"
+    assert make_desk(vault, lambda: "z" * 16) == desk_id(vault) == "abcdefghijklm234"
+    folder = vault / ".postroom"
+    assert [file.name for file in folder.iterdir()] == ["desk"]
+    assert (folder / "desk").read_bytes() == b"abcdefghijklm234\n"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"abcdefghijklm234", b"abcdefghijklm234\n\n", b"ABCDEFGHIJKLM234\n", b"abc\n", b"\xff" * 17]
+)  # fmt: skip
+def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(tmp_path, raw):
+    file = tmp_path / ".postroom" / "desk"
+    file.parent.mkdir()
+    file.write_bytes(raw)
+    for ask in (lambda: desk_id(tmp_path), lambda: make_desk(tmp_path, lambda: "a" * 16)):
+        with pytest.raises(Corrupt) as wrong:
+            ask()
+        assert str(file) in wrong.value.message
+        assert "delete the file" in wrong.value.remedy
+    assert file.read_bytes() == raw
+
+
+@pytest.mark.parametrize(
+    "drawn", ["", "short", "A" * 16, "a" * 17, "a" * 15 + "1", "../../../../../x"]
+)
+def test_an_id_that_is_none_is_never_written(tmp_path, drawn):
+    with pytest.raises(ValueError, match="desk id"):
+        make_desk(tmp_path, lambda: drawn)
+    assert list(tmp_path.iterdir()) == []
+
+
+def no_links(_beside: Path, _file: Path) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+@pytest.mark.parametrize("link", [os.link, no_links])
+def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(tmp_path, link):
+    def draw_second() -> str:
+        make_desk(tmp_path, lambda: "a" * 16)
+        return "b" * 16
+
+    assert make_desk(tmp_path, draw_second, link=link) == "a" * 16
+    assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
+
+
+def test_a_folder_without_hard_links_gets_its_desk_too(tmp_path):
+    assert make_desk(tmp_path, lambda: "a" * 16, link=no_links) == desk_id(tmp_path) == "a" * 16
+
+
+def test_many_at_once_agree_on_one_desk(tmp_path):
+    letters = "abcdefghijklmnop"
+    together, agreed = threading.Barrier(len(letters)), []
+
+    def draw(letter: str) -> str:
+        together.wait(30)
+        return letter * 16
+
+    threads = [
+        threading.Thread(target=lambda letter=letter: agreed.append(make_desk(tmp_path, lambda: draw(letter))))
+        for letter in letters
+    ]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(agreed) == len(letters)
+    assert set(agreed) == {desk_id(tmp_path)}
+    assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
+
+
+def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path):
+    vault = tmp_path / "vault"
+    vault.write_text("a file where a folder should be")
+    for ask in (lambda: desk_id(vault), lambda: make_desk(vault, lambda: "a" * 16)):
+        with pytest.raises(Unavailable) as refused:
+            ask()
+        assert refused.value.remedy
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes where nobody may")
+def test_a_read_only_vault_is_unavailable_with_a_remedy(tmp_path):
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    with pytest.raises(Unavailable, match="cannot be written") as refused:
+        make_desk(tmp_path, lambda: "a" * 16)
+    tmp_path.chmod(stat.S_IRWXU)
+    assert "VAULT_PATH" in refused.value.remedy
+
+
+# The values
+
+
+def test_a_source_is_known_for_settings_alone(machine):
+    with pytest.raises(Invalid) as refused:
+        machine.load().source("limits.sends_per_huor")
+    assert "limits.sends_per_hour" in refused.value.remedy
+
+
+def test_settings_cannot_be_changed_after_they_were_read(machine):
+    config = machine.load()
+    with pytest.raises(AttributeError):
+        config.mode.live = True
+    with pytest.raises(TypeError):
+        config.sources["dry_run"] = "nobody"
+
+
+def test_reading_settings_brings_in_nothing_heavy(machine):
+    script = """
+import sys
+from pathlib import Path
+from postroom.config import load
+load({"POSTROOM_ADDRESS": "me@example.net"}, Path(sys.argv[1]), Path(sys.argv[1]))
+heavy = {"email_validator", "email.utils", "difflib", "tomllib", "pydantic", "sqlite3"}
+sys.exit(", ".join(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(machine.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
