@@ -637,7 +637,10 @@ def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], 
 
 
 def _write_new(file: Path, drawn: str) -> None:
-    with file.open("x", encoding="ascii", newline="\n") as stream:
-        stream.write(f"{drawn}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    with file.open("xb", buffering=0) as stream:
+        try:
+            stream.write(f"{drawn}\n".encode())
+            os.fsync(stream.fileno())
+        except OSError:  # a full disk leaves no half of it
+            file.unlink()
+            raise

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.errors import Invalid
+from postroom.core.language import MAX_AGE, MAX_SIZE, parse, show
 from postroom.core.message import (
     CATEGORIES,
     SYSTEM_LABELS,
@@ -18,8 +19,6 @@ from postroom.core.message import (
     system_label,
 )
 from postroom.core.query import (
-    MAX_AGE,
-    MAX_SIZE,
     Age,
     And,
     Anywhere,
@@ -39,9 +38,7 @@ from postroom.core.query import (
     Until,
     View,
     matches,
-    parse,
     restricted,
-    show,
 )
 from postroom.core.text import words
 

@@ -14,7 +14,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.core.errors import NotFound
-from postroom.core.query import parse
+from postroom.core.language import parse
 from postroom.mail.mailbox import Page
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def search_command(
     for item in page.items:
         for row in printing.summary_lines(item):
             click.echo(row)
+    for note in page.notes:
+        say(note)
     if page.cursor:
         say(f"\nThere are more: add --cursor {page.cursor}")
     elif box is None:

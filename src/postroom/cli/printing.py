@@ -42,7 +42,8 @@ def fit(text: str, columns: int) -> str:
     text = line(text)
     if text.isascii():
         return text.ljust(columns) if len(text) <= columns else text[: columns - 1] + "…"
-    taken, used = [], 0
+    taken: list[str] = []
+    used = 0
     for char in text:
         wide = (
             0

@@ -79,6 +79,7 @@ def words(text: str) -> list[str]:
         marked = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
         plain = unicodedata.normalize("NFKC", _DIACRITICS.sub("", marked))
         found = _TOKEN.findall(plain)
-    if len(text) <= TOKEN_CHARS:
-        return found
-    return [token[:TOKEN_CHARS] for token in found]
+    # Most texts have no run that long, and asking is cheaper than cutting every word.
+    if found and max(map(len, found)) > TOKEN_CHARS:
+        return [token[:TOKEN_CHARS] for token in found]
+    return found

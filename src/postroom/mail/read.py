@@ -418,7 +418,7 @@ def _name(opened: _Opened, part: _Part, given: str) -> str:
     name = _SLASH.split(findings.block(given))[-1]
     name = clean(" ".join(_BREAKS.split(name))).text.strip()
     if len(name) > MAX_NAME:
-        stem, dot, extension = name.rpartition(".")
+        _, dot, extension = name.rpartition(".")
         keep = len(extension) + 1 if dot and len(extension) <= 10 else 0
         name = name[: MAX_NAME - keep].rstrip() + name[len(name) - keep :]
     return "" if not name.strip(". ") or clean(name).text != name else name

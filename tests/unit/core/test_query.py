@@ -7,11 +7,9 @@ from itertools import permutations
 import pytest
 
 from postroom.core.errors import Invalid
+from postroom.core.language import MAX_DEPTH, MAX_QUERY, MAX_TERMS, UnknownOperator, parse, show
 from postroom.core.message import CATEGORIES, Attachment, Mail, Message, Party
 from postroom.core.query import (
-    MAX_DEPTH,
-    MAX_QUERY,
-    MAX_TERMS,
     Age,
     And,
     Anywhere,
@@ -29,15 +27,12 @@ from postroom.core.query import (
     Size,
     Text,
     Unit,
-    UnknownOperator,
     Until,
     View,
     body_terms,
     bounds,
     matches,
-    parse,
     restricted,
-    show,
     terms,
 )
 

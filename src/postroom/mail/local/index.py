@@ -77,6 +77,7 @@ CREATE VIRTUAL TABLE word USING fts5(
 )
 
 SLOT_BITS = 20  # a million mails in one second; the next one counts as a second later
+MAX_HEIGHT = 10  # FTS5's parser has a stack of 100, and a level takes up to six of it
 LAST_SECOND = 253_402_300_799  # the end of the year 9999
 
 _ALL = "·all"
@@ -175,11 +176,16 @@ def plan(query: Query, view: View) -> Plan:
 
 
 def _is_indexed(node: Query) -> bool:
+    """Whether FTS5 can answer this alone: tokens only, and no deeper than its parser goes."""
+    return _height(node) <= MAX_HEIGHT
+
+
+def _height(node: Query) -> int:
     if isinstance(node, And | Or):
-        return all(_is_indexed(part) for part in node.parts)
+        return 1 + max(_height(part) for part in node.parts)
     if isinstance(node, Not):
-        return _is_indexed(node.part)
-    return not isinstance(node, Since | Until | Age | Size)
+        return 1 + _height(node.part)
+    return MAX_HEIGHT + 1 if isinstance(node, Since | Until | Age | Size) else 0
 
 
 def _expression(node: Query, view: View) -> str:

@@ -29,7 +29,8 @@ from postroom.core.message import (
     label_key,
     system_label,
 )
-from postroom.core.query import View, parse
+from postroom.core.language import parse
+from postroom.core.query import Labelled, Query, View, leaves
 from postroom.core.text import clean, line
 from postroom.mail import mime
 from postroom.mail.local.index import (
@@ -112,7 +113,8 @@ class LocalMailbox:
             me=tuple(address.spec for address in self._addresses),
             zone=self._zone,
         )
-        condition, values = plan(parse(query), view)
+        asked = parse(query)
+        condition, values = plan(asked, view)
         if cursor:
             condition += " AND word.rowid < ?"
             values.append(_row(cursor, "page"))
@@ -123,7 +125,17 @@ class LocalMailbox:
             [*values, limit + 1],
         )
         items = tuple(_summary(row) for row in found[:limit])
-        return Page(items, items[-1].id if len(found) > limit else "")
+        return Page(items, items[-1].id if len(found) > limit else "", self._notes(asked))
+
+    def _notes(self, query: Query) -> tuple[str, ...]:
+        """Say which labels of the query do not exist here, so that an empty answer is understood."""
+        keys = {leaf.key for leaf in leaves(query) if isinstance(leaf, Labelled)}
+        own = sorted(key for key in keys if not system_label(key))
+        return tuple(
+            f"There is no label {key}."
+            for key in own
+            if not self._database.row("SELECT 1 FROM label WHERE key = ?", [key])
+        )
 
     def message(self, id: str) -> Message:
         """Return one mail, or raise `NotFound`."""
