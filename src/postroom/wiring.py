@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -63,6 +62,8 @@ def _state(config: Config, *, make: bool) -> Path | None:
 
 
 def _draw() -> str:
+    import secrets  # a third of this module's start-up, for one draw in a desk's life
+
     return "".join(secrets.choice(_BASE32) for _ in range(16))
 
 

@@ -39,24 +39,6 @@ class Post:
         return Letter(**{**values, **changes})
 
 
-def mail(
-    *,
-    subject: str = "Hello",
-    sender: str = "Ann Example <ann@example.com>",
-    to: str = "you@example.org",
-    text: str = "Good day.",
-    date: datetime = datetime(2026, 11, 1, 9, tzinfo=UTC),
-    message_id: str = "",
-    more: str = "",
-) -> bytes:
-    """Return the bytes of a mail as it arrives."""
-    id_line = f"Message-ID: {message_id}\r\n" if message_id else ""
-    return (
-        f"From: {sender}\r\nTo: {to}\r\nSubject: {subject}\r\nDate: {date:%a, %d %b %Y %H:%M:%S +0000}\r\n"
-        f"{id_line}{more}MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{text}\r\n"
-    ).encode()
-
-
 def local(folder: Path) -> Post:
     """The embedded mailbox."""
     box = LocalMailbox(folder / "mail" / "default.sqlite", (YOU, ALIAS), now=lambda: NOW, zone=UTC)

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.contract.conftest import YOU, mail
+from tests.mails import DAY, mail
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
@@ -12,7 +12,7 @@ from postroom.core.message import DRAFT, INBOX, SENT, STARRED, TRASH, UNREAD
 from postroom.mail.mailbox import NotSent, Sent, move
 
 SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
-DAY = datetime(2026, 11, 1, 9, tzinfo=UTC)
+YOU = Address.parse("You <you@example.org>")
 
 
 def subjects(page):

@@ -41,15 +41,42 @@ ZONE = timezone(timedelta(hours=-7))
 NOW = int(datetime(2026, 11, 15, 3, tzinfo=UTC).timestamp())
 
 # Few words, so that generated queries find something.
-WORDS = ["invoice", "Größe", "grosse", "会議", "會", "a", "b", "é", "e", "x-y", "you", "example", "👍", "ﬃ" * 30]
+WORDS = [
+    "invoice",
+    "Größe",
+    "grosse",
+    "会議",
+    "會",
+    "a",
+    "b",
+    "é",
+    "e",
+    "x-y",
+    "you",
+    "example",
+    "👍",
+    "ﬃ" * 30,
+]
 ADDRESSES = ["you@example.org", "ann@example.com", "a.b@example.org", "bob@you.example"]
 NAMES = ["", "Ann B", "You", "Bob Größe"]
-LABELS = ["Work", "Work/Clients", "été", "INBOX", "UNREAD", "STARRED", "SPAM", "TRASH", "CATEGORY_SOCIAL"]
+LABELS = [
+    "Work",
+    "Work/Clients",
+    "été",
+    "INBOX",
+    "UNREAD",
+    "STARRED",
+    "SPAM",
+    "TRASH",
+    "CATEGORY_SOCIAL",
+]
 IDS = ["a@example.com", "b@example.com", "A@example.com"]
 
 sentences = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
 people = st.builds(
-    lambda name, address: f'"{name}" <{address}>' if name else address, st.sampled_from(NAMES), st.sampled_from(ADDRESSES)
+    lambda name, address: f'"{name}" <{address}>' if name else address,
+    st.sampled_from(NAMES),
+    st.sampled_from(ADDRESSES),
 )
 several = st.lists(people, max_size=2).map(", ".join)
 
@@ -67,15 +94,32 @@ def mails(draw):
     lines.append(f"Date: {day:%a, %d %b %Y %H:%M:%S +0000}")
     text = draw(sentences)
     if draw(st.booleans()):
-        lines += ["MIME-Version: 1.0", "Content-Type: multipart/mixed; boundary=x", "", "--x", "Content-Type: text/plain; charset=utf-8", "", text]
+        lines += [
+            "MIME-Version: 1.0",
+            "Content-Type: multipart/mixed; boundary=x",
+            "",
+            "--x",
+            "Content-Type: text/plain; charset=utf-8",
+            "",
+            text,
+        ]
         name = draw(st.sampled_from(["invoice.pdf", "a b.txt", "x"]))
-        lines += ["--x", f'Content-Type: application/pdf; name="{name}"', "Content-Disposition: attachment", "", "content", "--x--"]
+        lines += [
+            "--x",
+            f'Content-Type: application/pdf; name="{name}"',
+            "Content-Disposition: attachment",
+            "",
+            "content",
+            "--x--",
+        ]
     else:
         lines += ["Content-Type: text/plain; charset=utf-8", "", text]
     return "\r\n".join(lines).encode()
 
 
-phrases = st.lists(st.sampled_from([*WORDS, "org", "com", "pdf", "Ann", "missing"]), min_size=1, max_size=2).map(" ".join)
+phrases = st.lists(
+    st.sampled_from([*WORDS, "org", "com", "pdf", "Ann", "missing"]), min_size=1, max_size=2
+).map(" ".join)
 days = st.one_of(
     st.dates(datetime(2026, 10, 1).date(), datetime(2026, 11, 17).date()),
     st.integers(NOW - 40 * 86_400, NOW + 86_400),
@@ -127,12 +171,20 @@ def test_compiled_sql_and_matches_agree_on_every_mail(arrivals, changes, asked):
             for at, add, remove in changes:
                 if at < len(ids):
                     box.relabel(ids[at], add=add, remove=remove - add)
-            messages = sorted((box.message(id) for id in ids), key=lambda message: int(message.id, 16), reverse=True)
+            messages = sorted(
+                (box.message(id) for id in ids),
+                key=lambda message: int(message.id, 16),
+                reverse=True,
+            )
             view = View(now=NOW, me=(YOU.spec,), zone=ZONE)
             for query in asked:
                 found = [item.id for item in box.search(show(query), limit=100).items]
-                assert found == [message.id for message in messages if matches(query, message, view)], show(query)
-            assert [message.date for message in messages] == sorted((m.date for m in messages), reverse=True)
+                assert found == [
+                    message.id for message in messages if matches(query, message, view)
+                ], show(query)
+            assert [message.date for message in messages] == sorted(
+                (m.date for m in messages), reverse=True
+            )
         finally:
             box.close()
 

@@ -11,7 +11,8 @@ import click
 from postroom.cli.printing import say
 
 ACCOUNT = "you@example.org"
-SEARCHES = ("invoice has:attachment", "is:unread in:inbox subject:(order OR booking)", "Größe")
+SEARCHES = ("invoice has:attachment", "from:dora is:unread", "hutte")
+HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
 
 
 @click.command("demo")
@@ -55,7 +56,10 @@ def _show(folder: Path) -> None:
         _run("import", str(sample), shown="import SAMPLE-MAIL")
     for query in SEARCHES:
         _run("search", query)
-    _run("read", _first(SEARCHES[0]))
+    say(
+        "\nThe next mail hides instructions to an assistant in white text and invisible characters."
+    )
+    _run("read", _first(HOSTILE))
     say("\nTry your own: postroom import YOUR.mbox (or a Maildir), then postroom search WORDS.")
 
 
@@ -71,8 +75,10 @@ def _first(query: str) -> str:
 
 
 def _run(*arguments: str, shown: str = "") -> None:
-    from postroom.cli.main import cli
+    from postroom.cli.main import run
 
     typed = shown or " ".join(shlex.quote(argument) for argument in arguments)
     click.echo(click.style(f"\n$ postroom {typed}", fg="green", bold=True))
-    cli.main(args=list(arguments), prog_name="postroom", standalone_mode=False)
+    code = run(list(arguments))
+    if code:
+        raise SystemExit(code)

@@ -75,6 +75,7 @@ def search_command(
             {
                 "messages": [printing.summary_json(item) for item in page.items],
                 "cursor": page.cursor,
+                "notes": list(page.notes),
             }
         )
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -59,14 +59,18 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with the code of its outcome."""
-    given = sys.argv[1:] if arguments is None else arguments
-    sys.exit(_run(given))
+    if "_POSTROOM_COMPLETE" in os.environ:  # a shell asks what could be typed next
+        cli.main(prog_name="postroom")
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
-def _run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:
+    """Run one command and return the code of its outcome; errors are put into words on stderr."""
     as_json = "--json" in arguments
     try:
-        result: Any = cli.main(args=arguments, prog_name="postroom", standalone_mode=False)
+        # Not `cli.main`, which would make every broken pipe an error of its own.
+        with cli.make_context("postroom", list(arguments)) as context:
+            cli.invoke(context)
         sys.stdout.flush()
     except PostroomError as error:
         return _report(error, as_json=as_json)
@@ -74,8 +78,8 @@ def _run(arguments: list[str]) -> int:
         click.echo(help_text.format_message())
         return OK
     except click.ClickException as usage:
-        context = getattr(usage, "ctx", None)
-        remedy = f"See `{context.command_path} --help`." if context else ""
+        where = getattr(usage, "ctx", None)
+        remedy = f"See `{where.command_path} --help`." if where else ""
         return _report(Invalid(usage.format_message(), remedy=remedy), as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         click.echo("\nStopped.", err=True)
@@ -84,10 +88,12 @@ def _run(arguments: list[str]) -> int:
         # The reader went away (`| head`): nothing is wrong, and nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except OSError as why:
         place = f"{why.filename}: " if why.filename else ""
         return _report(PostroomError(f"{place}{why.strerror or why}"), as_json=as_json)
-    return result if isinstance(result, int) else OK
+    return OK
 
 
 def _report(error: PostroomError, *, as_json: bool) -> int:
@@ -98,7 +104,10 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
     else:
-        click.echo(f"{click.style('error:', fg='red', bold=True)} {error.message}", err=True)
+        head = click.wrap_text(f"error: {error.message}", 79, subsequent_indent="  ")
+        click.echo(
+            click.style("error:", fg="red", bold=True) + head.removeprefix("error:"), err=True
+        )
         if error.remedy:
-            click.echo(f"  {error.remedy}", err=True)
+            click.echo(click.wrap_text(error.remedy, 79, "  ", "  "), err=True)
     return exit_code(error) if type(error) is not PostroomError else UNEXPECTED

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
-from postroom.core.quoting import split
 from postroom.core.text import clean, line
 
 WIDTH = 80
@@ -108,6 +107,8 @@ def party_json(party: Party | None) -> dict[str, str]:
 
 def message_json(message: Message) -> dict[str, Any]:
     """Return a whole mail as JSON has it."""
+    from postroom.core.quoting import split
+
     mail = message.mail
     fresh, quoted = split(mail.text)
     return {
@@ -138,6 +139,8 @@ def message_json(message: Message) -> dict[str, Any]:
 
 def message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
     """Yield a mail as a person reads it: its head, its text, its attachments, and what was amiss."""
+    from postroom.core.quoting import split
+
     mail = message.mail
     people = [
         ("From", (mail.sender,) if mail.sender else ()),
@@ -158,7 +161,7 @@ def message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
         yield f"{_field('File')}{line(attachment.name)} ({kind})"
     yield ""
     fresh, quoted = split(mail.text)
-    yield clean(mail.text if quotes else fresh).text.strip("\n") or "(no text)"
+    yield from _wrapped(clean(mail.text if quotes else fresh).text.strip("\n") or "(no text)")
     if quoted.strip() and not quotes:
         count = len(quoted.strip().split("\n"))
         yield click.style(f"\n[{count} quoted lines left out; --quotes shows them]", dim=True)
@@ -166,6 +169,21 @@ def message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
         yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
     for sentence in mail.damage:
         yield click.style(f"[{line(sentence)}]", fg="yellow")
+
+
+def _wrapped(text: str) -> Iterator[str]:
+    """Yield lines that fit, broken between words; a long address stays in one piece."""
+    import textwrap
+
+    columns = width() - 1
+    for row in text.split("\n"):
+        if len(row) <= columns:
+            yield row
+            continue
+        mark = row[: len(row) - len(row.lstrip("> "))][: columns // 2]
+        yield from textwrap.wrap(
+            row, columns, subsequent_indent=mark, break_long_words=False, break_on_hyphens=False
+        )
 
 
 def _field(name: str) -> str:

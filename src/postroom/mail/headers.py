@@ -41,6 +41,7 @@ _SIMPLE: Final = re.compile(
 )
 _BARE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^\s"<>(),;:@]++)@[^\s"<>(),;:@]++')
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_QUOTED_PAIR: Final = re.compile(r'\\(["\\])')
 _PARAMETER: Final = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;]*+)', re.DOTALL)
 _SECTION: Final = re.compile(r"([^*]+)\*(?:(\d{1,3})(\*?))?")
 _ID: Final = re.compile(r"<\s*+([^<>\s]{1,996})\s*+>")
@@ -185,7 +186,8 @@ def parameters(value: str) -> tuple[str, dict[str, str]]:
         name, given = found[1].lower(), found[2].strip()
         if given.startswith('"'):
             # Only these two: `C:\temp\x` in quotes is a path, not an escape.
-            given = given.strip('"').replace('\\"', '"').replace("\\\\", "\\")
+            closed = len(given) > 1 and given.endswith('"')
+            given = _QUOTED_PAIR.sub(r"\1", given[1 : -1 if closed else None])
         if section := _SECTION.fullmatch(name):
             place, extended = int(section[2] or 0), section[2] is None or bool(section[3])
             sections.setdefault(section[1], []).append((place, given, extended))

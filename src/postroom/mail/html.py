@@ -61,8 +61,8 @@ _PARAGRAPHS: Final = frozenset(
     "p h1 h2 h3 h4 h5 h6 ul ol dl blockquote table pre hr fieldset".split()  # noqa: SIM905
 )
 _BLOCKS: Final = _PARAGRAPHS | frozenset(
-    "address article aside body caption center dd details dialog div dt figcaption figure footer form "
-    "header html legend li main nav option section summary tbody tfoot thead tr".split()  # noqa: SIM905
+    "address article aside body caption center dd details dialog div dt figcaption figure footer form "  # noqa: SIM905
+    "header html legend li main nav option section summary tbody tfoot thead tr".split()
 )
 _LISTS: Final = frozenset({"ul", "ol"})
 _P: Final = frozenset({"p"})
@@ -238,7 +238,7 @@ class _Page:
         )
         self._stack.append(element)
         self._open[name] += 1
-        if not (unseen or element.dropped):
+        if not (look.gone or element.dropped):
             self._begin(element, attributes)
 
     def _begin(self, element: _Element, attributes: dict[str, str]) -> None:
@@ -298,7 +298,7 @@ class _Page:
     def _pop(self) -> None:
         element = self._stack.pop()
         self._open[element.name] -= 1
-        if element.unseen or element.dropped:
+        if element.look.gone or element.dropped:
             return
         if element.href:
             self._finish_link(element)

@@ -356,8 +356,8 @@ def _best(runs: list[list[_Body]]) -> _Body:
     for run in runs:
         plain = "\n".join(body.plain for body in run if body.plain)
         html = "\n".join(body.html for body in run if body.html)
-        best.plain = best.plain if best.plain.strip() else plain
-        best.html = html if html.strip() else best.html
+        best.plain = best.plain if best.plain.strip() else plain or best.plain
+        best.html = html if html.strip() else best.html or html
     return best
 
 

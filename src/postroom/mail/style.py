@@ -19,9 +19,9 @@ Colour = tuple[int, int, int]
 Declared = dict[str, str]
 
 _PROPERTIES: Final = frozenset(
-    "display visibility opacity font font-size color background background-color background-image overflow "
+    "display visibility opacity font font-size color background background-color background-image overflow "  # noqa: SIM905
     "overflow-x overflow-y height max-height width max-width position left right top bottom text-indent "
-    "margin-left margin-top clip clip-path transform".split()  # noqa: SIM905
+    "margin-left margin-top clip clip-path transform".split()
 )
 _COMMENT: Final = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _SIMPLE: Final = re.compile(r"(\*|[a-z][a-z0-9]*)?(?:([.#])([\w-]+))?", re.IGNORECASE)

@@ -148,10 +148,9 @@ def document(mail: Mail) -> Document:
         marks.append(_mark("id", mail.message_id.strip("<>")))
     if mail.attachments:
         marks.append(_HAS[Kind.ATTACHMENT])
+    subject, sender, to, cc, bcc, files = (" ".join(fields[field]) for field in _COLUMNS)
     return Document(
-        " ".join(body_terms(mail)),
-        *(" ".join(fields[field]) for field in _COLUMNS),
-        " ".join(marks),
+        " ".join(body_terms(mail)), subject, sender, to, cc, bcc, files, " ".join(marks)
     )
 
 

@@ -228,8 +228,9 @@ class LocalMailbox:
 
     def _prepare(self, digest: bytes, arrival: Arrival) -> _Prepared:
         mail = mime.read(arrival.raw)
-        believed = mail.date is not None and mail.date <= self._now() + FUTURE_SECONDS
-        second = mail.date if believed and mail.date is not None else arrival.date
+        second = arrival.date
+        if mail.date is not None and 0 <= mail.date <= self._now() + FUTURE_SECONDS:
+            second = mail.date
         return _Prepared(
             arrival.raw, digest, mail, arrival.labels, min(max(second, 0), LAST_SECOND)
         )

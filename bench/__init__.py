@@ -1,0 +1,1 @@
+"""Speed and size as ratios: every number stands beside a baseline of the same run on the same machine."""

@@ -1,0 +1,56 @@
+"""How long a command takes from the shell and back, against an interpreter that does nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from bench import mails
+from bench.command import POSTROOM, output, seconds
+from bench.report import Bound, Measure, Times, folder, progress, say
+
+MAILS = 1_000
+RUNS = 20
+BOUND = Bound(12, "×")
+
+
+def run() -> list[Measure]:
+    """Measure `postroom search`, `read` and `--help` by turns with `python -c pass`."""
+    with folder() as home:
+        progress(f"start: {MAILS:,} mails")
+        mails.make_folders(home / "Maildir")
+        for made in mails.shuffled(MAILS):
+            made.write(home / "Maildir")
+        output(home, POSTROOM, "import", str(home / "Maildir"))
+        search = (POSTROOM, "search", mails.COMMON)
+        newest = json.loads(output(home, *search, "--json"))["messages"][0]["id"]
+        commands = {
+            "python -c pass": (sys.executable, "-c", "pass"),
+            "postroom search": search,
+            "postroom read": (POSTROOM, "read", newest),
+            "postroom --help": (POSTROOM, "--help"),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in commands}
+        for command in commands.values():
+            seconds(home, command)  # once for the byte code and the disk
+        for _ in range(RUNS):
+            for name, command in commands.items():
+                taken[name].append(seconds(home, command))
+    (_, bare), *others = ((name, Times(runs)) for name, runs in taken.items())
+    say(f"start: {RUNS} runs each by turns, a mailbox of {MAILS:,} mails;")
+    say(f"python -c pass: median {bare.median * 1e3:.1f} ms, best {bare.best * 1e3:.1f} ms")
+    say(f"{'':16}{'median':>11}{'ratio':>9}{'best':>12}{'ratio':>9}{'bound':>10}")
+    measures = []
+    for name, times in others:
+        # The best run is judged: a process that does the same each time is only ever held up.
+        ratio = times.best / bare.best
+        bound = str(BOUND) if name == "postroom search" else ""
+        verdict = BOUND.verdict(ratio) if bound else ""
+        measures.append(
+            Measure("start", name, times.best, "s", "python -c pass", bare.best, bound, verdict)
+        )
+        say(
+            f"{name:16}{times.median * 1e3:8.1f} ms{times.median / bare.median:7.1f} ×"
+            f"{times.best * 1e3:9.1f} ms{ratio:7.1f} ×{bound:>10} {verdict}".rstrip()
+        )
+    return measures

@@ -1,0 +1,82 @@
+"""An import that dies, is repeated, or runs beside another keeps every mail once."""
+
+import random
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from tests.mails import DAY, mail, mbox
+
+COUNT = 6_000  # three batches
+WAIT_ROUNDS = 20_000
+
+
+def write_mails(path):
+    numbers = list(range(COUNT))
+    random.Random(7).shuffle(numbers)
+    path.write_bytes(
+        mbox(
+            *(
+                mail(subject=f"number {n}", date=DAY - timedelta(minutes=n), text="word " * 60)
+                for n in numbers
+            )
+        )
+    )
+
+
+def kept(person):
+    """Return how many mails the file holds, as another process sees it."""
+    path = person.folder / "state" / "mail" / "default.sqlite"
+    if not path.exists():
+        return 0
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    try:
+        return connection.execute("SELECT count(*) FROM message").fetchone()[0]
+    except sqlite3.OperationalError:  # the tables are being made
+        return 0
+    finally:
+        connection.close()
+
+
+def check_whole(person):
+    """Every mail is there once, and the index knows each of them."""
+    path = person.folder / "state" / "mail" / "default.sqlite"
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.execute("INSERT INTO word (word) VALUES ('integrity-check')")
+    rows = connection.execute("SELECT id, subject FROM message").fetchall()
+    indexed = connection.execute(
+        'SELECT rowid FROM word WHERE word MATCH \'"number" AND "word"\''
+    ).fetchall()
+    raws = connection.execute("SELECT id FROM raw").fetchall()
+    connection.close()
+    assert sorted(subject for _, subject in rows) == sorted(f"number {n}" for n in range(COUNT))
+    assert {id for id, _ in rows} == {id for (id,) in indexed} == {id for (id,) in raws}
+
+
+@pytest.mark.parametrize("at_least", [0, 1, 2_001])
+def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(person, at_least):
+    source = person.folder / "mail.mbox"
+    write_mails(source)
+    process = person.start("import", str(source))
+    for _ in range(WAIT_ROUNDS):
+        if kept(person) >= at_least or process.poll() is not None:
+            break
+    process.kill()
+    process.communicate()
+    before = kept(person)
+    outcome = person.run("import", str(source), "--json")
+    assert outcome.code == 0, outcome.err
+    assert outcome.json["added"] == COUNT - before
+    assert outcome.json["known"] == before
+    check_whole(person)
+
+
+def test_two_imports_of_the_same_mail_at_once_keep_each_mail_once(person):
+    source = person.folder / "mail.mbox"
+    write_mails(source)
+    both = [person.start("import", str(source), "--json") for _ in range(2)]
+    ends = [process.communicate(timeout=100) for process in both]
+    assert [process.returncode for process in both] == [0, 0], ends
+    check_whole(person)

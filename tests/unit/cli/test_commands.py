@@ -1,0 +1,275 @@
+"""The command line as a person and as a script meet it."""
+
+import json
+import os
+import stat
+from datetime import timedelta
+
+import pytest
+
+from tests.mails import DAY, mail, mbox
+
+
+@pytest.fixture
+def reader(person):
+    """A person with a small mailbox."""
+    person.environment["COLUMNS"] = "80"
+    chain = "In-Reply-To: <a@example.com>\r\nReferences: <a@example.com>\r\n"
+    quoted = "Yes, please.\r\n\r\nOn Sun, 1 Nov 2026 at 09:00, Ann Example wrote:\r\n> Shall I send the plan?\r\n> Ann"
+    mails = [
+        mail(
+            subject="The plan", text="Shall I send the plan?\r\nAnn", message_id="<a@example.com>"
+        ),
+        mail(
+            subject="Re: The plan",
+            sender="Bob Größe <bob@example.net>",
+            text=quoted,
+            message_id="<b@example.com>",
+            more=chain,
+            date=DAY + timedelta(hours=1),
+        ),
+        mail(
+            subject="=?utf-8?q?Gru=1B[31mss=E2=80=AE?=",
+            sender='"Eve\x07" <eve@example.com>',
+            text="pay\u200bload \x1b]0;title\x07 here",
+            date=DAY + timedelta(days=1),
+        ),
+    ]
+    (person.folder / "mail.mbox").write_bytes(mbox(*mails))
+    outcome = person.run("import", "mail.mbox")
+    assert (outcome.code, outcome.out) == (0, "3 new, 0 already here, 0 not read.\n")
+    return person
+
+
+def ids(reader, *query):
+    return [item["id"] for item in reader.run("search", *query, "--json").json["messages"]]
+
+
+def test_a_search_shows_who_when_what_and_how_it_begins_in_eighty_columns(reader):
+    outcome = reader.run("search", "plan")
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert lines[0] == "* 2026-11-01 10:00  Bob Größe             Re: The plan"
+    assert lines[1].endswith("    Yes, please. On Sun, 1 Nov 2026 at 09:00, Ann Example wrote:")
+    assert lines[2] == "* 2026-11-01 09:00  Ann Example           The plan"
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_a_search_without_words_lists_the_newest_mail(reader):
+    assert len(ids(reader)) == 3
+
+
+def test_json_of_a_search_has_all_that_a_script_needs(reader):
+    document = reader.run("search", "from:bob", "--json").json
+    (message,) = document["messages"]
+    assert message["from"] == {"name": "Bob Größe", "address": "bob@example.net"}
+    assert message["date"] == "2026-11-01T10:00:00Z"
+    assert message["labels"] == ["INBOX", "UNREAD"]
+    assert message["unread"] is True
+    assert (document["cursor"], document["notes"]) == ("", [])
+
+
+def test_pages_continue_by_the_cursor_that_is_printed(reader):
+    first = reader.run("search", "--limit", "2")
+    assert len(first.out.splitlines()) == 4
+    cursor = first.err.strip().rpartition(" ")[2]
+    rest = reader.run("search", "--limit", "2", "--cursor", cursor)
+    assert rest.out.splitlines()[0].endswith("The plan")
+    assert rest.err == ""
+
+
+def test_nothing_found_is_said_and_no_failure(reader):
+    outcome = reader.run("search", "zebra")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", "No mail matches: zebra\n")
+
+
+def test_a_mail_is_read_without_its_quoted_history_unless_that_is_asked_for(reader):
+    (id,) = ids(reader, "from:bob")
+    shown = reader.run("read", id).out
+    assert "From:    Bob Größe <bob@example.net>" in shown
+    assert "Subject: Re: The plan" in shown
+    assert "Yes, please." in shown
+    assert "Shall I" not in shown
+    assert "quoted lines left out" in shown
+    assert "> Shall I send the plan?" in reader.run("read", id, "--quotes").out
+
+
+def test_no_mail_can_send_controls_to_the_terminal(reader):
+    (id,) = ids(reader, "from:eve")
+    for outcome in (
+        reader.run("search", "from:eve"),
+        reader.run("read", id),
+        reader.run("thread", id),
+    ):
+        shown = outcome.out.replace("\n", "")
+        assert shown.isprintable(), shown
+    assert "hidden characters removed" in reader.run("read", id).out
+    assert reader.run("read", id, "--json").json["hidden_characters"] >= 4
+
+
+def test_the_bytes_of_a_mail_come_out_as_they_came(reader):
+    (id,) = ids(reader, "subject:plan from:ann")
+    assert reader.run("read", id, "--raw").out.encode() == mail(
+        subject="The plan", text="Shall I send the plan?\r\nAnn", message_id="<a@example.com>"
+    )
+
+
+def test_a_thread_is_shown_oldest_first_by_the_id_of_any_of_its_mails(reader):
+    reply, first = ids(reader, "plan")
+    for id in (reply, first):
+        shown = reader.run("thread", id).out
+        assert (
+            shown.index("1 of 2")
+            < shown.index("Shall I send")
+            < shown.index("2 of 2")
+            < shown.index("Yes, please.")
+        )
+    document = reader.run("thread", reply, "--json").json
+    assert document["subject"] == "The plan"
+    assert [message["id"] for message in document["messages"]] == [first, reply]
+
+
+def test_importing_again_adds_nothing(reader):
+    assert reader.run("import", "mail.mbox", "--json").json == {
+        "added": 0,
+        "known": 3,
+        "refused": [],
+    }
+
+
+def test_state_and_mailbox_are_private(reader):
+    state = reader.folder / "state"
+    for path in (state, state / "mail"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for path in (state / "mail").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["search", "foo:bar"], 2, "foo:"),
+        (["search", "(a"], 2, "never closed"),
+        (["search", "x" * 100_000], 2, "16,384"),
+        (["search", "(" * 10_000], 2, "10 levels of brackets"),
+        (["search", "--limit", "0"], 2, "--limit"),
+        (["search", "--cursor", "zz", "x"], 3, "is no id of a page"),
+        (["search", "--account", "work", "x"], 3, "There is no account work"),
+        (["read", "nope"], 3, "is no id of a message"),
+        (["read", "6ab27c9f00000"], 3, "not found"),
+        (["thread", "6ab27c9f00000"], 3, "not found"),
+        (["read"], 2, "Missing argument"),
+        (["frobnicate"], 2, "No such command"),
+        (["import", "missing.mbox"], 3, "does not exist"),
+    ],
+)
+def test_every_mistake_is_answered_with_its_code_what_is_wrong_and_what_to_do(
+    reader, arguments, code, said
+):
+    outcome = reader.run(*arguments)
+    assert outcome.code == code, outcome
+    assert outcome.err.startswith("error: ")
+    assert said in outcome.err.replace("\n ", "")
+    assert outcome.out == ""
+    assert all(len(line) <= 80 for line in outcome.err.splitlines())
+    if len(arguments) > 1:
+        as_json = reader.run(*arguments, "--json")
+        assert as_json.code == code
+        error = json.loads(as_json.err)["error"]
+        assert error["message"]
+        assert error["remedy"]
+
+
+def test_every_command_works_before_anything_was_set_up(person):
+    outcome = person.run("search", "hello")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert "postroom import PATH" in outcome.err
+    assert person.run("search", "hello", "--json").json["messages"] == []
+    for command in ("read", "thread"):
+        outcome = person.run(command, "1")
+        assert outcome.code == 3
+        assert "postroom import PATH" in outcome.err
+    assert sorted(path.name for path in person.folder.iterdir()) == []
+
+
+def test_without_a_state_folder_the_vaults_desk_names_it(person):
+    del person.environment["POSTROOM_STATE"]
+    (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="found")))
+    assert person.run("import", "mail.mbox").code == 0
+    desk = (person.folder / "vault" / ".postroom" / "desk").read_text().strip()
+    assert (person.folder / ".local/state/postroom" / desk / "mail" / "default.sqlite").exists()
+    assert "found" in person.run("search", "found").out
+
+
+def test_accounts_have_mailboxes_of_their_own(person):
+    config = person.folder / "own.toml"
+    config.write_text(
+        'default_account = "home"\n[accounts.home]\naddress = "you@example.org"\n[accounts.work]\naddress = "me@example.net"\n'
+    )
+    person.environment["POSTROOM_CONFIG"] = str(config)
+    (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="for work", to="me@example.net")))
+    assert person.run("import", "mail.mbox", "--account", "work").code == 0
+    assert "for work" in person.run("search", "to:me", "--account", "work").out
+    assert person.run("search", "to:me").out == ""
+
+
+def test_an_account_that_this_version_cannot_reach_says_so(person):
+    person.environment["POSTROOM_PROVIDER"] = "gmail"
+    outcome = person.run("search", "x")
+    assert outcome.code == 2
+    assert "gmail" in outcome.err
+
+
+def test_a_reader_that_goes_away_is_no_error(reader):
+    read, write = os.pipe()
+    os.close(read)
+    import subprocess
+    import sys
+
+    process = subprocess.run(
+        [sys.executable, "-m", "postroom", "search"],
+        cwd=reader.folder,
+        env=reader.environment,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=60,
+    )
+    os.close(write)
+    assert process.returncode == 141
+    assert process.stderr == b""
+
+
+@pytest.mark.parametrize("command", [[], ["import"], ["search"], ["read"], ["thread"], ["demo"]])
+def test_help_fits_the_terminal_and_names_every_option(person, command):
+    outcome = person.run(*command, "--help")
+    assert outcome.code == 0
+    assert all(len(line) <= 80 for line in outcome.out.splitlines())
+    if command and command != ["demo"]:
+        assert "--json" in outcome.out
+
+
+def test_the_version_is_the_packages(person):
+    from postroom import __version__
+
+    assert person.run("--version").out == f"postroom {__version__}\n"
+
+
+def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
+    before = sorted(path for path in reader.folder.rglob("*") if path.is_file())
+    outcome = reader.run("demo")
+    assert outcome.code == 0, outcome.err
+    assert "40 new, 0 already here" in outcome.out
+    assert "$ postroom search 'invoice has:attachment'" in outcome.out
+    assert "hidden characters removed" in outcome.out
+    assert all(len(line) <= 80 for line in outcome.out.splitlines())
+    assert sorted(path for path in reader.folder.rglob("*") if path.is_file()) == before
+
+
+def test_the_demos_folder_can_be_kept_and_used(person):
+    assert person.run("demo", "--keep", "try").code == 0
+    person.environment |= {
+        "POSTROOM_STATE": str(person.folder / "try" / "state"),
+        "VAULT_PATH": str(person.folder / "try" / "vault"),
+    }
+    assert "Gästebuch" in person.run("search", "hutte").out

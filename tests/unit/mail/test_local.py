@@ -1,0 +1,178 @@
+"""What the embedded mailbox promises beyond the contract: row ids, neighbours, several processes at once."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.mails import DAY, mail
+
+from postroom.core.address import Address
+from postroom.core.errors import Conflict
+from postroom.core.letter import Letter, letter_id
+from postroom.core.message import INBOX, UNREAD
+from postroom.mail.local import LocalMailbox
+from postroom.mail.mailbox import Arrival
+
+YOU = Address.parse("you@example.org")
+BOB = Address.parse("bob@example.org")
+NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp())
+SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
+IN = frozenset({INBOX, UNREAD})
+
+
+@pytest.fixture
+def open_box(tmp_path):
+    opened = []
+
+    def make(name="you", addresses=(YOU,), **options):
+        box = LocalMailbox(
+            tmp_path / f"{name}.sqlite", addresses, now=lambda: NOW, zone=UTC, **options
+        )
+        opened.append(box)
+        return box
+
+    yield make
+    for box in opened:
+        box.close()
+
+
+def letter(number=1, **changes):
+    values = {
+        "id": letter_id(number.to_bytes(7, "big")),
+        "account": "you",
+        "sender": YOU,
+        "to": (BOB,),
+        "subject": "Hi",
+        "text": "x\n",
+    }
+    return Letter(**{**values, **changes})
+
+
+def subjects(box, query=""):
+    return [item.subject for item in box.search(query, limit=100).items]
+
+
+def test_many_mails_of_one_second_keep_their_order_of_arrival(open_box):
+    box = open_box()
+    box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(50)])
+    assert subjects(box) == [f"number {n}" for n in reversed(range(50))]
+
+
+def test_a_second_that_is_full_spills_into_the_next(open_box, monkeypatch):
+    box = open_box()
+    box.keep([Arrival(mail(subject="last slot"), IN, NOW)])
+    second = int(DAY.timestamp())
+    with box._database.write() as connection:
+        for table, column in (("message", "id"), ("raw", "id")):
+            connection.execute(f"UPDATE {table} SET {column} = ?", [(second << 20) | 0xFFFFF])
+        connection.execute("INSERT INTO gone VALUES (?)", [(second << 20) | 0xFFFFF])
+    box.keep([Arrival(mail(subject="one more"), IN, NOW)])
+    (newer,) = (item for item in box.search("more").items)
+    assert newer.date == second + 1
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Date: Thu, 01 Jan 1903 00:00:00 +0000", NOW - 5),
+        ("Date: Fri, 31 Dec 9999 23:59:59 +0000", NOW - 5),
+        ("Date: Mon, 16 Nov 2026 11:59:59 +0000", NOW + 86_399),
+        ("Date: nonsense", NOW - 5),
+        ("X-No-Date: here", NOW - 5),
+    ],
+)
+def test_a_date_that_cannot_be_believed_gives_way_to_that_of_arrival(open_box, header, expected):
+    box = open_box()
+    box.keep([Arrival(f"Subject: x\r\n{header}\r\n\r\nhello\r\n".encode(), IN, NOW - 5)])
+    assert box.search("").items[0].date == expected
+
+
+def test_the_same_mail_is_kept_once_and_stays_as_the_person_left_it(open_box):
+    box = open_box()
+    raw = mail(subject="once")
+    assert box.keep([Arrival(raw, IN, NOW), Arrival(raw, IN, NOW)]) == (1, 1)
+    id = box.search("").items[0].id
+    box.relabel(id, remove=frozenset({UNREAD}))
+    assert box.keep([Arrival(raw, IN, NOW)]) == (0, 1)
+    assert box.message(id).labels == {INBOX}
+
+
+def test_two_openings_of_one_mailbox_see_each_others_mail_at_once(open_box):
+    one, other = open_box(), open_box()
+    one.keep([Arrival(mail(subject="first"), IN, NOW)])
+    assert subjects(other) == ["first"]
+    other.relabel(other.search("").items[0].id, add=frozenset({"Seen"}))
+    assert subjects(one, "label:seen") == ["first"]
+
+
+def test_the_id_of_a_discarded_draft_is_never_another_mails(open_box):
+    box = open_box()
+    draft = box.create_draft(letter(1), date=SENDING)
+    box.discard_draft(draft.id, version=draft.version)
+    again = box.create_draft(letter(2, subject="another"), date=SENDING)
+    assert again.message.id != draft.message.id
+    assert subjects(box, "in:drafts") == ["another"]
+    assert not box.search("Hi").items
+
+
+def test_a_letter_to_a_neighbour_arrives_once_unread_and_without_bcc(open_box, tmp_path):
+    places = {BOB.key: tmp_path / "bob.sqlite", "eve@example.org": tmp_path / "eve.sqlite"}
+    you, bob, eve = open_box(neighbours=places), open_box("bob", (BOB,)), open_box("eve")
+    sent = letter(bcc=(Address.parse("eve@example.org"),), cc=(Address.parse("out@example.com"),))
+    you.send(sent, you.wire(sent, date=SENDING))
+    for box in (bob, eve):
+        (found,) = box.search("in:inbox is:unread from:you@example.org").items
+        message = box.message(found.id)
+        assert message.mail.bcc == ()
+        assert b"bcc" not in box.raw(found.id).lower()
+        assert message.mail.message_id == sent.message_id
+        assert (
+            box.raw(found.id).split(b"\r\n\r\n", 1)[1]
+            == you.raw(you.settle(sent).message).split(b"\r\n\r\n", 1)[1]
+        )
+    assert you.message(you.settle(sent).message).mail.bcc[0].address == "eve@example.org"
+    assert you.settle(sent) == you.settle(sent)
+    assert len(subjects(bob)) == 1
+
+
+def test_delivery_that_failed_is_made_up_for_when_the_letter_is_settled(open_box, tmp_path):
+    place = tmp_path / "bob.sqlite"
+    place.write_bytes(b"not a database, for a while" * 40)
+    you = open_box(neighbours={BOB.key: place})
+    sent = letter()
+    assert you.send(sent, you.wire(sent, date=SENDING)).message
+    place.unlink()
+    you.settle(sent)
+    assert subjects(open_box("bob", (BOB,))) == ["Hi"]
+
+
+def test_a_letter_is_not_sent_twice_under_one_id(open_box):
+    you = open_box()
+    you.send(letter(), you.wire(letter(), date=SENDING))
+    with pytest.raises(Conflict, match="already"):
+        you.send(letter(), you.wire(letter(), date=SENDING + timedelta(days=1)))
+    assert len(subjects(you, "in:sent")) == 1
+
+
+def test_a_cursor_from_before_a_restored_backup_is_not_found(open_box, tmp_path):
+    from postroom.core.errors import NotFound
+
+    box = open_box()
+    box.keep([Arrival(mail(), IN, NOW)])
+    cursor = box.changes().cursor
+    epoch, head = cursor.split("-")
+    with pytest.raises(NotFound):
+        box.changes(f"{epoch}-{int(head) + 1}")
+    with pytest.raises(NotFound):
+        open_box("restored").changes(cursor)
+
+
+def test_a_label_that_does_not_exist_is_said_beside_the_empty_answer(open_box):
+    assert open_box().search("label:invoces is:unread").notes == ("There is no label invoces.",)
+
+
+def test_hostile_references_cost_no_more_than_their_bound(open_box):
+    box = open_box()
+    references = " ".join(f"<{n}@example.com>" for n in range(20_000))
+    box.keep([Arrival(mail(more=f"References: {references}\r\n"), IN, NOW)])
+    (count,) = box._database.row("SELECT count(*) FROM reference")
+    assert count <= 101
