@@ -328,6 +328,7 @@ def load(
             {key: value.source for key, value in found.items() if ".NAME." not in key}
         ),
     )
+    _tell_apart(config)
     _keep_apart(config)
     return config
 
@@ -550,6 +551,19 @@ def _accounts(
             plain = not tables or (name == default and item in environment)
             found[key] = found.get(item if plain else key, found[f"accounts.NAME.{item}"])
     return default, names
+
+
+def _tell_apart(config: Config) -> None:
+    """Refuse two accounts of one provider with one address: mail for it could not be told apart."""
+    seen: dict[tuple[str, str], str] = {}
+    for account in config.accounts:
+        for address in (account.address, *account.aliases):
+            other = seen.setdefault((account.provider, address.casefold()), account.name)
+            if other != account.name:
+                raise Invalid(
+                    f"The accounts {other} and {account.name} have the same address.",
+                    remedy=f"Give accounts.{account.name}.address a value of its own.",
+                )
 
 
 def _keep_apart(config: Config) -> None:

@@ -3,13 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.mails import DAY, mail
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure
 from postroom.core.message import DRAFT, INBOX, SENT, STARRED, TRASH, UNREAD
 from postroom.mail.mailbox import NotSent, Sent, move
+from tests.mails import DAY, mail
 
 SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
 YOU = Address.parse("You <you@example.org>")

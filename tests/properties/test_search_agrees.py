@@ -21,7 +21,6 @@ from postroom.core.query import (
     Labelled,
     Me,
     MessageId,
-    Not,
     Or,
     Since,
     Size,

@@ -891,3 +891,16 @@ sys.exit(", ".join(heavy & set(sys.modules)) or 0)
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "accounts",
+    [
+        "[accounts.a]\n[accounts.b]\n",
+        '[accounts.a]\naddress = "ann@example.org"\n[accounts.b]\naddress = "bob@example.org"\naliases = ["Ann@example.org"]\n',
+    ],
+)
+def test_two_accounts_with_one_address_are_refused(machine, accounts):
+    machine.write(f'default_account = "a"\n{accounts}')
+    with pytest.raises(Invalid, match="The accounts a and b have the same address"):
+        machine.load()

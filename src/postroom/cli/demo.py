@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.printing import say
+from postroom.cli.printing import WIDTH
 
 ACCOUNT = "you@example.org"
 SEARCHES = ("invoice has:attachment", "from:dora is:unread", "hutte")
@@ -32,7 +32,7 @@ def demo_command(keep: Path | None) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
         _show(Path(folder))
-    say("\nThe demo's folder is gone again; `postroom demo --keep DIR` keeps one to play with.")
+    _tell("The demo's folder is gone again; `postroom demo --keep DIR` keeps one to play with.")
 
 
 def _show(folder: Path) -> None:
@@ -56,11 +56,11 @@ def _show(folder: Path) -> None:
         _run("import", str(sample), shown="import SAMPLE-MAIL")
     for query in SEARCHES:
         _run("search", query)
-    say(
-        "\nThe next mail hides instructions to an assistant in white text and invisible characters."
+    _tell(
+        "The next mail hides instructions to an assistant in white text and invisible characters."
     )
     _run("read", _first(HOSTILE))
-    say("\nTry your own: postroom import YOUR.mbox (or a Maildir), then postroom search WORDS.")
+    _tell("Try your own: `postroom import YOUR.mbox` (or a Maildir), then `postroom search WORDS`.")
 
 
 def _first(query: str) -> str:
@@ -72,6 +72,10 @@ def _first(query: str) -> str:
     assert box is not None
     with closing(box):
         return box.search(query, limit=1).items[0].id
+
+
+def _tell(sentence: str) -> None:
+    click.echo("\n" + click.wrap_text(sentence, WIDTH - 1))
 
 
 def _run(*arguments: str, shown: str = "") -> None:

@@ -85,7 +85,7 @@ def search_command(
     for note in page.notes:
         say(note)
     if page.cursor:
-        say(f"\nThere are more: add --cursor {page.cursor}")
+        say(f"There are more: add --cursor {page.cursor}")
     elif box is None:
         say(f"{EMPTY} {FIRST_STEPS}")
     elif not page.items:
@@ -172,9 +172,11 @@ def import_command(paths: tuple[Path, ...], account: str | None, as_json: bool) 
         f"{report.added:,} new, {report.known:,} already here, {len(report.refused):,} not read."
     )
     for reason in report.refused[:SHOWN_REFUSALS]:
-        say(f"  {reason}")
+        click.echo(f"  {reason}", err=True)
     if len(report.refused) > SHOWN_REFUSALS:
-        say(f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists them all")
+        click.echo(
+            f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists them all", err=True
+        )
 
 
 @contextmanager

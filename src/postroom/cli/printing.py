@@ -32,8 +32,8 @@ def print_json(value: object) -> None:
 
 
 def say(text: str = "") -> None:
-    """Write a line for a person, beside the data."""
-    click.echo(text, err=True)
+    """Write a sentence for a person, beside the data."""
+    click.echo(click.wrap_text(text, WIDTH - 1, preserve_paragraphs=True), err=True)
 
 
 def fit(text: str, columns: int) -> str:

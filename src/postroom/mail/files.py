@@ -219,23 +219,25 @@ def _mbox_date(start: bytes, path: Path) -> int:
     return int(path.stat().st_mtime)
 
 
-_HEADER = re.compile(rb"(?im)^(status|x-status|x-gmail-labels):((?:.*)(?:\r?\n[ \t].*)*)")
+_STATUS = re.compile(rb"(?im)^(status|x-status):(.*)$")
+# Gmail's export writes its headers before all others. Further down, the sender could have written
+# one, and a mail that calls itself sent would count as a person's own.
+_EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*(?:\n[ \t].*)*)")
 
 
 def _mbox_labels(raw: bytes) -> frozenset[str]:
     """Return the labels that Status and X-Status flags, or Gmail's own export, give to a mail."""
+    exported = _EXPORTED.match(raw)
+    if exported:
+        return _exported_labels(exported[1].decode("utf-8", "replace"))
     end = re.search(rb"\r?\n\r?\n", raw)
     head = raw[: end.start()] if end else raw
-    headers = {
-        name.lower(): value.decode("utf-8", "replace").strip()
-        for name, value in _HEADER.findall(head)
+    flags = {
+        name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(head)
     }
-    if b"x-gmail-labels" in headers:
-        return _exported_labels(headers[b"x-gmail-labels"])
-    status, more = headers.get(b"status", ""), headers.get(b"x-status", "")
-    labels = {
-        label for flag, label in {"F": STARRED, "D": TRASH, "T": DRAFT}.items() if flag in more
-    }
+    status, more = flags.get(b"status", ""), flags.get(b"x-status", "")
+    marks = {"F": STARRED, "D": TRASH, "T": DRAFT}
+    labels = {label for flag, label in marks.items() if flag in more}
     if "R" not in status:
         labels.add(UNREAD)
     if not labels & {TRASH, DRAFT}:

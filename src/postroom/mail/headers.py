@@ -39,7 +39,7 @@ _SIMPLE: Final = re.compile(
     r"""[ \t]?(?:(\w[\w .'-]{0,80}?)[ \t]?<([\w.+=-]{1,64}@[\w.-]{1,255})>|([\w.+=-]{1,64}@[\w.-]{1,255}))[ \t]?""",
     re.ASCII,
 )
-_BARE: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*+"|[^\s"<>(),;:@]++)@[^\s"<>(),;:@]++')
+_OUTSIDE: Final = frozenset("<>:()")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _QUOTED_PAIR: Final = re.compile(r'\\(["\\])')
 _PARAMETER: Final = re.compile(r';\s*+([^\s=;"]++)\s*+=\s*+("(?:[^"\\]|\\.)*+"|[^;]*+)', re.DOTALL)
@@ -147,23 +147,37 @@ def _party(pieces: list[str], remark: str, findings: Findings) -> Party | None:
     """Return the person of one mailbox; where it has several brackets, the last is the address."""
     angles = [at for at, piece in enumerate(pieces) if len(piece) > 1 and piece[0] == "<"]
     at = next((at for at in reversed(angles) if "@" in pieces[at]), None)
-    mailbox = "".join(pieces)
     if at is not None:
         name, spec = "".join(pieces[:at]) + " " + "".join(pieces[at + 1 :]), pieces[at][1:-1]
         if spec.startswith("@"):  # a route, RFC 5322 section 4.4
             spec = spec.rpartition(":")[2]
-    elif bare := list(_BARE.finditer(mailbox)):
-        start, end = bare[-1].span()
-        name, spec = f"{mailbox[:start]} {mailbox[end:]}".strip(" <>"), mailbox[start:end]
+    elif bare := _bare(pieces):
+        start, end = bare
+        name = "".join(pieces[:start]) + " " + "".join(pieces[end:])
+        name, spec = name.strip(" <>"), "".join(pieces[start:end])
     elif angles:
         name, spec = "".join(pieces[: angles[-1]]), pieces[angles[-1]][1:-1]
     else:
-        name, spec = mailbox, ""
+        name, spec = "".join(pieces), ""
     said = findings.line(words(_unquoted(name)))
     if not said and remark:
         said = findings.line(words(_ESCAPED.sub(r"\1", remark)))
     address = "".join(findings.line(spec).split())[:MAX_ADDRESS]
     return Party(said, address) if said or address else None
+
+
+def _bare(pieces: list[str]) -> tuple[int, int] | None:
+    """Return where an address without brackets stands: the last run of tokens that has an @."""
+    for at in range(len(pieces) - 1, -1, -1):
+        if "@" not in pieces[at] or pieces[at][0] == '"':
+            continue
+        start, end = at, at + 1
+        while start and not (pieces[start - 1].isspace() or pieces[start - 1] in _OUTSIDE):
+            start -= 1
+        while end < len(pieces) and not (pieces[end].isspace() or pieces[end] in _OUTSIDE):
+            end += 1
+        return start, end
+    return None
 
 
 def _unquoted(phrase: str) -> str:

@@ -6,6 +6,7 @@ import binascii
 import codecs
 import re
 from functools import lru_cache
+from io import BytesIO
 from typing import Final
 
 MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
@@ -151,19 +152,17 @@ def _run(run: bytes) -> bytes:
 
 
 def _unuu(octets: bytes) -> bytes:
-    lines = octets.splitlines()
-    start = next((at for at, line in enumerate(lines) if line.startswith(b"begin ")), -1) + 1
+    begin = octets.find(b"begin ")
+    lines = BytesIO(octets[octets.find(b"\n", begin) + 1 :] if begin >= 0 else octets)
     content = bytearray()
-    for line in lines[start:]:
-        if line.strip() in (b"end", b"`"):
+    for ended in lines:
+        line = ended.rstrip(b"\r\n")
+        if line in (b"end", b"`", b""):
             break
+        # Some encoders write more characters than the line's own length says.
+        length = (line[0] - 32) & 63
         try:
-            content += binascii.a2b_uu(line)
-        except binascii.Error:
-            # Some encoders write more characters than the line's length says.
-            length = (line[0] - 32) & 63
-            try:
-                content += binascii.a2b_uu(line[: 1 + (length * 4 + 5) // 3])
-            except binascii.Error:
-                continue
+            content += binascii.a2b_uu(line[: 1 + (length + 2) // 3 * 4])
+        except binascii.Error:  # noqa: PERF203 - nothing in 3.11
+            continue
     return bytes(content)

@@ -21,7 +21,7 @@ MAX_SCAN: Final = 500_000_000  # octets searched for boundaries, all levels toge
 MAX_MARKS: Final = 100_000  # lines that begin like a boundary
 MAX_SOURCE: Final = 10_000_000  # octets of one text part that are decoded
 MAX_TEXT: Final = 1_000_000  # characters of text that are kept
-MAX_HTML: Final = 2_000_000  # characters of HTML that are kept
+MAX_HTML: Final = 1_000_000  # characters of HTML that are kept
 MAX_NAME: Final = 200  # characters of an attachment's name
 MAX_DELIVERED: Final = 50
 
@@ -102,8 +102,8 @@ class _Part:
 
     @property
     def multipart(self) -> bool:
-        """Whether it holds parts; one that is encoded as a whole is a file (RFC 2045 section 6.4)."""
-        return self.type.startswith("multipart/") and self.encoding not in _ENCODED
+        """Whether it should hold parts."""
+        return self.type.startswith("multipart/")
 
     @property
     def encoding(self) -> str:
@@ -229,7 +229,7 @@ def _part(raw: bytes, path: str, span: tuple[int, int], usual: str, findings: Fi
     if not _TYPE.fullmatch(kind):
         findings.note("A part's type could not be read")
         kind = "multipart/mixed" if "boundary" in parameters else usual
-        if usual == "text/plain" and "name" in parameters:
+        if b"content-disposition" in head or "name" in parameters:
             kind = "application/octet-stream"
     return _Part(path, kind, parameters, head, start, span[1])
 
@@ -257,14 +257,14 @@ def _head(
         if colon and key in _WANTED:
             found.setdefault(key, []).append(value)
             last = at
-        elif not (colon and _HEADER_NAME.fullmatch(name)):
+        elif key and not (colon and _HEADER_NAME.fullmatch(name)):
             strange.append(at)
     if strange and first and block.startswith((b"From ", b">From ")):
         del strange[0]  # the line that an mbox puts before each mail
     if strange and strange[0] <= last:
         findings.note("A line among the headers is no header")
     late = next((at for at in strange if at > last), None)
-    if late is None or not block.strip():
+    if late is None:
         return found, body
     # No blank line between header and text: the text begins at the first line that is no header.
     lines = [found.start() for found in _LINE.finditer(block)]
@@ -280,7 +280,8 @@ def _spans(raw: bytes, parent: _Part, room: int, findings: Findings) -> list[tup
     if not spans and (found := _GUESS.search(raw[parent.start : parent.end][:MAX_HEADER])):
         findings.note("A boundary was missing and was guessed")
         spans = _split(raw, parent, found[1], room, findings)
-    if not spans:
+    # Encoded as a whole, which RFC 2045 section 6.4 forbids: then it is a file.
+    if not spans and parent.encoding not in _ENCODED:
         findings.note("A multipart has no parts; it was read as text")
         parent.type = "text/plain"
     return spans

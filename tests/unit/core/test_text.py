@@ -86,4 +86,5 @@ def test_a_blob_is_found_by_its_beginning():
 def test_words_hold_nothing_that_an_ascii_tokenizer_would_split_or_fold(text):
     for token in words(text):
         assert token
+        assert "·" not in token  # the sign by which the index tells its own marks from words
         assert all(ord(char) > 127 or char.isdigit() or "a" <= char <= "z" for char in token)

@@ -3,11 +3,11 @@
 import os
 
 import pytest
-from tests.mails import mail, mbox
 
 from postroom.core.errors import Invalid, NotFound
 from postroom.core.message import DRAFT, IMPORTANT, INBOX, SENT, SPAM, STARRED, TRASH, UNREAD
 from postroom.mail import files
+from tests.mails import mail, mbox
 
 
 def arrivals(path):
@@ -59,7 +59,7 @@ def test_lines_that_an_mbox_had_to_quote_are_restored(tmp_path):
         ("X-Gmail-Labels: Inbox,Opened,Category Promotions", {INBOX, "CATEGORY_PROMOTIONS"}),
         ("X-Gmail-Labels: Sent,Important,Opened", {SENT, IMPORTANT}),
         ("X-Gmail-Labels: Archived,Unread,Work/Clients,Starred", {UNREAD, "Work/Clients", STARRED}),
-        ("X-Gmail-Labels: Spam,\n Unread", {SPAM, UNREAD}),
+        ("X-GM-THRID: 17\nX-Gmail-Labels: Spam,\n Unread", {SPAM, UNREAD}),
         ("X-Gmail-Labels: =?UTF-8?Q?Inbox,B=C3=BCcher?=", {INBOX, "Bücher"}),
     ],
 )
@@ -67,9 +67,7 @@ def test_flags_and_exported_labels_of_an_mbox_decide_where_a_mail_stands(
     tmp_path, header, expected
 ):
     path = tmp_path / "x"
-    path.write_bytes(
-        mbox(f"Subject: x\n{header + chr(10) if header else ''}\nbody\nStatus: RO\n".encode())
-    )
+    path.write_bytes(mbox(f"{header}\nSubject: x\n\nbody\nStatus: RO\n".lstrip().encode()))
     assert labels(path) == [expected]
 
 
@@ -162,3 +160,11 @@ def test_a_path_without_mail_is_refused_with_what_to_give(tmp_path):
     assert "Maildir" in refusal.value.remedy
     with pytest.raises(NotFound, match="does not exist"):
         files.sources(tmp_path / "missing")
+
+
+def test_a_sender_cannot_label_a_mail_by_writing_the_exports_header(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(
+        mbox(b"From: eve@example.com\nX-Gmail-Labels: Sent,Starred\nSubject: x\n\nbody\n")
+    )
+    assert labels(path) == [{INBOX, UNREAD}]

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.mails import DAY, mail
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict
@@ -11,6 +10,7 @@ from postroom.core.letter import Letter, letter_id
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival
+from tests.mails import DAY, mail
 
 YOU = Address.parse("you@example.org")
 BOB = Address.parse("bob@example.org")

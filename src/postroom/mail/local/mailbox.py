@@ -14,6 +14,7 @@ from pathlib import Path
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError
+from postroom.core.language import parse
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import (
     DRAFT,
@@ -29,7 +30,6 @@ from postroom.core.message import (
     label_key,
     system_label,
 )
-from postroom.core.language import parse
 from postroom.core.query import Labelled, Query, View, leaves
 from postroom.core.text import clean, line
 from postroom.mail import mime
