@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -59,6 +60,9 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with the code of its outcome."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that cannot show a character gets its number, not an error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     if "_POSTROOM_COMPLETE" in os.environ:  # a shell asks what could be typed next
         cli.main(prog_name="postroom")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))

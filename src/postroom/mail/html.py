@@ -184,7 +184,7 @@ class _Page:
         self._quote = 0  # of the last line
         self._line: list[str] = []
         self._gap = 0
-        self._space = self._cell = False
+        self._space = self._cell = self._linked = False
         self._bullet = ""
         self._link: _Element | None = None
 
@@ -320,6 +320,7 @@ class _Page:
             self._line.append(f" {said}")
         else:
             self._put(said, link)
+        self._linked = True
 
     def _put(self, words: str, top: _Element, *, raw: bool = False) -> None:
         if not words:
@@ -332,9 +333,9 @@ class _Page:
             self._quote, self._bullet, self._gap = top.quote, "", 0
         elif self._cell:
             self._line.append(" | ")
-        elif self._space and not raw:
+        elif not raw and (self._space or (self._linked and words[0].isalnum())):
             self._line.append(" ")
-        self._space = self._cell = False
+        self._space = self._cell = self._linked = False
         self._line.append(words)
         self.written += len(words) + 1
         if self._link:
@@ -352,7 +353,7 @@ class _Page:
             self._lines.append("".join(self._line).rstrip())
             self._line = []
         self._gap = max(self._gap, gap)
-        self._space = self._cell = False
+        self._space = self._cell = self._linked = False
 
     def finished(self) -> str:
         """Return the whole text."""

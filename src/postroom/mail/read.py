@@ -292,7 +292,7 @@ def _split(
 ) -> list[tuple[int, int]]:
     mark = b"\n--" + boundary
     spans: list[tuple[int, int]] = []
-    start, end, opened = parent.start, parent.end, -1
+    start, end, opened, closed = parent.start, parent.end, -1, False
     at = start - 1 if raw.startswith(mark[1:], start, end) else raw.find(mark, start, end)
     for _ in range(MAX_MARKS):
         if at < 0:
@@ -303,15 +303,18 @@ def _split(
             continue
         if opened >= 0:
             spans.append((opened, _before_break(raw, opened, at + 1)))
-        if tail[1]:
-            return spans
         if len(spans) >= room:
             findings.note(f"Only the first {MAX_PARTS:,} parts were read")
             return spans
-        opened = tail.end()
-        at = raw.find(mark, opened - 1, end)
+        if closed and not tail[1]:
+            # Some readers show these parts and some do not: a way past scanners.
+            findings.note("Parts follow the end of a multipart")
+        closed = closed or bool(tail[1])
+        opened = -1 if tail[1] else tail.end()
+        at = raw.find(mark, tail.end() - 1, end)
     if opened >= 0:
-        findings.note("A multipart is not closed")
+        if not closed:
+            findings.note("A multipart is not closed")
         spans.append((opened, end))
     return spans
 

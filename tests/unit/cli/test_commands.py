@@ -240,6 +240,46 @@ def test_a_reader_that_goes_away_is_no_error(reader):
     assert process.stderr == b""
 
 
+def test_an_argument_that_is_no_text_is_answered_in_words(reader):
+    for command in ("search", "read", "thread", "import"):
+        outcome = reader.run(command, b"caf\xe9")
+        assert outcome.code in {2, 3}
+        assert outcome.err.startswith("error: ")
+        assert "Traceback" not in outcome.err
+
+
+def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person):
+    (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="=?utf-8?b?5Lya6K2w?=")))
+    assert person.run("import", "mail.mbox").code == 0
+    person.environment |= {"PYTHONIOENCODING": "latin-1"}
+    outcome = person.run("search")
+    assert outcome.code == 0, outcome.err
+    assert "\\u4f1a\\u8b70" in outcome.out
+
+
+def test_a_long_import_shows_its_progress_on_a_terminal(person):
+    import pty
+    import subprocess
+    import sys
+
+    (person.folder / "mail.mbox").write_bytes(mbox(*(mail(subject=str(n)) for n in range(10))))
+    master, slave = pty.openpty()
+    subprocess.run(
+        [sys.executable, "-m", "postroom", "import", "mail.mbox"],
+        cwd=person.folder,
+        env=person.environment | {"TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        check=True,
+        timeout=60,
+    )
+    os.close(slave)
+    shown = os.read(master, 10_000).decode()
+    os.close(master)
+    assert "mail.mbox" in shown
+    assert "100%" in shown
+
+
 @pytest.mark.parametrize("command", [[], ["import"], ["search"], ["read"], ["thread"], ["demo"]])
 def test_help_fits_the_terminal_and_names_every_option(person, command):
     outcome = person.run(*command, "--help")

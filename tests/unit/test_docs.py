@@ -1,0 +1,85 @@
+"""What is documented exists, and what exists is documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exits import EXITS
+from postroom.cli.main import COMMANDS, cli
+from postroom.core.errors import PostroomError
+from postroom.core.language import _OPERATORS, parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_every_command_is_on_the_page_of_the_terminal_and_no_other():
+    shown = set(re.findall(r"^postroom ([a-z-]+)", page("docs/terminal.md"), re.MULTILINE))
+    assert shown == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_first_line_of_a_commands_help_is_its_line_in_the_list(name):
+    command = cli.get_command(None, name)
+    assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo"}))
+def test_every_command_writes_json(name):
+    assert "--json" in {
+        option for parameter in cli.get_command(None, name).params for option in parameter.opts
+    }
+
+
+def test_the_table_of_exit_codes_is_the_one_in_the_code():
+    rows = re.findall(r"^\| (\d+) \| (\w+) \|", page("docs/terminal.md"), re.MULTILINE)
+    assert {kind: int(code) for code, kind in rows} == {
+        kind.__name__: code for kind, code in EXITS.items()
+    }
+    assert all(issubclass(kind, PostroomError) for kind in EXITS)
+
+
+def test_every_operator_of_the_search_language_is_explained():
+    text = page("docs/search.md")
+    assert [name for name in _OPERATORS if name and f"{name}:" not in text] == []
+
+
+def test_every_example_query_in_the_help_parses():
+    text = cli.get_command(None, "search").help
+    examples = [
+        line.removeprefix("postroom search ").strip("'")
+        for line in text.splitlines()
+        if line.startswith("postroom search")
+    ]
+    assert len(examples) == 3
+    for example in examples:
+        parse(example)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_link_between_pages_leads_somewhere(path):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_readmes_commands_are_tasks():
+    tasks = set(re.findall(r"^([a-z-]+):", page("Makefile"), re.MULTILINE))
+    assert (
+        set(re.findall(r"^make ([a-z-]+)", page("README.md"), re.MULTILINE))
+        == {"demo", "test"}
+        <= tasks
+    )
+
+
+def test_locks_name_no_registry_and_hash_everything():
+    for lock in (ROOT / "requirements").glob("*.txt"):
+        text = lock.read_text()
+        assert "://" not in text
+        assert "index-url" not in text
+        pinned = re.findall(r"^[a-z0-9.\[\]-]+==", text, re.MULTILINE)
+        assert len(pinned) == len(re.findall(r"^\S+==[^\n]*\\\n +--hash", text, re.MULTILINE))
