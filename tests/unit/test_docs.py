@@ -51,11 +51,10 @@ def test_every_operator_of_the_search_language_is_explained():
 
 def test_every_example_query_in_the_help_parses():
     text = cli.get_command(None, "search").help
-    examples = [
-        line.removeprefix("postroom search ").strip("'")
-        for line in text.splitlines()
-        if line.startswith("postroom search")
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip().startswith("postroom search")
     ]
+    examples = [line.removeprefix("postroom search ").strip("'") for line in lines]
     assert len(examples) == 3
     for example in examples:
         parse(example)

@@ -22,7 +22,7 @@ COMMANDS = {
     "import": ("postroom.cli.mail", "Import mail from mbox, Maildir or .eml files."),
     "read": ("postroom.cli.mail", "Show one mail."),
     "search": ("postroom.cli.mail", "Search mail, newest first, in Gmail's search language."),
-    "thread": ("postroom.cli.mail", "Show a whole conversation."),
+    "thread": ("postroom.cli.mail", "Show a whole conversation, oldest mail first."),
 }
 
 

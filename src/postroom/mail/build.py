@@ -43,46 +43,50 @@ def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
         _addresses("Bcc", letter.bcc if bcc else ()),
         _addresses("Reply-To", letter.reply_to),
         _header("Subject", _unstructured(letter.subject)),
-        _header("Date", _date(date)),
-        _header("Message-ID", letter.message_id),
-        _header("In-Reply-To", letter.in_reply_to),
-        _header("References", _FOLD.join(letter.references)),
-        _header("X-Postroom-Letter", letter.id),
-        _header("MIME-Version", "1.0"),
+        _header("Date", [_date(date)]),
+        _header("Message-ID", [letter.message_id]),
+        _header("In-Reply-To", filter(None, [letter.in_reply_to])),
+        _header("References", letter.references),
+        _header("X-Postroom-Letter", [letter.id]),
+        _header("MIME-Version", ["1.0"]),
     ]
-    return "".join(head).encode("ascii") + _body(letter) + b"\r\n"
+    return b"".join(head) + _body(letter) + b"\r\n"
 
 
-def _header(name: str, value: str) -> str:
-    """Write one header, folded by whoever made the value; whatever else would end the line is refused."""
-    if not value:
-        return "" if name != "Subject" else "Subject: \r\n"
-    if _CONTROL.search(value.replace(_FOLD, "")) or not value.isascii():
-        raise Invalid(f"The {name} header holds a line break or a character that headers cannot")
-    return f"{name}: {value}\r\n"
+def _header(name: str, pieces: Iterable[str]) -> bytes:
+    """Write one header, a piece a line; a piece that could end it or begin another is refused."""
+    lines = list(pieces)
+    for line in lines:
+        if _CONTROL.search(line) or not line.isascii():
+            raise Invalid(f"The {name} header holds a line break or a character that none can hold")
+    return f"{name}: {_FOLD.join(lines)}\r\n".encode("ascii") if lines else b""
 
 
-def _addresses(name: str, addresses: Iterable[Address]) -> str:
-    return _header(name, f",{_FOLD}".join(map(_mailbox, addresses)))
+def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
+    pieces: list[str] = []
+    for address in addresses:
+        if pieces:
+            pieces[-1] += ","
+        pieces += _mailbox(address)
+    return _header(name, pieces)
 
 
-def _mailbox(address: Address) -> str:
+def _mailbox(address: Address) -> list[str]:
     """Return an address for a header: the name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
     if not name:
-        return spec
+        return [spec]
     if len(name) <= LINE and name.isascii() and "=?" not in name:
-        if _ATOMS.fullmatch(name):
-            return f"{name} <{spec}>"
-        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}" <{spec}>'
-    return f"{_encoded(name, lead=len('Reply-To: '))}{_FOLD}<{spec}>"
+        if not _ATOMS.fullmatch(name):
+            name = _quoted(name)
+        return [f"{name} <{spec}>"]
+    return [*_encoded(name, lead=len("Reply-To: ")), f"<{spec}>"]
 
 
-def _unstructured(value: str) -> str:
+def _unstructured(value: str) -> list[str]:
     """Return free text for a header, folded between words; encoded where it is not plain words."""
     if "=?" in value or not _WORDS.fullmatch(value):
-        return _encoded(value, lead=len("Subject: ")) if value else ""
+        return _encoded(value, lead=len("Subject: "))
     lines, line = [], ""
     for word in value.split(" "):
         if line and len(line) + len(word) + 10 > LINE:
@@ -90,10 +94,10 @@ def _unstructured(value: str) -> str:
             line = word
         else:
             line = f"{line} {word}" if line else word
-    return _FOLD.join([*lines, line])
+    return [*lines, line]
 
 
-def _encoded(value: str, *, lead: int = 0) -> str:
+def _encoded(value: str, *, lead: int) -> list[str]:
     """Return encoded-words of whole characters each (RFC 2047 section 5), in the shorter encoding.
 
     A line that holds one has 76 characters at most (section 2): `lead` of the first are taken.
@@ -113,7 +117,8 @@ def _encoded(value: str, *, lead: int = 0) -> str:
             chunk, used, room = "", 0, ENCODED_WORD - len("=?utf-8?q??=")
         chunk += char
         used += cost
-    return _FOLD.join(map(_q_word if quoted else _b_word, [*chunks, chunk]))
+    chunks += [chunk] if chunk else []
+    return [_q_word(chunk) if quoted else _b_word(chunk) for chunk in chunks]
 
 
 def _q_word(chunk: str) -> str:
@@ -195,21 +200,28 @@ def _file(enclosure: Enclosure) -> bytes:
     if kind == "message/rfc822" and as_it_is and not _FRAGILE.search(plain):
         encoding, body = "7bit", content
     simple = name.isascii() and "=?" not in name
-    quoted = f'"{name.replace(chr(34), chr(92) + chr(34)) if simple else _encoded(name, lead=8)}"'
+    beside = [_quoted(name)] if simple else _encoded(name, lead=len(' name="'))
+    if not simple:
+        beside = f'"{_FOLD.join(beside)}"'.split(_FOLD)
+    beside[0] = f"name={beside[0]}"
     head = (
-        _header("Content-Type", f"{kind};{_FOLD}name={quoted}")
-        + _header("Content-Transfer-Encoding", encoding)
+        _header("Content-Type", [f"{kind};", *beside])
+        + _header("Content-Transfer-Encoding", [encoding])
         + _header(
-            "Content-Disposition", f"attachment;{_FOLD}{_filename(name, quoted, simple=simple)}"
+            "Content-Disposition",
+            ["attachment;", *([f"filename={_quoted(name)}"] if simple else _sections(name))],
         )
     )
-    return head.encode("ascii") + b"\r\n" + body
+    return head + b"\r\n" + body
 
 
-def _filename(name: str, quoted: str, *, simple: bool) -> str:
-    """Return the parameter for a file's name; old readers take the name beside the type instead."""
-    if simple:
-        return f"filename={quoted}"
+def _quoted(name: str) -> str:
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _sections(name: str) -> list[str]:
+    """Return a file's name as RFC 2231 writes it; old readers take the one beside the type."""
     sections = [""]
     for char in name:
         octets = quote(char, safe="")
@@ -217,8 +229,10 @@ def _filename(name: str, quoted: str, *, simple: bool) -> str:
             sections.append("")
         sections[-1] += octets
     if len(sections) == 1:
-        return f"filename*=utf-8''{sections[0]}"
+        return [f"filename*=utf-8''{sections[0]}"]
     first, *rest = sections
-    return f";{_FOLD}".join(
-        [f"filename*0*=utf-8''{first}", *(f"filename*{n}*={s}" for n, s in enumerate(rest, 1))]
-    )
+    numbered = [f"filename*0*=utf-8''{first}"]
+    for number, section in enumerate(rest, 1):
+        numbered[-1] += ";"
+        numbered.append(f"filename*{number}*={section}")
+    return numbered

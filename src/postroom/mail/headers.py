@@ -162,7 +162,9 @@ def _party(pieces: list[str], remark: str, findings: Findings) -> Party | None:
     said = findings.line(words(_unquoted(name)))
     if not said and remark:
         said = findings.line(words(_ESCAPED.sub(r"\1", remark)))
-    address = "".join(findings.line(spec).split())[:MAX_ADDRESS]
+    address = findings.line(spec)[:MAX_ADDRESS]
+    if '"' not in address:
+        address = address.replace(" ", "")
     return Party(said, address) if said or address else None
 
 

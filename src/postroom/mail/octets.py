@@ -10,6 +10,7 @@ from io import BytesIO
 from typing import Final
 
 MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
+MAX_MENDED: Final = 10_000  # octets of another charset in a text
 
 _CHARSET: Final = re.compile(r"[a-z0-9][a-z0-9_.:()+-]{0,39}")
 # Python's registry also holds codecs that no mail uses, some of them slow on hostile input
@@ -48,7 +49,7 @@ _ALIASES: Final = {
 }
 # Codecs whose text is not what its ASCII octets look like.
 _SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
-_WESTERN: Final = tuple(
+_WESTERN: Final = "".join(
     bytes([octet]).decode("cp1252", "ignore") or chr(octet) for octet in range(256)
 )
 _NOT_BASE64: Final = bytes(
@@ -112,8 +113,8 @@ def _mixed(octets: bytes, codec: str) -> str:
     """Read text of two charsets: what the codec knows by the codec, the rest as windows-1252."""
     strange = octets.decode(codec, "replace").count("\ufffd")
     # Mostly strange: it is another charset altogether, and mending octet by octet would be slow.
-    if strange * 20 > len(octets):
-        return octets.decode("cp1252", "postroom-mend")
+    if strange > MAX_MENDED and strange * 20 > len(octets):
+        return codecs.charmap_decode(octets, "strict", _WESTERN)[0]
     text = octets.decode(codec, "postroom-mend")
     return text.encode("utf-8", "replace").decode("utf-8") if codec == "utf-7" else text
 
@@ -163,6 +164,6 @@ def _unuu(octets: bytes) -> bytes:
         length = (line[0] - 32) & 63
         try:
             content += binascii.a2b_uu(line[: 1 + (length + 2) // 3 * 4])
-        except binascii.Error:  # noqa: PERF203 - nothing in 3.11
+        except binascii.Error:
             continue
     return bytes(content)

@@ -1,0 +1,242 @@
+"""The builder: one letter is one mail, to the octet, and no value can add a header."""
+
+import email
+import email.policy
+import re
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.core.letter import Enclosure, Letter
+from postroom.mail import mime
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+ANN = Address("ann", "example.org", "Ann Example")
+BOB = Address("bob", "example.org")
+EVIL = "x\r\nBcc: evil@example.com\r\n\r\nbody"
+
+
+def letter(**values) -> Letter:
+    return Letter(**{"id": "abcdefghij", "account": "main", "sender": ANN, "to": (BOB,)} | values)
+
+
+def built(*, bcc: bool = False, date: datetime = NOON, **values) -> bytes:
+    return mime.build(letter(**values), date=date, bcc=bcc)
+
+
+def head(raw: bytes) -> dict[str, str]:
+    block = raw.partition(b"\r\n\r\n")[0].decode("ascii").replace("\r\n ", " ")
+    return dict(line.split(": ", 1) for line in block.split("\r\n"))
+
+
+def body(raw: bytes) -> bytes:
+    return raw.partition(b"\r\n\r\n")[2]
+
+
+def forced(**values) -> Letter:
+    """Return a letter with values that `Letter` itself would refuse."""
+    made = letter()
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def test_a_letter_of_plain_text_is_the_simplest_mail():
+    assert built(subject="Lunch", text="At noon?\nAnn") == (
+        b"From: Ann Example <ann@example.org>\r\n"
+        b"To: bob@example.org\r\n"
+        b"Subject: Lunch\r\n"
+        b"Date: Mon, 01 Jan 2024 12:00:00 +0000\r\n"
+        b"Message-ID: <abcdefghij@example.org>\r\n"
+        b"X-Postroom-Letter: abcdefghij\r\n"
+        b"MIME-Version: 1.0\r\n"
+        b"Content-Type: text/plain; charset=utf-8\r\n"
+        b"Content-Transfer-Encoding: 7bit\r\n"
+        b"\r\n"
+        b"At noon?\r\nAnn\r\n"
+    )
+
+
+def test_hidden_recipients_are_named_only_where_there_is_no_envelope():
+    hidden = (Address("carol", "example.org"),)
+    assert "Bcc" not in head(built(bcc=hidden))
+    raw = mime.build(letter(bcc=hidden), date=NOON, bcc=True)
+    assert head(raw)["Bcc"] == "carol@example.org"
+
+
+def test_the_whole_chain_of_references_goes_out_folded():
+    chain = tuple(f"<{n}.{'x' * 40}@example.org>" for n in range(100))
+    raw = built(references=chain, in_reply_to=chain[-1])
+    assert head(raw)["References"].split() == list(chain)
+    assert head(raw)["In-Reply-To"] == chain[-1]
+    assert max(map(len, raw.split(b"\r\n"))) <= 78
+
+
+@pytest.mark.parametrize(
+    ("date", "written"),
+    [
+        (NOON.astimezone(timezone(timedelta(hours=-3, minutes=-30))), "Mon, 01 Jan 2024 08:30:00 -0330"),
+        (NOON.replace(tzinfo=timezone(timedelta(minutes=53, seconds=28))), "Mon, 01 Jan 2024 11:06:32 +0000"),
+    ],
+)  # fmt: skip
+def test_the_date_has_its_offset_from_utc(date, written):
+    assert head(built(date=date))["Date"] == written
+
+
+def test_a_date_without_offset_is_refused():
+    with pytest.raises(ValueError, match="offset"):
+        built(date=datetime(2024, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("Ann", "Ann <ann@example.org>"),
+        ("Example, Ann", '"Example, Ann" <ann@example.org>'),
+        ('A "B" \\ C', '"A \\"B\\" \\\\ C" <ann@example.org>'),
+        ("Änn", "=?utf-8?b?w4Rubg==?= <ann@example.org>"),
+        ("=?utf-8?q?x?=", "=?utf-8?b?PT91dGYtOD9xP3g/PQ==?= <ann@example.org>"),
+        ("evil@example.com", '"evil@example.com" <ann@example.org>'),
+    ],
+)
+def test_a_name_is_written_so_that_it_stays_a_name(name, written):
+    assert head(built(sender=Address("ann", "example.org", name)))["From"] == written
+
+
+def test_a_domain_goes_out_in_ascii():
+    raw = built(to=(Address.parse("bob@bücher.example"),))
+    assert head(raw)["To"] == "bob@xn--bcher-kva.example"
+
+
+@pytest.mark.parametrize(
+    "subject",
+    ["ü" * 500, "word " * 199, "x" * 998, "日本語の件名 " * 60, "a  b", " a", "=?utf-8?q?x?=", "😀" * 200],
+)  # fmt: skip
+def test_every_line_of_a_header_is_short_enough(subject):
+    raw = built(subject=subject.strip() if subject.endswith(" ") else subject)
+    for line in raw.partition(b"\r\n\r\n")[0].split(b"\r\n"):
+        assert len(line) <= (76 if b"=?" in line else 78)
+    parsed = email.message_from_bytes(raw, policy=email.policy.default)
+    assert parsed["Subject"] == (subject.strip() if subject.endswith(" ") else subject)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("plain\nwords", "7bit"),
+        ("", "7bit"),
+        ("caf\u00e9 and more words", "quoted-printable"),
+        ("日本語" * 30, "base64"),
+        ("From here", "quoted-printable"),
+        (".", "quoted-printable"),
+        ("trailing ", "quoted-printable"),
+        ("x" * 79, "quoted-printable"),
+        ("a\x0cb", "quoted-printable"),
+        ("--=_abcdefghij_m", "quoted-printable"),
+        ("From " + "x" * 71, "base64"),
+    ],
+)
+def test_a_text_goes_out_so_that_no_gateway_changes_it(text, encoding):
+    raw = built(text=text)
+    assert f"Content-Transfer-Encoding: {encoding}".encode() in raw
+    assert not re.search(rb"(?m)^From |^\.|[ \t]\r$|[^\r\n -~]", body(raw))
+    assert max(map(len, body(raw).split(b"\r\n"))) <= 78
+    parsed = email.message_from_bytes(raw, policy=email.policy.default)
+    assert parsed.get_content().replace("\r\n", "\n").rstrip("\n") == text.rstrip("\n")
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("words", ["plain", "café", "日本" * 40])
+def test_the_end_of_a_text_stays_as_it_is(words, end):
+    assert mime.read(built(text=words + end)).text == words + end
+
+
+def test_text_and_page_are_alternatives_and_files_stand_beside_them():
+    raw = built(
+        text="plain",
+        html="<p>page</p>",
+        attachments=(Enclosure("a.pdf", "application/pdf", b"%PDF"),),
+    )
+    parsed = email.message_from_bytes(raw, policy=email.policy.default)
+    shape = [part.get_content_type() for part in parsed.walk()]
+    assert shape == [
+        "multipart/mixed",
+        "multipart/alternative",
+        "text/plain",
+        "text/html",
+        "application/pdf",
+    ]
+    assert not [defect for part in parsed.walk() for defect in part.defects]
+    (enclosed,) = parsed.iter_attachments()
+    assert (enclosed.get_filename(), enclosed.get_content()) == ("a.pdf", b"%PDF")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.pdf", "Ärger.pdf", 'q"uote;.pdf', "日本語" * 60 + ".pdf", "=?utf-8?q?x?=.pdf", "a'b%20.pdf", "😀.pdf"],
+)  # fmt: skip
+def test_other_readers_find_the_true_name_of_a_file(name):
+    raw = built(attachments=(Enclosure(name, "application/pdf", b"x"),))
+    assert max(map(len, raw.split(b"\r\n"))) <= 78
+    (enclosed,) = email.message_from_bytes(raw, policy=email.policy.default).iter_attachments()
+    assert enclosed.get_filename() == name
+
+
+def test_old_readers_find_the_name_beside_the_type():
+    raw = built(attachments=(Enclosure("Ä.pdf", "application/pdf", b"x"),))
+    assert b'name="=?utf-8?b?w4QucGRm?="' in raw
+
+
+def test_a_mail_goes_out_in_a_mail_as_it_is_where_it_can():
+    inner = b"Subject: inner\r\n\r\nwords\r\n"
+    raw = built(attachments=(Enclosure("a.eml", "message/rfc822", inner),))
+    assert inner in raw
+    assert mime.attachment(raw, "1").content == inner
+
+
+def test_the_same_letter_and_date_give_the_same_octets():
+    values = {"text": "a", "html": "<p>b", "attachments": (Enclosure("c", "text/plain", b"d"),)}
+    assert built(**values) == built(**values)
+    assert built(**values) != built(**values, id="bbbbbbbbbb")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"subject": EVIL},
+        {"subject": "x\nBcc: evil@example.com"},
+        {"subject": "x\u2028Bcc: evil@example.com"},
+        {"sender": Address("ann", "example.org", EVIL)},
+        {"sender": Address("ann\r\nBcc: evil", "example.org")},
+        {"sender": Address("ann", "example.org\r\nBcc: evil@example.com")},
+        {"to": (Address("a", "example.org", EVIL),)},
+        {"cc": (Address("a\r\n b", "example.org"),)},
+        {"reply_to": (Address("a", f"example.org{EVIL}"),)},
+        {"to": (Address("a", "bücher.example"),)},
+        {"in_reply_to": f"<a@b>{EVIL}"},
+        {"references": ("<a@b>", EVIL)},
+        {"id": EVIL},
+        {"subject": "\ud800"},
+    ],
+    ids="-".join,
+)
+def test_no_header_can_be_injected_through_any_field(values):
+    with pytest.raises(Invalid):
+        mime.build(forced(**values), date=NOON, bcc=True)
+
+
+@pytest.mark.parametrize("field", ["name", "type"])
+def test_no_header_can_be_injected_through_a_file(field):
+    enclosed = Enclosure("a.pdf", "application/pdf", b"x")
+    object.__setattr__(enclosed, field, EVIL)
+    with pytest.raises(Invalid):
+        mime.build(forced(attachments=(enclosed,)), date=NOON, bcc=True)
+
+
+def test_a_text_cannot_end_its_part():
+    evil = "x\n--=_abcdefghij_m\nContent-Type: text/html\n\n<p>evil\n--=_abcdefghij_a--"
+    raw = built(text=evil, html="<p>y", attachments=(Enclosure("a", "text/plain", b"z"),))
+    mail = mime.read(raw)
+    assert (mail.text, mail.html, len(mail.attachments)) == (evil, "<p>y", 1)
