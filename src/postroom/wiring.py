@@ -7,10 +7,11 @@ import time
 from datetime import datetime, tzinfo
 from pathlib import Path
 
-from postroom.config import Account, Config, desk_id, load, make_desk
+from postroom.config import Account, Config, load
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.mail.local import LocalMailbox
+from postroom.store.desk import desk_id, make_desk
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 

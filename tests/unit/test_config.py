@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -22,9 +21,7 @@ from postroom.config import (
     Gmail,
     Limits,
     Setting,
-    desk_id,
     load,
-    make_desk,
 )
 from postroom.core.address import Address
 from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
@@ -703,7 +700,7 @@ def test_gmails_files_that_are_named_are_the_only_places(machine):
     assert gmail.token_files(Path("/state")) == (machine.cwd / "t.json",)
 
 
-# State and desk
+# State
 
 
 def test_a_state_folder_that_is_given_serves_every_desk(machine):
@@ -729,133 +726,6 @@ def test_the_usual_state_folder_is_refused_too_where_the_vault_is_the_home(machi
 
 def test_a_folder_beside_the_vault_with_a_longer_name_is_outside_it(machine):
     assert machine.load(POSTROOM_STATE="vault-state").state == machine.cwd / "vault-state"
-
-
-def test_a_vault_has_no_desk_until_one_is_made_and_keeps_it(tmp_path):
-    vault = tmp_path / "deep" / "vault"
-    assert desk_id(vault) is None
-    assert make_desk(vault, lambda: "abcdefghijklm234") == "abcdefghijklm234"
-    assert make_desk(vault, lambda: "z" * 16) == desk_id(vault) == "abcdefghijklm234"
-    folder = vault / ".postroom"
-    assert [file.name for file in folder.iterdir()] == ["desk"]
-    assert (folder / "desk").read_bytes() == b"abcdefghijklm234\n"
-
-
-@pytest.mark.parametrize(
-    "raw", [b"", b"abcdefghijklm234", b"abcdefghijklm234\n\n", b"ABCDEFGHIJKLM234\n", b"abc\n", b"\xff" * 17]
-)  # fmt: skip
-def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(tmp_path, raw):
-    file = tmp_path / ".postroom" / "desk"
-    file.parent.mkdir()
-    file.write_bytes(raw)
-    for ask in (lambda: desk_id(tmp_path), lambda: make_desk(tmp_path, lambda: "a" * 16)):
-        with pytest.raises(Corrupt) as wrong:
-            ask()
-        assert str(file) in wrong.value.message
-        assert "delete the file" in wrong.value.remedy
-    assert file.read_bytes() == raw
-
-
-@pytest.mark.parametrize(
-    "drawn", ["", "short", "A" * 16, "a" * 17, "a" * 15 + "1", "../../../../../x"]
-)
-def test_an_id_that_is_none_is_never_written(tmp_path, drawn):
-    with pytest.raises(ValueError, match="desk id"):
-        make_desk(tmp_path, lambda: drawn)
-    assert list(tmp_path.iterdir()) == []
-
-
-def no_links(_beside: Path, _file: Path) -> None:
-    raise PermissionError(1, "Operation not permitted")
-
-
-@pytest.mark.parametrize("link", [os.link, no_links])
-def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(tmp_path, link):
-    def draw_second() -> str:
-        make_desk(tmp_path, lambda: "a" * 16)
-        return "b" * 16
-
-    assert make_desk(tmp_path, draw_second, link=link) == "a" * 16
-    assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
-
-
-def test_a_folder_without_hard_links_gets_its_desk_too(tmp_path):
-    assert make_desk(tmp_path, lambda: "a" * 16, link=no_links) == desk_id(tmp_path) == "a" * 16
-
-
-def test_many_at_once_agree_on_one_desk(tmp_path):
-    letters = "abcdefghijklmnop"
-    together, agreed = threading.Barrier(len(letters)), []
-
-    def draw(letter: str) -> str:
-        together.wait(30)
-        return letter * 16
-
-    threads = [
-        threading.Thread(target=lambda letter=letter: agreed.append(make_desk(tmp_path, lambda: draw(letter))))
-        for letter in letters
-    ]  # fmt: skip
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(agreed) == len(letters)
-    assert set(agreed) == {desk_id(tmp_path)}
-    assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
-
-
-def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path):
-    vault = tmp_path / "vault"
-    vault.write_text("a file where a folder should be")
-    for ask in (lambda: desk_id(vault), lambda: make_desk(vault, lambda: "a" * 16)):
-        with pytest.raises(Unavailable) as refused:
-            ask()
-        assert refused.value.remedy
-
-
-def test_a_vault_that_is_gone_when_it_is_written_to_is_unavailable_with_a_remedy(tmp_path):
-    vault = tmp_path / "vault"
-
-    def draw() -> str:
-        vault.write_text("a file where a folder should be")
-        return "a" * 16
-
-    with pytest.raises(Unavailable, match="desk cannot be written") as refused:
-        make_desk(vault, draw)
-    assert "VAULT_PATH" in refused.value.remedy
-
-
-@pytest.mark.parametrize("full", ["before", "between"])
-def test_a_full_disk_leaves_no_half_of_a_desk(tmp_path, full):
-    script = """
-import os, resource, sys
-from pathlib import Path
-from postroom.config import make_desk
-from postroom.core.errors import Unavailable
-
-def fill(*_):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    raise PermissionError(1, "no links here")
-
-def draw():
-    if sys.argv[2] == "before":
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    return "a" * 16
-
-try:
-    make_desk(Path(sys.argv[1]), draw, link=fill)
-except Unavailable as refused:
-    sys.exit(0 if "File too large" in refused.message else refused.message)
-sys.exit("it was written")
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path), full],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert list((tmp_path / ".postroom").iterdir()) == []
 
 
 # The values

@@ -1,0 +1,93 @@
+"""The desk id: which records belong to a vault, kept in the vault itself, so that a renamed vault keeps them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from postroom.core.errors import Corrupt, Unavailable
+
+_DESK_ID = r"[a-z2-7]{16}"
+
+
+def desk_id(vault: Path) -> str | None:
+    """Return the id of the desk that this vault belongs to; none before the first is drawn."""
+    file = _desk_file(vault)
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(64).decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    except OSError as why:
+        raise Unavailable(
+            f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
+        ) from why
+    if not re.fullmatch(rf"{_DESK_ID}\n", raw):
+        raise Corrupt(
+            f"{file} holds no desk id: 16 characters of a-z and 2-7, and a line end.",
+            remedy="Write the former id back (the state folder is named after it), or delete the file to begin a new desk.",
+        )
+    return raw[:-1]
+
+
+def make_desk(
+    vault: Path, draw: Callable[[], str], *, link: Callable[[Path, Path], None] = os.link
+) -> str:
+    """Return the vault's desk id, drawn now where it has none; callers at the same time agree."""
+    known = desk_id(vault)
+    if known is not None:
+        return known
+    drawn = draw()
+    if not re.fullmatch(_DESK_ID, drawn):
+        raise ValueError("a desk id is 16 characters of a-z and 2-7")
+    file = _desk_file(vault)
+    beside = file.with_name(f"desk.{drawn}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_new(beside, drawn)
+            _publish(beside, file, drawn, link)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as why:
+        raise Unavailable(
+            f"{file} cannot be written: {why.strerror}.",
+            remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
+        ) from why
+    # Read back: where another caller was first, theirs is the desk.
+    return desk_id(vault) or drawn
+
+
+def _desk_file(vault: Path) -> Path:
+    return vault / ".postroom" / "desk"
+
+
+def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], None]) -> None:
+    """Give the file its name in one step that only the first caller takes."""
+    try:
+        try:
+            link(beside, file)
+        except FileExistsError:
+            raise
+        except OSError:
+            # FAT and some mounted folders have no hard links; there, creating it decides.
+            _write_new(file, drawn)
+    except FileExistsError:
+        return
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write_new(file: Path, drawn: str) -> None:
+    with file.open("xb", buffering=0) as stream:
+        try:
+            stream.write(f"{drawn}\n".encode())
+            os.fsync(stream.fileno())
+        except OSError:  # a full disk leaves no half of it
+            file.unlink()
+            raise
