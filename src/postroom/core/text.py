@@ -29,6 +29,7 @@ _INVISIBLE = re.compile(
 )
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
+_KEYCAPS = "#*0123456789"
 
 
 class Cleaned(NamedTuple):
@@ -39,16 +40,19 @@ class Cleaned(NamedTuple):
 
 
 def _kept(text: str, at: int) -> bool:
-    """Whether the joiner or selector at this place shapes what a reader sees."""
-    char = text[at]
-    before = text[at - 1] if at else ""
-    after = text[at + 1] if at + 1 < len(text) else ""
-    if char in _SELECTORS:
-        return bool(before) and (before > "\u00a8" or before in "#*0123456789")
-    if char in _JOINERS:
-        seen = before in _SELECTORS or (before > "\u02ff" and not _INVISIBLE.match(before))
-        return bool(before and after) and seen and after > "\u02ff" and not _INVISIBLE.match(after)
+    """Whether the joiner or selector at this place shapes what a reader sees on both sides of it."""
+    before, after = text[max(0, at - 1) : at], text[at + 1 : at + 2]
+    if text[at] in _SELECTORS:
+        return _seen(before) and (before > "\u00a8" or before in _KEYCAPS)
+    if text[at] in _JOINERS:
+        if before and before in _SELECTORS:
+            before = text[max(0, at - 2) : at - 1]
+        return _seen(before) and _seen(after) and min(before, after) > "\u02ff"
     return False
+
+
+def _seen(char: str) -> bool:
+    return bool(char) and not _INVISIBLE.match(char)
 
 
 def clean(text: str) -> Cleaned:

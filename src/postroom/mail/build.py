@@ -25,7 +25,8 @@ SECTION: Final = 50  # characters of one section of a long parameter, RFC 2231 s
 
 _FOLD: Final = "\r\n "
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
-_WORDS: Final = re.compile(r"[!-~]{1,900}(?: [!-~]{1,900})*")
+_WORDS: Final = re.compile(r"[!-~]{1,68}(?: [!-~]{1,68})*")
+_SPEC: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]+")
 _ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _Q_SAFE: Final = frozenset(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"
@@ -74,6 +75,8 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 def _mailbox(address: Address) -> list[str]:
     """Return an address for a header: the name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
+    if not _SPEC.fullmatch(spec):
+        raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
     if not name:
         return [spec]
     if len(name) <= LINE and name.isascii() and "=?" not in name:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import mktime_tz, parsedate_tz
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +22,7 @@ from postroom.core.message import (
     UNREAD,
 )
 from postroom.core.text import line
+from postroom.mail import headers
 from postroom.mail.mailbox import Arrival, Keeper
 
 MAX_MAIL = 150_000_000  # bytes; Gmail takes 25 MB, the largest servers a hundred or so
@@ -212,11 +211,8 @@ def _mbox_mail(path: Path, start: bytes, lines: list[bytes], size: int) -> Read:
 
 def _mbox_date(start: bytes, path: Path) -> int:
     words = start.decode("ascii", "replace").split(maxsplit=2)
-    found = parsedate_tz(words[2]) if len(words) == 3 else None
-    if found:
-        with suppress(ValueError, OverflowError):
-            return int(mktime_tz(found))
-    return int(path.stat().st_mtime)
+    found = headers.seconds(words[2]) if len(words) == 3 else None
+    return int(path.stat().st_mtime) if found is None else found
 
 
 _STATUS = re.compile(rb"(?im)^(status|x-status):(.*)$")
@@ -246,11 +242,7 @@ def _mbox_labels(raw: bytes) -> frozenset[str]:
 
 
 def _exported_labels(text: str) -> frozenset[str]:
-    from email.header import decode_header, make_header
-
-    with suppress(LookupError, ValueError):
-        text = str(make_header(decode_header(text)))
-    names = [line(name.strip().strip('"')) for name in text.split(",")]
+    names = [line(name.strip().strip('"')) for name in headers.words(text).split(",")]
     return frozenset(filter(None, (_FOLDERS.get(name.casefold(), name) for name in names)))
 
 

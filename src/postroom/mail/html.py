@@ -74,6 +74,7 @@ _SCOPES: Final = frozenset(
 _TABLE: Final = frozenset({"td", "th", "caption", "table", "tr", "tbody", "thead", "tfoot"})
 # An element that ends where another of these begins (HTML standard, section 13.1.2.4).
 _ENDED_BY: Final = {
+    "a": (frozenset({"a"}), _SCOPES),
     "li": (frozenset({"li"}), frozenset({"ul", "ol"})),
     "dt": (frozenset({"dt", "dd"}), frozenset({"dl"})),
     "dd": (frozenset({"dt", "dd"}), frozenset({"dl"})),

@@ -25,6 +25,7 @@ MAX_HTML: Final = 1_000_000  # characters of HTML that are kept
 MAX_NAME: Final = 200  # characters of an attachment's name
 MAX_DELIVERED: Final = 50
 
+_TOO_MANY: Final = f"Only the first {MAX_PARTS:,} parts were read"
 UNREADABLE: Final = "The mail could not be read; its raw text is shown"
 
 Headers = dict[bytes, list[bytes]]
@@ -201,6 +202,9 @@ def _open(raw: bytes, findings: Findings) -> _Opened:
             if depth == MAX_DEPTH or scan < 0:
                 findings.note(f"Parts nested deeper than {MAX_DEPTH} were not opened")
                 continue
+            if count >= MAX_PARTS:
+                findings.note(_TOO_MANY)
+                continue
             spans = _spans(raw, parent, MAX_PARTS - count, findings)
             count += len(spans)
             usual = "message/rfc822" if parent.type == "multipart/digest" else "text/plain"
@@ -244,14 +248,17 @@ def _head(
         return {}, empty.end()
     blank = _BLANK.search(raw, start, end)
     close, body = blank.span() if blank else (end, end)
-    if close - start > MAX_HEADER:
+    cut = close - start > MAX_HEADER
+    if cut:
         findings.note(f"Only the first {MAX_HEADER:,} octets of a header were read")
         close = start + MAX_HEADER
+        body = body if blank else close
     block = raw[start:close]
+    lines = _FOLD.sub(b"", block).split(b"\n")
     found: Headers = {}
     strange: list[int] = []
     last = -1
-    for at, line in enumerate(_FOLD.sub(b"", block).split(b"\n")):
+    for at, line in enumerate(lines[:-1] if cut and len(lines) > 1 else lines):
         name, colon, value = line.partition(b":")
         key = name.rstrip().lower()
         if colon and key in _WANTED:
@@ -267,10 +274,10 @@ def _head(
     if late is None:
         return found, body
     # No blank line between header and text: the text begins at the first line that is no header.
-    lines = [found.start() for found in _LINE.finditer(block)]
+    places = [begun.start() for begun in _LINE.finditer(block)]
     if first or last >= 0:
         findings.note("The blank line between header and text is missing")
-    return found, start + lines[late] if late < len(lines) else body
+    return found, start + places[late] if late < len(places) else body
 
 
 def _spans(raw: bytes, parent: _Part, room: int, findings: Findings) -> list[tuple[int, int]]:
@@ -304,7 +311,7 @@ def _split(
         if opened >= 0:
             spans.append((opened, _before_break(raw, opened, at + 1)))
         if len(spans) >= room:
-            findings.note(f"Only the first {MAX_PARTS:,} parts were read")
+            findings.note(_TOO_MANY)
             return spans
         if closed and not tail[1]:
             # Some readers show these parts and some do not: a way past scanners.

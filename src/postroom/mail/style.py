@@ -133,7 +133,9 @@ class Sheet:
     def __init__(self, css: str) -> None:
         self._rules: dict[str, tuple[Declared, Declared]] = {}
         self._own: dict[str, tuple[Declared, Declared]] = {}
-        for selectors, body in _blocks(_COMMENT.sub(" ", css[:MAX_SHEET])):
+        # Old pages hide their sheets in the marks of a comment.
+        css = css[:MAX_SHEET].replace("<!--", " ").replace("-->", " ")
+        for selectors, body in _blocks(_COMMENT.sub(" ", css)):
             declared = _declarations(body)
             if any(declared):
                 for selector in selectors.split(",")[:50]:

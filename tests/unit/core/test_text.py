@@ -1,7 +1,7 @@
 """Text of strangers: what the eye cannot see is gone and counted; words compare as people expect."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.text import TOKEN_CHARS, clean, line, words
@@ -50,7 +50,11 @@ def test_every_kind_of_line_end_becomes_a_newline(ending):
     assert clean(f"one{ending}two").text == "one\ntwo"
 
 
-@given(st.text())
+marks = st.sampled_from("a1é👩\u0300\u200b\u200d\u200c\ufe0f\ufe0e\u202e\r\n")
+
+
+@given(st.one_of(st.text(), st.text(marks)))
+@example("a\u200b\ufe0f")
 def test_cleaning_twice_is_cleaning_once(text):
     once = clean(text).text
     assert clean(once).text == once

@@ -215,6 +215,8 @@ def test_the_same_letter_and_date_give_the_same_octets():
         {"cc": (Address("a\r\n b", "example.org"),)},
         {"reply_to": (Address("a", f"example.org{EVIL}"),)},
         {"to": (Address("a", "bücher.example"),)},
+        {"to": (Address("a@example.org>, <evil", "example.com"),)},
+        {"to": (Address("a", "example.org, evil@example.com"),)},
         {"in_reply_to": f"<a@b>{EVIL}"},
         {"references": ("<a@b>", EVIL)},
         {"id": EVIL},

@@ -1,7 +1,9 @@
 """The reader: whatever arrives is read, mended and bounded, and nobody is taken for somebody else."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -467,6 +469,19 @@ def test_ten_thousand_nested_parts_are_opened_to_the_bound():
     assert b"level 9999" in mime.attachment(raw, rest.part).content
 
 
+def test_very_many_nested_parts_are_read_to_the_bound():
+    chain = "".join(f"Content-Type: multipart/mixed; boundary=c{n}\n\n--c{n}\n" for n in range(40))
+    mail = mixed(*[chain] * 5000)
+    assert len(mail.attachments) < MAX_PARTS
+    assert "Only the first 1,000 parts were read" in mail.damage
+
+
+def test_a_header_without_end_is_cut_and_what_is_there_is_read():
+    mail = mime.read(b"Subject: x\n" + b"X-Line: y\n" * 100_000 + b"\nwords")
+    assert (mail.subject, mail.text) == ("x", "words")
+    assert mail.damage
+
+
 def test_very_many_parts_are_read_to_the_bound():
     mail = mixed(*["Content-Type: image/gif\n\nx"] * 5000)
     assert len(mail.attachments) < MAX_PARTS
@@ -520,12 +535,15 @@ def test_a_hostile_header_is_read_in_linear_time(header):
     assert UNREADABLE not in mime.read(header + b"\n\nwords\n").damage
 
 
-def test_a_mail_that_breaks_the_reader_is_shown_raw(monkeypatch):
-    def broken(*_):
-        raise RuntimeError("a bug")
+class Torn(bytes):
+    """Bytes that no correct reader can read."""
 
-    monkeypatch.setattr(read, "_read", broken)
-    mail = mime.read(b"Subject: x\n\nwords")
+    def __len__(self) -> int:
+        raise RuntimeError("torn")
+
+
+def test_a_mail_that_breaks_the_reader_is_shown_raw():
+    mail = mime.read(Torn(b"Subject: x\n\nwords"))
     assert mail.damage == (UNREADABLE,)
     assert "words" in mail.text
 
@@ -539,3 +557,13 @@ def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_every_bound_on_the_page_is_the_one_in_the_code():
+    page = (Path(__file__).parents[3] / "docs/mime.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| ([\d,]+) \| `(read|headers)\.(\w+)` \|", page)
+    assert len(rows) == 9
+    for number, room, name in rows:
+        assert getattr({"read": read, "headers": headers}[room], name) == int(
+            number.replace(",", "")
+        )
