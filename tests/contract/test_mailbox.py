@@ -64,6 +64,14 @@ def test_a_page_that_ends_exactly_at_the_limit_has_no_cursor(post):
     assert post.box.search("number", limit=3).cursor == ""
 
 
+def test_a_whole_address_is_that_address_and_not_what_a_name_claims(post):
+    post.receive(mail(subject="real", sender="Amy <amy@example.org>"))
+    post.receive(mail(subject="longer", sender="not-amy@example.org"))
+    post.receive(mail(subject="claimed", sender='"amy@example.org" <eve@example.com>'))
+    assert subjects(post.box.search("from:AMY@example.org")) == ["real"]
+    assert len(subjects(post.box.search("from:amy"))) == 3
+
+
 @pytest.mark.parametrize("limit", [0, -1, 101, 10**9])
 def test_a_page_size_out_of_bounds_is_refused(post, limit):
     with pytest.raises(Invalid):

@@ -119,6 +119,9 @@ def mails(draw):
 phrases = st.lists(
     st.sampled_from([*WORDS, "org", "com", "pdf", "Ann", "missing"]), min_size=1, max_size=2
 ).map(" ".join)
+phrases = st.one_of(
+    phrases, st.sampled_from([*ADDRESSES, "YOU@example.org", "ann@example", "@example.com"])
+)
 days = st.one_of(
     st.dates(datetime(2026, 10, 1).date(), datetime(2026, 11, 17).date()),
     st.integers(NOW - 40 * 86_400, NOW + 86_400),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from postroom.core.errors import Invalid
 from postroom.core.message import CATEGORIES, label_key, system_label
 from postroom.core.query import (
+    PEOPLE,
     Age,
     And,
     Anywhere,
@@ -83,7 +84,7 @@ def _brief(text: str) -> str:
 
 def _read_text(term: _Term) -> Query:
     where = Field(term.operator)
-    if where in _PEOPLE and not term.quoted and term.value.lower() == "me":
+    if where in PEOPLE and not term.quoted and term.value.lower() == "me":
         return Me(where)
     if words(term.value):
         return Text(where, term.value)
@@ -153,7 +154,6 @@ def _read_message_id(term: _Term) -> Query:
 
 
 _CATEGORY: Final = label_key("CATEGORY_")
-_PEOPLE: Final = frozenset({Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO})
 _NO_LABELS: Final = frozenset({"archive", "chats", "scheduled", "snoozed"})  # places in Gmail
 _YEAR_FIRST: Final = re.compile(r"([0-9]{4})([/-])([0-9]{1,2})\2([0-9]{1,2})")
 _YEAR_LAST: Final = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})")
@@ -399,7 +399,7 @@ def show(query: Query) -> str:
 def _show_leaf(leaf: Leaf) -> str:
     match leaf:
         case Text(where, text):
-            literally_me = where in _PEOPLE and text.lower() == "me"
+            literally_me = where in PEOPLE and text.lower() == "me"
             shown = f'"{text}"' if literally_me else _quoted(text)
             return f"{where.value}:{shown}" if where.value else shown
         case Me(where):

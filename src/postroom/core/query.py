@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, tzinfo
 from enum import Enum
@@ -28,6 +29,9 @@ class Field(Enum):
     FILENAME = "filename"
     LIST = "list"
     DELIVEREDTO = "deliveredto"
+
+
+PEOPLE: Final = frozenset({Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO})
 
 
 class Kind(Enum):
@@ -164,6 +168,7 @@ def opposite(part: Query) -> Query:
 _SPAM_AND_TRASH: Final = (Labelled("spam"), Labelled("trash"))
 _ANY: Final = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
 _SECONDS_IN: Final = {Unit.HOUR: 3600, Unit.DAY: 86_400}
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 _DAWN: Final = -62_135_596_800  # the year 1, before which the calendar has no days
 
 
@@ -223,6 +228,20 @@ def body_terms(mail: Mail) -> list[str]:
     return words(mail.text)
 
 
+def addresses(mail: Mail) -> dict[Field, set[str]]:
+    """Return the whole addresses in each field of people, as `whole_address` has them."""
+    sender = (mail.sender,) if mail.sender else ()
+    named = {Field.FROM: sender, Field.TO: mail.to, Field.CC: mail.cc, Field.BCC: mail.bcc}
+    found = {where: {party.address for party in parties} for where, parties in named.items()}
+    found[Field.DELIVEREDTO] = set(mail.delivered_to)
+    return {where: set(filter(None, map(whole_address, each))) for where, each in found.items()}
+
+
+def whole_address(text: str) -> str:
+    """Return the address that a text is, in the form in which addresses are compared, or nothing."""
+    return text.casefold() if _ADDRESS.fullmatch(text) else ""
+
+
 def _people(parties: tuple[Party, ...]) -> list[str]:
     return _all_words(text for party in parties for text in (party.name, party.address))
 
@@ -265,6 +284,7 @@ class _Judge:
         self.view = view
         self.fields = {where: _spaced(found) for where, found in terms(message.mail).items()}
         self.anything = [*(self.fields[where] for where in _ANY), _spaced(body_terms(message.mail))]
+        self.addresses = addresses(message.mail)
         self.labels = {label_key(label) for label in message.labels}
         self.has = {
             Kind.ATTACHMENT: bool(message.mail.attachments),
@@ -301,6 +321,10 @@ class _Judge:
         return (since is None or since <= date) and (until is None or date < until)
 
     def _says(self, where: Field, text: str) -> bool:
+        # A whole address is that address: `from:amy@example.org` is not what a name may claim.
+        whole = whole_address(text)
+        if whole and where in self.addresses:
+            return whole in self.addresses[where]
         phrase = words(text)
         fields = self.anything if where is Field.ANY else [self.fields[where]]
         return bool(phrase) and any(_spaced(phrase) in each for each in fields)

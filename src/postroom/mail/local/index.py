@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from postroom.core.message import SYSTEM_LABELS, Mail, label_key
 from postroom.core.query import (
+    PEOPLE,
     Age,
     And,
     Anywhere,
@@ -36,10 +37,12 @@ from postroom.core.query import (
     Text,
     Until,
     View,
+    addresses,
     body_terms,
     bounds,
     restricted,
     terms,
+    whole_address,
 )
 from postroom.core.text import words
 
@@ -144,6 +147,8 @@ def document(mail: Mail) -> Document:
     marks = [_ALL]
     for field, prefix in _PREFIX.items():
         marks += [prefix + token for token in fields[field]]
+    for field, found in addresses(mail).items():
+        marks += [_mark(field.value, address) for address in found]
     if mail.message_id:
         marks.append(_mark("id", mail.message_id.strip("<>")))
     if mail.attachments:
@@ -201,11 +206,9 @@ def _expression(node: Query, view: View) -> str:
         case Not(part):
             return f"({_phrase([_ALL])} NOT {_expression(part, view)})"
         case Text(field, text):
-            return _phrase([_PREFIX.get(field, "") + token for token in words(text)])
+            return _said(field, text)
         case Me(field):
-            own = [
-                _phrase([_PREFIX[field] + token for token in words(address)]) for address in view.me
-            ]
+            own = [_said(field, address) for address in view.me]
             return f"({' OR '.join(own or [_phrase(['·nobody'])])})"
         case Labelled(key):
             return _phrase([_mark("label", key)])
@@ -217,6 +220,13 @@ def _expression(node: Query, view: View) -> str:
             return _phrase([_ALL])
         case Since() | Until() | Age() | Size():
             raise AssertionError("dates and sizes are conditions on the row")
+
+
+def _said(field: Field, text: str) -> str:
+    whole = whole_address(text)
+    if whole and field in PEOPLE:
+        return _phrase([_mark(field.value, whole)])
+    return _phrase([_PREFIX.get(field, "") + token for token in words(text)])
 
 
 def _phrase(tokens: list[str]) -> str:
