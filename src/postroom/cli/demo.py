@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.printing import WIDTH
+from postroom.cli.printing import folded
+from postroom.core.errors import Invalid
 
 ACCOUNT = "you@example.org"
 SEARCHES = ("invoice has:attachment", "from:dora is:unread", "hutte")
@@ -28,30 +29,28 @@ def demo_command(keep: Path | None) -> None:
 
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        _show(keep.resolve())
+        if any(keep.iterdir()):
+            raise Invalid(f"{keep} is not empty", remedy="Name a folder that is new or empty.")
+        own = _show(keep.resolve())
+        _tell(f"To go on: export POSTROOM_CONFIG={shlex.quote(str(own))}")
         return
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
         _show(Path(folder))
     _tell("The demo's folder is gone again; `postroom demo --keep DIR` keeps one to play with.")
 
 
-def _show(folder: Path) -> None:
+def _show(folder: Path) -> Path:
+    """Run the demo in this folder and return its settings file."""
     from importlib.resources import as_file, files
 
     from postroom.config import SETTINGS
 
     own = folder / "postroom.toml"
-    own.touch()
-    places = {
-        "POSTROOM_CONFIG": str(own),
-        "VAULT_PATH": str(folder / "vault"),
-        "POSTROOM_STATE": str(folder / "state"),
-        "POSTROOM_ADDRESS": ACCOUNT,
-    }
-    # The commands below are the real ones; the environment is what keeps them in this folder.
+    own.write_text(f'state = "state"\naddress = "{ACCOUNT}"\n\n[vault]\npath = "vault"\n')
+    # The commands below are the real ones; these settings alone keep them in this folder.
     for setting in SETTINGS:
         os.environ.pop(setting.variable, None)
-    os.environ.update(places)
+    os.environ["POSTROOM_CONFIG"] = str(own)
     with as_file(files("postroom.sample") / "mail.mbox") as sample:
         _run("import", str(sample), shown="import SAMPLE-MAIL")
     for query in SEARCHES:
@@ -60,7 +59,11 @@ def _show(folder: Path) -> None:
         "The next mail hides instructions to an assistant in white text and invisible characters."
     )
     _run("read", _first(HOSTILE))
+    _tell(
+        "What a person would see stays, its last sentence too: to be distrusted by whoever reads it."
+    )
     _tell("Try your own: `postroom import YOUR.mbox` (or a Maildir), then `postroom search WORDS`.")
+    return own
 
 
 def _first(query: str) -> str:
@@ -75,7 +78,7 @@ def _first(query: str) -> str:
 
 
 def _tell(sentence: str) -> None:
-    click.echo("\n" + click.wrap_text(sentence, WIDTH - 1))
+    click.echo("\n" + folded(sentence))
 
 
 def _run(*arguments: str, shown: str = "") -> None:

@@ -13,31 +13,61 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
-from postroom.core.errors import NotFound
+from postroom.core.errors import Invalid, NotFound
 from postroom.core.language import parse
 from postroom.mail.mailbox import Page
 
 if TYPE_CHECKING:
+    from postroom.config import Config
+    from postroom.mail.files import Source
     from postroom.mail.mailbox import Mailbox
 
 SHOWN_REFUSALS = 5
-EMPTY = "There is no mail here yet."
-FIRST_STEPS = "Run `postroom import PATH`, or `postroom demo` to try it with sample mail."
+FIRST_STEPS = (
+    "Run `postroom import PATH`, or `postroom demo` to try it with sample mail. If your mail is in"
+    " another vault, set VAULT_PATH, or path under [vault] in your settings."
+)
 
 _account = click.option("--account", metavar="NAME", help="The account, where there are several.")
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
+def _settings() -> Config:
+    config = wiring.settings()
+    for warning in config.mode.warnings:
+        say(f"warning: {warning}")
+    return config
+
+
+def _empty(config: Config, account: str | None) -> str:
+    place = config.state or config.vault
+    return f"There is no mail of the account {config.account(account).name} at {place}."
+
+
 @contextmanager
 def _opened(account: str | None) -> Iterator[Mailbox]:
-    found = wiring.mailbox(wiring.settings(), account)
+    config = _settings()
+    found = wiring.mailbox(config, account)
     if found is None:
-        raise NotFound(EMPTY, remedy=FIRST_STEPS)
+        raise NotFound(_empty(config, account), remedy=FIRST_STEPS)
     with closing(found):
         yield found
 
 
-@click.command("search")
+class Search(click.Command):
+    """A command whose arguments may start with a minus, as `-from:amy` does."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take a single minus for the query's, unless it is an option of ours."""
+        known = {"-h", *(option for parameter in self.params for option in parameter.opts)}
+        negations = [
+            f" {arg}" if arg[:1] == "-" and arg[:2] != "--" and arg not in known else arg
+            for arg in args
+        ]
+        return super().parse_args(ctx, negations)
+
+
+@click.command("search", cls=Search)
 @click.argument("query", nargs=-1)
 @click.option(
     "--limit",
@@ -59,54 +89,58 @@ def search_command(
     postroom search 'is:unread in:inbox newer_than:7d'
     postroom search 'subject:(dinner OR lunch) -label:work has:attachment'
 
-    An argument that starts with a minus needs quotes around the whole query, or `--` before it.
-    `*` marks unread mail, `[2]` counts attachments. docs/search.md has the whole language.
+    Put the query in single quotes where it holds brackets, quotes or spaces that matter: the shell
+    would take them. `*` marks unread mail, `[2]` counts attachments. docs/search.md has the whole
+    language.
     """
-    text = " ".join(query)
-    box = wiring.mailbox(wiring.settings(), account)
+    text = " ".join(query).strip()
+    config = _settings()
+    box = wiring.mailbox(config, account)
     if box is None:
         parse(text)
-        page = Page(())
+        page = Page((), notes=(_empty(config, account), FIRST_STEPS))
     else:
         with closing(box):
             page = box.search(text, limit=limit, cursor=cursor)
     if as_json:
+        messages = [printing.summary_json(item) for item in page.items]
         printing.print_json(
-            {
-                "messages": [printing.summary_json(item) for item in page.items],
-                "cursor": page.cursor,
-                "notes": list(page.notes),
-            }
+            {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
         )
         return
     for item in page.items:
         for row in printing.summary_lines(item):
             click.echo(row)
+    if box and not page.items:
+        say(f"No mail matches: {text}" if text else "The mailbox is empty.")
     for note in page.notes:
         say(note)
     if page.cursor:
         say(f"There are more: add --cursor {page.cursor}")
-    elif box is None:
-        say(f"{EMPTY} {FIRST_STEPS}")
-    elif not page.items:
-        say(f"No mail matches: {text}" if text else EMPTY)
 
 
 @click.command("read")
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
+@click.option("--part", metavar="PART", help="Write the bytes of this attachment.")
 @_account
 @_json
-def read_command(id: str, quotes: bool, raw: bool, account: str | None, as_json: bool) -> None:
+def read_command(
+    id: str, quotes: bool, raw: bool, part: str | None, account: str | None, as_json: bool
+) -> None:
     """Show one mail.
 
     ID is the one that `postroom search` prints. Text is shown as a reader of the mail would see
-    it: hidden parts and control characters are taken out and counted.
+    it: hidden parts and control characters are taken out and counted. `--part 2 > FILE` saves the
+    attachment that is listed as part 2.
     """
+    if (raw or part) and (as_json or (raw and part)):
+        raise Invalid("--raw, --part and --json exclude each other", remedy="Give one of them.")
     with _opened(account) as box:
-        if raw:
-            sys.stdout.buffer.write(box.raw(id))
+        if raw or part:
+            content = box.attachment(id, part).content if part else box.raw(id)
+            sys.stdout.buffer.write(content)
             return
         message = box.message(id)
     if as_json:
@@ -141,12 +175,10 @@ def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) ->
 
 
 @click.command("import")
-@click.argument(
-    "paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH..."
-)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_account
 @_json
-def import_command(paths: tuple[Path, ...], account: str | None, as_json: bool) -> None:
+def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -> None:
     """Import mail from mbox, Maildir or .eml files.
 
     PATH is such a file or folder, or a folder of them. Mail that is there already is left as it is,
@@ -155,36 +187,40 @@ def import_command(paths: tuple[Path, ...], account: str | None, as_json: bool) 
     """
     from postroom.mail import files
 
-    sources = [source for path in paths for source in files.sources(path)]
+    if "" in paths:
+        raise Invalid("One of the paths is empty", remedy="Name a file or folder; `.` is this one.")
+    sources = [source for path in paths for source in files.sources(Path(path))]
+    others = sum(source.kind == "other" for source in sources)
     report = files.Report()
-    box = wiring.mailbox(wiring.settings(), account, make=True)
+    config = _settings()
+    known = wiring.mailbox(config, account)
+    box = known or wiring.mailbox(config, account, make=True)
     assert box is not None
     with closing(box):
         for source in sources:
             with _progress(source, quiet=as_json) as stepped:
                 files.load(box, source, report, stepped)
     if as_json:
-        printing.print_json(
-            {"added": report.added, "known": report.known, "refused": report.refused}
-        )
+        counts = {"added": report.added, "known": report.known, "others": others}
+        printing.print_json({**counts, "refused": report.refused})
         return
-    click.echo(
-        f"{report.added:,} new, {report.known:,} already here, {len(report.refused):,} not read."
-    )
+    said = f"{report.added:,} new, {report.known:,} already here"
+    click.echo(f"{said}, {len(report.refused):,} not read, {others:,} other files passed over.")
     for reason in report.refused[:SHOWN_REFUSALS]:
         click.echo(f"  {reason}", err=True)
     if len(report.refused) > SHOWN_REFUSALS:
         click.echo(
-            f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists them all", err=True
+            f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists all", err=True
+        )
+    if known is None and config.state is None:
+        say(
+            f"The mailbox belongs to the vault {config.vault}; search from here, or set VAULT_PATH."
         )
 
 
 @contextmanager
-def _progress(source: object, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show a bar on a terminal; elsewhere nothing."""
-    from postroom.mail.files import Source
-
-    assert isinstance(source, Source)
     if quiet or source.size < 2 or not sys.stderr.isatty():
         yield lambda _step: None
         return

@@ -10,8 +10,8 @@ from typing import NoReturn
 import click
 
 from postroom import __version__
-from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, UNEXPECTED, exit_code
-from postroom.core.errors import Invalid, PostroomError
+from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
+from postroom.core.errors import Invalid, PostroomError, Unavailable
 
 # command → module that defines it, its first line of help; the modules are imported when called.
 COMMANDS = {
@@ -73,7 +73,7 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         # Not `cli.main`, which would make every broken pipe an error of its own.
-        with cli.make_context("postroom", list(arguments)) as context:
+        with cli.make_context("postroom", list(arguments), color=_colour()) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except PostroomError as error:
@@ -82,11 +82,9 @@ def run(arguments: list[str]) -> int:
         click.echo(help_text.format_message())
         return OK
     except click.ClickException as usage:
-        where = getattr(usage, "ctx", None)
-        remedy = f"See `{where.command_path} --help`." if where else ""
-        return _report(Invalid(usage.format_message(), remedy=remedy), as_json=as_json)
+        return _report(Invalid(usage.format_message(), remedy=_hint(usage)), as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("\nStopped.", err=True)
+        click.echo("\nStopped. Run it again to go on.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, and nothing more can be said to it.
@@ -96,8 +94,29 @@ def run(arguments: list[str]) -> int:
         return done.exit_code
     except OSError as why:
         place = f"{why.filename}: " if why.filename else ""
-        return _report(PostroomError(f"{place}{why.strerror or why}"), as_json=as_json)
+        refused = Unavailable(
+            f"{place}{why.strerror or why}",
+            remedy="Check that it is there and that you may use it.",
+        )
+        return _report(refused, as_json=as_json)
     return OK
+
+
+def _hint(usage: click.ClickException) -> str:
+    """Return what to type instead."""
+    where = getattr(usage, "ctx", None)
+    if isinstance(usage, click.exceptions.UsageError) and "No such command" in usage.message:
+        from difflib import get_close_matches
+
+        for near in get_close_matches(usage.message.split("'")[1], COMMANDS, n=1):
+            return f"Did you mean `postroom {near}`?"
+    return f"See `{where.command_path} --help`." if where else ""
+
+
+def _colour() -> bool | None:
+    """No colour where the person wants none (no-color.org); else where there is a terminal."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return False if plain else None
 
 
 def _report(error: PostroomError, *, as_json: bool) -> int:
@@ -108,10 +127,10 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
     else:
-        head = click.wrap_text(f"error: {error.message}", 79, subsequent_indent="  ")
-        click.echo(
-            click.style("error:", fg="red", bold=True) + head.removeprefix("error:"), err=True
-        )
+        from postroom.cli.printing import folded
+
+        said = folded(f"error: {error.message}").removeprefix("error:")
+        click.echo(click.style("error:", fg="red", bold=True) + said, err=True, color=_colour())
         if error.remedy:
-            click.echo(click.wrap_text(error.remedy, 79, "  ", "  "), err=True)
-    return exit_code(error) if type(error) is not PostroomError else UNEXPECTED
+            click.echo(folded(error.remedy, "  "), err=True)
+    return exit_code(error)

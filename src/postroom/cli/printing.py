@@ -15,6 +15,7 @@ from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
 from postroom.core.text import clean, line
 
 WIDTH = 80
+HEAD_WIDTH = 42  # unread mark, date, sender
 ID_WIDTH = 13  # of an id of the embedded mailbox
 
 
@@ -33,7 +34,21 @@ def print_json(value: object) -> None:
 
 def say(text: str = "") -> None:
     """Write a sentence for a person, beside the data."""
-    click.echo(click.wrap_text(text, WIDTH - 1, preserve_paragraphs=True), err=True)
+    click.echo(folded(text), err=True)
+
+
+def folded(text: str, indent: str = "") -> str:
+    """Return a text on lines that fit; a path or a command is never broken."""
+    import textwrap
+
+    return textwrap.fill(
+        text,
+        WIDTH - 1,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def fit(text: str, columns: int) -> str:
@@ -76,7 +91,7 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     subject = line(summary.subject) or "(no subject)"
     about = f"[{summary.attachments}] {subject}" if summary.attachments else subject
     head = f"{'*' if unread else ' '} {short_date(summary.date)}  {fit(who, 20)}  "
-    yield click.style((head + fit(about, columns - len(head) - 1)).rstrip(), bold=unread)
+    yield click.style((head + fit(about, columns - HEAD_WIDTH - 1)).rstrip(), bold=unread)
     yield click.style(f"  {summary.id:<{ID_WIDTH}}    ", fg="cyan") + click.style(
         fit(summary.snippet, columns - ID_WIDTH - 7).rstrip(), dim=True
     )

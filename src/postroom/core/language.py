@@ -269,9 +269,13 @@ class _Reader:
         """Move to the value of this operator, over blanks as Gmail does, and return its name."""
         name, start = named[1].lower(), named.start()
         if name not in _OPERATORS:
+            from difflib import get_close_matches  # for mistakes only
+
             known = ", ".join(f"{each}:" for each in sorted(_OPERATORS) if each)
             literal = _brief(self._take(_WORD))
-            remedy = f"Put it in quotes to search for the text: {literal}. Known are {known}."
+            near = get_close_matches(name, _OPERATORS, n=1)
+            hint = f"Did you mean {near[0]}:? " if near else ""
+            remedy = f"{hint}Put it in quotes to search for the text: {literal}. Known are {known}."
             raise _unknown(f"the operator {_brief(named[0])}", start, remedy)
         if within := self.groups[-1].operator:
             remedy = f'Close those brackets first, or write "{name}:" in quotes for the text.'

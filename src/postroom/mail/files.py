@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from postroom.core.errors import Invalid, NotFound, Unavailable
+from postroom.core.errors import Invalid, NotFound
 from postroom.core.message import (
     CATEGORIES,
     DRAFT,
@@ -30,7 +32,9 @@ MAX_LINE = 1_000_000
 BATCH_MAILS = 2_000  # kept in one transaction
 BATCH_BYTES = 16_000_000
 
+_GIVE = "Give an mbox file, a Maildir, an .eml file or a folder of them; unpack archives first."
 _FROM_LINE = re.compile(rb"From \S.*\d{4}|From \S+\r?\n|From .*@.*\r?\n")
+_HEADER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:>?From .*\s+)?[!-9;-~]{1,200}[ \t]*:")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _FLAGS = {"F": STARRED, "T": TRASH, "D": DRAFT}
 _FOLDERS = {
@@ -55,11 +59,16 @@ _FOLDERS = {
 
 
 class Source(NamedTuple):
-    """A file or folder of mail; `size` counts the bytes or files that progress is shown in."""
+    """Mail at a path; `size` counts the bytes or files that progress is shown in.
+
+    The kind is `mbox`, `maildir` (with the label of its folder), `eml`, or `other` for what is no
+    mail and `closed` for what may not be read.
+    """
 
     path: Path
     kind: str
     size: int
+    label: str = INBOX
 
 
 class Read(NamedTuple):
@@ -71,62 +80,66 @@ class Read(NamedTuple):
 
 
 def sources(path: Path) -> list[Source]:
-    """Return the mail that is at this path: one source, or those of a folder's tree."""
+    """Return what is at this path: one source, or all of a folder's tree."""
     if not path.exists():
-        raise NotFound(
-            f"{path} does not exist",
-            remedy="Give an mbox file, a Maildir, an .eml file or a folder of them.",
-        )
-    try:
-        found = [_file(path)] if path.is_file() else list(_tree(path))
-    except OSError as why:
-        raise Unavailable(
-            f"{why.filename or path} cannot be read: {why.strerror}",
-            remedy="Check its permissions.",
-        ) from why
-    if not found:
-        raise Invalid(
-            f"There is no mail in {path}",
-            remedy="Give an mbox file, a Maildir, an .eml file or a folder of them.",
-        )
+        raise NotFound(f"{path} does not exist", remedy=_GIVE)
+    if not (path.is_dir() or path.is_file()):
+        raise Invalid(f"{path} is neither a file nor a folder", remedy=_GIVE)
+    found = list(_tree(path)) if path.is_dir() else [_file(path)]
+    if all(source.kind == "other" for source in found):
+        what = "There is no mail in" if path.is_dir() else "This is no mail:"
+        raise Invalid(f"{what} {path}", remedy=_GIVE)
     return found
 
 
 def _file(path: Path) -> Source:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        kind = "mbox" if _FROM_LINE.match(file.readline(1000)) else "eml"
-    return Source(path, kind, size if kind == "mbox" else 1)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(4096)
+    except OSError:
+        return Source(path, "closed", 1)
+    if _FROM_LINE.match(start):
+        return Source(path, "mbox", size)
+    return Source(path, "eml" if _HEADER_LINE.match(start) else "other", 1)
 
 
 def _tree(top: Path) -> Iterator[Source]:
-    for folder, folders, names in os.walk(top):
+    closed: list[Source] = []
+
+    def note(why: OSError) -> None:
+        closed.append(Source(Path(why.filename), "closed", 1))
+
+    for name, folders, names in os.walk(top, onerror=note):
         folders.sort()
-        if "cur" in folders and "new" in folders:
-            here = Path(folder)
-            for part in ("cur", "new", "tmp"):
-                if part in folders:
-                    folders.remove(part)
-            yield Source(
-                here,
-                "maildir",
-                sum(1 for part in ("cur", "new") for _ in _maildir_files(here / part)),
-            )
+        folder = Path(name)
+        if {"cur", "new"} <= set(folders):
+            folders[:] = [each for each in folders if each not in {"cur", "new", "tmp"}]
+            count = sum(1 for part in ("cur", "new") for _ in _maildir_files(folder / part))
+            yield Source(folder, "maildir", count, _maildir_label(top, folder))
             continue
-        for name in sorted(names):
-            path = Path(folder, name)
-            if name.endswith((".eml", ".mbox", ".mbx")) and path.is_file():
-                yield _file(path)
+        for each in sorted(names):
+            path = folder / each
+            if path.is_file():
+                source = _file(path)
+                # Without such a name, a text that has a colon in its first line is no mail yet.
+                named = each.isdecimal() or path.suffix.lower() == ".eml"
+                plain = source.kind == "eml" and not named
+                yield source._replace(kind="other") if plain else source
+    yield from closed
 
 
 def read(source: Source) -> Iterator[Read]:
     """Yield the mails of a source; one that cannot be read is named and passed over."""
-    if source.kind == "mbox":
-        yield from _read_mbox(source.path)
-    elif source.kind == "maildir":
-        yield from _read_maildir(source.path)
-    else:
-        yield _read_file(source.path, frozenset({INBOX, UNREAD}))
+    try:
+        if source.kind == "mbox":
+            yield from _read_mbox(source.path)
+        elif source.kind == "maildir":
+            yield from _read_maildir(source)
+        elif source.kind != "other":
+            yield _read_file(source.path, frozenset({INBOX, UNREAD}))
+    except OSError as why:
+        yield Read(None, 0, f"{why.filename or source.path}: {why.strerror}")
 
 
 def _read_file(path: Path, labels: frozenset[str]) -> Read:
@@ -138,64 +151,70 @@ def _read_file(path: Path, labels: frozenset[str]) -> Read:
         return Read(None, 1, f"{path}: {why.strerror}")
     if len(raw) > MAX_MAIL:
         return Read(None, 1, f"{path}: larger than {MAX_MAIL:,} bytes")
-    if not raw.strip():
-        return Read(None, 1, f"{path}: empty")
+    if not _HEADER_LINE.match(raw):
+        return Read(None, 1, f"{path}: {'no mail' if raw.strip() else 'empty'}")
     return Read(Arrival(raw, labels, int(about.st_mtime)), 1)
 
 
-def _read_maildir(top: Path) -> Iterator[Read]:
-    folder = _maildir_label(top)
+def _read_maildir(source: Source) -> Iterator[Read]:
     for part in ("new", "cur"):
-        for name in sorted(_maildir_files(top / part)):
+        for name in sorted(_maildir_files(source.path / part)):
             # The standard puts the flags after ":2,"; file systems without a colon use "!" or ";".
             flags = re.split(r"[:!;]2,", name)[-1] if re.search(r"[:!;]2,", name) else ""
             labels = {label for flag, label in _FLAGS.items() if flag in flags}
             if "S" not in flags:
                 labels.add(UNREAD)
             if not labels & {TRASH, DRAFT}:
-                labels.update({folder} - {""})
-            yield _read_file(top / part / name, frozenset(labels))
+                labels.update({source.label} - {""})
+            yield _read_file(source.path / part / name, frozenset(labels))
 
 
 def _maildir_files(folder: Path) -> Iterator[str]:
     with os.scandir(folder) as entries:
         # Plain files only: opening a pipe or a device would wait for ever.
-        yield from (
-            entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file()
-        )
+        yield from (e.name for e in entries if not e.name.startswith(".") and e.is_file())
 
 
-def _maildir_label(top: Path) -> str:
-    """Return the label of a Maildir's folder: Maildir++ names its subfolders with dots."""
-    if not top.name.startswith(".") or top.name in {".", ".."}:
-        return INBOX
-    name = line(top.name[1:].replace(".", "/"))
-    return _FOLDERS.get(name.casefold(), name)
+def _maildir_label(top: Path, folder: Path) -> str:
+    """Return the label of a Maildir within a Maildir: its folders are named with dots, or are folders."""
+    if (top / "cur").is_dir() and folder != top:
+        within = folder.relative_to(top).as_posix()
+    else:
+        within = folder.name if folder.name.startswith(".") else ""
+    name = line(_MODIFIED_UTF7.sub(_unpacked, within.removeprefix(".").replace(".", "/")))
+    return _FOLDERS.get(name.casefold(), name) if name else INBOX
+
+
+_MODIFIED_UTF7 = re.compile(r"&([A-Za-z0-9+,]*)-")  # RFC 3501 section 5.1.3
+
+
+def _unpacked(found: re.Match[str]) -> str:
+    packed = found[1].replace(",", "/")
+    if not packed:
+        return "&"
+    try:
+        return b64decode(packed + "=" * (-len(packed) % 4)).decode("utf-16-be")
+    except ValueError:
+        return found[0]
 
 
 def _read_mbox(path: Path) -> Iterator[Read]:
     """Split at `From ` lines that follow a blank line or start the file."""
-    try:
-        with path.open("rb") as file:
-            lines: list[bytes] = []
-            size, start, blank = 0, b"", True
-            # A line is read in pieces and a mail past the limit only counted: memory stays bounded.
-            while text := file.readline(MAX_LINE):
-                if blank and text.startswith(b"From ") and _FROM_LINE.match(text):
-                    if lines or start:
-                        yield _mbox_mail(path, start, lines, size)
-                    lines, size, start = [], len(text), text
-                else:
-                    size += len(text)
-                    if size <= MAX_MAIL:
-                        lines.append(text)
-                blank = text in (b"\n", b"\r\n")
-            if lines or start:
-                yield _mbox_mail(path, start, lines, size)
-    except OSError as why:
-        raise Unavailable(
-            f"{path} cannot be read: {why.strerror}", remedy="Check its permissions."
-        ) from why
+    with path.open("rb") as file:
+        lines: list[bytes] = []
+        size, start, blank = 0, b"", True
+        # A line is read in pieces and a mail past the limit only counted: memory stays bounded.
+        while text := file.readline(MAX_LINE):
+            if blank and text.startswith(b"From ") and _FROM_LINE.match(text):
+                if start:
+                    yield _mbox_mail(path, start, lines, size)
+                lines, size, start = [], len(text), text
+            else:
+                size += len(text)
+                if size <= MAX_MAIL:
+                    lines.append(text)
+            blank = text in (b"\n", b"\r\n")
+        yield _mbox_mail(path, start, lines, size)
 
 
 def _mbox_mail(path: Path, start: bytes, lines: list[bytes], size: int) -> Read:
@@ -203,10 +222,10 @@ def _mbox_mail(path: Path, start: bytes, lines: list[bytes], size: int) -> Read:
         return Read(None, size, f"{path}: a mail larger than {MAX_MAIL:,} bytes")
     if lines and lines[-1] in (b"\n", b"\r\n"):
         lines.pop()  # the blank line belongs to the mbox, not to the mail
-    raw = _QUOTED_FROM.sub(rb"\1", b"".join(lines))
+    raw, labels = _mbox_labels(_QUOTED_FROM.sub(rb"\1", b"".join(lines)))
     if not raw.strip():
         return Read(None, size, f"{path}: an empty mail")
-    return Read(Arrival(raw, _mbox_labels(raw), _mbox_date(start, path)), size)
+    return Read(Arrival(raw, labels, _mbox_date(start, path)), size)
 
 
 def _mbox_date(start: bytes, path: Path) -> int:
@@ -215,21 +234,23 @@ def _mbox_date(start: bytes, path: Path) -> int:
     return int(path.stat().st_mtime) if found is None else found
 
 
-_STATUS = re.compile(rb"(?im)^(status|x-status):(.*)$")
+_STATUS = re.compile(rb"(?im)^(status|x-status):(.*)\n")
 # Gmail's export writes its headers before all others. Further down, the sender could have written
 # one, and a mail that calls itself sent would count as a person's own.
-_EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*(?:\n[ \t].*)*)")
+_EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*\n(?:[ \t].*\n)*)")
 
 
-def _mbox_labels(raw: bytes) -> frozenset[str]:
-    """Return the labels that Status and X-Status flags, or Gmail's own export, give to a mail."""
-    exported = _EXPORTED.match(raw)
-    if exported:
-        return _exported_labels(exported[1].decode("utf-8", "replace"))
-    end = re.search(rb"\r?\n\r?\n", raw)
-    head = raw[: end.start()] if end else raw
+def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
+    """Return a mail without what the mbox says of it, and that as labels.
+
+    A mail that was read or filed since the last export has other flags, and is the same mail.
+    """
+    if exported := _EXPORTED.match(raw):
+        return raw[exported.end() :], _exported_labels(exported[1].decode("utf-8", "replace"))
+    blank = re.search(rb"\n\r?\n", raw)
+    end = blank.start() + 1 if blank else len(raw)
     flags = {
-        name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(head)
+        name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(raw[:end])
     }
     status, more = flags.get(b"status", ""), flags.get(b"x-status", "")
     marks = {"F": STARRED, "D": TRASH, "T": DRAFT}
@@ -238,11 +259,16 @@ def _mbox_labels(raw: bytes) -> frozenset[str]:
         labels.add(UNREAD)
     if not labels & {TRASH, DRAFT}:
         labels.add(INBOX)
-    return frozenset(labels)
+    return _STATUS.sub(b"", raw[:end]) + raw[end:], frozenset(labels)
 
 
 def _exported_labels(text: str) -> frozenset[str]:
-    names = [line(name.strip().strip('"')) for name in headers.words(text).split(",")]
+    said = " ".join(headers.words(text).split())
+    try:
+        names = next(csv.reader([said], skipinitialspace=True), [])
+    except csv.Error:
+        names = said.split(",")
+    names = [line(name) for name in names]
     return frozenset(filter(None, (_FOLDERS.get(name.casefold(), name) for name in names)))
 
 

@@ -148,6 +148,6 @@ def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
 
 def _unwritable(path: Path) -> Unavailable:
     return Unavailable(
-        f"{path} cannot be opened for writing",
-        remedy="Get the right to write to it and its folder, or set POSTROOM_STATE to another folder.",
+        f"{path} cannot be opened",
+        remedy="Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder.",
     )

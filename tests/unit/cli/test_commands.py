@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -37,7 +39,10 @@ def reader(person):
     ]
     (person.folder / "mail.mbox").write_bytes(mbox(*mails))
     outcome = person.run("import", "mail.mbox")
-    assert (outcome.code, outcome.out) == (0, "3 new, 0 already here, 0 not read.\n")
+    assert (outcome.code, outcome.out) == (
+        0,
+        "3 new, 0 already here, 0 not read, 0 other files passed over.\n",
+    )
     return person
 
 
@@ -133,6 +138,7 @@ def test_importing_again_adds_nothing(reader):
     assert reader.run("import", "mail.mbox", "--json").json == {
         "added": 0,
         "known": 3,
+        "others": 0,
         "refused": [],
     }
 
@@ -153,7 +159,7 @@ def test_state_and_mailbox_are_private(reader):
         (["search", "x" * 100_000], 2, "16,384"),
         (["search", "(" * 10_000], 2, "10 levels of brackets"),
         (["search", "--limit", "0"], 2, "--limit"),
-        (["search", "--cursor", "zz", "x"], 3, "Page ID zz not found"),
+        (["search", "--cursor", "zz", "x"], 2, "That is no cursor"),
         (["search", "--account", "work", "x"], 3, "There is no account work"),
         (["read", "nope"], 3, "not found"),
         (["read", "6ab27c9f00000"], 3, "not found"),
@@ -201,6 +207,107 @@ def test_without_a_state_folder_the_vaults_desk_names_it(person):
     assert "found" in person.run("search", "found").out
 
 
+def test_a_term_may_start_with_a_minus(reader):
+    for query in (["-from:bob", "plan"], ["-has:attachment", "from:ann"], ["from:ann", "-is:read"]):
+        assert ids(reader, *query) == ids(reader, "from:ann"), query
+    assert "Usage:" in reader.run("search", "-h").out
+    assert "No such option" in reader.run("search", "--limt", "3").err
+
+
+def test_a_typing_error_is_met_with_what_was_meant(reader):
+    assert "Did you mean `postroom search`?" in reader.run("serch", "x").err
+    assert "Did you mean from:?" in reader.run("search", "fromm:ann").err
+    assert "Here, me is you@example.org." in reader.run("search", "from:me").err
+
+
+def test_an_attachment_is_saved_by_its_part(person):
+    from importlib.resources import files
+
+    (person.folder / "s.mbox").write_bytes((files("postroom.sample") / "mail.mbox").read_bytes())
+    assert person.run("import", "s.mbox").code == 0
+    (id,) = ids(person, "invoice", "has:attachment", "from:harrow", "-subject:re")
+    (listed,) = person.run("read", id, "--json").json["attachments"]
+    process = person.start("read", id, "--part", listed["part"])
+    content, _ = process.communicate(timeout=60)
+    assert content.startswith(b"%PDF")
+    assert len(content) == listed["size"]
+    assert person.run("read", id, "--part", "99").code == 3
+    assert person.run("read", id, "--raw", "--json").code == 2
+
+
+def test_a_person_who_wants_no_colour_gets_none(reader):
+    import pty
+
+    for wish in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {}):
+        master, slave = pty.openpty()
+        environment = {"TERM": "xterm"} | reader.environment | wish
+        command = [sys.executable, "-m", "postroom", "search"]
+        subprocess.run(
+            command, cwd=reader.folder, env=environment, stdout=slave, check=True, timeout=60
+        )
+        os.close(slave)
+        shown = os.read(master, 10_000)
+        os.close(master)
+        assert (b"\x1b[" in shown) == (not wish)
+
+
+def test_wide_characters_fit_the_terminal_too(person):
+    import unicodedata
+
+    (person.folder / "m.mbox").write_bytes(
+        mbox(
+            mail(
+                subject="製本ワークショップについてのお問い合わせ製本ワーク",
+                sender="田中田中田中田中田中田中田中 <t@example.com>",
+            )
+        )
+    )
+    assert person.run("import", "m.mbox").code == 0
+    for line in person.run("search").out.splitlines():
+        assert sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line) <= 80
+
+
+def test_what_is_no_mail_is_not_imported_as_one(person):
+    (person.folder / "takeout.zip").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 20)
+    outcome = person.run("import", "takeout.zip")
+    assert outcome.code == 2
+    assert "unpack archives" in " ".join(outcome.err.split())
+    (person.folder / "box").mkdir()
+    (person.folder / "box" / "a.EML").write_bytes(mail(subject="a"))
+    (person.folder / "box" / "7").write_bytes(mail(subject="b"))
+    (person.folder / "box" / "fake.eml").write_bytes(b"\xff\xd8\xff\xe0JFIF")
+    (person.folder / "box" / "Inbox").write_bytes(mbox(mail(subject="c")))
+    (person.folder / "box" / "todo.txt").write_text("Milk: two")
+    assert person.run("import", "box", "--json").json == {
+        "added": 3,
+        "known": 0,
+        "others": 2,
+        "refused": [],
+    }
+    assert person.run("import", "").code == 2
+
+
+def test_a_mail_that_was_read_since_the_last_export_is_the_same_mail(person):
+    exports = [
+        mbox(
+            b"X-GM-THRID: 1\nX-Gmail-Labels: Inbox,Unread\n" + mail(),
+            b"Status: O\n" + mail(subject="two"),
+        ),
+        mbox(
+            b"X-GM-THRID: 1\nX-Gmail-Labels: Inbox,Opened\n" + mail(),
+            b"Status: RO\n" + mail(subject="two"),
+        ),
+    ]
+    for export, added in zip(exports, (2, 0), strict=True):
+        (person.folder / "All.mbox").write_bytes(export)
+        assert person.run("import", "All.mbox", "--json").json["added"] == added
+
+
+def test_a_mode_that_cannot_be_read_is_said(reader):
+    reader.environment["DRY_RUN"] = "nein"
+    assert "DRY_RUN is neither true nor false" in reader.run("search", "plan").err
+
+
 def test_accounts_have_mailboxes_of_their_own(person):
     config = person.folder / "own.toml"
     config.write_text(
@@ -223,9 +330,6 @@ def test_an_account_that_this_version_cannot_reach_says_so(person):
 def test_a_reader_that_goes_away_is_no_error(reader):
     read, write = os.pipe()
     os.close(read)
-    import subprocess
-    import sys
-
     process = subprocess.run(
         [sys.executable, "-m", "postroom", "search"],
         cwd=reader.folder,
@@ -259,8 +363,6 @@ def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person):
 
 def test_a_long_import_shows_its_progress_on_a_terminal(person):
     import pty
-    import subprocess
-    import sys
 
     (person.folder / "mail.mbox").write_bytes(mbox(*(mail(subject=str(n)) for n in range(10))))
     master, slave = pty.openpty()
@@ -308,8 +410,7 @@ def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
 
 def test_the_demos_folder_can_be_kept_and_used(person):
     assert person.run("demo", "--keep", "try").code == 0
-    person.environment |= {
-        "POSTROOM_STATE": str(person.folder / "try" / "state"),
-        "VAULT_PATH": str(person.folder / "try" / "vault"),
-    }
+    for name in ("POSTROOM_STATE", "VAULT_PATH"):
+        del person.environment[name]
+    person.environment["POSTROOM_CONFIG"] = str(person.folder / "try" / "postroom.toml")
     assert "Gästebuch" in person.run("search", "hutte").out

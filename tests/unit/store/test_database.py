@@ -6,16 +6,30 @@ import stat
 import pytest
 
 from postroom.core.errors import Corrupt, Unavailable
-from postroom.store.database import Database
+from postroom.store import database
 
 SCHEMA = ("CREATE TABLE thing (name TEXT);\nCREATE INDEX thing_name ON thing (name)",)
 
 
-def names(database):
-    return [name for (name,) in database.rows("SELECT name FROM thing ORDER BY name")]
+def names(opened):
+    return [name for (name,) in opened.rows("SELECT name FROM thing ORDER BY name")]
 
 
-def test_a_new_file_and_its_folders_are_for_the_owner_alone(tmp_path):
+@pytest.fixture
+def Database():
+    """The class, whose connections are closed after the test."""
+    opened = []
+
+    def make(*arguments, **options):
+        opened.append(database.Database(*arguments, **options))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def test_a_new_file_and_its_folders_are_for_the_owner_alone(Database, tmp_path):
     path = tmp_path / "deep" / "state" / "x.sqlite"
     Database(path, SCHEMA).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -23,24 +37,24 @@ def test_a_new_file_and_its_folders_are_for_the_owner_alone(tmp_path):
     assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
 
 
-def test_every_commit_is_synced_to_the_disk(tmp_path):
-    database = Database(tmp_path / "x.sqlite", SCHEMA)
-    assert database.row("PRAGMA journal_mode") == ("wal",)
-    assert database.row("PRAGMA synchronous") == (2,)
+def test_every_commit_is_synced_to_the_disk(Database, tmp_path):
+    opened = Database(tmp_path / "x.sqlite", SCHEMA)
+    assert opened.row("PRAGMA journal_mode") == ("wal",)
+    assert opened.row("PRAGMA synchronous") == (2,)
 
 
-def test_a_transaction_that_fails_leaves_nothing(tmp_path):
-    database = Database(tmp_path / "x.sqlite", SCHEMA)
-    with pytest.raises(ZeroDivisionError), database.write() as connection:
+def test_a_transaction_that_fails_leaves_nothing(Database, tmp_path):
+    opened = Database(tmp_path / "x.sqlite", SCHEMA)
+    with pytest.raises(ZeroDivisionError), opened.write() as connection:
         connection.execute("INSERT INTO thing VALUES ('half')")
         raise ZeroDivisionError
-    assert names(database) == []
-    with database.write() as connection:
+    assert names(opened) == []
+    with opened.write() as connection:
         connection.execute("INSERT INTO thing VALUES ('whole')")
-    assert names(database) == ["whole"]
+    assert names(opened) == ["whole"]
 
 
-def test_a_migration_runs_once_and_keeps_what_is_there(tmp_path):
+def test_a_migration_runs_once_and_keeps_what_is_there(Database, tmp_path):
     path = tmp_path / "x.sqlite"
     first = Database(path, SCHEMA)
     with first.write() as connection:
@@ -51,7 +65,7 @@ def test_a_migration_runs_once_and_keeps_what_is_there(tmp_path):
     assert Database(path, later).row("SELECT name, colour FROM thing") == ("old", None)
 
 
-def test_a_migration_that_fails_leaves_the_file_at_its_version(tmp_path):
+def test_a_migration_that_fails_leaves_the_file_at_its_version(Database, tmp_path):
     path = tmp_path / "x.sqlite"
     Database(path, SCHEMA).close()
     with pytest.raises(Corrupt):
@@ -59,7 +73,7 @@ def test_a_migration_that_fails_leaves_the_file_at_its_version(tmp_path):
     assert Database(path, SCHEMA).rows("SELECT name FROM sqlite_master WHERE name = 'new'") == []
 
 
-def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(tmp_path):
+def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(Database, tmp_path):
     path = tmp_path / "x.sqlite"
     Database(path, (*SCHEMA, "CREATE TABLE new (a)")).close()
     with pytest.raises(Corrupt, match="newer Postroom") as refusal:
@@ -70,7 +84,7 @@ def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4000]
 )
-def test_a_damaged_file_is_named_and_left_alone(tmp_path, content):
+def test_a_damaged_file_is_named_and_left_alone(Database, tmp_path, content):
     path = tmp_path / "x.sqlite"
     path.write_bytes(content)
     with pytest.raises(Corrupt) as refusal:
@@ -80,14 +94,14 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path, content):
     assert path.read_bytes() == content
 
 
-def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(tmp_path):
+def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(Database, tmp_path):
     path = tmp_path / "x.sqlite"
-    database = Database(path, SCHEMA)
-    with database.write() as connection:
+    opened = Database(path, SCHEMA)
+    with opened.write() as connection:
         connection.executemany(
             "INSERT INTO thing VALUES (?)", [(f"name {n}" * 50,) for n in range(500)]
         )
-    database.close()
+    opened.close()
     raw = bytearray(path.read_bytes())
     raw[4096 * 3 :] = b"\xa5" * (len(raw) - 4096 * 3)
     path.write_bytes(bytes(raw))
@@ -95,34 +109,34 @@ def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(tmp_pat
         names(Database(path, SCHEMA))
 
 
-def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(tmp_path):
+def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(Database, tmp_path):
     path = tmp_path / "x.sqlite"
     Database(path, SCHEMA).close()
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    database = Database(path, SCHEMA, busy_seconds=0.01)
-    with pytest.raises(Unavailable, match="in use by another process"), database.write():
+    opened = Database(path, SCHEMA, busy_seconds=0.01)
+    with pytest.raises(Unavailable, match="in use by another process"), opened.write():
         pass
     other.execute("ROLLBACK")
     other.close()
-    with database.write() as connection:
+    with opened.write() as connection:
         connection.execute("INSERT INTO thing VALUES ('later')")
-    assert names(database) == ["later"]
+    assert names(opened) == ["later"]
 
 
-def test_a_reader_sees_none_of_another_threads_transaction(tmp_path):
+def test_a_reader_sees_none_of_another_threads_transaction(Database, tmp_path):
     import threading
 
-    database = Database(tmp_path / "x.sqlite", SCHEMA)
+    opened = Database(tmp_path / "x.sqlite", SCHEMA)
     inside, seen = threading.Event(), []
 
     def read():
         inside.wait(10)
-        seen.append(names(database))
+        seen.append(names(opened))
 
     reader = threading.Thread(target=read)
     reader.start()
-    with database.write() as connection:
+    with opened.write() as connection:
         connection.execute("INSERT INTO thing VALUES ('a')")
         inside.set()
         reader.join(0.05)
@@ -131,19 +145,19 @@ def test_a_reader_sees_none_of_another_threads_transaction(tmp_path):
     assert seen == [["a", "b"]]
 
 
-def test_a_full_file_is_reported_and_nothing_is_half_written(tmp_path):
-    database = Database(tmp_path / "x.sqlite", SCHEMA)
-    database.row("PRAGMA max_page_count = 20")
+def test_a_full_file_is_reported_and_nothing_is_half_written(Database, tmp_path):
+    opened = Database(tmp_path / "x.sqlite", SCHEMA)
+    opened.row("PRAGMA max_page_count = 20")
     with (
         pytest.raises(Unavailable, match="disk is full") as refusal,
-        database.write() as connection,
+        opened.write() as connection,
     ):
         connection.executemany("INSERT INTO thing VALUES (?)", [("x" * 5000,) for _ in range(100)])
     assert "Free some space" in refusal.value.remedy
-    assert names(database) == []
+    assert names(opened) == []
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(Database, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Unavailable, match="cannot be made") as refusal:
         Database(tmp_path / "file" / "x.sqlite", SCHEMA)

@@ -23,7 +23,7 @@ from postroom.core.message import (
     Thread,
     system_label,
 )
-from postroom.core.query import Labelled, Query, View, leaves
+from postroom.core.query import Labelled, Me, Query, View, leaves
 from postroom.mail import mime
 from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, plan, row_date
@@ -82,7 +82,7 @@ class LocalMailbox:
         condition, values = plan(asked, View(now=int(self._now()), me=me, zone=self._zone))
         if cursor:
             condition += " AND word.rowid < ?"
-            values.append(row_of(cursor, "Page"))
+            values.append(_after(cursor))
         # The limit stands inside, where FTS5 can stop; one more row tells whether a page follows.
         found = self._database.rows(
             f"SELECT {rows.SUMMARY} FROM message JOIN (SELECT word.rowid AS id FROM word"
@@ -90,16 +90,21 @@ class LocalMailbox:
             [*values, limit + 1],
         )
         items = tuple(rows.summary(row) for row in found[:limit])
-        return Page(items, items[-1].id if len(found) > limit else "", self._notes(asked))
+        notes = () if items or cursor else self._notes(asked)
+        return Page(items, items[-1].id if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
-        """Say which labels of the query do not exist here, so that an empty answer is understood."""
-        keys = {leaf.key for leaf in leaves(query) if isinstance(leaf, Labelled)}
-        return tuple(
+        """Say why an answer may be empty: a label that does not exist, an address that `me` is not."""
+        asked = list(leaves(query))
+        keys = {leaf.key for leaf in asked if isinstance(leaf, Labelled)}
+        notes = [
             f"There is no label {key}."
             for key in sorted(key for key in keys if not system_label(key))
             if not self._database.row("SELECT 1 FROM label WHERE key = ?", [key])
-        )
+        ]
+        if any(isinstance(leaf, Me) for leaf in asked):
+            notes.append(f"Here, me is {', '.join(address.spec for address in self._addresses)}.")
+        return tuple(notes)
 
     def message(self, id: str) -> Message:
         """Return one mail, or raise `NotFound`."""
@@ -325,6 +330,15 @@ class LocalMailbox:
                         "DELETE FROM outgoing WHERE letter = ? AND recipient = ?",
                         [letter, recipient],
                     )
+
+
+def _after(cursor: str) -> int:
+    try:
+        return row_of(cursor, "Page")
+    except NotFound:
+        raise Invalid(
+            "That is no cursor", remedy="Give the one that the last answer ended with."
+        ) from None
 
 
 def _without_bcc(wire: bytes) -> bytes:

@@ -154,9 +154,9 @@ def _free_row(connection: sqlite3.Connection, second: int) -> int:
     while True:
         first, last = first_row(second), first_row(second + 1) - 1
         taken = connection.execute(
-            "SELECT max(ifnull((SELECT max(id) FROM message WHERE id BETWEEN ?1 AND ?2), 0),"
-            " ifnull((SELECT max(id) FROM gone WHERE id BETWEEN ?1 AND ?2), 0))",
-            [first, last],
+            "SELECT max(ifnull((SELECT max(id) FROM message WHERE id BETWEEN ? AND ?), 0),"
+            " ifnull((SELECT max(id) FROM gone WHERE id BETWEEN ? AND ?), 0))",
+            [first, last, first, last],
         ).fetchone()[0]
         row = max(first, int(taken) + 1)
         if row <= last:
