@@ -358,26 +358,28 @@ def _user_folder(
 def _project(
     cwd: Path, home: Path, own: tuple[Path, ...], before: Mapping[str, Found]
 ) -> dict[str, Found]:
-    """Return what the nearest postroom.toml up to the home directory tightens, where it is another's."""
+    """Return what the postroom.toml files from the home directory down to here tighten, each further."""
+    files = []
     for folder in (cwd, *cwd.parents):
         file = folder / FILE_NAME
         if _is_file(file) and not any(_same(file, other) for other in own):
-            break
+            files.append(file)
         if _same(folder, home):
-            return {}
-    else:
-        return {}
-    layer = _layer(_document(file), Origin(file, folder, home))
-    for key, found in layer.items():
-        may = _row(key).project
-        if may is NOTHING:
-            wrong = "may not be set in a project's file"
-        elif not may.allows(before[key].value, found.value):
-            wrong = f"would loosen it; a project's file may only {may.said}"
-        else:
-            continue
-        raise Invalid(f"{found.source} {wrong}.", remedy=f"Put it into {own[0]}.")
-    return layer
+            break
+    tightened: dict[str, Found] = {}
+    # The outermost first: a nearer one, in a folder that agents write to, cannot take it back.
+    for file in reversed(files):
+        for key, found in _layer(_document(file), Origin(file, file.parent, home)).items():
+            may = _row(key).project
+            if may is NOTHING:
+                wrong = "may not be set in a project's file"
+            elif not may.allows(tightened.get(key, before[key]).value, found.value):
+                wrong = f"would loosen it; a project's file may only {may.said}"
+            else:
+                tightened[key] = found
+                continue
+            raise Invalid(f"{found.source} {wrong}.", remedy=f"Put it into {own[0]}.")
+    return tightened
 
 
 def _is_file(path: Path) -> bool:
@@ -398,7 +400,10 @@ def _same(one: Path, other: Path) -> bool:
 def _document(file: Path, *, required: bool = False) -> dict[str, Any]:
     """Return the file's tables; a file that is not there and need not be is empty."""
     try:
-        with file.open("rb") as stream:
+        # Without blocking: a pipe in the place of the file must not hang every command.
+        with open(
+            file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)
+        ) as stream:
             raw = stream.read(MAX_FILE + 1)
     except (FileNotFoundError, NotADirectoryError) as missing:
         if not required:

@@ -334,13 +334,32 @@ def test_a_link_to_the_persons_file_is_the_persons_file(machine):
     assert machine.load().limits.sends_per_hour == 99
 
 
-def test_the_nearest_project_file_upward_counts_and_none_above_the_home(machine):
+def test_every_project_file_from_the_home_down_tightens_and_none_above_the_home(machine):
     machine.write("[limits]\nsends_per_hour = 1\n", machine.root / "postroom.toml")
+    machine.write(
+        '[limits]\nsends_per_hour = 5\n[approvals]\ntrust = "desk"\n',
+        machine.home / "work" / "postroom.toml",
+    )
+    machine.write("[limits]\nsends_per_hour = 3\n", machine.project)
+    config = machine.load()
+    assert (config.limits.sends_per_hour, config.approvals.trust) == (3, "desk")
+
+
+def test_a_nearer_project_file_cannot_take_back_what_one_above_it_tightened(machine):
+    above = machine.home / "work" / "postroom.toml"
+    machine.write("dry_run = false\n")
+    machine.write("dry_run = true\n[limits]\nsends_per_hour = 1\n", above)
+    machine.write("", machine.project)
+    config = machine.load()
+    assert (config.mode.live, config.limits.sends_per_hour) == (False, 1)
+    machine.write("[limits]\nsends_per_hour = 2\n", machine.project)
+    with pytest.raises(Invalid, match="would loosen it"):
+        machine.load()
+
+
+def test_a_pipe_in_the_place_of_a_settings_file_hangs_nothing(machine):
+    os.mkfifo(machine.own)
     assert machine.load().limits.sends_per_hour == 10
-    machine.write("[limits]\nsends_per_hour = 2\n", machine.home / "postroom.toml")
-    assert machine.load().limits.sends_per_hour == 2
-    machine.write("[limits]\nsends_per_hour = 3\n", machine.cwd.parent / "postroom.toml")
-    assert machine.load().limits.sends_per_hour == 3
 
 
 def test_a_folder_or_a_dangling_link_of_that_name_is_no_project_file(machine):

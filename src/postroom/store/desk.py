@@ -16,7 +16,9 @@ def desk_id(vault: Path) -> str | None:
     """Return the id of the desk that this vault belongs to; none before the first is drawn."""
     file = _desk_file(vault)
     try:
-        with file.open("rb") as stream:
+        # Without blocking: a pipe in the place of the file must not hang every command.
+        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(handle, "rb") as stream:
             raw = stream.read(64).decode("ascii", "replace")
     except FileNotFoundError:
         return None

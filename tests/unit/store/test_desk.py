@@ -137,3 +137,10 @@ sys.exit("it was written")
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / ".postroom").iterdir()) == []
+
+
+def test_a_pipe_in_the_place_of_a_desk_hangs_nothing(tmp_path):
+    (tmp_path / ".postroom").mkdir()
+    os.mkfifo(tmp_path / ".postroom" / "desk")
+    with pytest.raises(Corrupt):
+        desk_id(tmp_path)
