@@ -124,13 +124,15 @@ def _report(error: PostroomError, *, as_json: bool) -> int:
     if as_json:
         import json
 
+        # In ASCII: a message may quote what somebody else wrote, for a terminal to misread.
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
-        click.echo(json.dumps({"error": body}, ensure_ascii=False), err=True)
+        click.echo(json.dumps({"error": body}), err=True)
     else:
         from postroom.cli.printing import folded
+        from postroom.core.text import clean
 
-        said = folded(f"error: {error.message}").removeprefix("error:")
+        said = folded(clean(f"error: {error.message}").text).removeprefix("error:")
         click.echo(click.style("error:", fg="red", bold=True) + said, err=True, color=_colour())
         if error.remedy:
-            click.echo(folded(error.remedy, "  "), err=True)
+            click.echo(folded(clean(error.remedy).text, "  "), err=True)
     return exit_code(error)

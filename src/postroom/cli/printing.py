@@ -87,7 +87,7 @@ def summary_lines(summary: Summary) -> Iterator[str]:
     """Yield two lines: who, when and what; then how it begins."""
     columns = width()
     unread = UNREAD in summary.labels
-    who = line(summary.sender.name or summary.sender.address) or "(nobody)"
+    who = line(summary.sender.shown) or "(nobody)"
     subject = line(summary.subject) or "(no subject)"
     about = f"[{summary.attachments}] {subject}" if summary.attachments else subject
     head = f"{'*' if unread else ' '} {short_date(summary.date)}  {fit(who, 20)}  "

@@ -9,10 +9,14 @@ from postroom.core.errors import Invalid
 from postroom.core.text import clean
 
 MAX_LIST = 100_000  # characters of an address list that are looked at
+MAX_ONE = 1_000  # characters of one address with its name
 
 _ATEXT = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
 _PLAIN_NAME = re.compile(rf"{_ATEXT}+(?: {_ATEXT}+)*")
-_ANGLED = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"<>@,;:\\()\[\]]*?))\s*<([^<>]*)>\s*')
+_ANGLED = re.compile(r'(?:"((?:[^"\\]|\\.)*+)"|([^"<>@,;:\\()\[\]]*+))\s*+<([^<>]*+)>')
+# Some readers decode the first, and some relays pass mail on by the others.
+_ROUTED = re.compile(r"=\?|[%!]")
+_ADDRESS_LIKE = re.compile("[@＠﹫<>]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -27,11 +31,11 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Return the one address in `name <local@domain>` or `local@domain`, or raise `Invalid`."""
-        if len(text) > MAX_LIST:
-            raise Invalid("Invalid email address format: it is too long")
+        if len(text) > MAX_ONE:
+            raise _invalid(text, f"it is longer than {MAX_ONE:,} characters")
         if _CONTROL.search(text):
             raise _invalid(text, "it holds a line break or a control character")
-        angled = _ANGLED.fullmatch(text)
+        angled = _ANGLED.fullmatch(text.strip())
         if angled:
             quoted, plain, spec = angled.groups()
             name = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain.strip()
@@ -108,6 +112,8 @@ def _parse_spec(spec: str, text: str) -> tuple[str, str]:
 
     if not spec.isprintable() or spec != spec.strip():
         raise _invalid(text, "it holds characters that no address has")
+    if _ROUTED.search(spec):
+        raise _invalid(text, "`=?`, `%` and `!` mean other addresses to some servers")
     try:
         valid = validate_email(spec, check_deliverability=False, allow_smtputf8=False, strict=True)
     except EmailNotValidError as why:
@@ -121,6 +127,8 @@ def _parse_spec(spec: str, text: str) -> tuple[str, str]:
 def _checked_name(name: str, text: str) -> str:
     if name != clean(name).text:
         raise _invalid(text, "the name holds invisible characters")
+    if _ADDRESS_LIKE.search(name):
+        raise _invalid(text, "the name looks like an address of its own")
     if len(name) > 256:
         raise _invalid(text, "the name is longer than 256 characters")
     return " ".join(name.split())

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 MAX_QUERY: Final = 16_384  # characters
 MAX_DEPTH: Final = 10  # brackets within brackets; SQLite parses no expression much deeper
 MAX_TERMS: Final = 400
+MAX_PHRASE: Final = 50  # words in a row
 MAX_AGE: Final = 99_999  # units of newer_than: and older_than:
 MAX_SIZE: Final = 10**15 - 1  # bytes
 
@@ -86,9 +87,12 @@ def _read_text(term: _Term) -> Query:
     where = Field(term.operator)
     if where in PEOPLE and not term.quoted and term.value.lower() == "me":
         return Me(where)
-    if words(term.value):
-        return Text(where, term.value)
-    raise term.wrong("has no letter or digit to search for", "Search for words.")
+    count = len(words(term.value))
+    if not count:
+        raise term.wrong("has no letter or digit to search for", "Search for words.")
+    if count > MAX_PHRASE:
+        raise term.wrong(f"is longer than {MAX_PHRASE} words", "Search for fewer words in a row.")
+    return Text(where, term.value)
 
 
 def _read_label(term: _Term) -> Query:

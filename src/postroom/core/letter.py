@@ -20,7 +20,9 @@ ID_BYTES: Final = 7
 
 _BASE32: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _ID: Final = re.compile(r"[a-z2-7]{10}")
+_NAME: Final = re.compile(r"[!-~]{0,200}")
 _MESSAGE_ID: Final = re.compile(r"<[!-;=?-~]{1,250}@[!-;=?-~]{1,250}>")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NOT_ONE_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
@@ -41,7 +43,11 @@ class Enclosure:
     content: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        if not self.name or self.name != clean(self.name).text or set(self.name) & set("/\\\n\t"):
+        if (
+            not self.name.strip(". ")
+            or self.name != clean(self.name).text
+            or set(self.name) & set("/\\\n\t")
+        ):
             raise Invalid(
                 f"{self.name!r} is no file name", remedy="Give a plain name such as report.pdf."
             )
@@ -80,6 +86,9 @@ class Letter:
         if not self.envelope:
             raise Invalid("The letter has no recipient", remedy="Name at least one in `to`.")
         _check_subject(self.subject)
+        for name in ("account", "thread"):
+            if not _NAME.fullmatch(getattr(self, name)):
+                raise Invalid(f"{getattr(self, name)[:40]!r} is no {name}")
         for name in ("text", "html"):
             _check_text(name, getattr(self, name))
         for header in (*self.references, *filter(None, (self.in_reply_to,))):
@@ -154,9 +163,9 @@ def _sha256(value: dict[str, Any]) -> str:
 
 
 def _check_subject(subject: str) -> None:
-    if _NOT_ONE_LINE.search(subject):
+    if _NOT_ONE_LINE.search(subject) or clean(subject).removed:
         raise Invalid(
-            "The subject holds a line break or a control character",
+            "The subject holds a line break or an invisible character",
             remedy="Write it as one line of plain text.",
         )
     if len(subject) > MAX_SUBJECT:
@@ -171,9 +180,10 @@ def _check_text(name: str, text: str) -> None:
         raise Invalid(
             f"The {name} holds half a character (a lone surrogate)", remedy="Send valid Unicode."
         )
-    if "\0" in text or "\r" in text:
+    if _CONTROL.search(text):
         raise Invalid(
-            f"The {name} holds NUL or bare carriage returns", remedy="Use plain newlines."
+            f"The {name} holds control characters or carriage returns",
+            remedy="Use plain text with newlines.",
         )
     if len(text) > MAX_TEXT:
         raise Invalid(

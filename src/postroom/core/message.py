@@ -38,6 +38,9 @@ SYSTEM_LABELS: Final = frozenset(
 )
 
 
+_CLAIM: Final = re.compile('[@＠﹫<>,;:"()]')
+
+
 @dataclass(frozen=True, slots=True)
 class Party:
     """A person as a mail names them; never an envelope, which is made of `Address` alone."""
@@ -45,9 +48,16 @@ class Party:
     name: str
     address: str
 
+    @property
+    def shown(self) -> str:
+        """What stands for the person in a list: the name, unless it poses as an address."""
+        return self.address if _CLAIM.search(self.name) or not self.name else self.name
+
     def __str__(self) -> str:
         if self.name and self.address:
-            return f"{self.name} <{self.address}>"
+            # In quotes, what looks like an address or a second person is seen to be a name.
+            shown = f'"{self.name}"' if _CLAIM.search(self.name) else self.name
+            return f"{shown} <{self.address}>"
         return self.name or self.address
 
 

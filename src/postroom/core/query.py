@@ -251,11 +251,26 @@ def _all_words(texts: Iterable[str]) -> list[str]:
 
 
 def restricted(query: Query) -> Query:
-    """Return the query as a mailbox answers it: no spam, no trash, unless it speaks of them."""
-    if any(leaf == Anywhere() or leaf in _SPAM_AND_TRASH for leaf in leaves(query)):
+    """Return the query as a mailbox answers it: no spam and no trash, but where it asks for them."""
+    wanted = set(_wanted(query))
+    if Anywhere() in wanted:
         return query
-    own = () if isinstance(query, Everything) else (query,)
-    return joined(And, (*own, *map(Not, _SPAM_AND_TRASH)))
+    parts = query.parts if isinstance(query, And) else (query,)
+    left_out = [Not(label) for label in _SPAM_AND_TRASH if label not in wanted]
+    own = () if isinstance(query, Everything) else parts
+    return joined(And, (*own, *(part for part in left_out if part not in own)))
+
+
+def _wanted(query: Query) -> Iterator[Query]:
+    """Yield the leaves that a mail may match by; those under a NOT only take mails away."""
+    match query:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _wanted(part)
+        case Not():
+            return
+        case leaf:
+            yield leaf
 
 
 def leaves(query: Query) -> Iterator[Query]:

@@ -17,6 +17,13 @@ _SYMBOLS = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _ASCII_TOKEN = re.compile(r"[0-9a-z]+")
 _TOKEN = re.compile(f"[{_UNSPACED}{_SYMBOLS}]|(?:(?![{_UNSPACED}{_SYMBOLS}])[^\\W_])+")
 _DIACRITICS = re.compile("[\u0300-\u036f]+")
+# More marks in a row than any word has (Unicode's Stream-Safe Text: 30); ranges that hold them all.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u05c7\u0610-\u08ff\u093c-\u1aff\u1b34-\u1dff\u20d0-\u20f0\u2cef-\u2dff"
+    "\u302a-\u302f\u3099\u309a\ua66f-\uabed\ufb1e\ufe20-\ufe2f\U000101fd-\U00016ff1\U0001bc9e"
+    "\U0001d165-\U0001e94a"
+)
+_MARK_RUN = re.compile(f"((?:(?![^\\W\\d])[{_MARKS}]){{30}})(?:(?![^\\W\\d])[{_MARKS}])+")
 
 # Controls but tab and newline; soft hyphen, fillers, joiners, direction marks and overrides; tags,
 # variation selectors, lone surrogates and noncharacters. Joiners and selectors that shape the
@@ -80,6 +87,8 @@ def words(text: str) -> list[str]:
     if text.isascii():
         found = _ASCII_TOKEN.findall(text.lower())
     else:
+        # Cut first: normalization sorts a run of marks, in a time that grows with its square.
+        text = _MARK_RUN.sub(r"\1", text)
         marked = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
         plain = unicodedata.normalize("NFKC", _DIACRITICS.sub("", marked))
         found = _TOKEN.findall(plain)

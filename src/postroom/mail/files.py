@@ -113,14 +113,15 @@ def _tree(top: Path) -> Iterator[Source]:
     for name, folders, names in os.walk(top, onerror=note):
         folders.sort()
         folder = Path(name)
-        if {"cur", "new"} <= set(folders):
+        if {"cur", "new"} <= {each for each in folders if not (folder / each).is_symlink()}:
             folders[:] = [each for each in folders if each not in {"cur", "new", "tmp"}]
             count = sum(1 for part in ("cur", "new") for _ in _maildir_files(folder / part))
             yield Source(folder, "maildir", count, _maildir_label(top, folder))
             continue
         for each in sorted(names):
             path = folder / each
-            if path.is_file():
+            # What is linked to lies elsewhere, and nobody asked for that.
+            if path.is_file() and not path.is_symlink():
                 source = _file(path)
                 # Without such a name, a text that has a colon in its first line is no mail yet.
                 named = each.isdecimal() or path.suffix.lower() == ".eml"
@@ -171,8 +172,10 @@ def _read_maildir(source: Source) -> Iterator[Read]:
 
 def _maildir_files(folder: Path) -> Iterator[str]:
     with os.scandir(folder) as entries:
-        # Plain files only: opening a pipe or a device would wait for ever.
-        yield from (e.name for e in entries if not e.name.startswith(".") and e.is_file())
+        # Plain files only: a pipe would wait for ever, and a link leads elsewhere.
+        for entry in entries:
+            if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
+                yield entry.name
 
 
 def _maildir_label(top: Path, folder: Path) -> str:
@@ -201,28 +204,28 @@ def _unpacked(found: re.Match[str]) -> str:
 def _read_mbox(path: Path) -> Iterator[Read]:
     """Split at `From ` lines that follow a blank line or start the file."""
     with path.open("rb") as file:
-        lines: list[bytes] = []
+        mail = bytearray()
         size, start, blank = 0, b"", True
         # A line is read in pieces and a mail past the limit only counted: memory stays bounded.
         while text := file.readline(MAX_LINE):
             if blank and text.startswith(b"From ") and _FROM_LINE.match(text):
                 if start:
-                    yield _mbox_mail(path, start, lines, size)
-                lines, size, start = [], len(text), text
+                    yield _mbox_mail(path, start, mail, size)
+                mail, size, start = bytearray(), len(text), text
             else:
                 size += len(text)
                 if size <= MAX_MAIL:
-                    lines.append(text)
+                    mail += text
             blank = text in (b"\n", b"\r\n")
-        yield _mbox_mail(path, start, lines, size)
+        yield _mbox_mail(path, start, mail, size)
 
 
-def _mbox_mail(path: Path, start: bytes, lines: list[bytes], size: int) -> Read:
+def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> Read:
     if size > MAX_MAIL:
         return Read(None, size, f"{path}: a mail larger than {MAX_MAIL:,} bytes")
-    if lines and lines[-1] in (b"\n", b"\r\n"):
-        lines.pop()  # the blank line belongs to the mbox, not to the mail
-    raw, labels = _mbox_labels(_QUOTED_FROM.sub(rb"\1", b"".join(lines)))
+    if mail.endswith((b"\n\n", b"\n\r\n")):  # the blank line belongs to the mbox, not to the mail
+        del mail[-2 if mail.endswith(b"\r\n") else -1 :]
+    raw, labels = _mbox_labels(bytes(_QUOTED_FROM.sub(rb"\1", mail)))
     if not raw.strip():
         return Read(None, size, f"{path}: an empty mail")
     return Read(Arrival(raw, labels, _mbox_date(start, path)), size)
@@ -253,11 +256,11 @@ def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
         name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(raw[:end])
     }
     status, more = flags.get(b"status", ""), flags.get(b"x-status", "")
-    marks = {"F": STARRED, "D": TRASH, "T": DRAFT}
-    labels = {label for flag, label in marks.items() if flag in more}
+    # Of several the last counts, which the mbox wrote. None makes a draft: a sender could.
+    labels = {label for flag, label in {"F": STARRED, "D": TRASH}.items() if flag in more}
     if "R" not in status:
         labels.add(UNREAD)
-    if not labels & {TRASH, DRAFT}:
+    if TRASH not in labels:
         labels.add(INBOX)
     return _STATUS.sub(b"", raw[:end]) + raw[end:], frozenset(labels)
 
@@ -288,7 +291,7 @@ def load(keeper: Keeper, source: Source, report: Report, stepped: Callable[[int]
     for found in read(source):
         steps += found.step
         if found.arrival is None:
-            report.refused.append(found.refused)
+            report.refused.append(line(found.refused))
             continue
         batch.append(found.arrival)
         waiting += len(found.arrival.raw)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from postroom.core.errors import Corrupt, PostroomError, Unavailable
+from postroom.core.errors import Corrupt, Denied, Limited, PostroomError, Unavailable
 
 BUSY_SECONDS = 10.0
+STEPS = 20_000  # of SQLite's machine between two looks at the clock
 Row = tuple[Any, ...]  # SQLite's values; whoever asks names their types
 _RETRY = "Run the command again."
 
@@ -27,6 +29,11 @@ def private_folder(path: Path) -> Path:
             f"{path} cannot be made: {why.strerror}",
             remedy="Set POSTROOM_STATE to a folder that you may write to.",
         ) from why
+    if path.stat().st_mode & 0o002:
+        raise Denied(
+            f"Everybody may write to {path}",
+            remedy=f"Run `chmod 700 {path}`, or use another folder.",
+        )
     return path
 
 
@@ -78,10 +85,19 @@ class Database:
         """Close the connection; an open transaction is rolled back."""
         self._connection.close()
 
-    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
-        """Return all rows of one query."""
+    def rows(
+        self, sql: str, values: Sequence[object] = (), *, patience: float | None = None
+    ) -> list[Row]:
+        """Return all rows of one query; one that takes longer than `patience` seconds is given up."""
         with self._turn, self._translated():
-            return self._connection.execute(sql, values).fetchall()
+            if patience is not None:
+                end = time.monotonic() + patience
+                self._connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
+            try:
+                return self._connection.execute(sql, values).fetchall()
+            finally:
+                if patience is not None:
+                    self._connection.set_progress_handler(None, 0)
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """Return the first row of one query, if there is one."""
@@ -119,6 +135,8 @@ def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
         return Unavailable(
             f"{path} is in use by another process", remedy=f"Wait for it to finish. {_RETRY}"
         )
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return Limited("This takes too long", seconds=0, remedy="Ask for less: narrow the search.")
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(
             f"The disk is full: {path} was not changed", remedy=f"Free some space. {_RETRY}"

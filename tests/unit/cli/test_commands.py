@@ -308,6 +308,35 @@ def test_a_mode_that_cannot_be_read_is_said(reader):
     assert "DRY_RUN is neither true nor false" in reader.run("search", "plan").err
 
 
+def test_no_file_name_can_send_controls_to_the_terminal(person):
+    folder = person.folder / "in"
+    (folder / "cur").mkdir(parents=True)
+    (folder / "new").mkdir()
+    (folder / "cur" / "x\x1b[2J\x1b]0;pwned\x07\u202egpj:2,S").write_bytes(b"")
+    (folder / "cur" / "y:2,S").write_bytes(mail())
+    outcome = person.run("import", "in")
+    assert outcome.code == 0
+    assert (outcome.out + outcome.err).replace("\n", "").isprintable()
+    hostile = "no\x1b[2Jthing\u202e\x9b"
+    for flags in ([], ["--json"]):
+        err = person.run("import", hostile, *flags).err
+        assert err.replace("\n", "").isprintable(), err
+
+
+def test_a_sender_whose_name_poses_as_an_address_is_shown_by_the_real_one(person):
+    forged = [
+        mail(subject="one", sender='"security@example.com" <eve@example.net>'),
+        mail(
+            subject="two", sender="=?utf-8?q?CEO_=3Cceo=40example.com=3E=2C_Bob?= <eve@example.net>"
+        ),
+    ]
+    (person.folder / "m.mbox").write_bytes(mbox(*forged))
+    assert person.run("import", "m.mbox").code == 0
+    assert person.run("search").out.count("eve@example.net") == 2
+    (id,) = ids(person, "subject:two")
+    assert 'From:    "CEO <ceo@example.com>, Bob" <eve@example.net>' in person.run("read", id).out
+
+
 def test_accounts_have_mailboxes_of_their_own(person):
     config = person.folder / "own.toml"
     config.write_text(

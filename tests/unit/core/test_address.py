@@ -55,6 +55,14 @@ def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(text, name, sp
         "ann@exam\u200bple.org",
         "Ann\u202egro.elpmaxe <ann@example.org>",
         "ann@example.org\0",
+        "=?utf-8?q?victim=40example.com=2C?=@example.org",
+        "user%example.com@example.org",
+        "example.com!user@example.org",
+        '"security@example.com" <eve@example.org>',
+        '"Ann <ann@example.com>, Bob" <eve@example.org>',
+        "security＠example.com <eve@example.org>",
+        " " * 5_000 + "x",
+        "x " * 450,
     ],
 )
 def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text):

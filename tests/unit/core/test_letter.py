@@ -84,7 +84,18 @@ def test_the_message_id_comes_from_the_letters_id_and_the_senders_domain():
 
 
 @pytest.mark.parametrize(
-    "subject", ["a\nBcc: x@example.com", "a\r\nb", "a\0b", "a\u2028b", "a\x85b", "\ud800"]
+    "subject",
+    [
+        "a\nBcc: x@example.com",
+        "a\r\nb",
+        "a\0b",
+        "a\u2028b",
+        "a\x85b",
+        "\ud800",
+        "fdp\u202etxt",
+        "a\u200bb",
+        "\U000e0041",
+    ],
 )
 def test_a_subject_that_is_not_one_line_is_refused(subject):
     with pytest.raises(Invalid, match="subject"):
@@ -92,7 +103,7 @@ def test_a_subject_that_is_not_one_line_is_refused(subject):
 
 
 @pytest.mark.parametrize("field", ["text", "html"])
-@pytest.mark.parametrize("text", ["a\0b", "a\rb", "\udfff"])
+@pytest.mark.parametrize("text", ["a\0b", "a\rb", "\udfff", "a\x1b[2J"])
 def test_a_body_that_is_no_plain_unicode_is_refused(field, text):
     with pytest.raises(Invalid, match=field):
         letter(**{field: text})
@@ -126,7 +137,9 @@ def test_threading_headers_take_message_ids_only(bad):
         letter(references=(bad,))
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "a\\b", "a\nb", "exe\u202efdp.txt", "x" * 201])
+@pytest.mark.parametrize(
+    "name", ["", "..", " . ", "../x", "a/b", "a\\b", "a\nb", "exe\u202efdp.txt", "x" * 201]
+)
 def test_an_attachment_needs_a_plain_file_name(name):
     with pytest.raises(Invalid):
         Enclosure(name, "text/plain", b"")
@@ -146,3 +159,10 @@ def test_an_id_is_ten_base32_characters_of_the_entropy_given():
     assert all(len(id) == 10 and set(id) <= set("abcdefghijklmnopqrstuvwxyz234567") for id in ids)
     with pytest.raises(Invalid):
         letter(id="ABCDEFGHIJ")
+
+
+@pytest.mark.parametrize("field", ["account", "thread"])
+@pytest.mark.parametrize("value", ["\ud83d\ude00", "😀", "a b", "a\nb", "x" * 201])
+def test_names_in_a_letter_have_one_spelling(field, value):
+    with pytest.raises(Invalid):
+        letter(**{field: value})

@@ -604,12 +604,15 @@ def test_spam_and_trash_are_found_only_when_asked_for(label):
         ("a", "a -in:spam -in:trash"),
         ("a b", "a b -in:spam -in:trash"),
         ("a OR b", "a OR b -in:spam -in:trash"),
-        ("in:trash", "in:trash"),
-        ("a -(b label:SPAM)", "a -(b in:spam)"),
+        ("in:trash", "in:trash -in:spam"),
+        ("in:trash OR in:spam", "in:trash OR in:spam"),
+        ("a -in:trash", "a -in:trash -in:spam"),
+        ("a -(b label:SPAM)", "a -(b in:spam) -in:spam -in:trash"),
         ("a OR in:anywhere", "a OR in:anywhere"),
+        ("in:trash in:spam", "in:trash in:spam"),
     ],
 )
-def test_a_mailbox_leaves_out_spam_and_trash_unless_the_query_speaks_of_them(query, answered):
+def test_a_mailbox_leaves_out_spam_and_trash_unless_the_query_asks_for_them(query, answered):
     whole: Query = restricted(parse(query))
     assert show(whole) == answered
     assert parse(answered) == whole

@@ -82,6 +82,11 @@ def test_words_are_folded_as_people_search_for_them(text, found):
     assert words(text) == found
 
 
+def test_a_flood_of_marks_costs_no_more_than_a_word():
+    assert len(words("a" + "\u0300\u0316" * 400_000 + " b")) == 2
+    assert len(words("a" + "\u05b0\u05c1" * 400_000)) <= 2
+
+
 def test_a_blob_is_found_by_its_beginning():
     assert words("x" * 1000) == ["x" * TOKEN_CHARS]
 

@@ -55,7 +55,7 @@ def test_lines_that_an_mbox_had_to_quote_are_restored(tmp_path):
         ("Status: RO", {INBOX}),
         ("Status: RO\nX-Status: F", {INBOX, STARRED}),
         ("Status: RO\nX-Status: AD", {TRASH}),
-        ("X-Status: T", {DRAFT, UNREAD}),
+        ("X-Status: T", {INBOX, UNREAD}),
         ("X-Gmail-Labels: Inbox,Opened,Category Promotions", {INBOX, "CATEGORY_PROMOTIONS"}),
         ("X-Gmail-Labels: Sent,Important,Opened", {SENT, IMPORTANT}),
         ("X-Gmail-Labels: Archived,Unread,Work/Clients,Starred", {UNREAD, "Work/Clients", STARRED}),
@@ -168,3 +168,39 @@ def test_a_sender_cannot_label_a_mail_by_writing_the_exports_header(tmp_path):
         mbox(b"From: eve@example.com\nX-Gmail-Labels: Sent,Starred\nSubject: x\n\nbody\n")
     )
     assert labels(path) == [{INBOX, UNREAD}]
+
+
+def test_links_out_of_a_folder_are_not_followed(tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "token").write_bytes(b"token: abc")
+    (secret / "diary.eml").write_bytes(mail(subject="diary"))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "invoice.eml").symlink_to(secret / "token")
+    (folder / "box").mkdir()
+    (folder / "box" / "cur").symlink_to(secret)
+    (folder / "box" / "new").mkdir()
+    maildir(folder / "real", cur__a_2S=mail(subject="mine"))
+    (folder / "real" / "cur" / "b:2,S").symlink_to(secret / "diary.eml")
+    assert [raw.split(b"Subject: ")[1].split()[0] for raw in raws(folder)] == [b"mine"]
+
+
+def test_folders_are_named_in_the_persons_language(tmp_path):
+    top = maildir(tmp_path / "Maildir")
+    maildir(top / ".Gr&APw-&AN8-e.R&-D", cur__a_2S=mail())
+    maildir(top / "Work" / "Clients", cur__a_2S=mail(subject="b"))
+    assert labels(top) == [{"Grüße/R&D"}, {"Work/Clients"}]
+
+
+def test_a_label_with_a_comma_stays_one_label(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(mbox(b'X-Gmail-Labels: Inbox,"Smith, Jones"\nSubject: x\n\nbody\n'))
+    assert labels(path) == [{INBOX, "Smith, Jones"}]
+
+
+def test_what_may_not_be_opened_in_a_folder_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
+    (tmp_path / "a.eml").write_bytes(mail(subject="a"))
+    source = files.Source(tmp_path / "gone.mbox", "mbox", 1)
+    (refused,) = files.read(source)
+    assert refused.refused.endswith("gone.mbox: No such file or directory")

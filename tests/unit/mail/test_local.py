@@ -176,3 +176,70 @@ def test_hostile_references_cost_no_more_than_their_bound(open_box):
     box.keep([Arrival(mail(more=f"References: {references}\r\n"), IN, NOW)])
     (count,) = box._database.row("SELECT count(*) FROM reference")
     assert count <= 101
+
+
+def test_labels_that_no_mailbox_can_have_are_mended_and_stop_no_import(open_box):
+    box = open_box()
+    labels = frozenset({"a//b", "/", "  ", "x" * 400, INBOX})
+    assert box.keep([Arrival(mail(), labels, NOW)]).added == 1
+    assert box.search("").items[0].labels == {INBOX, "a/b", "x" * 225}
+
+
+def test_a_stranger_cannot_make_two_conversations_one(open_box):
+    box = open_box()
+    box.keep([Arrival(mail(subject="Salaries", message_id="<a1@example.com>"), IN, NOW)])
+    box.keep([Arrival(mail(subject="Diagnosis", message_id="<b1@example.com>"), IN, NOW)])
+    both = "References: <a1@example.com> <b1@example.com>\r\n"
+    box.keep([Arrival(mail(subject="Pills", more=both), IN, NOW)])
+    threads = {item.subject: item.thread for item in box.search("").items}
+    assert threads["Salaries"] != threads["Diagnosis"] == threads["Pills"]
+    box.keep([Arrival(mail(subject="Spam", more=both), frozenset({"SPAM"}), NOW)])
+    (spam,) = box.search("in:spam").items
+    assert len(box.thread(spam.id).messages) == 1
+
+
+def test_a_draft_is_forgotten_by_the_tokens_it_was_stored_with(open_box):
+    box = open_box()
+    draft = box.create_draft(letter(1, subject="zebra"), date=SENDING)
+    with box._database.write() as connection:  # as if another version had read the mail otherwise
+        connection.execute(
+            "UPDATE raw SET content = ? WHERE id = ?",
+            [b"Subject: lion\r\n\r\n", int(draft.version, 16)],
+        )
+    box.relabel(draft.message.id, add=frozenset({"Later"}))
+    box.discard_draft(draft.id, version=draft.version)
+    assert box._database.rows("SELECT rowid FROM word WHERE word MATCH 'zebra OR lion'") == []
+    assert box._database.rows("SELECT rowid FROM word WHERE word MATCH '\"·all\"'") == []
+
+
+def test_an_entry_of_the_index_without_its_mail_ends_no_page(open_box):
+    box = open_box()
+    box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(30)])
+    newest = box.search("number", limit=1).items[0].id
+    with box._database.write() as connection:
+        connection.execute("DELETE FROM message WHERE id = ?", [int(newest, 16)])
+    page = box.search("number", limit=20)
+    assert len(page.items) == 19
+    assert len(box.search("number", limit=20, cursor=page.cursor).items) == 10
+
+
+def test_a_draft_and_the_letter_it_becomes_may_be_the_same_bytes(open_box):
+    box = open_box()
+    box.create_draft(letter(), date=SENDING)
+    assert box.send(letter(), box.wire(letter(), date=SENDING)).message
+    assert len(box.drafts()) == 1
+
+
+def test_a_search_that_takes_too_long_is_given_up(open_box, monkeypatch):
+    from postroom.core.errors import Limited
+    from postroom.mail.local import mailbox
+    from postroom.store import database
+
+    monkeypatch.setattr(mailbox, "PATIENCE", -1.0)
+    monkeypatch.setattr(database, "STEPS", 1)
+    box = open_box()
+    box.keep([Arrival(mail(), IN, NOW)])
+    with pytest.raises(Limited, match="too long"):
+        box.search("{larger:1G larger:2G}")
+    monkeypatch.undo()
+    assert box.search("hello").items

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from postroom.core.errors import Corrupt, Unavailable
+from postroom.core.errors import Corrupt, Denied, Unavailable
 from postroom.store import database
 
 SCHEMA = ("CREATE TABLE thing (name TEXT);\nCREATE INDEX thing_name ON thing (name)",)
@@ -162,3 +162,12 @@ def test_a_folder_that_cannot_be_made_is_named(Database, tmp_path):
     with pytest.raises(Unavailable, match="cannot be made") as refusal:
         Database(tmp_path / "file" / "x.sqlite", SCHEMA)
     assert "POSTROOM_STATE" in refusal.value.remedy
+
+
+def test_a_folder_that_everybody_may_write_to_is_refused(Database, tmp_path):
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(Denied, match="Everybody may write") as refusal:
+        Database(folder / "x.sqlite", SCHEMA)
+    assert "chmod 700" in refusal.value.remedy

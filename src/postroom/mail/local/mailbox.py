@@ -42,6 +42,8 @@ from postroom.mail.mailbox import (
 )
 from postroom.store.database import Database
 
+PATIENCE = 5.0  # seconds for one search; the slowest that people write takes milliseconds
+
 _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 
 
@@ -85,13 +87,16 @@ class LocalMailbox:
             values.append(_after(cursor))
         # The limit stands inside, where FTS5 can stop; one more row tells whether a page follows.
         found = self._database.rows(
-            f"SELECT {rows.SUMMARY} FROM message JOIN (SELECT word.rowid AS id FROM word"
-            f" WHERE {condition} ORDER BY word.rowid DESC LIMIT ?) USING (id) ORDER BY id DESC",
+            f"SELECT id, {rows.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
+            f" WHERE {condition} ORDER BY word.rowid DESC LIMIT ?) LEFT JOIN message USING (id)"
+            " ORDER BY id DESC",
             [*values, limit + 1],
+            patience=PATIENCE,
         )
-        items = tuple(rows.summary(row) for row in found[:limit])
-        notes = () if items or cursor else self._notes(asked)
-        return Page(items, items[-1].id if len(found) > limit else "", notes)
+        # The index is derived: an entry of it without its mail is passed over.
+        items = tuple(rows.summary(row) for row in found[:limit] if row[1] is not None)
+        notes = () if found or cursor else self._notes(asked)
+        return Page(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
         """Say why an answer may be empty: a label that does not exist, an address that `me` is not."""
@@ -123,7 +128,7 @@ class LocalMailbox:
             raise missing("Thread", id)
         return Thread(found[0].thread, found)
 
-    def _messages(self, condition: str, value: int) -> tuple[Message, ...]:
+    def _messages(self, condition: str, value: object) -> tuple[Message, ...]:
         found = self._database.rows(
             "SELECT id, thread, size, labels, content FROM message JOIN raw USING (id)"
             f" WHERE {condition} ORDER BY id",
@@ -185,16 +190,21 @@ class LocalMailbox:
 
     def drafts(self) -> tuple[Draft, ...]:
         """Return all drafts, newest first."""
-        found = self._database.rows("SELECT id FROM draft ORDER BY message DESC")
-        return tuple(self.draft(id) for (id,) in found)
+        return self._drafts("1 = ?", 1)
 
     def draft(self, id: str) -> Draft:
         """Return one draft, or raise `NotFound`."""
-        found = self._database.row("SELECT message FROM draft WHERE id = ?", [id])
+        found = self._drafts("draft.id = ?", id)
         if not found:
             raise missing("Draft", id)
-        message = self.message(id_of(found[0]))
-        return Draft(id, message.id, message)
+        return found[0]
+
+    def _drafts(self, condition: str, value: object) -> tuple[Draft, ...]:
+        # One query: another process may discard a draft at any moment.
+        names = {id_of(row): id for id, row in self._database.rows("SELECT id, message FROM draft")}
+        found = self._messages(f"id IN (SELECT message FROM draft WHERE {condition})", value)
+        kept = [message for message in reversed(found) if message.id in names]
+        return tuple(Draft(names[message.id], message.id, message) for message in kept)
 
     def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
         """Store the letter as a draft."""
@@ -222,10 +232,13 @@ class LocalMailbox:
     ) -> None:
         raw = mime.build(letter, date=date, bcc=True)
         row = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
-        connection.execute("INSERT INTO draft VALUES (?, ?)", [id, row])
+        tokens = rows.unlabelled(mime.read(raw))
+        connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, tokens])
 
     def _remove_draft(self, connection: sqlite3.Connection, id: str, version: str) -> None:
-        found = connection.execute("SELECT message FROM draft WHERE id = ?", [id]).fetchone()
+        found = connection.execute(
+            "SELECT message, tokens FROM draft WHERE id = ?", [id]
+        ).fetchone()
         if not found:
             raise missing("Draft", id)
         if id_of(found[0]) != version:
@@ -233,7 +246,7 @@ class LocalMailbox:
                 f"The draft {id} was changed since", remedy="Read it again, then decide."
             )
         connection.execute("DELETE FROM draft WHERE id = ?", [id])
-        rows.forget(connection, found[0])
+        rows.forget(connection, *found)
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
@@ -243,6 +256,9 @@ class LocalMailbox:
             "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
         ).fetchone()
         prepared = rows.prepare(Arrival(raw, labels, int(self._now())), self._now())
+        if DRAFT in labels:
+            # A draft and the letter it becomes may be the same bytes, and are two mails.
+            prepared = prepared._replace(hash=rows.digest(b"draft\0" + raw))
         stored = rows.store(connection, [prepared], known[0] if known else None)
         if not stored:
             raise Conflict(

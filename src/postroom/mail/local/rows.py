@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from postroom.core.errors import Invalid, NotFound
-from postroom.core.message import DRAFT, SENT, Mail, Party, Summary, label_key, system_label
+from postroom.core.message import DRAFT, SENT, SPAM, Mail, Party, Summary, label_key, system_label
 from postroom.core.text import clean, line
 from postroom.mail import mime
 from postroom.mail.local.index import (
@@ -24,7 +24,7 @@ from postroom.mail.local.index import (
 from postroom.mail.mailbox import Arrival, Relabelled
 from postroom.store.database import Row
 
-SUMMARY = "id, thread, size, labels, people, subject, snippet, attachments, message_id"
+SUMMARY = "thread, size, labels, people, subject, snippet, attachments, message_id"
 SNIPPET = 200
 LISTED_RECIPIENTS = 20
 MAX_LABEL = 225
@@ -92,13 +92,14 @@ def store(
         if connection.execute("SELECT 1 FROM message WHERE hash = ?", [item.hash]).fetchone():
             continue
         row = _free_row(connection, item.second)
-        labels = frozenset(_canonical(connection, name, make=True) for name in item.labels)
+        mended = filter(None, map(_mended, item.labels))
+        labels = frozenset(_canonical(connection, name, make=True) for name in mended)
         mail = item.mail
         people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
         values = [
             row,
             item.hash,
-            _thread_of(connection, mail, row, within),
+            row if SPAM in labels else _thread_of(connection, mail, row, within),
             len(item.raw),
             _label_text(labels),
             json.dumps([[party.name, party.address] for party in people], ensure_ascii=False),
@@ -110,7 +111,8 @@ def store(
         connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         rows.append(row)
         raws.append((row, item.raw))
-        documents.append((row, *_tokens(mail, labels)))
+        *fields, marks = document(mail)
+        documents.append((row, *fields, _labelled(marks, labels)))
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
     documents.sort(key=lambda values: values[0])
@@ -121,15 +123,14 @@ def store(
     return rows
 
 
-def forget(connection: sqlite3.Connection, row: int) -> None:
-    """Take a mail out; its id is never another mail's."""
-    raw, labels = connection.execute(
-        "SELECT content, labels FROM raw JOIN message USING (id) WHERE id = ?", [row]
-    ).fetchone()
-    # A contentless index forgets a document by being told it once more.
+def forget(connection: sqlite3.Connection, row: int, tokens: str) -> None:
+    """Take a mail out, which had these tokens when it was stored; its id is never another mail's."""
+    found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
+    # A contentless index forgets a document by being told it once more, to the letter.
+    *fields, marks = json.loads(tokens)
     connection.execute(
         f"INSERT INTO word (word, rowid, {_TOKENS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [row, *_tokens(mime.read(raw), labels_of(labels))],
+        [row, *fields, _labelled(marks, labels_of(found[0]))],
     )
     for table in ("message", "raw"):
         connection.execute(f"DELETE FROM {table} WHERE id = ?", [row])
@@ -144,9 +145,13 @@ def record(connection: sqlite3.Connection, rows: Iterable[int], kind: str) -> No
     )
 
 
-def _tokens(mail: Mail, labels: frozenset[str]) -> tuple[str, ...]:
-    fields = document(mail)
-    return (*fields[:-1], " ".join([fields.marks, *label_marks(labels)]))
+def unlabelled(mail: Mail) -> str:
+    """Return the tokens of a mail but those of its labels, for the day when it is forgotten."""
+    return json.dumps(document(mail), ensure_ascii=False)
+
+
+def _labelled(marks: str, labels: frozenset[str]) -> str:
+    return " ".join([marks, *label_marks(labels)])
 
 
 def _free_row(connection: sqlite3.Connection, second: int) -> int:
@@ -165,22 +170,31 @@ def _free_row(connection: sqlite3.Connection, second: int) -> int:
 
 
 def _thread_of(connection: sqlite3.Connection, mail: Mail, row: int, within: int | None) -> int:
-    """Return the thread of a mail by the ids that it bears and names; threads that it joins become one."""
-    names = dict.fromkeys(filter(None, (mail.message_id, *mail.in_reply_to, *mail.references)))
-    ids = [short_hash(name) for name in names]
-    threads = set() if within is None else {within}
-    for id in ids:
-        threads.update(
-            *connection.execute("SELECT thread FROM reference WHERE id = ?", [id]).fetchall()
-        )
+    """Return the thread of a mail: that of its nearest known ancestor, joined by those that name it.
+
+    Only these two ever become one. A mail that names two strangers' mails joins the nearer, or
+    whoever knows their ids could mix up a person's conversations.
+    """
+    own = short_hash(mail.message_id) if mail.message_id else None
+    ancestors = [short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))]
+    known = (_named(connection, id) for id in ancestors)
+    parent = within if within is not None else next((t for t in known if t is not None), None)
+    answers = None if own is None else _named(connection, own)
+    threads = {thread for thread in (parent, answers) if thread is not None}
     thread = min(threads, default=row)
     for other in threads - {thread}:
         connection.execute("UPDATE message SET thread = ? WHERE thread = ?", [thread, other])
         connection.execute("UPDATE reference SET thread = ? WHERE thread = ?", [thread, other])
+    ids = ancestors if own is None else [own, *ancestors]
     connection.executemany(
         "INSERT OR IGNORE INTO reference VALUES (?, ?)", [(id, thread) for id in ids]
     )
     return thread
+
+
+def _named(connection: sqlite3.Connection, id: int) -> int | None:
+    found = connection.execute("SELECT thread FROM reference WHERE id = ?", [id]).fetchone()
+    return int(found[0]) if found else None
 
 
 def _snippet(text: str) -> str:
@@ -236,6 +250,11 @@ def relabel(
         )
         record(connection, [row], "relabelled")
     return Relabelled(id, after - before, before - after)
+
+
+def _mended(name: str) -> str:
+    """Return a label's name that a mail came with as one that can be kept, or nothing."""
+    return "/".join(filter(None, map(str.strip, line(name).split("/"))))[:MAX_LABEL].rstrip("/ ")
 
 
 def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
