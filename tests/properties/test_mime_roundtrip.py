@@ -11,7 +11,7 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail, Party
 from postroom.core.text import clean, line
 from postroom.mail import mime
-from postroom.mail.read import MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
+from postroom.mail.read import BELIED, MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
 
 SPICE = ", ; : \" \\ ( ) < > @ = ? _ =?utf-8?q?x?= ' % é ß 日本 😀 👩‍👩‍👧 \u00a0 - . From".split(
     " "
@@ -120,7 +120,8 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
     raw = mime.build(letter, date=date, bcc=bcc)
     mail = mime.read(raw)
 
-    assert mail.damage == ()
+    # The two texts of these letters have nothing to do with each other, which may be noticed.
+    assert set(mail.damage) <= {BELIED}
     assert mail.subject == letter.subject
     assert (mail.sender,) == meant((letter.sender,))
     assert (mail.to, mail.cc) == (meant(letter.to), meant(letter.cc))
@@ -131,7 +132,7 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
     assert mail.in_reply_to == tuple(filter(None, (letter.in_reply_to,)))
     assert mail.references == letter.references
     assert mail.html == letter.html
-    if letter.text.strip() or not letter.html.strip():
+    if not mail.damage and (letter.text.strip() or not letter.html.strip()):
         assert mail.text == letter.text
     assert len(mail.attachments) == len(letter.attachments)
     for listed, enclosed in zip(mail.attachments, letter.attachments, strict=True):

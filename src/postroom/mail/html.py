@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import unescape
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from postroom.mail.style import MAX_SHEET, Look, Sheet
+from postroom.mail.style import Declared, Look, Sheet, tiny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,15 +22,18 @@ MAX_HTML: Final = 1_000_000  # characters of a page that are read
 MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
 MAX_DEPTH: Final = 128  # open elements; what is nested deeper counts to the one above it
 MAX_INDENT: Final = 8  # quotations in quotations, lists in lists
+MAX_CARRIED: Final = (
+    8  # formatting elements that go on behind their block; those that hide come first
+)
 MAX_LINK: Final = 2_000  # characters of an address
 
 # HTML standard, section 13.2.5: after `=` a quote holds to its fellow, and elsewhere is a character.
 _TOKEN: Final = re.compile(
     r"""([^<]++)
       | <!--(?:>|->|(?:(?!--!?>)[\s\S])*+(?:--!?>|\Z))
-      | <(/?)([a-zA-Z][^\s/>]*+)((?:[\s/]++|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+))?+)*+)>
-      | <[!?/][^>]*+>?+
-      | (<)(?![a-zA-Z])""",
+      | <(/?)([a-zA-Z][^\s/>]*+)((?:[\s/]++|[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>"'][^\s>]*+|(?=>))|(?!\s*+=)))*+)>
+      | <(?:[!?]|/(?![a-zA-Z]))[^>]*+>?+
+      | (<)(?![a-zA-Z/])""",
     re.VERBOSE,
 )
 _ATTRIBUTE: Final = re.compile(
@@ -44,8 +47,9 @@ _BREAK: Final = re.compile(r"[\t\r\n]+")
 _UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
 _SCHEME: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _HAS_STYLE: Final = re.compile(r"<style", re.IGNORECASE)
-_STYLE: Final = "#style"  # the name of a style sheet's token: no tag can have it
-_LINK_BLUE: Final = (0, 0, 238)
+# Names of tokens that no tag can have: a style sheet, and text that nobody sees.
+_STYLE: Final = "#style"
+_UNSEEN: Final = "#unseen"
 
 _VOID: Final = frozenset(
     "area base br col embed hr img input link meta param source track wbr bgsound frame keygen".split()  # noqa: SIM905
@@ -54,8 +58,16 @@ _RAW: Final = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
 }
-_DROPPED: Final = frozenset(
-    {"template", "noscript", "svg", "math", "object", "datalist", "audio", "video"}
+_SHOWN_RAW: Final = frozenset({"textarea", "xmp"})
+_DROPPED: Final = frozenset({"template", "datalist"})
+# What describes or defines, in drawings and formulas.
+_DEFINING: Final = frozenset(
+    "desc metadata defs symbol clippath mask pattern annotation annotation-xml".split()  # noqa: SIM905
+)
+_FOREIGN: Final = _DEFINING | {"svg", "math"}  # an empty one ends itself (section 13.2.6.5)
+# These stay in force when the block that they stand in ends (HTML standard, section 13.2.4.3).
+_FORMATTING: Final = frozenset(
+    "a b big code em font i nobr s small strike strong tt u".split()  # noqa: SIM905
 )
 _PARAGRAPHS: Final = frozenset(
     "p h1 h2 h3 h4 h5 h6 ul ol dl blockquote table pre hr fieldset".split()  # noqa: SIM905
@@ -64,6 +76,7 @@ _BLOCKS: Final = _PARAGRAPHS | frozenset(
     "address article aside body caption center dd details dialog div dt figcaption figure footer form "  # noqa: SIM905
     "header html legend li main nav option section summary tbody tfoot thead tr".split()
 )
+_PREFORMATTED: Final = frozenset({"pre", "xmp", "textarea", "listing", "plaintext"})
 _LISTS: Final = frozenset({"ul", "ol"})
 _P: Final = frozenset({"p"})
 _NONE: Final[frozenset[str]] = frozenset()
@@ -101,7 +114,9 @@ def text(source: str) -> Rendered:
             page.say(unescaped(chars))
         elif closing:
             page.close(name)
-        elif name != _STYLE:
+        elif name == _UNSEEN:
+            page.hide(chars)
+        elif name != _STYLE and not (name in _FOREIGN and chars.endswith("/")):
             page.open(name, _attributes(chars) if chars else {})
         if page.written > MAX_TEXT:
             break
@@ -121,7 +136,12 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
     while at < end:
         token = _TOKEN.match(source, at)
         if token is None:
-            return  # a tag without its end: the standard takes the rest for it
+            yield (
+                _UNSEEN,
+                source[at:],
+                False,
+            )  # a tag without its end: the standard takes the rest for it
+            return
         at = token.end()
         chars, closing, tag, attributes, sign = token.groups()
         if chars or sign:
@@ -133,15 +153,20 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
                 continue
             until = _RAW[name].search(source, at)
             stop = until.start() if until else end
-            if name == "style":
+            if name in _SHOWN_RAW:
+                yield name, attributes, False
+                yield "", source[at:stop], False
+            elif name == "style":
                 yield _STYLE, source[at:stop], False
+            elif name != "script" and (name != "title" or not until):
+                yield _UNSEEN, source[at:stop], False
             at = stop
 
 
 def _styles(source: str) -> str:
     if not _HAS_STYLE.search(source):
         return ""
-    return "\n".join(chars for name, chars, _ in _tokens(source) if name == _STYLE)[:MAX_SHEET]
+    return "\n".join(chars for name, chars, _ in _tokens(source) if name == _STYLE)
 
 
 def _attributes(chars: str) -> dict[str, str]:
@@ -158,8 +183,7 @@ class _Element:
 
     name: str
     look: Look
-    unseen: bool = False
-    dropped: bool = False
+    declared: Declared
     quote: int = 0
     lists: int = 0
     pre: bool = False
@@ -167,6 +191,8 @@ class _Element:
     href: str = ""
     label: list[str] = field(default_factory=list)
     pictured: bool = False
+    unseen: bool = False
+    deeper: Counter[str] | None = None  # of the page, where this one stands beyond the depth
 
 
 class _Page:
@@ -176,7 +202,7 @@ class _Page:
         self.hidden = 0
         self.written = 0
         self._sheet = sheet
-        self._stack = [_Element("", Look())]
+        self._stack = [_Element("", Look(), {})]
         self._open: Counter[str] = Counter()
         self._deeper: Counter[str] = (
             Counter()
@@ -192,8 +218,6 @@ class _Page:
     def say(self, chars: str) -> None:
         """Take text as it stands between two tags."""
         top = self._stack[-1]
-        if top.dropped:
-            return
         words = _SPACE.sub(" ", chars)
         if top.unseen:
             self.hidden += len(words.strip())
@@ -209,38 +233,43 @@ class _Page:
                 self._put(words.strip(" "), top)
                 self._space = words.endswith(" ")
 
+    def hide(self, chars: str) -> None:
+        """Count text that nobody sees."""
+        self.hidden += len(_SPACE.sub(" ", chars).strip())
+
     def open(self, name: str, attributes: dict[str, str]) -> None:
         """Take a start tag."""
         if name in _ENDED_BY:
             self._end_before(*_ENDED_BY[name])
         elif name in _BLOCKS and self._open["p"]:
             self._end_before(_P, _SCOPES)
-        top = self._stack[-1]
         if name == "body" and "text" in attributes:
             attributes.setdefault("color", attributes["text"])
-        look = top.look.inside(self._sheet.declared(name, attributes))
-        if name == "a" and "href" in attributes and look.colour == top.look.colour:
-            look = replace(look, colour=_LINK_BLUE)
+        declared = self._sheet.declared(name, attributes)
+        if name in _DROPPED or (name in _DEFINING and (self._open["svg"] or self._open["math"])):
+            declared["display"] = "none"
+        top = self._stack[-1]
         if name in _VOID:
-            self._void(name, attributes, top, look)
-            return
-        unseen = look.hidden
-        if len(self._stack) >= MAX_DEPTH and (top.unseen or not unseen):
-            self._deeper[name] += 1
-            return
-        element = _Element(
-            name,
-            look,
-            unseen,
-            top.dropped or name in _DROPPED,
-            min(MAX_INDENT, top.quote + (name == "blockquote")),
-            min(MAX_INDENT, top.lists + (name in _LISTS)),
-            top.pre or name == "pre",
-        )
+            self._void(name, attributes, declared)
+        elif self._push(_Element(name, top.look, declared)) and not self._stack[-1].look.gone:
+            self._begin(self._stack[-1], attributes)
+
+    def _push(self, element: _Element) -> bool:
+        """Put an element on the stack; beyond the depth only one that hides, and count the others."""
+        name, top = element.name, self._stack[-1]
+        element.look = top.look.inside(element.declared)
+        element.unseen = element.look.hidden
+        if len(self._stack) >= MAX_DEPTH:
+            if top.unseen or not element.unseen:
+                self._deeper[name] += 1
+                return False
+            element.deeper, self._deeper = self._deeper, Counter()
+        element.quote = min(MAX_INDENT, top.quote + (name == "blockquote"))
+        element.lists = min(MAX_INDENT, top.lists + (name in _LISTS))
+        element.pre = top.pre or name in _PREFORMATTED
         self._stack.append(element)
         self._open[name] += 1
-        if not (look.gone or element.dropped):
-            self._begin(element, attributes)
+        return True
 
     def _begin(self, element: _Element, attributes: dict[str, str]) -> None:
         name = element.name
@@ -260,10 +289,13 @@ class _Page:
             element.href = _address(attributes.get("href", ""))
             self._link = element if element.href else None
 
-    def _void(self, name: str, attributes: dict[str, str], top: _Element, look: Look) -> None:
-        if top.dropped or top.unseen or look.hidden:
-            return
-        if name == "br":
+    def _void(self, name: str, attributes: dict[str, str], declared: Declared) -> None:
+        top = self._stack[-1]
+        words = " ".join(attributes.get("alt", "").split()) if name == "img" else ""
+        look = top.look.inside(declared)
+        if look.gone or look.invisible or (name == "img" and tiny(declared)):
+            self.hide(words)
+        elif name == "br":
             self._break_line()
         elif name == "hr":
             self._break(2)
@@ -272,8 +304,9 @@ class _Page:
         elif name == "img":
             if self._link:
                 self._link.pictured = True
-            words = " ".join(attributes.get("alt", "").split())
-            if words and not {attributes.get("width"), attributes.get("height")} & {"0", "1"}:
+            if words and look.hidden:
+                self.hide(words)
+            elif words:
                 self._put(f"[image: {words}]", top)
 
     def close(self, name: str) -> None:
@@ -290,16 +323,43 @@ class _Page:
         for at in range(len(self._stack) - 1, 0, -1):
             name = self._stack[at].name
             if name in names:
-                while len(self._stack) > at:
-                    self._pop()
+                if name in _FORMATTING:
+                    self._end_alone(at)
+                else:
+                    self._end(at)
                 return
             if name in barrier:
                 return
 
+    def _end_alone(self, at: int) -> None:
+        """Close a formatting element, and nothing that was opened inside it."""
+        inner = self._stack[at + 1 :]
+        del self._stack[at + 1 :]
+        self._pop()
+        for element in inner:
+            element.look = self._stack[-1].look.inside(element.declared)
+            element.unseen = element.look.hidden
+            self._stack.append(element)
+
+    def _end(self, at: int) -> None:
+        """Close an element with all that is in it; formatting goes on behind it, but not out of a table."""
+        ended = self._stack[at + 1 :]
+        bounded = self._stack[at].name in _TABLE
+        while len(self._stack) > at:
+            self._pop()
+        styled = [e for e in ended if e.declared and e.name in _FORMATTING and not bounded]
+        styled.sort(key=lambda e: not Look().inside(e.declared).hidden)
+        for old in styled[:MAX_CARRIED]:
+            near = self._stack[-MAX_CARRIED:]
+            if not any(e.name == old.name and e.declared == old.declared for e in near):
+                self._push(_Element(old.name, old.look, old.declared))
+
     def _pop(self) -> None:
         element = self._stack.pop()
         self._open[element.name] -= 1
-        if element.look.gone or element.dropped:
+        if element.deeper is not None:
+            self._deeper = element.deeper
+        if element.look.gone:
             return
         if element.href:
             self._finish_link(element)

@@ -9,7 +9,7 @@ from typing import Final
 from postroom.core.errors import NotFound
 from postroom.core.letter import Enclosure
 from postroom.core.message import Attachment, Mail, Party
-from postroom.core.text import clean
+from postroom.core.text import clean, words
 from postroom.mail import headers
 from postroom.mail.headers import Findings
 from postroom.mail.octets import decode, unpack
@@ -26,6 +26,7 @@ MAX_NAME: Final = 200  # characters of an attachment's name
 MAX_DELIVERED: Final = 50
 
 _TOO_MANY: Final = f"Only the first {MAX_PARTS:,} parts were read"
+BELIED: Final = "The plain text says what the HTML does not; the HTML is shown"
 UNREADABLE: Final = "The mail could not be read; its raw text is shown"
 
 Headers = dict[bytes, list[bytes]]
@@ -35,6 +36,7 @@ _WANTED: Final = frozenset(
     b"delivered-to x-original-to auto-submitted precedence x-auto-response-suppress return-path content-type "
     b"content-disposition content-transfer-encoding content-id".split()
 )
+_ONCE: Final = (b"subject", b"content-type", b"content-transfer-encoding")
 _HEADER_NAME: Final = re.compile(rb"[!-9;-~]+[ \t]*")
 _BLANK: Final = re.compile(rb"\n\r{0,2}\n")
 _FOLD: Final = re.compile(rb"\r{0,2}\n(?=[ \t])")
@@ -160,7 +162,10 @@ def _read(raw: bytes, findings: Findings) -> Mail:
     opened = _open(raw, findings)
     text, html = _said(_sort(opened, opened.root, reading=True), findings)
     head = opened.root.headers
-    senders = _parties(head, b"from", findings) or _parties(head, b"sender", findings)
+    senders = _parties(head, b"from", findings)
+    if len({party.address or party.name for party in senders}) > 1:
+        findings.note("There are several senders")
+    senders = senders or _parties(head, b"sender", findings)
     dated = _first(head, b"date")
     date = headers.seconds(dated) if dated else None
     if dated and date is None:
@@ -226,6 +231,9 @@ def _open(raw: bytes, findings: Findings) -> _Opened:
 def _part(raw: bytes, path: str, span: tuple[int, int], usual: str, findings: Findings) -> _Part:
     """Return the part in this span of the mail; what declares no type has the usual one."""
     head, start = _head(raw, *span, findings, first=not path)
+    for name in _ONCE:
+        if len(head.get(name, ())) > 1:
+            findings.note(f"There are several {name.decode().title()} headers")
     declared = _first(head, b"content-type")
     if not declared:
         return _Part(path, usual, {}, head, start, span[1])
@@ -335,17 +343,27 @@ def _before_break(raw: bytes, start: int, end: int) -> int:
     return max(start, end)
 
 
-def _sort(opened: _Opened, part: _Part, *, reading: bool, chosen: bool = False) -> list[_Body]:
-    """Tell the mail's own texts from its files; `chosen` are the parts of an alternative."""
+def _sort(
+    opened: _Opened, part: _Part, *, reading: bool, chosen: bool = False, aside: bool = False
+) -> list[_Body]:
+    """Tell the mail's own texts from its files: `chosen` are parts of an alternative, `aside` is no text."""
     if part.children:
         alternative = part.type == "multipart/alternative"
+        root = _root(part)
         runs = [
-            _sort(opened, child, reading=reading, chosen=alternative) for child in part.children
+            _sort(
+                opened,
+                child,
+                reading=reading,
+                chosen=alternative,
+                aside=aside or root not in {None, child.path},
+            )
+            for child in part.children
         ]
         return [_best(runs)] if alternative else [body for run in runs for body in run]
     disposition, parameters = headers.parameters(_first(part.headers, b"content-disposition"))
     given = parameters.get("filename") or part.parameters.get("name") or ""
-    own = chosen or not given or part is opened.root
+    own = (chosen or not given or part is opened.root) and not aside
     if own and disposition != "attachment" and (part.type in _PLAIN or part.type == "text/html"):
         return [_text(opened, part)] if reading else []
     number = len(opened.files) + 1
@@ -359,6 +377,15 @@ def _sort(opened: _Opened, part: _Part, *, reading: bool, chosen: bool = False) 
     )
     opened.files.append((part, listed))
     return []
+
+
+def _root(part: _Part) -> str | None:
+    """Return which part speaks for a multipart whose others only serve it (RFC 2387 section 3.2)."""
+    if part.type not in {"multipart/related", "multipart/signed"}:
+        return None
+    start = part.parameters.get("start", "").strip()
+    named = (c for c in part.children if start and _first(c.headers, b"content-id") == start)
+    return next(named, part.children[0]).path
 
 
 def _best(runs: list[list[_Body]]) -> _Body:
@@ -397,19 +424,37 @@ def _said(bodies: list[_Body], findings: Findings) -> tuple[str, str]:
     html = "\n".join(body.html for body in bodies if body.html)
     texts = []
     for body in bodies:
-        if body.plain.strip() or not body.html.strip():
+        if not body.html.strip() or (body.plain.strip() and not _belied(body, findings)):
             texts.append(findings.block(body.plain[: MAX_TEXT + 1]))
         else:
-            # Imported where it is used: most mail has plain text, and the tables of entities are large.
-            from postroom.mail.html import text as render
-
-            rendered = render(body.html)
-            findings.hidden += rendered.hidden
-            texts.append(findings.block(rendered.text))
+            texts.append(_page(body.html, findings))
     text = "\n".join(filter(None, texts))
     if len(text) > MAX_TEXT or len(html) > MAX_HTML:
         findings.note(f"Only the first {MAX_TEXT:,} characters of the text were kept")
     return text[:MAX_TEXT], html[:MAX_HTML]
+
+
+def _page(html: str, findings: Findings) -> str:
+    # Imported where it is used: much mail is plain text alone, and the tables of entities are large.
+    from postroom.mail.html import text as render
+
+    rendered = render(html)
+    findings.hidden += rendered.hidden
+    return findings.block(rendered.text)
+
+
+def _belied(body: _Body, findings: Findings) -> bool:
+    """Whether a line of the plain text is not in the page, which is what a person sees."""
+    seen = set(words(_page(body.html, Findings())))
+    unseen = 0
+    for line in clean(body.plain[: MAX_TEXT + 1]).text.split("\n"):
+        said = words(line)
+        if len(said) > 1 and 2 * sum(word in seen for word in said) < len(said):
+            unseen += len(line.strip())
+    if unseen:
+        findings.hidden += unseen
+        findings.note(BELIED)
+    return bool(unseen)
 
 
 def _content(raw: bytes, part: _Part) -> bytes:

@@ -4,6 +4,7 @@ import email
 import email.policy
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from html import escape
 
 import pytest
 
@@ -238,6 +239,7 @@ def test_no_header_can_be_injected_through_a_file(field):
 
 def test_a_text_cannot_end_its_part():
     evil = "x\n--=_abcdefghij_m\nContent-Type: text/html\n\n<p>evil\n--=_abcdefghij_a--"
-    raw = built(text=evil, html="<p>y", attachments=(Enclosure("a", "text/plain", b"z"),))
+    page = f"<pre>{escape(evil)}"
+    raw = built(text=evil, html=page, attachments=(Enclosure("a", "text/plain", b"z"),))
     mail = mime.read(raw)
-    assert (mail.text, mail.html, len(mail.attachments)) == (evil, "<p>y", 1)
+    assert (mail.text, mail.html, len(mail.attachments)) == (evil, page, 1)

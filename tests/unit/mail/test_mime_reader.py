@@ -205,6 +205,19 @@ def test_the_first_of_two_senders_counts_and_the_second_is_noted():
     assert "There are several From headers" in mail.damage
 
 
+def test_several_senders_in_one_header_are_noted():
+    assert arrive("From: ceo@example.org, evil@example.com").damage == (
+        "There are several senders",
+    )
+    assert arrive("From: Ann <a@example.org>").damage == ()
+
+
+@pytest.mark.parametrize("name", ["Subject", "Content-Type", "Content-Transfer-Encoding"])
+def test_a_header_that_should_stand_once_and_stands_twice_is_noted(name):
+    mail = arrive(f"{name}: text/plain\n{name}: text/html", "x")
+    assert mail.damage == (f"There are several {name} headers",)
+
+
 # --- the shape of the bytes
 
 
@@ -302,6 +315,36 @@ def test_plain_text_is_preferred_and_the_page_is_kept():
 def test_a_page_speaks_where_the_plain_text_is_blank(blank):
     mail = mixed(f"Content-Type: text/plain\n\n{blank}", HTML, kind="alternative")
     assert mail.text == "html words"
+
+
+def test_a_page_speaks_where_the_plain_text_says_something_else():
+    plain = "Content-Type: text/plain\n\nDear Ann,\nsend the money to evil@example.com today"
+    page = "Content-Type: text/html\n\n<p>Dear Ann,<p>see you at <b hidden>never</b>lunch"
+    mail = mixed(plain, page, kind="alternative")
+    assert mail.text == "Dear Ann,\n\nsee you at lunch"
+    assert mail.hidden == len("send the money to evil@example.com today") + len("never")
+    assert mail.damage == (read.BELIED,)
+
+
+def test_plain_text_that_says_what_the_page_shows_stays():
+    plain = "Content-Type: text/plain\n\nDear Ann,\n\n  see https://example.org/menu\n-- \nBob"
+    page = "Content-Type: text/html\n\nDear <b>Ann</b>, <a href='https://example.org/menu'>see</a>"
+    mail = mixed(plain, page, kind="alternative")
+    assert mail.text.startswith("Dear Ann,\n\n  see")
+    assert (mail.hidden, mail.damage) == (0, ())
+
+
+@pytest.mark.parametrize("kind", ["related", "signed"])
+def test_only_the_root_of_related_parts_speaks(kind):
+    mail = mixed(HTML, PLAIN, kind=kind)
+    assert mail.text == "html words"
+    assert [(a.part, a.type) for a in mail.attachments] == [("2", "text/plain")]
+
+
+def test_the_root_of_related_parts_may_be_named():
+    named = "Content-ID: <r>\n" + HTML
+    mail = mixed(PLAIN, named, kind='related; start="<r>"')
+    assert (mail.text, [a.part for a in mail.attachments]) == ("html words", ["1"])
 
 
 def test_a_page_alone_is_readable_with_its_links():
