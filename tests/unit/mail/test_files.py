@@ -199,8 +199,7 @@ def test_a_label_with_a_comma_stays_one_label(tmp_path):
     assert labels(path) == [{INBOX, "Smith, Jones"}]
 
 
-def test_what_may_not_be_opened_in_a_folder_is_named_and_the_rest_is_read(tmp_path, monkeypatch):
-    (tmp_path / "a.eml").write_bytes(mail(subject="a"))
+def test_a_file_that_is_gone_when_it_is_read_is_named(tmp_path):
     source = files.Source(tmp_path / "gone.mbox", "mbox", 1)
     (refused,) = files.read(source)
     assert refused.refused.endswith("gone.mbox: No such file or directory")

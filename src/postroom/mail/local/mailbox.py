@@ -58,11 +58,13 @@ class LocalMailbox:
         now: Callable[[], float],
         zone: tzinfo,
         neighbours: Mapping[str, Path] | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         self._addresses = tuple(addresses)
         self._now = now
         self._zone = zone
         self._neighbours = dict(neighbours or {})
+        self._patience = patience
         self._database = Database(path, MIGRATIONS)
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class LocalMailbox:
             f" WHERE {condition} ORDER BY word.rowid DESC LIMIT ?) LEFT JOIN message USING (id)"
             " ORDER BY id DESC",
             [*values, limit + 1],
-            patience=PATIENCE,
+            patience=self._patience,
         )
         # The index is derived: an entry of it without its mail is passed over.
         items = tuple(rows.summary(row) for row in found[:limit] if row[1] is not None)
