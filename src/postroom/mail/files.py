@@ -147,7 +147,8 @@ def _read_file(path: Path, labels: frozenset[str]) -> Read:
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
-            raw = file.read(MAX_MAIL + 1)
+            # By its size: asked for as much as may be, Python makes room for all of that first.
+            raw = file.read(min(about.st_size, MAX_MAIL) + 1)
     except OSError as why:
         return Read(None, 1, f"{path}: {why.strerror}")
     if len(raw) > MAX_MAIL:
