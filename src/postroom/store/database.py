@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from postroom.core.errors import Corrupt, Denied, Limited, PostroomError, Unavailable
+from postroom.core.errors import Corrupt, Denied, Invalid, PostroomError, Unavailable
 
 BUSY_SECONDS = 10.0
 STEPS = 20_000  # of SQLite's machine between two looks at the clock
@@ -136,7 +136,7 @@ def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
             f"{path} is in use by another process", remedy=f"Wait for it to finish. {_RETRY}"
         )
     if code == sqlite3.SQLITE_INTERRUPT:
-        return Limited("This takes too long", seconds=0, remedy="Ask for less: narrow the search.")
+        return Invalid("This takes too long", remedy="Ask for less: narrow the search.")
     if code == sqlite3.SQLITE_FULL:
         return Unavailable(
             f"The disk is full: {path} was not changed", remedy=f"Free some space. {_RETRY}"

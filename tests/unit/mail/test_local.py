@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Limited, NotFound
+from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Letter, letter_id
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
@@ -231,6 +231,6 @@ def test_a_draft_and_the_letter_it_becomes_may_be_the_same_bytes(open_box):
 def test_a_search_that_takes_too_long_is_given_up_and_the_next_is_answered(open_box):
     box = open_box(patience=0.0)
     box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(300)])
-    with pytest.raises(Limited, match="too long"):
+    with pytest.raises(Invalid, match="too long"):
         box.search("{" + " ".join(f"larger:{n}G" for n in range(1, 390)) + "}")
     assert box.search("number").items
