@@ -81,4 +81,5 @@ def test_locks_name_no_registry_and_hash_everything():
         assert "://" not in text
         assert "index-url" not in text
         pinned = re.findall(r"^[a-z0-9.\[\]-]+==", text, re.MULTILINE)
+        assert pinned
         assert len(pinned) == len(re.findall(r"^\S+==[^\n]*\\\n +--hash", text, re.MULTILINE))

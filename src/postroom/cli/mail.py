@@ -111,7 +111,7 @@ def search_command(
     for item in page.items:
         for row in printing.summary_lines(item):
             click.echo(row)
-    if box and not page.items:
+    if box is not None and not page.items:
         say(f"No mail matches: {text}" if text else "The mailbox is empty.")
     for note in page.notes:
         say(note)

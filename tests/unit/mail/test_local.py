@@ -57,17 +57,16 @@ def test_many_mails_of_one_second_keep_their_order_of_arrival(open_box):
     assert subjects(box) == [f"number {n}" for n in reversed(range(50))]
 
 
-def test_a_second_that_is_full_spills_into_the_next(open_box):
+@pytest.mark.parametrize("second", [int(DAY.timestamp()), 253_402_300_799])
+def test_a_second_that_is_full_spills_into_the_next_even_the_last_of_all(open_box, second):
     box = open_box()
-    box.keep([Arrival(mail(subject="last slot"), IN, NOW)])
-    second = int(DAY.timestamp())
     with box._database.write() as connection:
-        for table, column in (("message", "id"), ("raw", "id")):
-            connection.execute(f"UPDATE {table} SET {column} = ?", [(second << 20) | 0xFFFFF])
         connection.execute("INSERT INTO gone VALUES (?)", [(second << 20) | 0xFFFFF])
-    box.keep([Arrival(mail(subject="one more"), IN, NOW)])
-    (newer,) = (item for item in box.search("more").items)
-    assert newer.date == second + 1
+    undated = b"Subject: one more\r\n\r\nhello\r\n"
+    box.keep([Arrival(undated, IN, second)])
+    (found,) = box.search("more").items
+    assert found.date == second + 1
+    assert box.message(found.id).mail.subject == "one more"
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from postroom.core.text import clean, line
 from postroom.mail import mime
 from postroom.mail.local.index import (
     LAST_SECOND,
+    SLOT_BITS,
     document,
-    first_row,
     label_marks,
     row_date,
     short_hash,
@@ -157,7 +157,7 @@ def _labelled(marks: str, labels: frozenset[str]) -> str:
 def _free_row(connection: sqlite3.Connection, second: int) -> int:
     """Return the next row id of the second, or of the first one after it that has room."""
     while True:
-        first, last = first_row(second), first_row(second + 1) - 1
+        first, last = second << SLOT_BITS, (second + 1 << SLOT_BITS) - 1
         taken = connection.execute(
             "SELECT max(ifnull((SELECT max(id) FROM message WHERE id BETWEEN ? AND ?), 0),"
             " ifnull((SELECT max(id) FROM gone WHERE id BETWEEN ? AND ?), 0))",
