@@ -106,18 +106,43 @@ class Database:
             return found
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """Hold the write lock: all that is done inside is kept, or none of it."""
+    def write(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+        """Hold the write lock: all that is done inside is kept, or none of it.
+
+        What can be found out again need not be synced: it survives a crash of the process, and is
+        on the disk with the next transaction that is.
+        """
         with self._turn, self._translated():
-            self._connection.execute("BEGIN IMMEDIATE")
+            if not synced:
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with self._transaction():
+                    yield self._connection
+            finally:
+                if not synced:
+                    self._connection.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[sqlite3.Connection]:
+        """Read several things as of one moment."""
+        with self._turn, self._translated():
+            self._connection.execute("BEGIN")
             try:
                 yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                # A failed COMMIT or a full disk may have rolled back already.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # A failed COMMIT or a full disk may have rolled back already.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

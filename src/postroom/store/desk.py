@@ -14,7 +14,25 @@ _DESK_ID = r"[a-z2-7]{16}"
 
 def desk_id(vault: Path) -> str | None:
     """Return the id of the desk that this vault belongs to; none before the first is drawn."""
-    file = _desk_file(vault)
+    return _read(_file(vault, "desk"))
+
+
+def read_mark(vault: Path) -> str | None:
+    """Return the id of the one ledger that may send from this vault."""
+    return _read(_file(vault, "ledger"))
+
+
+def write_mark(vault: Path, id: str) -> None:
+    """Name the one ledger that may send from this vault."""
+    _replace(_file(vault, "ledger"), id)
+
+
+def renew_desk(vault: Path, id: str) -> None:
+    """Give the vault another desk."""
+    _replace(_file(vault, "desk"), id)
+
+
+def _read(file: Path) -> str | None:
     try:
         # Without blocking: a pipe in the place of the file must not hang every command.
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
@@ -34,6 +52,20 @@ def desk_id(vault: Path) -> str | None:
     return raw[:-1]
 
 
+def _replace(file: Path, id: str) -> None:
+    beside = file.with_name(f"{file.name}.{id}.new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _write_new(beside, id)
+            beside.replace(file)
+            _sync(file.parent)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as why:
+        raise _unwritable(file, why) from why
+
+
 def make_desk(
     vault: Path, draw: Callable[[], str], *, link: Callable[[Path, Path], None] = os.link
 ) -> str:
@@ -44,7 +76,7 @@ def make_desk(
     drawn = draw()
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
-    file = _desk_file(vault)
+    file = _file(vault, "desk")
     beside = file.with_name(f"desk.{drawn}.new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,16 +86,20 @@ def make_desk(
         finally:
             beside.unlink(missing_ok=True)
     except OSError as why:
-        raise Unavailable(
-            f"{file} cannot be written: {why.strerror}.",
-            remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
-        ) from why
+        raise _unwritable(file, why) from why
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 
 
-def _desk_file(vault: Path) -> Path:
-    return vault / ".postroom" / "desk"
+def _file(vault: Path, name: str) -> Path:
+    return vault / ".postroom" / name
+
+
+def _unwritable(file: Path, why: OSError) -> Unavailable:
+    return Unavailable(
+        f"{file} cannot be written: {why.strerror}.",
+        remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
+    )
 
 
 def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], None]) -> None:
@@ -78,11 +114,15 @@ def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], 
             _write_new(file, drawn)
     except FileExistsError:
         return
-    folder = os.open(file.parent, os.O_RDONLY)
+    _sync(file.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def _write_new(file: Path, drawn: str) -> None:

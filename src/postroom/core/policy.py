@@ -1,0 +1,146 @@
+"""What may leave, to whom, and how much of it: the rules, in one table, without a clock of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from postroom.core.address import Address
+from postroom.core.errors import Denied, Invalid, Limited
+from postroom.core.letter import Letter
+from postroom.core.stamp import Stamp, elapsed
+
+DAY: Final = 86_400.0
+BACK_OFF: Final = (30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
+_ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """All that a person has laid down for letters that leave."""
+
+    live: bool = False
+    source: str = "default"
+    required: bool = True
+    trust: str = "folder"
+    undo_seconds: float = 10
+    expiry_seconds: float = 72 * 3600
+    sends: int = 10
+    window: float = 3600
+    paced: int = 10
+    pace: float = 60
+    recipients_per_letter: int = 25
+    recipients_per_hour: int = 50
+    open_letters: int = 20
+    proposals_per_hour: int = 30
+    replies_per_thread: int = 5
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+    @property
+    def mode(self) -> str:
+        """The mode and where it comes from, as every surface names it."""
+        return f"{'live' if self.live else 'rehearsal'} ({self.source})"
+
+
+class Spent(NamedTuple):
+    """One claim that counts against the limits."""
+
+    at: Stamp
+    recipients: int
+    thread: str
+
+
+def covers(rule: str, address: Address) -> bool:
+    """Whether a rule (an address, or a domain with all below it) is about this address."""
+    rule = rule.casefold().removeprefix("@")
+    domain = address.domain.casefold()
+    return address.key == rule if "@" in rule else domain == rule or domain.endswith(f".{rule}")
+
+
+def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
+    """Refuse a letter that no verdict could let out: too many recipients, a denied one, a loop."""
+    people = letter.envelope
+    if len(people) > rules.recipients_per_letter:
+        raise Invalid(
+            f"The letter has {len(people)} recipients; {rules.recipients_per_letter} is the most",
+            remedy="Write to fewer people (limits.recipients_per_letter).",
+        )
+    for address in people:
+        if any(covers(rule, address) for rule in rules.deny):
+            raise Denied(
+                f"{address.spec} is on the list of those who get no mail (recipients.deny)",
+                remedy="Leave this recipient out.",
+            )
+        if rules.allow and not any(covers(rule, address) for rule in rules.allow):
+            raise Denied(
+                f"{address.spec} is not on the list of those who may get mail (recipients.allow)",
+                remedy="Leave this recipient out, or ask the person to add it.",
+            )
+        if letter.in_reply_to and address.local.casefold() in _ROBOTS:
+            raise Denied(
+                f"{address.spec} is a machine: answering it makes a loop",
+                remedy="Leave this recipient out.",
+            )
+    if all(address.key in own for address in people):
+        raise Denied(
+            "The letter goes only to the account that it comes from: that makes a loop",
+            remedy="Name another recipient, or keep a note instead.",
+        )
+
+
+def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
+    """Refuse an agent that has too many letters waiting, or writes too many."""
+    if open_letters >= rules.open_letters:
+        raise Denied(
+            f"{open_letters} letters of this agent wait already; {rules.open_letters} is the most",
+            remedy="Wait for the person to decide, or withdraw one (limits.open_letters).",
+        )
+    _within("letters proposed", proposals, rules.proposals_per_hour, rules.window, now)
+
+
+def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> None:
+    """Refuse, with the seconds left, what the budget, the pace or a conversation has no room for."""
+    sends = [one.at for one in spent]
+    _within("emails", sends, rules.sends, rules.window, now)
+    people = len(letter.envelope)
+    heads = [one.at for one in spent for _ in range(one.recipients)]
+    _within("recipients", heads, rules.recipients_per_hour, rules.window, now, people)
+    if letter.thread:
+        same = [one.at for one in spent if one.thread == letter.thread]
+        _within("letters in one conversation", same, rules.replies_per_thread, rules.window, now)
+    _within("emails", sends, rules.paced, rules.pace, now)
+
+
+def _within(
+    what: str, stamps: Sequence[Stamp], most: int, window: float, now: Stamp, more: int = 1
+) -> None:
+    left = sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
+    excess = len(left) + more - most
+    if excess <= 0:
+        return
+    # As many must leave the window as are too many; what never fits waits for a changed setting.
+    seconds = left[min(excess, len(left)) - 1] if left else window
+    span = {3600: "hour", 60: "minute"}.get(int(window), f"{window:g} seconds")
+    raise Limited(
+        f"Rate limit exceeded ({most} {what}/{span})",
+        seconds=seconds,
+        remedy=f"There is room again in {duration(seconds)}.",
+    )
+
+
+def duration(seconds: float) -> str:
+    """Return a time to wait, in words."""
+    if seconds < 90:
+        count, unit = max(1, round(seconds)), "second"
+    elif seconds < 5400:
+        count, unit = -int(-seconds // 60), "minute"
+    else:
+        count, unit = round(seconds / 3600), "hour"
+    return f"{count} {unit}{'' if count == 1 else 's'}"
+
+
+def back_off(tries: int) -> float:
+    """Return the seconds to wait after this many refused tries."""
+    return BACK_OFF[min(tries, len(BACK_OFF)) - 1]

@@ -1,0 +1,63 @@
+"""Kernel locks: they end with the process that holds them, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from postroom.core.errors import Unavailable
+from postroom.store.database import private_folder
+
+PATIENCE = 30.0
+STEP = 0.01
+
+
+@contextmanager
+def held(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock of this name, waiting for it at most so long."""
+    end = time.monotonic() + patience
+    while (handle := _taken(path)) is None:
+        if time.monotonic() >= end:
+            raise Unavailable(
+                f"Another process has held {path} for {patience:g} seconds",
+                remedy="Wait for it to finish, then run the command again.",
+            )
+        time.sleep(STEP)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def tried(path: Path) -> Iterator[bool]:
+    """Hold the lock if nobody else does, and say whether; its file is gone afterwards."""
+    handle = _taken(path)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            # Unlinked while it is held: whoever opened it meanwhile sees another inode, and retries.
+            path.unlink(missing_ok=True)
+            os.close(handle)
+
+
+def _taken(path: Path) -> int | None:
+    private_folder(path.parent)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        try:
+            if path.stat().st_ino == os.fstat(handle).st_ino:
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)

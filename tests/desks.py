@@ -1,0 +1,187 @@
+"""A desk for tests: a real ledger, a real vault, the embedded mailbox, and a clock that can be set."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC
+from pathlib import Path
+
+from postroom.core.address import Address
+from postroom.core.letter import Letter, letter_id
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp
+from postroom.desk.desk import Desk, Tools
+from postroom.desk.outbox import Call, Proposal
+from postroom.mail.local import LocalMailbox
+from postroom.mail.mailbox import Mailbox
+from postroom.store.ledger import Entry, Ledger
+from postroom.vault.note import Note
+from postroom.vault.vault import Vault
+
+START = 1_794_700_800.0  # 2026-11-15 00:00 UTC
+YOU = Address.parse("You <you@example.org>")
+ANN = Address.parse("Ann <ann@example.com>")
+SEND = Call("send_email", "claude")
+DESK = "abcdefgh22334455"
+
+
+class Clock:
+    """Time that passes when it is told to, and a wall clock that can be set."""
+
+    def __init__(self) -> None:
+        self.wall = START
+        self.steady = 1000.0
+        self.boot = "boot-1"
+
+    def __call__(self) -> Stamp:
+        return Stamp(self.wall, self.boot, self.steady)
+
+    def go(self, seconds: float) -> None:
+        """Let time pass."""
+        self.wall += seconds
+        self.steady += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock; no time passes."""
+        self.wall += seconds
+
+    def reboot(self) -> None:
+        """Start the machine anew."""
+        self.boot += "+"
+        self.steady = 1.0
+
+
+class Office:
+    """A person's vault and state folder, and the desk over them, which can be closed and opened again."""
+
+    def __init__(self, folder: Path, **rules: object) -> None:
+        self.folder = folder
+        self.vault = folder / "vault"
+        self.state = folder / "state"
+        self.clock = Clock()
+        self.rules = Rules(**{"live": True, "source": "test", **rules})
+        self.told: list[Entry] = []
+        self.chance = random.Random(7)  # noqa: S311
+        self.wrap: Callable[[Mailbox], Mailbox] = lambda box: box
+        self.step: Callable[[str], None] = lambda _name: None
+        self.drawn = 0
+        self.vault.mkdir(parents=True, exist_ok=True)
+        self._stack = ExitStack()
+        self.open()
+
+    def open(self) -> Desk:
+        """Open the desk as a new process would."""
+        self._stack = ExitStack()
+        tools = Tools(
+            clock=self.clock,
+            draw=self.chance.randbytes,
+            sleep=self.clock.go,
+            notify=self.told.append,
+            step=lambda name: self.step(name),
+        )
+        ledger = Ledger(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)
+        self._stack.callback(ledger.close)
+        with ledger.write() as book:
+            book.set("desk", DESK)
+        vault = Vault(self.vault)
+        self._stack.callback(vault.close)
+        self.box = LocalMailbox(
+            self.state / "mail.sqlite", (YOU,), now=lambda: self.clock.wall, zone=UTC
+        )
+        self._stack.callback(self.box.close)
+        outgoing = self.wrap(self.box)
+        self.desk = Desk(
+            id=DESK,
+            state=self.state,
+            ledger=ledger,
+            vault=vault,
+            mailboxes=lambda _account: outgoing,
+            account="default",
+            rules=self.rules,
+            tools=tools,
+        )
+        return self.desk
+
+    def close(self) -> None:
+        """Close it; the files stay."""
+        self._stack.close()
+
+    def reopen(self, **rules: object) -> Desk:
+        """Close and open it, with other rules if any are given."""
+        self.close()
+        if rules:
+            self.rules = Rules(**{"live": True, "source": "test", **rules})
+        return self.open()
+
+    # Letters
+
+    def letter(self, **changes: object) -> Letter:
+        """Return a new letter to Ann."""
+        self.drawn += 1
+        values = {
+            "id": letter_id(self.drawn.to_bytes(7, "big")),
+            "account": "default",
+            "sender": YOU,
+            "to": (ANN,),
+            "subject": "Hello",
+            "text": f"Good day, for the {self.drawn}th time.\n",
+        }
+        return Letter(**{**values, **changes})
+
+    def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: object) -> Entry:
+        """Let an agent ask for a letter."""
+        return self.desk.post(call, letter or self.letter(), Proposal(**wish))
+
+    def approved(self, **changes: object) -> Entry:
+        """Return a letter that a person approved, its undo window passed."""
+        entry = self.propose(self.letter(**changes))
+        entry = self.desk.approve(entry.id, by="ada", digest=entry.digest)
+        self.clock.go(self.rules.undo_seconds)
+        return entry
+
+    def state_of(self, id: str) -> str:
+        """Return the name of a letter's state."""
+        return self.desk.ledger.entry(id).kind
+
+    def sent(self) -> list[str]:
+        """Return the subjects of all sent mail, newest first."""
+        return [summary.subject for summary in self.box.search("in:sent", limit=100).items]
+
+    # Notes
+
+    def notes(self, id: str) -> list[Path]:
+        """Return all notes of a letter, wherever they stand."""
+        found = []
+        for path in sorted(self.vault.rglob("*.md")):
+            try:
+                if Note.parse(path.read_bytes()).text("letter") == id:
+                    found.append(path)
+            except Exception:  # noqa: BLE001, PERF203 - not one that can be read
+                continue
+        return found
+
+    def note(self, id: str) -> Path:
+        """Return the one note of a letter."""
+        found = self.notes(id)
+        assert len(found) == 1, found
+        return found[0]
+
+    def where(self, id: str) -> str:
+        """Return the folder that a letter's one note stands in."""
+        return self.note(id).parent.name
+
+    def move(self, id: str, folder: str) -> Path:
+        """Move a letter's note as a person would."""
+        note = self.note(id)
+        target = self.vault / folder / note.name
+        target.parent.mkdir(exist_ok=True)
+        return note.rename(target)
+
+    def edit(self, id: str, old: str, new: str) -> None:
+        """Change a letter's note as a person would."""
+        note = self.note(id)
+        text = note.read_text(encoding="utf-8")
+        assert old in text
+        note.write_text(text.replace(old, new), encoding="utf-8")
