@@ -38,6 +38,7 @@ _LOOPBACK = (
 )
 # Addresses that are right at first sight. What is not goes to the full parser, whose tables take
 # longer to load than a search in a large mailbox takes.
+_DOMAIN = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]"
 _PLAIN_ADDRESS = (
     r"(?=.{1,63}\Z)[A-Za-z0-9]+(?:[._+-][A-Za-z0-9]+)*@(?:[a-z0-9](?:-?[a-z0-9])*\.)+"
     r"(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}"
@@ -149,6 +150,23 @@ def _read_addresses(raw: object, origin: Origin) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_read_address(item, origin) for item in items))
 
 
+def _read_recipients(raw: object, origin: Origin) -> tuple[str, ...]:
+    """Addresses, and domains with all below them."""
+    items = raw if isinstance(raw, list) else [None]
+    found = []
+    for item in items:
+        plain = item.strip().removeprefix("@").lower() if isinstance(item, str) else ""
+        found.append(plain if re.fullmatch(_DOMAIN, plain) else _read_address(item, origin).lower())
+    return tuple(dict.fromkeys(found))
+
+
+def _read_command(raw: object, _: Origin) -> tuple[str, ...]:
+    words = raw if isinstance(raw, list) else [None]
+    if not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise ValueError
+    return tuple(words)
+
+
 def _endpoint(googles: str) -> Kind:
     allowed = f"{googles}, or an http(s) address on this machine such as http://127.0.0.1:8080"
     return _matching(allowed, f"{re.escape(googles)}|{_LOOPBACK}")
@@ -158,6 +176,11 @@ PATH = Kind("a path (~/ is the home directory, ~name is not understood)", _read_
 NAME = _matching("a name of a-z, 0-9, _ and -, at most 32, the first no sign", _ACCOUNT_NAME)
 ADDRESS = Kind("one address such as name@example.org, without a display name", _read_address)
 ADDRESSES = Kind('a list of addresses such as ["name@example.org"]', _read_addresses)
+RECIPIENTS = Kind('a list of addresses and domains such as ["name@example.org", "example.com"]', _read_recipients)  # fmt: skip
+COMMAND = Kind(
+    'a list of words, the program first, such as ["notify-me", "--quiet"]', _read_command
+)
+ROOM = _matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")  # fmt: skip
 TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
 PROVIDER = _matching('"local" or "gmail"', "local|gmail")
@@ -169,11 +192,14 @@ RAISE = May("raise it", lambda person, project: project >= person)
 # A false is half of going live, so even a repeated one has no place there.
 HOLD = May("set it to true", lambda _person, project: project is not False)
 REQUIRE = May("set it to true", lambda person, project: project or not person)
+NARROW = May("narrow it", lambda person, project: bool(project) and (not person or set(project) <= set(person)))  # fmt: skip
+EXTEND = May("add to it", lambda person, project: set(project) >= set(person or ()))
 DISTRUST = May("set it to desk", lambda person, project: project in ("desk", person))
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("", "POSTROOM_CONFIG", PATH, "", NOTHING, "Your settings file.", "the user's configuration folder"),
     Setting("vault.path", "VAULT_PATH", PATH, "./vault", NOTHING, "The root of the vault, a folder of Markdown notes."),
+    Setting("vault.room", "", ROOM, "", NOTHING, "A folder in the vault that holds all of Postroom's.", "the root of the vault"),
     Setting("state", "POSTROOM_STATE", PATH, "", NOTHING, "Folder of the mailbox and the records, outside the vault.", "the user's state folder, by desk id"),
     Setting("provider", "POSTROOM_PROVIDER", PROVIDER, "local", NOTHING, "Where the mail of the default account lives: `local` or `gmail`."),
     Setting("address", "POSTROOM_ADDRESS", ADDRESS, DEFAULT_ADDRESS, NOTHING, "The default account's own address."),
@@ -187,6 +213,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("limits.window_seconds", "", _whole(1, 604_800), "3600", RAISE, "The window of `limits.sends_per_hour`."),
     Setting("limits.sends_per_pace", "", _whole(1, 10_000), "10", LOWER, "Letters that may leave in one pace; a further one waits."),
     Setting("limits.pace_seconds", "", _whole(1, 86_400), "60", RAISE, "The length of one pace."),
+    Setting("limits.recipients_per_letter", "", _whole(1, 1_000), "25", LOWER, "Recipients of one letter, Cc and Bcc with them."),
+    Setting("limits.recipients_per_hour", "", _whole(1, 100_000), "50", LOWER, "Recipients of all letters in one window."),
+    Setting("limits.open_letters", "", _whole(1, 10_000), "20", LOWER, "Letters of one agent that may wait at once."),
+    Setting("limits.proposals_per_hour", "", _whole(1, 100_000), "30", LOWER, "Letters that one agent may propose in one window."),
+    Setting("limits.replies_per_thread", "", _whole(1, 1_000), "5", LOWER, "Letters into one conversation in one window."),
+    Setting("recipients.allow", "", RECIPIENTS, "", NARROW, "Who may get mail at all: addresses, and domains with all below them.", "everybody"),
+    Setting("recipients.deny", "", RECIPIENTS, "", EXTEND, "Who never gets mail; this is over `recipients.allow`.", "nobody"),
+    Setting("notify.desktop", "", TRUTH, "true", NOTHING, "Whether a new letter is told by the desktop, where there is one."),
+    Setting("notify.command", "", COMMAND, "", NOTHING, "A program that is run for each new letter instead, with JSON on its input.", "none"),
     Setting("approvals.required", "", TRUTH, "true", REQUIRE, "Whether a person must approve each letter."),
     Setting("approvals.trust", "", TRUST, "folder", DISTRUST, "What counts as approval: `folder`, a moved note too; `desk`, the terminal and the page alone."),
     Setting("approvals.undo_seconds", "", _whole(0, 86_400), "10", RAISE, "How long an approved letter waits and can be recalled."),
@@ -228,6 +263,27 @@ class Limits:
     window_seconds: int
     sends_per_pace: int
     pace_seconds: int
+    recipients_per_letter: int
+    recipients_per_hour: int
+    open_letters: int
+    proposals_per_hour: int
+    replies_per_thread: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipients:
+    """Who may get mail, and who may not."""
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """How a person is told of a new letter."""
+
+    desktop: bool
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +323,7 @@ class Config:
     """All settings as they hold, each with where it came from."""
 
     vault: Path
+    room: str  # the folder in the vault that holds Postroom's own; empty: the root
     state: Path | None  # where one is given; else `desks` holds a folder for each desk
     desks: Path
     accounts: tuple[Account, ...]
@@ -274,6 +331,8 @@ class Config:
     mode: Mode
     limits: Limits
     approvals: Approvals
+    recipients: Recipients
+    notify: Notify
     gmail: Gmail
     sources: Mapping[str, str] = field(repr=False, hash=False)
 
@@ -302,7 +361,7 @@ def load(
 ) -> Config:
     """Return the settings that hold in this environment and folder, or say by name what is wrong."""
     outside = Origin(None, cwd, home)
-    usual = _user_folder(environ, home, platform, "XDG_CONFIG_HOME", ".config") / FILE_NAME
+    usual = user_file({**environ, "POSTROOM_CONFIG": ""}, home, platform=platform)
     environment = _environment(environ, outside)
     named = environment.pop("", None)
     own = named.value if named else usual
@@ -315,6 +374,7 @@ def load(
     default, names = _accounts(document, person, environment, found)
     config = Config(
         vault=found["vault.path"].value,
+        room=found["vault.room"].value or "",
         state=found["state"].value,
         desks=_user_folder(environ, home, platform, "XDG_STATE_HOME", ".local/state"),
         accounts=tuple(Account(name=name, **_group(found, f"accounts.{name}")) for name in names),
@@ -322,6 +382,8 @@ def load(
         mode=_mode((environment, person, project)),
         limits=Limits(**_group(found, "limits")),
         approvals=Approvals(**_group(found, "approvals")),
+        recipients=Recipients(**_group(found, "recipients")),
+        notify=Notify(**_group(found, "notify")),
         gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
         sources=MappingProxyType(
             {key: value.source for key, value in found.items() if ".NAME." not in key}
@@ -330,6 +392,13 @@ def load(
     _tell_apart(config)
     _keep_apart(config)
     return config
+
+
+def user_file(environ: Mapping[str, str], home: Path, *, platform: str = sys.platform) -> Path:
+    """Return the person's own settings file, whether it is there or not."""
+    named = environ.get("POSTROOM_CONFIG")
+    folder = _user_folder(environ, home, platform, "XDG_CONFIG_HOME", ".config")
+    return Path(named) if named else folder / FILE_NAME
 
 
 def _group(found: Mapping[str, Found], section: str) -> dict[str, Any]:

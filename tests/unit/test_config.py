@@ -1,5 +1,6 @@
 """The settings: found, layered, tightened, refused by name."""
 
+import json
 import os
 import re
 import subprocess
@@ -20,6 +21,8 @@ from postroom.config import (
     Config,
     Gmail,
     Limits,
+    Notify,
+    Recipients,
     Setting,
     load,
 )
@@ -82,6 +85,22 @@ CASES = {
     "limits.window_seconds": Case("7200", 7200, "true", "0", tighter="3601", looser="3599"),
     "limits.sends_per_pace": Case("3", 3, "3.5", "0", tighter="9", looser="11"),
     "limits.pace_seconds": Case("90", 90, "[1]", "86401", tighter="61", looser="59"),
+    "limits.recipients_per_letter": Case("5", 5, '"5"', "0", tighter="24", looser="26"),
+    "limits.recipients_per_hour": Case("5", 5, "true", "0", tighter="49", looser="51"),
+    "limits.open_letters": Case("5", 5, "[]", "0", tighter="19", looser="21"),
+    "limits.proposals_per_hour": Case("5", 5, "1.5", "0", tighter="29", looser="31"),
+    "limits.replies_per_thread": Case("4", 4, '"4"', "0", tighter="4", looser="6"),
+    "recipients.allow": Case(
+        '["@Example.org", "a@example.net"]', ("example.org", "a@example.net"), '"example.org"', '["-"]',
+        tighter='["example.org"]', looser='["example.com"]',
+    ),
+    "recipients.deny": Case(
+        '["example.org"]', ("example.org",), "true", "[3]",
+        tighter='["example.net", "example.org"]', looser="[]",
+    ),
+    "notify.desktop": Case("false", False, "1", '"true"'),
+    "notify.command": Case('["tell", "me"]', ("tell", "me"), '"tell me"', "[]"),
+    "vault.room": Case('"Postroom"', "Postroom", "3", '"../up"'),
     "approvals.required": Case("false", False, "1", '"true"', tighter="true", looser="false"),
     "approvals.trust": Case('"desk"', "desk", "true", '"none"', tighter='"desk"', looser='"folder"'),
     "approvals.undo_seconds": Case("30", 30, '"30"', "-1", tighter="11", looser="9"),
@@ -98,7 +117,11 @@ CASES = {
 KEYED = [row for row in SETTINGS if row.key]
 MODE = ("dry_run", "dev_mode")
 # What the person must have said for `looser` to be looser than it.
-BEFORE = {"approvals.trust": '"desk"'}
+BEFORE = {
+    "approvals.trust": '"desk"',
+    "recipients.allow": '["example.org"]',
+    "recipients.deny": '["example.org"]',
+}
 
 
 def written(key: str, literal: str) -> str:
@@ -110,7 +133,7 @@ def value(config: Config, key: str) -> object:
     if section.startswith("accounts") or key in ("provider", "address"):
         return getattr(config.account(), name)
     if section == "vault":
-        return config.vault
+        return config.room if name == "room" else config.vault
     return getattr(getattr(config, section) if section else config, name)
 
 
@@ -134,7 +157,7 @@ def test_keys_and_variables_are_each_in_the_table_once():
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("group", [Limits, Approvals, Gmail, Account])
+@pytest.mark.parametrize("group", [Limits, Recipients, Notify, Approvals, Gmail, Account])
 def test_each_group_has_a_field_for_each_of_its_rows(group):
     section = {Account: "accounts.NAME"}.get(group, group.__name__.lower())
     listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{section}.")}
@@ -208,7 +231,9 @@ def test_a_project_file_may_tighten(machine, row):
     if row.key in MODE:
         assert not config.mode.live
     else:
-        assert str(value(config, row.key)).lower() == CASES[row.key].tighter.strip('"')
+        found = value(config, row.key)
+        shown = json.dumps(found) if isinstance(found, tuple) else str(found).lower()
+        assert shown == CASES[row.key].tighter.strip('"')
 
 
 @rows(only=lambda row: row.project is not NOTHING)
@@ -271,7 +296,7 @@ def test_without_any_file_all_defaults_hold(tmp_path):
     assert config.state_for("a" * 16) == tmp_path / "nobody/.local/state/postroom" / ("a" * 16)
     assert config.accounts == (Account("default", "local", "you@example.org"),)
     assert (config.limits, config.approvals) == (
-        Limits(10, 3600, 10, 60),
+        Limits(10, 3600, 10, 60, 25, 50, 20, 30, 5),
         Approvals(required=True, trust="folder", undo_seconds=10, expiry_hours=72),
     )
     assert not config.mode.live
