@@ -15,14 +15,43 @@ from postroom.core.errors import Invalid, PostroomError, Unavailable
 
 # command → module that defines it, its first line of help; the modules are imported when called.
 COMMANDS = {
+    "adopt": (
+        "postroom.cli.setup",
+        "Send from this vault here; the other machine then only reads.",
+    ),
+    "approve": ("postroom.cli.letters", "Approve letters, after a look at each, and send them."),
+    "audit": ("postroom.cli.audit", "Show what was done, when, and by whose word."),
     "demo": (
         "postroom.cli.demo",
         "Try it: sample mail, imported and searched, in a folder of its own.",
     ),
+    "doctor": ("postroom.cli.setup", "Check each part, and say how to mend what is amiss."),
+    "edit": ("postroom.cli.letters", "Change a letter, look at the result, and send it."),
     "import": ("postroom.cli.mail", "Import mail from mbox, Maildir or .eml files."),
+    "init": ("postroom.cli.setup", "Set up the vault's folders, the ledger and the passphrase."),
+    "pending": ("postroom.cli.letters", "List the letters that wait, newest last."),
     "read": ("postroom.cli.mail", "Show one mail."),
+    "reject": ("postroom.cli.letters", "Say no to a letter, with a reason that reaches the agent."),
+    "resolve": (
+        "postroom.cli.letters",
+        "Settle a letter of which nobody knows whether it was sent.",
+    ),
+    "revise": ("postroom.cli.letters", "Ask the agent for another version of a letter."),
     "search": ("postroom.cli.mail", "Search mail, newest first, in Gmail's search language."),
+    "send-approved": (
+        "postroom.cli.letters",
+        "Send what is approved and due, and settle what was interrupted.",
+    ),
+    "show": (
+        "postroom.cli.letters",
+        "Show one letter as it will be sent, with its risk card and history.",
+    ),
+    "status": ("postroom.cli.setup", "Say what waits, in which mode, at which trust level."),
     "thread": ("postroom.cli.mail", "Show a whole conversation, oldest mail first."),
+    "undo": (
+        "postroom.cli.letters",
+        "Recall an approved letter, as long as nobody has begun to send it.",
+    ),
 }
 
 
@@ -39,7 +68,9 @@ class Commands(click.Group):
             return None
         from importlib import import_module
 
-        command = getattr(import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        command = getattr(
+            import_module(COMMANDS[cmd_name][0]), f"{cmd_name.replace('-', '_')}_command"
+        )
         assert isinstance(command, click.Command)
         return command
 

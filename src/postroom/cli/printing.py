@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
 from postroom.core.text import clean, line
+
+if TYPE_CHECKING:
+    from postroom.store.ledger import Entry
 
 WIDTH = 80
 HEAD_WIDTH = 42  # unread mark, date, sender
@@ -184,6 +187,42 @@ def message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
         yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
     for sentence in mail.damage:
         yield click.style(f"[{line(sentence)}]", fg="yellow")
+
+
+def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]:
+    """Yield a letter as it will be sent: its whole envelope, its text, its files, its risk card."""
+    import hashlib
+
+    from postroom.core.risk import html_differs
+
+    letter = entry.letter
+    people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
+    people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
+    for name, addresses in people:
+        if addresses:
+            yield from _folded(name, [str(address) for address in addresses])
+    yield f"{_field('Subject')}{click.style(letter.subject or '(no subject)', bold=True)}"
+    yield f"{_field('Agent')}{line(entry.agent)}, {short_date(int(entry.created.wall))}, id {entry.id}"
+    for at, file in enumerate(letter.attachments):
+        origin = entry.origins[at] if at < len(entry.origins) else "agent"
+        sha = hashlib.sha256(file.content).hexdigest()[:12]
+        about = f"{file.type}, {_size(len(file.content))}, SHA-256 {sha}…, from the {origin}"
+        yield f"{_field('File')}{file.name} ({about})"
+    if letter.html:
+        shown = html_text(letter.html)
+        if html_differs(letter, shown):
+            yield click.style("\nThe HTML part, which most people see, says:", fg="red", bold=True)
+            yield from _wrapped(clean(shown).text)
+            yield click.style("\nThe plain part says:", bold=True)
+    yield ""
+    yield from _wrapped(clean(letter.text).text.strip("\n") or "(no text)")
+    yield ""
+    colours = {0: None, 1: "yellow", 2: "red"}
+    for found in entry.card.lines:
+        mark = {0: " ", 1: "?", 2: "!"}[found.level]
+        text = folded(f"{mark} {found.text}", "").replace("\n", "\n  ")
+        yield click.style(text, fg=colours[found.level])
+    yield f"{_field('Digest')}{entry.digest}"
 
 
 def _wrapped(text: str) -> Iterator[str]:

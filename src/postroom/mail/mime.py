@@ -27,3 +27,10 @@ def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
     from postroom.mail.build import build as run
 
     return run(letter, date=date, bcc=bcc)
+
+
+def differs(letter: Letter, wire: bytes) -> str:
+    """Return how these bytes are not the letter, read by other code than wrote them; else nothing."""
+    from postroom.mail.check import differs as run
+
+    return run(letter, wire)

@@ -1,0 +1,465 @@
+"""Letters in the terminal: `pending`, `show`, and the verdicts."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.core import life
+from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.policy import duration
+from postroom.core.stamp import elapsed
+
+if TYPE_CHECKING:
+    from postroom.core.letter import Letter
+    from postroom.desk.desk import Desk
+    from postroom.store.ledger import Entry, Line
+
+ORDER = ("unknown", "pending", "approved", "sending")
+HEADINGS = {
+    "unknown": "May or may not have been sent: look, then `postroom resolve ID`",
+    "pending": "Waiting for your word",
+    "approved": "Approved",
+    "sending": "Being sent",
+    "rehearsal": "Rehearsals, which are never sent",
+}
+MARKS = {0: " ", 1: "?", 2: "!"}
+PATIENCE = 60.0  # seconds for another dispatcher to finish
+
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+_yes = click.option(
+    "--yes",
+    "digests",
+    multiple=True,
+    metavar="DIGEST",
+    help="Do not ask: the first eight digits of the letter's digest, for each letter.",
+)
+
+
+@contextmanager
+def opened(*, make: bool = False, adopt: bool = False) -> Iterator[Desk]:
+    """Lend the desk, up to date with its folders; what people should know is said."""
+    from postroom.wiring.desk import desk
+
+    config = wiring.settings()
+    for warning in config.mode.warnings:
+        say(f"warning: {warning}")
+    with desk(config, make=make) as found:
+        if found is None:
+            raise NotFound(
+                f"No letter was ever written in the vault {config.vault}.",
+                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
+            )
+        for sentence in found.reconcile(adopt=adopt):
+            say(sentence)
+        yield found
+
+
+def person() -> str:
+    """Return whose word it is, for the records."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"user {os.getuid()}"
+
+
+@click.command("pending")
+@click.option("--all", "everything", is_flag=True, help="Show rehearsals too.")
+@_json
+def pending_command(everything: bool, as_json: bool) -> None:
+    """List the letters that wait, newest last.
+
+    `!` marks a letter with a red line on its risk card, `?` one that is worth a look. `postroom show
+    ID` shows all of it; the first letters of an id are enough.
+    """
+    states = (*ORDER, "rehearsal") if everything else ORDER
+    with opened(make=True) as desk:
+        lines = desk.ledger.lines(*states)
+        now = desk.clock()
+        rules = desk.rules
+    if as_json:
+        printing.print_json(
+            {
+                "mode": rules.mode,
+                "trust": rules.trust,
+                "letters": [_line_json(line) for line in lines],
+            }
+        )
+        return
+    rows: list[str] = []
+    for state in states:
+        chosen = [line for line in lines if life.name(line.state) == state]
+        if chosen:
+            rows.append(click.style(f"{HEADINGS[state]} ({len(chosen)})", bold=True))
+            for line in chosen:
+                rows += _rows(line, duration(max(1, elapsed(line.created, now))))
+    # One write: a line at a time costs more than finding them.
+    click.echo("\n".join(rows) if rows else "Nothing waits.")
+    if not rules.live:
+        say(f"Postroom rehearses ({rules.source}): nothing can be approved or sent.")
+
+
+def _rows(line: Line, age: str) -> list[str]:
+    columns = printing.width()
+    mark = click.style(MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True)
+    whom = printing.fit(line.recipients, 26)
+    subject = printing.fit(line.subject or "(no subject)", columns - 44).rstrip()
+    held = line.state.held if isinstance(line.state, life.Approved) else ""
+    about = held or line.warning
+    detail = printing.fit(f"{line.agent}, {age} ago{f': {about}' if about else ''}", columns - 14)
+    return [
+        f"{mark} {click.style(line.id, fg='cyan')}  {whom}  {subject}",
+        f"              {detail.rstrip()}",
+    ]
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    return {
+        "id": line.id,
+        "state": life.name(line.state),
+        "agent": line.agent,
+        "recipients": line.recipients.split(", "),
+        "subject": line.subject,
+        "level": line.level,
+        "warning": line.warning,
+        "created": line.created.iso,
+    }
+
+
+@click.command("show")
+@click.argument("id")
+@_json
+def show_command(id: str, as_json: bool) -> None:
+    """Show one letter as it will be sent, with its risk card and history."""
+    with opened() as desk:
+        entry = desk.ledger.entry(desk.ledger.find(id))
+        if as_json:
+            printing.print_json(_entry_json(desk, entry))
+            return
+        _show(desk, entry)
+
+
+def _show(desk: Desk, entry: Entry) -> None:
+    """Write a whole letter: every recipient, every byte of its text, its card, what it went through."""
+    from postroom.desk.reading import html_text
+
+    for row in printing.letter_lines(entry, html_text):
+        click.echo(row)
+    if former := desk.ledger.former(entry.id):
+        from postroom.desk.notes import difference
+
+        click.echo(click.style("\nWhat you changed:", bold=True))
+        click.echo(difference(former.text, entry.letter.text) or "(recipients or subject only)")
+    if edited := desk.edited(entry):
+        say(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
+        click.echo(edited)
+    click.echo()
+    click.echo(printing.folded(life.told(entry.id, entry.state)))
+    click.echo(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
+
+
+def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
+    letter = entry.letter
+    people = ("to", "cc", "bcc", "reply_to")
+    return {
+        "id": entry.id,
+        "state": entry.kind,
+        "said": life.told(entry.id, entry.state),
+        "agent": entry.agent,
+        "account": letter.account,
+        "from": str(letter.sender),
+        **{name: [str(address) for address in getattr(letter, name)] for name in people},
+        "subject": letter.subject,
+        "text": letter.text,
+        "html": letter.html,
+        "attachments": [
+            {"name": a.name, "type": a.type, "size": len(a.content)} for a in letter.attachments
+        ],
+        "digest": entry.digest,
+        "replaces": entry.replaces,
+        "risk": [
+            {"level": int(line.level), "kind": line.kind, "text": line.text}
+            for line in entry.card.lines
+        ],
+        "created": entry.created.iso,
+        "history": [life.told(entry.id, state) for state in desk.ledger.history(entry.id)],
+    }
+
+
+@click.command("approve")
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@_yes
+@_json
+def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: bool) -> None:
+    """Approve letters, after a look at each, and send them.
+
+    Shows the whole letter and its risk card and asks on this terminal. Then it waits out the undo
+    window (Ctrl-C recalls the letter) and sends it. `--yes 1a2b3c4d` says that you have seen the
+    letter with this digest.
+    """
+    _check_digests(ids, digests)
+    with opened() as desk:
+        outcomes = []
+        for at, id in enumerate(ids):
+            entry = desk.ledger.entry(desk.ledger.find(id))
+            if not digests and not as_json:
+                _show(desk, entry)
+            entry = _approve(desk, entry, digests[at] if digests else "")
+            outcomes.append(_sent(desk, entry))
+        _tell(desk, outcomes, as_json=as_json)
+
+
+def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
+    if digests and len(digests) != len(ids):
+        raise Invalid("--yes is needed once for each letter", remedy="Give them in the same order.")
+    for digest in digests:
+        if not re.fullmatch(r"(?:sha256:)?[0-9a-f]{8,64}", digest):
+            raise Invalid(
+                "--yes takes at least the first eight hexadecimal digits of the letter's digest",
+                remedy="`postroom show ID` ends with it.",
+            )
+
+
+def _approve(desk: Desk, entry: Entry, digest: str) -> Entry:
+    from postroom.cli import terminal
+
+    if not isinstance(entry.state, life.Pending):
+        raise life.refuse(entry.id, entry.state, "approved")
+    if not digest and not terminal.agrees(f"Send this letter ({entry.id})?"):
+        raise click.Abort
+    proof = terminal.passphrase() if desk.rules.trust == "desk" else None
+    return desk.approve(entry.id, by=person(), digest=digest or entry.digest, proof=proof)
+
+
+def _sent(desk: Desk, entry: Entry) -> Entry:
+    """Wait out the undo window and dispatch; whoever else has the claim is waited for."""
+    from postroom.cli import terminal
+
+    if isinstance(entry.state, life.Approved):
+        try:
+            terminal.count_down(desk.dispatcher.due_in(entry.state))
+        except KeyboardInterrupt:
+            desk.recall(entry.id)
+            say(f"\nThe letter {entry.id} was recalled and waits again.")
+            raise
+    end = time.monotonic() + PATIENCE
+    while True:
+        entry = desk.dispatch(entry.id)
+        if not isinstance(entry.state, life.Sending) or time.monotonic() > end:
+            return entry
+        time.sleep(0.1)
+
+
+def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
+    if as_json:
+        printing.print_json({"letters": [_entry_json(desk, entry) for entry in entries]})
+    for entry in entries:
+        if not as_json:
+            click.echo(printing.folded(life.told(entry.id, entry.state)))
+        if isinstance(entry.state, life.Approved) and entry.state.held:
+            say("`postroom send-approved` tries again.")
+    worst = next((e for e in entries if isinstance(e.state, life.Failed | life.Unknown)), None)
+    if worst is not None:
+        raise click.exceptions.Exit(9 if isinstance(worst.state, life.Unknown) else 4)
+
+
+@click.command("reject")
+@click.argument("id")
+@click.option("--reason", default="", help="Why; it reaches the agent.")
+@_json
+def reject_command(id: str, reason: str, as_json: bool) -> None:
+    """Say no to a letter, with a reason that reaches the agent."""
+    with opened() as desk:
+        entry = desk.reject(desk.ledger.find(id), by=person(), reason=reason)
+        _tell(desk, [entry], as_json=as_json)
+
+
+@click.command("revise")
+@click.argument("id")
+@click.option("--ask", required=True, metavar="WISH", help="What should be different.")
+@_json
+def revise_command(id: str, ask: str, as_json: bool) -> None:
+    """Ask the agent for another version of a letter."""
+    with opened() as desk:
+        entry = desk.reject(desk.ledger.find(id), by=person(), reason=ask, revise=True)
+        _tell(desk, [entry], as_json=as_json)
+
+
+@click.command("undo")
+@click.argument("id")
+@_json
+def undo_command(id: str, as_json: bool) -> None:
+    """Recall an approved letter, as long as nobody has begun to send it."""
+    with opened() as desk:
+        _tell(desk, [desk.recall(desk.ledger.find(id))], as_json=as_json)
+
+
+@click.command("edit")
+@click.argument("id")
+@click.option("--from-note", is_flag=True, help="Take the text that stands in its note.")
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take the letter from this file instead of an editor.",
+)
+@click.option("--no-send", is_flag=True, help="Change it, and let it wait.")
+@_yes
+@_json
+def edit_command(
+    id: str,
+    from_note: bool,
+    file: Path | None,
+    no_send: bool,
+    digests: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Change a letter, look at the result, and send it.
+
+    Opens $EDITOR on recipients, subject and text. What the agent wrote is kept beside it; an HTML
+    part goes when the text changes. `--yes` names the digest of the letter as it is before.
+    """
+    from postroom.cli import terminal
+    from postroom.desk.compose import settled
+
+    _check_digests((id,), digests)
+    with opened() as desk:
+        entry = desk.ledger.entry(desk.ledger.find(id))
+        if not isinstance(entry.state, life.Pending):
+            raise life.refuse(entry.id, entry.state, "edited")
+        if from_note:
+            text = desk.note_text(entry)
+            if text is None:
+                raise NotFound(
+                    f"The text of the letter {entry.id} cannot be told from its note",
+                    remedy="Mend the fence under *Letter*, or edit without --from-note.",
+                )
+            letter = replace(entry.letter, text=text)
+        elif desk.edited(entry):
+            raise Conflict(
+                f"The note of the letter {entry.id} was edited too",
+                remedy="Take its text with --from-note, or put it back there first.",
+            )
+        else:
+            letter = _reworded(entry.letter, file)
+        if replace(letter, text=settled(letter.text)) == entry.letter:
+            say("Nothing was changed.")
+            return
+        if digests and not entry.digest.removeprefix("sha256:").startswith(
+            digests[0].removeprefix("sha256:")
+        ):
+            raise Conflict(
+                f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
+                remedy=f"Look at it again with `postroom show {entry.id}`.",
+            )
+        proof = terminal.passphrase() if desk.rules.trust == "desk" else None
+        if not digests and not terminal.agrees(f"Change the letter {entry.id} to this?"):
+            raise click.Abort
+        entry = desk.edit(entry.id, letter, proof=proof)
+        if not as_json:
+            _show(desk, entry)
+        if not no_send and desk.rules.live and not digests:
+            entry = _sent(desk, _approve(desk, entry, ""))
+        _tell(desk, [entry], as_json=as_json)
+
+
+def _reworded(letter: Letter, file: Path | None) -> Letter:
+    from postroom.core.address import Address
+
+    form = _form(letter)
+    text = file.read_text("utf-8") if file else click.edit(form, extension=".txt")
+    if text is None or text == form:
+        return letter
+    head, blank, body = text.replace("\r\n", "\n").partition("\n\n")
+    fields: dict[str, str] = {}
+    for row in head.split("\n"):
+        name, colon, value = row.partition(":")
+        if not colon or name.strip().lower() not in {"to", "cc", "bcc", "subject"}:
+            raise Invalid(
+                f"This is no line of a letter's head: {row[:60]}",
+                remedy="Keep To, Cc, Bcc and Subject, a blank line, then the text.",
+            )
+        fields[name.strip().lower()] = value.strip()
+    if not blank:
+        raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
+    to, cc, bcc = (Address.parse_list(fields.get(name, "")) for name in ("to", "cc", "bcc"))
+    return replace(letter, to=to, cc=cc, bcc=bcc, subject=fields.get("subject", ""), text=body)
+
+
+def _form(letter: Letter) -> str:
+    people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
+    head = "".join(f"{name}: {', '.join(map(str, who))}\n" for name, who in people.items())
+    return f"{head}Subject: {letter.subject}\n\n{letter.text}"
+
+
+@click.command("resolve")
+@click.argument("id")
+@click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
+@_yes
+@_json
+def resolve_command(
+    id: str, was_sent: bool | None, digests: tuple[str, ...], as_json: bool
+) -> None:
+    """Settle a letter of which nobody knows whether it was sent.
+
+    Look into the mailbox's Sent folder first. A letter that was not sent waits for a new verdict.
+    """
+    from postroom.cli import terminal
+
+    if was_sent is None:
+        raise Invalid("Was it sent or not?", remedy="Give --sent or --not-sent.")
+    _check_digests((id,), digests)
+    with opened() as desk:
+        entry = desk.ledger.entry(desk.ledger.find(id))
+        if not isinstance(entry.state, life.Unknown):
+            raise life.refuse(entry.id, entry.state, "resolved")
+        word = "was sent" if was_sent else "was not sent"
+        if digests and not entry.digest.removeprefix("sha256:").startswith(digests[0]):
+            raise Conflict(f"The letter's digest is {entry.digest}", remedy="Look at it again.")
+        if not digests:
+            if not as_json:
+                _show(desk, entry)
+            if not terminal.agrees(f"Are you sure that the letter {entry.id} {word}?"):
+                raise click.Abort
+        proof = terminal.passphrase() if desk.rules.trust == "desk" else None
+        resolved = desk.resolve(entry.id, by=person(), sent=was_sent, proof=proof)
+        _tell(desk, [resolved], as_json=as_json)
+
+
+@click.command("send-approved")
+@click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
+@_json
+def send_approved_command(wait: bool, as_json: bool) -> None:
+    """Send what is approved and due, and settle what was interrupted.
+
+    Takes requests from Plans/ and slips in Approved/ too.
+    """
+    with opened(make=True, adopt=True) as desk:
+        if wait:
+            waiting = [line.state for line in desk.ledger.lines("approved")]
+            longest = [desk.dispatcher.due_in(s) for s in waiting if isinstance(s, life.Approved)]
+            from postroom.cli import terminal
+
+            terminal.count_down(min(max(longest, default=0), desk.rules.undo_seconds))
+        changed = desk.send_approved()
+        later = desk.ledger.lines("approved")
+        if not changed and not as_json:
+            click.echo("Nothing is approved and due." if later else "Nothing is approved.")
+        for line in later:
+            if isinstance(line.state, life.Approved):
+                left = duration(desk.dispatcher.due_in(line.state))
+                why = f" ({line.state.held})" if line.state.held else ""
+                say(f"The letter {line.id} may leave in {left}{why}.")
+        _tell(desk, changed, as_json=as_json)

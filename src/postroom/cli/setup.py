@@ -1,0 +1,339 @@
+"""Setting up and looking after it: `init`, `adopt`, `status`, `doctor`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.core.errors import Invalid, PostroomError
+from postroom.core.policy import duration
+from postroom.core.stamp import elapsed
+from postroom.vault.folders import FOLDERS
+
+if TYPE_CHECKING:
+    from postroom.config import Config
+    from postroom.desk.desk import Desk
+
+ROOM = "Postroom"
+NOBODY_SENDS = "Nothing sends by itself: `postroom approve` and `postroom send-approved` do."
+SPACE = 100_000_000  # bytes of disk below which doctor warns
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+DASHBOARD = """# Postroom
+
+Letters that agents write wait in [[{room}Pending_Approval]] until you decide.
+
+- Move a letter to `Approved/` to send it, or to `Rejected/`. `postroom pending` lists them.
+- Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.
+
+| folder | what it is for |
+|---|---|
+{rows}
+"""
+
+
+@click.command("init")
+@click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
+@_json
+def init_command(with_passphrase: bool, as_json: bool) -> None:
+    """Set up the vault's folders, the ledger and the passphrase.
+
+    In a vault with notes of its own, all of Postroom's goes into the folder Postroom/. Running it
+    again changes nothing that is there. A passphrase is needed at trust level desk; where the
+    settings lower that level, it is asked for.
+    """
+    from postroom.wiring.desk import desk
+
+    config = _roomed(wiring.settings())
+    config.vault.mkdir(parents=True, exist_ok=True)
+    with desk(config, make=True) as made:
+        assert made is not None
+        new = _folders(made, config)
+        _passphrase(made, config, asked=with_passphrase)
+        made.reconcile()
+        report = {
+            "vault": str(config.vault),
+            "room": config.room,
+            "desk": made.id,
+            "state": str(config.state_for(made.id)),
+            "made": new,
+        }
+    if as_json:
+        printing.print_json(report)
+        return
+    click.echo(f"Vault   {config.vault / config.room}")
+    click.echo(f"State   {report['state']}")
+    click.echo(f"Made    {', '.join(new) if new else 'nothing: all was there'}")
+    if not config.mode.live:
+        say("Postroom rehearses until dry_run = false is in your settings (docs/settings.md).")
+
+
+def _roomed(config: Config) -> Config:
+    """Return the settings with a room of Postroom's own where the vault has notes already."""
+    from postroom.config import user_file
+
+    ours = {folder.name for folder in FOLDERS} | {"Dashboard.md", "Handbook.md", "Style.md"}
+    if config.room or not config.vault.is_dir() or (config.vault / "Dashboard.md").exists():
+        return config
+    theirs = [
+        path.name
+        for path in config.vault.iterdir()
+        if path.name not in ours and (path.is_dir() or path.suffix == ".md") and path.name[0] != "."
+    ]
+    if not theirs:
+        return config
+    file = user_file(os.environ, Path.home())
+    if file.exists():
+        raise Invalid(
+            f"The vault {config.vault} has notes of its own ({', '.join(sorted(theirs)[:3])})",
+            remedy=f'Add `room = "{ROOM}"` under [vault] in {file}, then run it again.',
+        )
+    file.parent.mkdir(parents=True, exist_ok=True)
+    path = str(config.vault.resolve()).replace("\\", "\\\\").replace('"', '\\"')
+    file.write_text(f'[vault]\npath = "{path}"\nroom = "{ROOM}"\n', encoding="utf-8")
+    say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {ROOM}/.")
+    return wiring.settings()
+
+
+def _folders(desk: Desk, config: Config) -> list[str]:
+    made = []
+    root = config.vault / config.room
+    for folder in FOLDERS:
+        if not (root / folder.name).is_dir():
+            (root / folder.name).mkdir(parents=True)
+            made.append(f"{folder.name}/")
+    if desk.vault.stat("Dashboard.md") is None:
+        rows = "\n".join(f"| `{f.name}/` | {f.purpose} |" for f in FOLDERS)
+        room = f"{config.room}/" if config.room else ""
+        desk.vault.create("Dashboard.md", DASHBOARD.format(room=room, rows=rows).encode())
+        made.append("Dashboard.md")
+    return made
+
+
+def _passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
+    from postroom.cli import terminal
+    from postroom.desk.passphrase import KEY
+
+    known = bool(desk.ledger.meta(KEY))
+    wanted = config.approvals
+    lower = (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required)
+    if known and lower:
+        say(f"The settings lower the trust level from {desk.rules.trust} to {wanted.trust}.")
+        proof = terminal.passphrase()
+        desk.loosen(proof, trust=wanted.trust, required=str(wanted.required).lower())
+    if asked or (wanted.trust == "desk" and not known):
+        old = terminal.passphrase("The passphrase as it is: ") if known else None
+        new = terminal.passphrase("A new passphrase: ")
+        if terminal.passphrase("Once more: ") != new:
+            raise Invalid("The two are not the same", remedy="Nothing was changed. Try again.")
+        desk.set_passphrase(new, old=old)
+        say("The passphrase is set.")
+
+
+@click.command("adopt")
+@_json
+def adopt_command(as_json: bool) -> None:
+    """Send from this vault here; the other machine then only reads.
+
+    For a vault that came from another machine, or whose state folder was lost or copied. Letters of
+    the former desk that were open become unknown, since they may have been sent there.
+    """
+    from postroom.cli import terminal
+    from postroom.wiring.desk import adopt
+
+    config = wiring.settings()
+    if not terminal.agrees(f"Send from the vault {config.vault} on this machine from now on?"):
+        raise click.Abort
+    new = adopt(config)
+    if as_json:
+        printing.print_json({"desk": new})
+    else:
+        click.echo(f"This machine sends from {config.vault} now, as desk {new}.")
+
+
+@click.command("status")
+@_json
+def status_command(as_json: bool) -> None:
+    """Say what waits, in which mode, at which trust level."""
+    from postroom.wiring.desk import desk, rules
+
+    config = wiring.settings()
+    with desk(config) as found:
+        held = found.rules if found else rules(config)
+        said = found.reconcile() if found else []
+        counts = _counts(found) if found else {}
+        spent = _spent(found) if found else 0
+        paused = bool(found and found.paused())
+    facts = {
+        "mode": "live" if held.live else "rehearsal",
+        "mode_source": held.source,
+        "trust": held.trust,
+        "trust_source": config.source("approvals.trust"),
+        "approval_required": held.required,
+        "vault": str(config.vault / config.room),
+        "letters": counts,
+        "sent_in_window": spent,
+        "sends_allowed": held.sends,
+        "paused": paused,
+    }
+    if as_json:
+        printing.print_json(facts)
+        return
+    for warning in (*config.mode.warnings, *said):
+        say(warning)
+    click.echo(f"Mode    {held.mode}{', PAUSED: nothing is sent' if paused else ''}")
+    pinned = "" if held.trust == config.approvals.trust else ", held fast by the ledger"
+    click.echo(f"Trust   {held.trust} ({facts['trust_source']}{pinned})")
+    if not held.required:
+        click.echo("        approvals.required = false: letters leave without a person")
+    click.echo(f"Vault   {facts['vault']}")
+    waiting = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    click.echo(f"Letters {waiting or 'none open'}")
+    click.echo(f"Budget  {spent} of {held.sends} in {duration(held.window)}")
+    say(NOBODY_SENDS)
+
+
+def _counts(desk: Desk) -> dict[str, int]:
+    from postroom.core import life
+
+    states = [life.name(line.state) for line in desk.ledger.lines()]
+    return {state: states.count(state) for state in life.OPEN}
+
+
+def _spent(desk: Desk) -> int:
+    with desk.ledger.write(synced=False) as book:
+        claims = book.spent()
+    now = desk.clock()
+    return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
+
+
+class Check(NamedTuple):
+    """One part that was looked at: `ok`, `note` or `fail`, and what to do."""
+
+    part: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+@click.command("doctor")
+@_json
+def doctor_command(as_json: bool) -> None:
+    """Check each part, and say how to mend what is amiss."""
+    checks = list(_checks())
+    if as_json:
+        printing.print_json({"checks": [check._asdict() for check in checks]})
+    else:
+        marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "fail": ("FAIL", "red")}
+        for check in checks:
+            mark, colour = marks[check.verdict]
+            text = printing.folded(f"{check.part:<9} {check.found}", "").replace(
+                "\n", f"\n{' ' * 15}"
+            )
+            click.echo(f"{click.style(mark, fg=colour)} {text}")
+            if check.remedy:
+                click.echo(printing.folded(check.remedy, " " * 15))
+    if any(check.verdict == "fail" for check in checks):
+        raise click.exceptions.Exit(8)
+
+
+def _checks() -> Iterator[Check]:
+    from postroom.config import user_file
+
+    try:
+        config = wiring.settings()
+    except PostroomError as wrong:
+        yield Check("settings", "fail", wrong.message, wrong.remedy)
+        return
+    file = user_file(os.environ, Path.home())
+    yield Check(
+        "settings", "ok", str(file) if file.exists() else f"no file at {file}: the defaults"
+    )
+    for warning in config.mode.warnings:
+        yield Check("mode", "note", warning)
+    live = config.mode.live
+    yield Check(
+        "mode",
+        "ok" if live else "note",
+        f"{'live' if live else 'rehearsal'} ({config.mode.source})",
+        "" if live else "Nothing is sent. Set dry_run = false in your settings to go live.",
+    )
+    yield from _desk_checks(config)
+
+
+def _desk_checks(config: Config) -> Iterator[Check]:
+    from postroom.wiring.desk import desk
+
+    try:
+        with desk(config) as found:
+            if found is None:
+                yield Check("ledger", "note", "none yet", "Run `postroom init`.")
+                return
+            for sentence in found.reconcile():
+                yield Check("notes", "note", sentence)
+            yield from _parts(found, config)
+    except PostroomError as wrong:
+        yield Check("desk", "fail", wrong.message, wrong.remedy)
+
+
+def _parts(desk: Desk, config: Config) -> Iterator[Check]:
+    import shutil
+
+    from postroom.desk.passphrase import KEY
+
+    state = config.state_for(desk.id)
+    yield Check("vault", "ok", f"{desk.vault.root}, desk {desk.id}")
+    private = not state.stat().st_mode & 0o077
+    yield Check(
+        "state",
+        "ok" if private else "fail",
+        str(state) if private else f"others may look into {state}",
+        "" if private else f"Run `chmod 700 {state}`.",
+    )
+    for place in (state, desk.vault.root):
+        free = shutil.disk_usage(place).free
+        if free < SPACE:
+            yield Check(
+                "disk", "note", f"{free // 1_000_000} MB left at {place}", "Free some space."
+            )
+    yield Check("ledger", "ok", f"{desk.ledger.head():,} actions, {desk.ledger.check()}")
+    faults = desk.log.verify()
+    yield Check(
+        "log",
+        "fail" if faults else "ok",
+        f"{len(faults)} faults, the first: {faults[0].what}" if faults else "whole",
+        "See them with `postroom audit verify`." if faults else "",
+    )
+    unknown = len(desk.ledger.lines("unknown"))
+    if unknown:
+        yield Check(
+            "letters", "fail", f"{unknown} may or may not have been sent", "See `postroom pending`."
+        )
+    locked = bool(desk.ledger.meta(KEY))
+    lacking = desk.rules.trust == "desk" and not locked
+    yield Check(
+        "trust",
+        "fail" if lacking else "ok",
+        f"{desk.rules.trust} ({config.source('approvals.trust')}),"
+        f" {'a' if locked else 'no'} passphrase is set",
+        "Set one with `postroom init`." if lacking else "",
+    )
+    if desk.paused():
+        yield Check("sending", "note", "paused", "Delete the file PAUSED in the vault to go on.")
+    for account in config.accounts:
+        try:
+            box = wiring.mailbox(config, account.name)
+        except PostroomError as wrong:
+            yield Check("account", "fail", f"{account.name}: {wrong.message}", wrong.remedy)
+            continue
+        if box is not None:
+            box.close()
+        yield Check("account", "ok", f"{account.name}, {account.provider}, {account.address}")
+    yield Check("dispatch", "note", NOBODY_SENDS)

@@ -1,0 +1,58 @@
+"""The controlling terminal: where a person answers, whoever feeds stdin."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import click
+
+from postroom.core.errors import Denied
+
+
+@contextmanager
+def opened() -> Iterator[TextIO]:
+    """Lend the controlling terminal, or refuse: a pipe is nobody's word."""
+    try:
+        handle = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError as why:
+        raise Denied(
+            "There is no terminal to ask on",
+            remedy="Run it in one, or give --yes with the first eight digits of the digest.",
+        ) from why
+    # Unbuffered below: a terminal cannot seek.
+    with os.fdopen(handle, "rb+", buffering=0) as raw:
+        with io.TextIOWrapper(raw, write_through=True) as terminal:
+            yield terminal
+
+
+def agrees(question: str) -> bool:
+    """Ask for a yes on the controlling terminal."""
+    with opened() as terminal:
+        terminal.write(f"{question} [y/N] ")
+        return terminal.readline().strip().lower() in {"y", "yes"}
+
+
+def passphrase(prompt: str = "Passphrase: ") -> str:
+    """Ask for the passphrase on the controlling terminal, without showing it."""
+    import getpass
+
+    with opened():  # getpass would fall back to stdin
+        return getpass.getpass(prompt)
+
+
+def count_down(seconds: float) -> None:
+    """Wait so long, and show it; Ctrl-C gets out."""
+    end = time.monotonic() + seconds
+    shown = sys.stderr.isatty()
+    while (left := end - time.monotonic()) > 0:
+        if shown:
+            click.echo(f"\rIt leaves in {left:3.0f} s. Ctrl-C recalls it. ", nl=False, err=True)
+        time.sleep(min(left, 0.2))
+    if shown:
+        click.echo("\r" + " " * 44 + "\r", nl=False, err=True)

@@ -1,0 +1,80 @@
+"""Letters from what was asked for: who sends, which conversation is answered, under which id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.core.letter import ID_BYTES, MAX_REFERENCES, Enclosure, Letter, letter_id
+from postroom.core.text import clean
+from postroom.mail.mailbox import Mailbox
+
+
+class Written(NamedTuple):
+    """What somebody wants to send; `answers` is the id of the mail that it answers."""
+
+    to: tuple[Address, ...]
+    subject: str
+    text: str
+    cc: tuple[Address, ...] = ()
+    bcc: tuple[Address, ...] = ()
+    html: str = ""
+    answers: str = ""
+    account: str = ""
+    attachments: tuple[Enclosure, ...] = ()
+
+
+class Composer:
+    """Freezes letters of an account."""
+
+    def __init__(
+        self, mailboxes: Callable[[str], Mailbox], draw: Callable[[int], bytes], default: str
+    ) -> None:
+        self._mailboxes = mailboxes
+        self._draw = draw
+        self._default = default
+
+    def letter(self, written: Written) -> Letter:
+        """Return a new letter of what was written."""
+        account = written.account or self._default
+        box, answers = self._mailboxes(account), written.answers
+        thread, message_id, references = _answered(box, answers) if answers else ("", "", ())
+        return Letter(
+            id=letter_id(self._draw(ID_BYTES)),
+            account=account,
+            sender=box.own()[0],
+            to=written.to,
+            cc=written.cc,
+            bcc=written.bcc,
+            subject=written.subject,
+            text=settled(written.text),
+            html=written.html,
+            thread=thread,
+            in_reply_to=message_id,
+            references=references,
+            attachments=written.attachments,
+        )
+
+
+def _answered(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the thread, the Message-ID and the references that an answer to this mail has."""
+    message = box.message(id)
+    mail = message.mail
+    if not mail.message_id:
+        raise Invalid(
+            f"The mail {id} has no Message-ID to answer", remedy="Write a new letter instead."
+        )
+    # RFC 5322 section 3.6.4: the parent's references, or else what it answers, and the parent.
+    chain = mail.references or mail.in_reply_to[:1]
+    references = tuple(dict.fromkeys((*chain, mail.message_id)))
+    # The beginning of a long conversation is what readers thread by.
+    kept = references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
+    return message.thread, mail.message_id, kept
+
+
+def settled(text: str) -> str:
+    """Return a text as it is frozen: plain newlines, nothing invisible, one newline at the end."""
+    words = clean(text).text.strip("\n")
+    return f"{words}\n" if words.strip() else ""

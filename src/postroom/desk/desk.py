@@ -1,0 +1,270 @@
+"""The desk itself: one queue, whoever looks at it. Every surface calls it, and none has rules of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from postroom.core import life
+from postroom.core.errors import Conflict, PostroomError
+from postroom.core.letter import Letter
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp
+from postroom.desk import passphrase
+from postroom.desk.compose import Composer, settled
+from postroom.desk.dispatch import Dispatcher
+from postroom.desk.log import ActionLog
+from postroom.desk.notes import Notes, difference, text_of
+from postroom.desk.outbox import Call, Outbox, Proposal
+from postroom.desk.reading import Reading, html_text
+from postroom.desk.reconcile import Reconciler
+from postroom.mail.mailbox import Mailbox
+from postroom.store.ledger import Entry, Ledger
+from postroom.store.locks import held
+from postroom.vault import folders
+from postroom.vault.note import Note
+from postroom.vault.vault import Vault
+
+LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
+RESTORED = "the ledger was put back from a backup"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What the desk works with: time, chance and the world outside, each replaceable."""
+
+    clock: Callable[[], Stamp]
+    draw: Callable[[int], bytes]
+    sleep: Callable[[float], None]
+    notify: Callable[[Entry], None] = lambda _entry: None
+    step: Callable[[str], None] = lambda _name: None
+
+
+class Desk:
+    """Letters, verdicts and sending, over one ledger and one vault."""
+
+    def __init__(
+        self,
+        *,
+        id: str,
+        state: Path,
+        ledger: Ledger,
+        vault: Vault,
+        mailboxes: Callable[[str], Mailbox],
+        account: str,
+        rules: Rules,
+        tools: Tools,
+    ) -> None:
+        self.id = id
+        self.rules = rules
+        self.ledger = ledger
+        self.vault = vault
+        self._lock = state / "desk.lock"
+        self._tools = tools
+        self.clock = clock = tools.clock
+        self.reading = Reading(ledger, mailboxes, clock)
+        self.composer = Composer(mailboxes, tools.draw, account)
+        self.outbox = Outbox(ledger, rules, self.reading, clock)
+        self.log = ActionLog(vault, ledger, desk=id)
+        self._notes = Notes(vault, ledger, rules, clock, desk=id, html_text=html_text)
+        self._reconciler = Reconciler(
+            vault, ledger, self.outbox, self._notes, self.composer, rules, clock, desk=id
+        )
+        self.dispatcher = Dispatcher(
+            ledger=ledger,
+            rules=rules,
+            clock=clock,
+            mailboxes=mailboxes,
+            claims=state / "claims",
+            paused=self.paused,
+            publish=self.publish,
+            step=tools.step,
+        )
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.ledger.close()
+        self.vault.close()
+
+    def paused(self) -> bool:
+        """Whether a person has stopped all sending."""
+        names = (folders.PAUSED, f"{folders.PAUSED}.md")  # Obsidian makes no file without .md
+        return any(self.vault.stat(name) is not None for name in names)
+
+    # Folders
+
+    def reconcile(self, *, adopt: bool = False) -> list[str]:
+        """Take in what was done to the notes; return what a person should know."""
+        with held(self._lock):
+            said = self._restored()
+            said += self._reconciler.reconcile(adopt=adopt)
+            self.log.project()
+        return said
+
+    def _restored(self) -> list[str]:
+        ahead = self.log.ahead()
+        if not ahead:
+            return []
+        doubtful = self.outbox.distrust(ahead, RESTORED)
+        lines = f"The log is {len(ahead)} lines ahead of the ledger: {RESTORED}."
+        return [f"{lines} {doubtful} letters may or may not have been sent: `postroom pending`."]
+
+    def publish(self) -> None:
+        """Bring the log up to the ledger."""
+        with held(self._lock):
+            self.log.project()
+
+    def follow(self, *entries: Entry, retext: bool = False) -> None:
+        """Bring the notes of these letters, and the log, up to the ledger."""
+        with held(self._lock):
+            for entry in entries:
+                self._notes.follow(entry, retext=retext)
+            self.log.project()
+
+    def _followed(self, entry: Entry) -> Entry:
+        self.follow(entry)
+        return entry
+
+    # Agents
+
+    def post(
+        self,
+        call: Call,
+        letter: Letter,
+        wish: Proposal | None = None,
+        *,
+        slips: bool = False,
+        answered: str = "",
+    ) -> Entry:
+        """Ask for a letter to be sent; return what became of it, which is mostly that it waits.
+
+        With `slips`, one in Approved/ that fits is the person's word.
+        """
+        self.reconcile()
+        wish = wish or Proposal()
+        try:
+            if slips and self.rules.live and self.rules.trust == "folder":
+                fitting = (s for s in self._reconciler.slips() if s.fits(letter, answered))
+                if found := next(fitting, None):
+                    wish = wish._replace(slip=found.hash)
+            entry = self.outbox.propose(call, letter, wish)
+        except PostroomError as refused:
+            self.outbox.record(call, error=refused)
+            self.publish()
+            raise
+        fresh = entry.id == letter.id
+        if isinstance(entry.state, life.Approved | life.Sending):
+            entry = self._send_now(entry)
+            self.outbox.record(call, entry)
+        self.follow(entry)
+        if fresh and isinstance(entry.state, life.Pending):
+            self._tools.notify(entry)
+        return entry
+
+    def _send_now(self, entry: Entry) -> Entry:
+        """Wait out a short undo window, and dispatch."""
+        if isinstance(entry.state, life.Approved):
+            wait = self.dispatcher.due_in(entry.state)
+            if wait > LONGEST_WAIT:
+                return entry
+            self._tools.sleep(wait)
+        return self.dispatcher.dispatch(entry.id)
+
+    def withdraw(self, call: Call, id: str) -> Entry:
+        """Take back a letter of this agent's."""
+        self.reconcile()
+        return self._followed(self.outbox.withdraw(call, id))
+
+    def status(self, call: Call, id: str) -> Entry:
+        """Return a letter of this agent's."""
+        self.reconcile()
+        entry = self.outbox.status(call, id)
+        self.publish()
+        return entry
+
+    # A person
+
+    def approve(self, id: str, *, by: str, digest: str, proof: str | None = None) -> Entry:
+        """Approve what the person saw; at trust level desk with the passphrase."""
+        self.prove(proof)
+        if edited := self.edited(self.ledger.entry(id)):
+            raise Conflict(
+                f"The note of the letter {id} was edited, and its text is not the letter's:\n{edited}",
+                remedy=f"Take the note's text with `postroom edit {id} --from-note`, or put it back.",
+            )
+        return self._followed(self.outbox.approve(id, by=by, via="terminal", digest=digest))
+
+    def edit(self, id: str, letter: Letter, *, proof: str | None = None) -> Entry:
+        """Freeze the letter anew as the person wants it."""
+        self.prove(proof)
+        entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)))
+        self.follow(entry, retext=True)
+        return entry
+
+    def reject(self, id: str, *, by: str, reason: str, revise: bool = False) -> Entry:
+        """Say no, or ask for another version."""
+        return self._followed(self.outbox.reject(id, by=by, reason=reason, revise=revise))
+
+    def recall(self, id: str) -> Entry:
+        """Take an approval back."""
+        return self._followed(self.outbox.recall(id))
+
+    def resolve(self, id: str, *, by: str, sent: bool, proof: str | None = None) -> Entry:
+        """Settle a letter whose fate was unknown."""
+        self.prove(proof)
+        return self._followed(self.outbox.resolve(id, by=by, sent=sent))
+
+    def prove(self, proof: str | None) -> None:
+        """At trust level desk, refuse without the passphrase."""
+        if self.rules.trust != "folder":
+            passphrase.check(self.ledger.meta(passphrase.KEY), proof)
+
+    def note_text(self, entry: Entry) -> str | None:
+        """Return the text that stands in the letter's note, if it can be told."""
+        place = self.ledger.place(entry.id)
+        try:
+            return (
+                text_of(entry, Note.parse(self.vault.read(place.path)[0])) if place.path else None
+            )
+        except PostroomError:
+            return None
+
+    def edited(self, entry: Entry) -> str:
+        """Return how the note's text differs from the frozen letter, where a person edited it in place."""
+        text = self.note_text(entry)
+        frozen = settled(entry.letter.text)
+        return "" if text is None or text == frozen else difference(frozen, text)
+
+    def loosen(self, proof: str | None, **pins: str) -> None:
+        """Lower what the ledger holds fast, by the passphrase where there is one."""
+        kept = self.ledger.meta(passphrase.KEY)
+        if kept:
+            passphrase.check(kept, proof)
+        with self.ledger.write() as book:
+            for key, value in pins.items():
+                book.set(key, value)
+        self.outbox.record(Call("lower_trust", "", "person"))
+        self.publish()
+
+    def set_passphrase(self, new: str, *, old: str | None = None) -> None:
+        """Keep a new passphrase; where there is one already, it is asked for."""
+        if kept := self.ledger.meta(passphrase.KEY):
+            passphrase.check(kept, old)
+        sealed = passphrase.sealed(new, self._tools.draw(16))
+        with self.ledger.write() as book:
+            book.set(passphrase.KEY, sealed)
+        self.outbox.record(Call("set_passphrase", "", "person"))
+        self.publish()
+
+    # Sending
+
+    def dispatch(self, id: str) -> Entry:
+        """Send one approved letter, if it is due; return what became of it."""
+        return self._followed(self.dispatcher.dispatch(id))
+
+    def send_approved(self) -> list[Entry]:
+        """Send all that is approved and due; return what changed."""
+        changed = self.dispatcher.everything()
+        self.follow(*changed)
+        return changed

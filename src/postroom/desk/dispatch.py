@@ -1,0 +1,253 @@
+"""Dispatch: an approved letter is claimed, checked for the last time, sent, and recorded.
+
+The order is the safety. A kernel lock is held for the claim's whole life, so that whoever finds a
+letter *sending* without its lock knows that the owner is dead. The claim is in the ledger, and its
+line in the log, before a byte leaves: a crash afterwards, or a ledger put back from a backup, finds
+a letter that may have left, never one that has not. Only the provider can prove that it was sent,
+and only a proof, or a refusal, lets it be sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.core import life, policy
+from postroom.core.audit import Action
+from postroom.core.errors import (
+    AuthRequired,
+    Conflict,
+    Denied,
+    Invalid,
+    Limited,
+    PostroomError,
+    Unavailable,
+    Uncertain,
+)
+from postroom.core.policy import DAY, Rules
+from postroom.core.redaction import addresses
+from postroom.core.stamp import Stamp, elapsed
+from postroom.mail import mailbox, mime
+from postroom.mail.mailbox import Mailbox
+from postroom.store.ledger import Book, Entry, Ledger
+from postroom.store.locks import tried
+
+ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
+SLIP_SECONDS = 72 * 3600.0
+_FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
+
+
+def _no_step(_name: str) -> None:
+    """Tests stop here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatcher:
+    """Sends what a person approved, once."""
+
+    ledger: Ledger
+    rules: Rules
+    clock: Callable[[], Stamp]
+    mailboxes: Callable[[str], Mailbox]
+    claims: Path  # the folder of the locks
+    paused: Callable[[], bool]
+    publish: Callable[[], None]  # brings the log up to the ledger
+    step: Callable[[str], None] = _no_step
+
+    def dispatch(self, id: str) -> Entry:
+        """Send a letter if it is approved and due, settle it if its sender died; return it as it is then."""
+        with tried(self.claims / id) as mine:
+            entry = self.ledger.entry(id)
+            if not mine:
+                return entry
+            self.step("locked")
+            match entry.state:
+                case life.Approved() as state if self._due(state):
+                    return self._send(entry, state)
+                case life.Sending():
+                    return self._settle(entry, "its sender died")
+                case life.Unknown(asked=asked) if elapsed(asked, self.clock()) >= ASK_AGAIN:
+                    return self._ask_again(entry)
+            return entry
+
+    def everything(self) -> list[Entry]:
+        """Dispatch all that is approved and due, and settle what was interrupted; return what changed."""
+        changed = []
+        for line in self.ledger.lines("approved", "sending", "unknown"):
+            if isinstance(line.state, life.Approved) and not self._due(line.state):
+                continue
+            entry = self.dispatch(line.id)
+            if entry.state != line.state:
+                changed.append(entry)
+        return changed
+
+    def due_in(self, state: life.Approved) -> float:
+        """Return the seconds until an approved letter may be claimed."""
+        return max(0.0, state.wait - elapsed(state.since, self.clock()))
+
+    def _due(self, state: life.Approved) -> bool:
+        return self.due_in(state) <= 0
+
+    # The way out
+
+    def _send(self, entry: Entry, state: life.Approved) -> Entry:
+        now = self.clock()
+        try:
+            box = self.mailboxes(entry.letter.account)
+            why = self._never(entry, state, box)
+        except PostroomError as absent:
+            return self._hold(entry, state, absent.message, policy.back_off(1))
+        if why:
+            return self._record(entry, life.Failed(now, why), error=why)
+        if not self.rules.live:
+            return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
+        if self.paused():
+            return self._hold(entry, state, "all sending is paused (the file PAUSED)")
+        wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
+        if why := mime.differs(entry.letter, wire):
+            return self._record(entry, life.Failed(now, why), error=why)
+        self.step("checked")
+        try:
+            claimed = self._claim(entry, state, wire)
+        except Limited as full:
+            return self._hold(entry, state, full.message, full.seconds)
+        except Conflict:  # somebody decided otherwise in this moment
+            return self.ledger.entry(entry.id)
+        except Denied as void:  # its slip is spent: it needs another word
+            return self._record(entry, life.Pending(now), error=void.message)
+        self.step("claimed")
+        return self._hand_over(claimed, box, wire)
+
+    def _never(self, entry: Entry, state: life.Approved, box: Mailbox) -> str:
+        """Return why a letter must not be sent at all, by what is in the ledger now."""
+        if not entry.digest == entry.letter.digest == state.verdict.digest:
+            return "it is not the letter that was approved: its digest differs"
+        if state.first and elapsed(state.first, self.clock()) >= DAY:
+            return f"it was refused for 24 hours, at last: {state.held}"
+        try:
+            policy.admit(entry.letter, self.rules, {address.key for address in box.own()})
+        except (Denied, Invalid) as refused:
+            return refused.message
+        return ""
+
+    def _claim(self, entry: Entry, state: life.Approved, wire: bytes) -> Entry:
+        now = self.clock()
+        with self.ledger.write() as book:
+            book.prune(lambda at: elapsed(at, now) < max(self.rules.window, self.rules.pace) + DAY)
+            policy.room(book.spent(), entry.letter, self.rules, now)
+            if slip := state.verdict.slip:
+                book.spend_slip(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
+            book.spend(entry.letter, now)
+            sha = hashlib.sha256(wire).hexdigest()
+            claimed = book.swap(entry, life.claim(state, now, sha))
+            self._line(book, claimed, "claim_letter")
+            return claimed
+
+    def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
+        try:
+            self.publish()
+        except PostroomError as why:
+            return self._refused(entry, why)
+        self.step("published")
+        try:
+            sent = box.send(entry.letter, wire)
+        except _FOR_NOW as why:
+            return self._refused(entry, why)
+        except (Uncertain, Conflict) as why:
+            return self._settle(entry, why.message)
+        except PostroomError as why:
+            return self._record(
+                entry, life.Failed(self.clock(), why.message), error=why.message, refund=True
+            )
+        except Exception as why:  # noqa: BLE001 - whatever broke, the letter may have left
+            return self._settle(entry, f"{type(why).__name__} while it was sent")
+        self.step("answered")
+        return self._sent(entry, sent, "accepted")
+
+    def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
+        refused = tuple(address.spec for address in sent.refused)
+        verdict = getattr(entry.state, "verdict", None)
+        state = life.Sent(self.clock(), sent.message, sent.thread, refused, verdict, how)
+        return self._record(entry, state)
+
+    def _refused(self, entry: Entry, why: PostroomError) -> Entry:
+        assert isinstance(entry.state, life.Sending)
+        wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
+        state = life.retry(entry.state, self.clock(), wait, why.message)
+        return self._record(entry, state, error=why.message, refund=True)
+
+    # What became of it
+
+    def _settle(self, entry: Entry, why: str) -> Entry:
+        assert isinstance(entry.state, life.Sending)
+        now = self.clock()
+        match self._ask(entry):
+            case mailbox.Sent() as sent:
+                return self._sent(entry, sent, "proved by the provider")
+            case mailbox.NotSent(proof=proof):
+                state = life.retry(entry.state, now, 0, f"{why}; {proof}")
+                return self._record(entry, state, error=why, refund=True)
+            case mailbox.Unknown(why=unproved):
+                unknown = life.Unknown(now, f"{why}; {unproved}", now, entry.state.verdict)
+                return self._record(entry, unknown, error=why)
+
+    def _ask_again(self, entry: Entry) -> Entry:
+        """Ask once more about an unknown letter: only that it was sent can be news."""
+        assert isinstance(entry.state, life.Unknown)
+        answer = self._ask(entry)
+        if isinstance(answer, mailbox.Sent):
+            return self._sent(entry, answer, "proved by the provider")
+        state = life.Unknown(entry.state.at, entry.state.why, self.clock(), entry.state.verdict)
+        with self.ledger.write() as book:
+            return book.swap(entry, state)
+
+    def _ask(self, entry: Entry) -> mailbox.Settled:
+        try:
+            return self.mailboxes(entry.letter.account).settle(entry.letter)
+        except PostroomError as why:
+            return mailbox.Unknown(why.message)
+
+    # The ledger
+
+    def _hold(self, entry: Entry, state: life.Approved, reason: str, wait: float = 0) -> Entry:
+        if state.held == reason and not wait:
+            return entry
+        try:
+            with self.ledger.write() as book:
+                return book.swap(entry, life.hold(state, self.clock(), wait, reason))
+        except Conflict:
+            return self.ledger.entry(entry.id)
+
+    def _record(
+        self, entry: Entry, state: life.State, *, error: str = "", refund: bool = False
+    ) -> Entry:
+        with self.ledger.write() as book:
+            if refund:
+                book.refund(entry.id)
+            new = book.swap(entry, state)
+            self._line(book, new, "send_letter", error)
+        self.step("recorded")
+        return new
+
+    def _line(self, book: Book, entry: Entry, action: str, error: str = "") -> None:
+        state = entry.state
+        verdict = getattr(state, "verdict", None)
+        parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
+        if verdict is not None:
+            parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
+        book.log(
+            Action(
+                actor="dispatcher",
+                action_type=action,
+                target=addresses([address.spec for address in entry.letter.envelope]),
+                result="error" if error else "success",
+                letter=entry.id,
+                state=entry.kind,
+                agent=entry.agent,
+                parameters=parameters,
+                error=error,
+            )
+        )

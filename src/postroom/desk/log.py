@@ -1,0 +1,221 @@
+"""The action log: one file a day in the vault that shows the ledger's chain to people.
+
+The ledger decides; the files only show, and anyone may have edited, cut or deleted them. They are
+therefore read as a stranger's, and what was deleted is not written again: `verify` tells of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from postroom.core import audit
+from postroom.core.audit import Fault, Read
+from postroom.core.errors import Corrupt, PostroomError
+
+TAIL = 65_536  # bytes; holds the newest lines of a file where nobody else writes to it
+LONG_TAIL = 16_000_000
+MAX_FILE = 128_000_000  # bytes; of a larger file the end is read
+BATCH = 32_768  # bytes in one append
+
+_FILE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\.json", re.ASCII)
+_FIRST_DAY = "1970-01-01"
+
+
+class Chain(Protocol):
+    """What the log needs of the ledger."""
+
+    def head(self) -> int:
+        """Return the number of the last action, 0 before the first."""
+
+    def actions(self, after: int) -> list[tuple[int, str]]:
+        """Return the actions past this number, in order, each as its line."""
+
+    def projected(self) -> int:
+        """Return the number of the last action that was written to the log."""
+
+    def set_projected(self, seq: int) -> None:
+        """Remember how far the log was written."""
+
+
+class Files(Protocol):
+    """What the log needs of the vault."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, none where there is no folder."""
+
+    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """Add to the end of a file in one synced write; make it, and its folder, if missing."""
+
+    def tail(self, path: str, size: int = TAIL) -> bytes:
+        """Return the last bytes of a file, all of them where it has fewer."""
+
+
+class ActionLog:
+    """The log files of one vault, as one desk sees them."""
+
+    def __init__(
+        self, files: Files, chain: Chain, *, desk: str, folder: str = "Logs/actions"
+    ) -> None:
+        self._files = files
+        self._chain = chain
+        self._desk = desk
+        self._folder = folder
+
+    def project(self) -> None:
+        """Write the actions that the files do not show yet, each once; under the desk's lock."""
+        projected = self._chain.projected()
+        waiting = self._chain.actions(projected)
+        if not waiting:
+            return
+        shown = self._shown(projected, dict(waiting))
+        waiting = [(seq, line) for seq, line in waiting if seq > shown]
+        newest = max(self._names(), default="")
+        torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
+        for name, last, data in _sheets(waiting, newest):
+            if torn and name == newest:
+                data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
+                torn = b""
+            self._files.append(f"{self._folder}/{name}", data)
+            self._chain.set_projected(last)
+        if not waiting:
+            self._chain.set_projected(shown)
+
+    def ahead(self) -> list[Read]:
+        """Return our lines past the ledger's head, which say that an old ledger was put back."""
+        # The files first, then the head: a line is in the ledger before it is in a file.
+        tops = (max((each.seq for each in self._ours(b)), default=0) for b in self._blocks())
+        last = next(filter(None, tops), 0)
+        head = self._chain.head()
+        if last <= head:
+            return []
+        past: dict[int, Read] = {}
+        for name in reversed(self._names()):
+            ours = [found for found in self._found(name) if found.desk == self._desk]
+            # Of lines with one number the first counts: it stood there when others were added.
+            past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
+            if ours and ours[0].seq <= head:
+                break
+        head = self._chain.head()
+        return [past[seq] for seq in sorted(past) if seq > head]
+
+    def verify(self) -> list[Fault]:
+        """Return where the files differ from the ledger; what is not projected yet is missing."""
+        head = self._chain.head()
+        digests: dict[int, str] = {}
+        unreadable: list[Fault] = []
+
+        def known(seq: int) -> str | None:
+            if seq not in digests:
+                fresh = self._chain.actions(next(reversed(digests), 0))
+                digests.update((number, audit.digest(line)) for number, line in fresh)
+            return digests.get(seq)
+
+        def lines() -> Iterator[tuple[str, int, str]]:
+            for name in self._names():
+                try:
+                    for number, text in enumerate(self._lines(name), 1):
+                        yield name, number, text
+                except PostroomError as why:
+                    unreadable.append(Fault(name, 0, f"not read: {why.message}"))
+
+        return audit.verify(lines(), desk=self._desk, head=head, known=known) + unreadable
+
+    def records(
+        self,
+        *,
+        since: str = "",
+        until: str = "",
+        letter: str = "",
+        actor: str = "",
+        result: str = "",
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what the files say of all desks, newest last.
+
+        `since` and `until` are dates or moments in UTC, as ISO 8601 or a beginning of it, both
+        inclusive.
+        """
+        wanted = {"letter": letter, "actor": actor, "result": result}
+        for name in self._names():
+            # A line never stands in a file of an earlier day than its own.
+            if name[: min(10, len(since))] < since[:10]:
+                continue
+            for found in self._found(name):
+                at = found.timestamp
+                if at[: len(since)] < since or (until and at[: len(until)] > until):
+                    continue
+                if all(
+                    not value or found.record.get(key) == value for key, value in wanted.items()
+                ):
+                    yield found.record
+
+    def _shown(self, projected: int, waiting: dict[int, str]) -> int:
+        """Return the last number that the files show: after a crash they are ahead of the mark."""
+        for block in self._blocks():
+            for found in self._ours(reversed(block)):
+                # A line that is not the ledger's own must not keep the ledger's from being written.
+                if found.seq <= projected or waiting.get(found.seq) == found.line:
+                    return max(projected, found.seq)
+        return projected
+
+    def _blocks(self) -> Iterator[list[bytes]]:
+        """Yield the lines at the ends of the files, newest file first; of each a few, then more."""
+        for name in reversed(self._names()):
+            for size in (TAIL, LONG_TAIL):
+                data = self._tail(name, size)
+                whole = len(data) < size
+                yield data.split(b"\n")[0 if whole else 1 :]
+                if whole:
+                    break
+
+    def _ours(self, lines: Iterable[bytes]) -> Iterator[Read]:
+        found = (audit.read(_text(line)) for line in lines)
+        return (each for each in found if each and each.desk == self._desk)
+
+    def _names(self) -> list[str]:
+        return sorted(filter(_FILE.fullmatch, self._files.names(self._folder)))
+
+    def _tail(self, name: str, size: int) -> bytes:
+        try:
+            return self._files.tail(f"{self._folder}/{name}", size)
+        except PostroomError:
+            return b""
+
+    def _lines(self, name: str) -> Iterator[str]:
+        data = self._files.tail(f"{self._folder}/{name}", MAX_FILE)
+        start = 0
+        while start < len(data):
+            end = data.find(b"\n", start)
+            end = len(data) if end < 0 else end
+            # One byte more than a line has is enough to see that it is none.
+            yield _text(data[start : min(end, start + audit.MAX_LINE + 1)])
+            start = end + 1
+        if len(data) >= MAX_FILE:
+            raise Corrupt(f"larger than {MAX_FILE // 1_000_000} MB, of which only the end was read")
+
+    def _found(self, name: str) -> Iterator[Read]:
+        try:
+            yield from filter(None, map(audit.read, self._lines(name)))
+        except PostroomError:
+            return
+
+
+def _text(line: bytes) -> str:
+    return line[: audit.MAX_LINE + 1].decode("utf-8", "replace")
+
+
+def _sheets(waiting: list[tuple[int, str]], newest: str) -> Iterator[tuple[str, int, bytes]]:
+    """Yield what is to be appended: the file, the number of the last line, the bytes."""
+    name, last, data = newest, 0, b""
+    for seq, line in waiting:
+        found = audit.read(line)
+        # Never an earlier file than the newest, so that the order stands when a clock is set back.
+        its = max(name, f"{found.timestamp[:10] if found else _FIRST_DAY}.json")
+        if data and (its != name or len(data) > BATCH):
+            yield name, last, data
+            data = b""
+        name, last = its, seq
+        data += line.encode("utf-8", "replace") + b"\n"
+    if data:
+        yield name, last, data

@@ -1,0 +1,326 @@
+"""A letter as a note in the vault: what it shows, where it stands, and what of it is read back.
+
+The ledger decides and the note follows. What a person added stays: keys of ours are spliced, our
+sections are replaced, all else is left as it was written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Final
+
+from postroom.core import life
+from postroom.core.errors import Conflict, Corrupt, NotFound
+from postroom.core.policy import Rules, duration
+from postroom.core.risk import Card, Level, html_differs
+from postroom.core.stamp import Stamp, elapsed
+from postroom.desk.compose import settled
+from postroom.store.ledger import Entry, Ledger, Place
+from postroom.vault import folders
+from postroom.vault.note import Note, fence, fenced, quote, render, sections
+from postroom.vault.vault import File, Vault
+
+FOLDERS: Final = {
+    "approved": folders.APPROVED,
+    "sending": folders.APPROVED,
+    "unknown": folders.APPROVED,
+    "sent": folders.DONE,
+    "rejected": folders.REJECTED,
+    "withdrawn": folders.REJECTED,
+    "expired": folders.REJECTED,
+    "failed": folders.FAILED,
+}
+STATUS: Final = {"sending": "approved", "sent": "done"}
+LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
+DISPLAYED: Final = ("type", "action_type", "to", "subject", "created", "digest", "desk", "agent")
+SECTIONS: Final = (
+    "What to do",
+    "Notice",
+    "Envelope",
+    "Letter as its HTML shows it",
+    "Letter",
+    "Difference",
+    "Risk assessment",
+    "Rollback plan",
+)
+
+
+def folder(entry: Entry) -> str:
+    """Return the folder in which a letter's note belongs."""
+    return FOLDERS.get(entry.kind, entry.home)
+
+
+def text_of(entry: Entry, note: Note) -> str | None:
+    """Return the letter's text as the note has it; None where it cannot be told."""
+    if entry.form == "draft":
+        return settled(note.body)
+    found = [fenced(text) for title, text in sections(note.body) if title == "Letter"]
+    return settled(found[0]) if len(found) == 1 and found[0] is not None else None
+
+
+def difference(before: str, after: str) -> str:
+    """Return what an edit changed, line by line."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), "as it was", "as it is", lineterm="", n=2
+    )
+    return "\n".join(lines)
+
+
+class Notes:
+    """Writes the notes of letters."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        ledger: Ledger,
+        rules: Rules,
+        clock: Callable[[], Stamp],
+        *,
+        desk: str,
+        html_text: Callable[[str], str],
+    ) -> None:
+        self._vault = vault
+        self._ledger = ledger
+        self._rules = rules
+        self._clock = clock
+        self._desk = desk
+        self._html_text = html_text
+
+    def follow(self, entry: Entry, notice: str = "", *, retext: bool = False) -> None:
+        """Bring the note to where the ledger has the letter; whoever edits it meanwhile is not disturbed.
+
+        `retext` writes the letter's text too, where it was edited elsewhere.
+        """
+        place = self._ledger.place(entry.id)
+        if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
+            return
+        try:
+            found = self._vault.read(place.path) if place.path else None
+        except NotFound:
+            found = None
+            if entry.kind not in life.OPEN:
+                return  # a closed letter's note that was deleted stays gone
+        try:
+            standing = self._update(entry, *found, place, notice, retext=retext) if found else None
+            if standing is None:
+                standing = self._create(entry, notice)
+        except (Conflict, NotFound):
+            return  # somebody was at it in this moment: the next look finds out what they did
+        with self._ledger.write(synced=False) as book:
+            book.set_place(entry.id, standing)
+
+    def _create(self, entry: Entry, notice: str) -> Place:
+        data = self._rendered(entry, notice)
+        path = self.free(folder(entry), _name(entry))
+        file = self._vault.create(path, data)
+        return placed(path, data, file, notice)
+
+    def _update(
+        self, entry: Entry, raw: bytes, file: File, place: Place, notice: str, *, retext: bool
+    ) -> Place | None:
+        try:
+            note = Note.parse(raw)
+            if note.text("letter") not in (entry.id, ""):
+                return None  # another letter's note has taken its place
+            new = self._changed(entry, note, notice, retext=retext).raw
+        except Corrupt:
+            new = raw  # broken by hand: it goes where it belongs, as it is
+        home, _, name = place.path.rpartition("/")
+        if home == folder(entry):
+            path = place.path
+            if new != raw:
+                file = self._vault.replace(path, new, file)
+        else:
+            path = self.free(folder(entry), name)
+            file = self._vault.move(place.path, path, file, new if new != raw else None)
+        return placed(path, new, file, notice)
+
+    def put_back(self, path: str, file: File, where: str) -> str:
+        """Move a note that stands in the wrong place, unchanged; return its new path."""
+        target = self.free(where, path.rpartition("/")[2])
+        self._vault.move(path, target, file)
+        return target
+
+    def free(self, where: str, name: str) -> str:
+        """Return a path in this folder that no other file has."""
+        stem, dot, kind = name.rpartition(".")
+        path, number = f"{where}/{name}", 1
+        while self._vault.stat(path) is not None:
+            number += 1
+            path = f"{where}/{stem} {number}{dot}{kind}"
+        return path
+
+    # What a note says
+
+    def _rendered(self, entry: Entry, notice: str) -> bytes:
+        if entry.form == "draft":
+            letter = entry.letter
+            named = {"to": _specs(letter.to), "subject": letter.subject}
+            return render(named | _given(self.fields(entry)), f"\n{letter.text}")
+        pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
+        return render(_given(self.fields(entry)), "".join(pages))
+
+    def _changed(self, entry: Entry, note: Note, notice: str, *, retext: bool) -> Note:
+        note = note.set(self.fields(entry))
+        if entry.form == "draft":
+            return note.with_body(f"\n{entry.letter.text}") if retext else note
+        pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
+        top, theirs = "", ""
+        for title, text in sections(note.body):
+            if title == "Letter" and not retext:
+                pages[title] = text  # what stands there is the person's word
+            elif not title and not top:
+                top = text
+            elif title not in SECTIONS:
+                theirs += text
+        body = f"{top.rstrip(chr(10))}\n" + "".join(pages.values()) + theirs
+        return note.with_body(body.rstrip("\n") + "\n")
+
+    def fields(self, entry: Entry) -> dict[str, str | None]:
+        """Return the frontmatter that the note of a letter has; None where a key has no place."""
+        letter, state = entry.letter, entry.state
+        reply = bool(letter.in_reply_to)
+        verdict = getattr(state, "verdict", None)
+        waits = state.since if isinstance(state, life.Pending) else None
+        common: dict[str, str | None] = {
+            "status": STATUS.get(entry.kind, entry.kind),
+            "approved_at": verdict.at.iso if verdict else None,
+            "letter": entry.id,
+            "digest": entry.digest,
+            "desk": self._desk,
+            "agent": entry.agent,
+            "expires": _later(waits, self._rules.expiry_seconds) if waits else None,
+            "risk": LEVELS[entry.card.level],
+        }
+        if entry.form == "draft":
+            if waits:
+                common["status"] = "pending_approval"
+            return common
+        return {
+            "type": "email_reply" if reply else "email_send",
+            "status": common.pop("status"),
+            "action_type": "reply_email" if reply else "send_email",
+            "to": _specs(letter.to),
+            "subject": letter.subject,
+            "created": entry.created.iso,
+            **common,
+        }
+
+    def _pages(self, entry: Entry, notice: str) -> list[tuple[str, str]]:
+        letter = entry.letter
+        pages = [("What to do", self._what_to_do(entry))]
+        if notice:
+            pages.append(("Notice", f"{notice}\n"))
+        pages.append(("Envelope", _envelope(entry)))
+        html = self._html_text(letter.html) if letter.html else ""
+        if letter.html and html_differs(letter, html):
+            said = "The HTML part says something else than the plain text. Most people see this:"
+            pages.append(("Letter as its HTML shows it", f"{said}\n\n{_text(html)}"))
+        pages.append(("Letter", _text(letter.text)))
+        former = self._ledger.former(entry.id) if entry.version > 1 else None
+        if former is not None and former.text != letter.text:
+            pages.append(("Difference", _text(difference(former.text, letter.text))))
+        pages.append(("Risk assessment", _card(entry.card)))
+        pages.append(("Rollback plan", self._rollback(entry)))
+        return pages
+
+    def _what_to_do(self, entry: Entry) -> str:
+        id, state, folder_counts = entry.id, entry.state, self._rules.trust == "folder"
+        match state:
+            case life.Pending() if folder_counts:
+                said = (
+                    f"Move this note to `{folders.APPROVED}/` to send the letter as it stands here, or to"
+                    f" `{folders.REJECTED}/`; a `reason` in the frontmatter reaches the agent."
+                    f" Or use the terminal: `postroom approve {id}`.\n\nYou may change the text under"
+                    " *Letter*. The note then comes back once, with a new risk assessment and the"
+                    " difference; moved again, it is approved."
+                )
+            case life.Pending():
+                said = f"Approve it with `postroom approve {id}`. A moved note is no verdict here."
+            case life.Approved(verdict=verdict, held=held, wait=wait, since=since):
+                left = duration(max(1.0, wait - elapsed(since, self._clock())))
+                said = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
+                said += f"Held: {quote(held)}. " if held else ""
+                said += f"It may leave in {left}. " if wait else ""
+                said += f"Until then move it back to `{entry.home}/`, or `postroom undo {id}`."
+            case life.Sending(at=at):
+                said = f"Being sent since {at.iso}."
+            case life.Unknown(why=why):
+                said = (
+                    f"**It may or may not have been sent** ({quote(why)}). Look into the mailbox, then"
+                    f" `postroom resolve {id} --sent` or `postroom resolve {id} --not-sent`."
+                )
+            case _:
+                said = quote(life.told(id, state))
+        level = (
+            "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
+        )
+        return f"{said}\n\nTrust level: {self._rules.trust} ({level}). Mode: {quote(self._rules.mode)}.\n"
+
+    def _rollback(self, entry: Entry) -> str:
+        window = duration(self._rules.undo_seconds) if self._rules.undo_seconds else "no time"
+        return (
+            f"After approval it waits {window}: `postroom undo {entry.id}` recalls it. A mail that was"
+            " sent cannot be called back; write to the same people to correct it.\n"
+        )
+
+
+def placed(path: str, data: bytes, file: File, notice: str = "") -> Place:
+    """Return what is remembered of a note."""
+    digest = hashlib.sha256(data).hexdigest()
+    return Place(path, digest, notice, file.size, file.mtime_ns, file.inode)
+
+
+def _direct(state: life.State) -> bool:
+    """Whether it is on its way out within a call: its note comes with the outcome."""
+    sending = isinstance(state, life.Approved | life.Sending)
+    return sending and getattr(state, "verdict").via in {"slip", "required = false"}  # noqa: B009
+
+
+def _name(entry: Entry) -> str:
+    about = " ".join(re.findall(r"\w+", entry.letter.subject))[:40].strip()
+    return f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
+
+
+def _given(fields: dict[str, str | None]) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _text(text: str) -> str:
+    # A person who deletes the blank line before the end of a fence has changed nothing.
+    return f"{fence(text.strip(chr(10)))}\n"
+
+
+def _specs(addresses: tuple[object, ...]) -> str:
+    return ", ".join(getattr(address, "spec") for address in addresses)  # noqa: B009
+
+
+def _later(stamp: Stamp, seconds: float) -> str:
+    return Stamp(stamp.wall + seconds).iso
+
+
+def _envelope(entry: Entry) -> str:
+    letter = entry.letter
+    people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
+    people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
+    rows = [f"- {name}: {quote(str(a))}" for name, addresses in people for a in addresses]
+    rows.append(f"- Subject: {quote(letter.subject or '(none)')}")
+    for at, file in enumerate(letter.attachments):
+        origin = entry.origins[at] if at < len(entry.origins) else "agent"
+        sha = hashlib.sha256(file.content).hexdigest()[:12]
+        rows.append(
+            f"- Attachment: {quote(file.name)}, {file.type}, {len(file.content):,} bytes,"
+            f" SHA-256 {sha}…, from the {origin}"
+        )
+    rows.append(f"- Agent: {quote(entry.agent)}")
+    rows.append(f"- Digest: `{entry.digest}`")
+    return "\n".join(rows) + "\n"
+
+
+def _card(card: Card) -> str:
+    marks = {Level.PLAIN: "", Level.LOOK: "**look** ", Level.STOP: "**red** "}
+    lines = [f"- {marks[line.level]}{quote(line.text)}" for line in card.lines]
+    return "\n".join([f"Level: **{LEVELS[card.level]}**.", "", *lines]) + "\n"

@@ -1,0 +1,67 @@
+"""A person is told that a letter waits: by the desktop, or by a command of theirs."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+from postroom.core.redaction import addresses, subject
+from postroom.store.ledger import Entry
+
+PATIENCE = 10.0
+_APPLE = (
+    "on run argv",
+    "display notification (item 2 of argv) with title (item 1 of argv)",
+    "end run",
+)
+
+
+class Notifier:
+    """Tells in the background; what fails there is nobody's error."""
+
+    def __init__(
+        self, *, desktop: bool, command: Sequence[str], environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._desktop = desktop
+        self._command = tuple(command)
+        self._environ = environ
+
+    def __call__(self, entry: Entry) -> None:
+        """Tell of one letter: to whom, about what, from which agent; never what it says."""
+        people = [address.spec for address in entry.letter.envelope]
+        about = subject(entry.letter.subject) or "(no subject)"
+        title = f"A letter of {entry.agent} waits"
+        if self._command:
+            # Whose command it is knows the person; the addresses are theirs to see.
+            told = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
+            _run(self._command, json.dumps(told))
+        elif self._desktop and (shown := self._shown(title, f"{addresses(people)}: {about}")):
+            _run(shown, "")
+
+    def _shown(self, title: str, text: str) -> list[str]:
+        if sys.platform == "darwin":
+            script = [part for line in _APPLE for part in ("-e", line)]
+            return ["/usr/bin/osascript", *script, title, text]
+        seat = self._environ.get("WAYLAND_DISPLAY") or self._environ.get("DISPLAY")
+        program = shutil.which("notify-send", path=self._environ.get("PATH", ""))
+        # The text may hold markup to notification servers: links, and images from elsewhere.
+        plain = [html.escape(title), html.escape(text)]
+        return [program, "--app-name=Postroom", "--", *plain] if seat and program else []
+
+
+def _run(command: Sequence[str], told: str) -> None:
+    def run() -> None:
+        try:
+            subprocess.run(  # noqa: S603 - the person's own command, without a shell
+                command, input=told.encode(), capture_output=True, timeout=PATIENCE, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return
+
+    threading.Thread(target=run, daemon=False).start()

@@ -1,0 +1,374 @@
+"""The outbox: letters are proposed, a person decides, and the ledger keeps both. No file, no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from postroom.core import life, policy
+from postroom.core.audit import Action, Read
+from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
+from postroom.core.letter import Letter
+from postroom.core.policy import DAY, Rules
+from postroom.core.redaction import addresses
+from postroom.core.risk import Card
+from postroom.core.stamp import Stamp, elapsed
+from postroom.store.ledger import Book, Entry, Ledger
+
+HOME = "Pending_Approval"
+PERSON = "person"
+MAX_KEY = 200
+NOT_LIVE = "Postroom rehearses"
+
+
+class Call(NamedTuple):
+    """Who asks, and by which tool: what the one line of a call in the log says."""
+
+    action_type: str
+    agent: str
+    actor: str = "email_mcp"
+
+
+class Proposal(NamedTuple):
+    """What is asked for beside the letter itself."""
+
+    key: str = ""  # idempotency
+    origins: tuple[str, ...] = ()
+    replaces: str = ""
+    home: str = HOME
+    form: str = "note"
+    slip: str = ""  # the hash of one that fits
+    verdict: str = ""  # whose word came with it: a draft that a person wrote and approved
+
+
+class Assessor(Protocol):
+    """Who knows the facts about a letter's recipients and words."""
+
+    def own(self, account: str) -> frozenset[str]:
+        """Return the keys of the account's own addresses."""
+        ...
+
+    def card(self, letter: Letter, origins: Sequence[str]) -> Card:
+        """Return the letter's risk card."""
+        ...
+
+
+class Outbox:
+    """Proposals and verdicts."""
+
+    def __init__(
+        self, ledger: Ledger, rules: Rules, assessor: Assessor, clock: Callable[[], Stamp]
+    ) -> None:
+        self._ledger = ledger
+        self._rules = rules
+        self._assessor = assessor
+        self._clock = clock
+
+    # Agents
+
+    def propose(self, call: Call, letter: Letter, wish: Proposal | None = None) -> Entry:
+        """Return the letter that this call means: one that is there, or a new one.
+
+        A letter that is held or rehearsed leaves its line in the log here; for one that is approved
+        already the caller dispatches it, and writes the line of the call afterwards.
+        """
+        wish = wish or Proposal()
+        if len(wish.key) > MAX_KEY or not wish.key.isprintable():
+            raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
+        policy.admit(letter, self._rules, self._assessor.own(letter.account))
+        with self._ledger.write() as book:
+            known = self._known(book, call, letter, wish)
+            if known is not None:
+                return self._again(book, call, known, wish)
+        # Outside: the card asks the mailbox, and nobody should wait for that.
+        card = self._assessor.card(letter, wish.origins)
+        with self._ledger.write() as book:
+            known = self._known(book, call, letter, wish)
+            if known is not None:
+                return self._again(book, call, known, wish)
+            return self._enter(book, call, letter, wish, card)
+
+    def _known(self, book: Book, call: Call, letter: Letter, wish: Proposal) -> Entry | None:
+        bound = book.bound(call.agent, wish.key) if wish.key else None
+        if bound:
+            id, content = bound
+            if content != letter.content_key:
+                raise Conflict(
+                    f"The idempotency key names the letter {id}, which says something else",
+                    remedy="Use a new key for a new letter.",
+                )
+            known = book.entry(id)
+            return None if isinstance(known.state, life.Rehearsal) else known
+        latest = book.latest(call.agent, letter.content_key)
+        match latest and latest.state:
+            case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
+                return latest
+            case life.Sent(at=at):
+                if wish.verdict:  # a note that a sync client brought back is no new letter
+                    return latest
+                fresh = bool(wish.key or wish.slip)
+                return latest if not fresh and elapsed(at, self._clock()) < DAY else None
+            case life.Rejected():
+                return latest
+        return None
+
+    def _again(self, book: Book, call: Call, known: Entry, wish: Proposal) -> Entry:
+        """Answer a repeated call by the letter that is there."""
+        if wish.key and known.kind in life.OPEN:
+            book.bind(call.agent, wish.key, known)
+        verdict = self._verdict(known.digest, wish)
+        if isinstance(known.state, life.Pending) and verdict and not self._lapsed(known):
+            known = book.swap(known, life.Approved(verdict, verdict.at, 0))
+        if not isinstance(known.state, life.Approved | life.Sending):
+            self._line(book, call, known)
+        return known
+
+    def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
+        rules, now = self._rules, self._clock()
+        if wish.replaces and book.entry(wish.replaces).agent != call.agent:
+            raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
+        if call.agent != PERSON:
+            waiting = book.open_letters(call.agent) if rules.live else 0
+            recent = book.proposals(call.agent, rules.proposals_per_hour)
+            policy.admit_agent(waiting, recent, now, rules)
+        state: life.State = life.Pending(now)
+        if not rules.live:
+            state = life.Rehearsal(now)
+        elif verdict := self._verdict(letter.digest, wish):
+            wait = rules.undo_seconds if wish.verdict else 0
+            state = life.Approved(verdict, now, wait)
+        former = book.latest(call.agent, letter.content_key)
+        if former is not None and isinstance(former.state, life.Rehearsal):
+            book.forget(former.id)
+        entry = book.insert(
+            Entry(
+                letter=letter,
+                agent=call.agent,
+                state=state,
+                created=now,
+                card=card,
+                digest=letter.digest,
+                content_key=letter.content_key,
+                home=wish.home,
+                form=wish.form,
+                replaces=wish.replaces,
+                origins=wish.origins,
+            )
+        )
+        if wish.key:
+            book.bind(call.agent, wish.key, entry)
+        if not isinstance(state, life.Approved) or wish.verdict:
+            self._line(book, call, entry)
+        return entry
+
+    def _verdict(self, digest: str, wish: Proposal) -> life.Verdict | None:
+        """Return the word that lets this call's letter out at once, if there is one."""
+        now = self._clock()
+        if wish.verdict and self._rules.trust == "folder":
+            return life.Verdict(wish.verdict, "folder", now, digest)
+        if wish.slip and self._rules.trust == "folder":
+            return life.Verdict(PERSON, "slip", now, digest, wish.slip)
+        if not self._rules.required:
+            return life.Verdict("nobody", "required = false", now, digest)
+        return None
+
+    def withdraw(self, call: Call, id: str) -> Entry:
+        """Take back a letter of this agent's that has not been claimed."""
+        with self._ledger.write() as book:
+            entry = self._of(book, call.agent, id)
+            entry = book.swap(entry, life.withdraw(id, entry.state, self._clock()))
+            self._line(book, call, entry, result="success")
+            return entry
+
+    def status(self, call: Call, id: str) -> Entry:
+        """Return a letter of this agent's."""
+        with self._ledger.write() as book:
+            entry = self._of(book, call.agent, id)
+            self._line(book, call, entry, result="success")
+            return entry
+
+    def _of(self, book: Book, agent: str, id: str) -> Entry:
+        entry = book.entry(id)
+        if entry.agent != agent:  # as if there were none: who writes what is not everybody's
+            raise NotFound(f"There is no letter {id}", remedy="Name one that you proposed.")
+        return entry
+
+    # A person
+
+    def approve(self, id: str, *, by: str, via: str, digest: str = "") -> Entry:
+        """Let a letter out after the undo window; `digest` is (the beginning of) what the person saw."""
+        if not self._rules.live:
+            raise Denied(
+                f"{NOT_LIVE} ({self._rules.source}): nothing can be sent, and nothing approved",
+                remedy="Set dry_run = false in your settings file, or DRY_RUN=false.",
+            )
+        if via == "folder" and self._rules.trust != "folder":
+            raise Denied(
+                "At trust level desk a moved note is no verdict",
+                remedy=f"Approve it with `postroom approve {id}`.",
+            )
+        with self._ledger.write() as book:
+            entry, now = book.entry(id), self._clock()
+            shown = digest.removeprefix("sha256:")
+            if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
+                raise Conflict(
+                    f"The letter {id} is not what you saw: its digest is {entry.digest}",
+                    remedy=f"Look at it again with `postroom show {id}`.",
+                )
+            if not self._lapsed(entry):
+                verdict = life.Verdict(by, via, now, entry.digest)
+                state = life.approve(id, entry.state, verdict, self._rules.undo_seconds)
+                return self._decided(book, entry, state, "approve_letter")
+        self.expire()
+        raise life.refuse(id, self._ledger.entry(id).state, "approved")
+
+    def approve_by_slip(self, id: str, slip: str) -> Entry:
+        """Let a waiting letter out by a slip that fits it; a slip has no undo window."""
+        with self._ledger.write() as book:
+            entry = book.entry(id)
+            verdict = life.Verdict(PERSON, "slip", self._clock(), entry.digest, slip)
+            state = life.approve(id, entry.state, verdict, 0)
+            return self._decided(book, entry, state, "approve_letter")
+
+    def reject(self, id: str, *, by: str, reason: str, revise: bool = False) -> Entry:
+        """Say no, with a reason that reaches the agent; or ask it for another version."""
+        with self._ledger.write() as book:
+            entry = book.entry(id)
+            state = life.reject(
+                id, entry.state, at=self._clock(), by=by, reason=reason[:2000], revise=revise
+            )
+            action = "revise_letter" if revise else "reject_letter"
+            return self._decided(book, entry, state, action)
+
+    def recall(self, id: str) -> Entry:
+        """Take an approval back, as long as nobody has claimed the letter."""
+        with self._ledger.write() as book:
+            entry = book.entry(id)
+            state = life.recall(id, entry.state, self._clock())
+            return self._decided(book, entry, state, "undo_letter")
+
+    def edit(self, id: str, letter: Letter) -> Entry:
+        """Freeze a waiting letter anew as the person wants it; what it was is kept."""
+        entry = self._ledger.entry(id)
+        if not isinstance(entry.state, life.Pending):
+            raise life.refuse(id, entry.state, "edited")
+        if letter.text != entry.letter.text:
+            letter = replace(letter, html="")  # it would say what the agent wrote
+        policy.admit(letter, self._rules, self._assessor.own(letter.account))
+        card = self._assessor.card(letter, entry.origins)
+        with self._ledger.write() as book:
+            new = book.swap(entry, entry.state, letter=letter, card=card)
+            self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success")
+            return new
+
+    def resolve(self, id: str, *, by: str, sent: bool) -> Entry:
+        """Settle a letter whose fate was unknown by what the person found out."""
+        with self._ledger.write() as book:
+            entry = book.entry(id)
+            state = life.resolve(id, entry.state, self._clock(), by, sent=sent)
+            return self._decided(book, entry, state, "resolve_letter")
+
+    def reopen(self, id: str) -> Entry:
+        """Put a closed letter that was not sent before the person again."""
+        with self._ledger.write() as book:
+            entry = book.entry(id)
+            state = life.reopen(id, entry.state, self._clock())
+            return self._decided(book, entry, state, "reopen_letter")
+
+    def _decided(self, book: Book, entry: Entry, state: life.State, action: str) -> Entry:
+        new = book.swap(entry, state)
+        self._line(book, Call(action, entry.agent, PERSON), new, result="success")
+        return new
+
+    # Time, and backups
+
+    def _lapsed(self, entry: Entry) -> bool:
+        since = entry.state.since if isinstance(entry.state, life.Pending) else None
+        return since is not None and elapsed(since, self._clock()) >= self._rules.expiry_seconds
+
+    def expire(self) -> list[Entry]:
+        """Close what nobody decided in time."""
+        late = [
+            line.id
+            for line in self._ledger.lines("pending")
+            if isinstance(line.state, life.Pending)
+            and elapsed(line.state.since, self._clock()) >= self._rules.expiry_seconds
+        ]
+        closed = []
+        for id in late:
+            with self._ledger.write() as book:
+                entry = book.entry(id)
+                if self._lapsed(entry):
+                    new = book.swap(entry, life.Expired(self._clock()))
+                    self._line(book, Call("expire_letter", entry.agent, "desk"), new, "success")
+                    closed.append(new)
+        return closed
+
+    def distrust(self, ahead: Sequence[Read], why: str) -> int:
+        """Believe the log where it knows more than this ledger; what it leaves open is unknown."""
+        named = {read.letter: read for read in ahead if read.letter and read.state}
+        with self._ledger.write() as book:
+            for read in ahead:
+                book.take(read)
+            doubtful = 0
+            for entry in book.in_state("pending", "approved", "sending"):
+                state = self._logged(named.get(entry.id), why)
+                doubtful += isinstance(state, life.Unknown)
+                new = book.swap(entry, state)
+                self._line(book, Call("restore_ledger", entry.agent, "desk"), new, "success")
+            return doubtful
+
+    def _logged(self, read: Read | None, why: str) -> life.State:
+        now = self._clock()
+        match read and read.state:
+            case "sent":
+                return life.Sent(now, "", "", how="sent, as the log says")
+            case "rejected":
+                return life.Rejected(now, PERSON, "as the log says")
+            case "withdrawn":
+                return life.Withdrawn(now)
+            case "expired":
+                return life.Expired(now)
+            case "failed":
+                return life.Failed(now, "as the log says")
+        return life.Unknown(now, why, now)
+
+    # The log
+
+    def record(
+        self, call: Call, entry: Entry | None = None, error: PostroomError | None = None
+    ) -> None:
+        """Write the one line of a call that nothing else wrote."""
+        with self._ledger.write() as book:
+            self._line(book, call, entry, error=error)
+
+    def _line(
+        self,
+        book: Book,
+        call: Call,
+        entry: Entry | None,
+        result: str = "",
+        error: PostroomError | None = None,
+    ) -> None:
+        held = {life.Rehearsal: "dev_mode", life.Sent: "success", life.Failed: "error"}
+        if error is not None:
+            result = {"rate_limited": "rate_limited", "permission_denied": "rejected"}.get(
+                error.code, "error"
+            )
+        elif not result:
+            result = held.get(type(entry.state), "rejected") if entry else "success"
+        letter = entry.letter if entry else None
+        book.log(
+            Action(
+                actor=call.actor,
+                action_type=call.action_type,
+                target=addresses([a.spec for a in letter.envelope]) if letter else "",
+                result=result,
+                letter=entry.id if entry else "",
+                state=entry.kind if entry else "",
+                agent=call.agent,
+                parameters={"subject": letter.subject} if letter else {},
+                error=error.message if error else "",
+            )
+        )

@@ -1,0 +1,40 @@
+"""The person's passphrase: kept as scrypt in the ledger, asked for where a note's move is not enough."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from postroom.core.errors import Denied, Invalid
+
+KEY = "passphrase"
+SHORTEST = 8
+_COST, _BLOCK, _LANES = 2**15, 8, 1  # 32 MB and about a tenth of a second
+_MEMORY = 64 * 1024 * 1024
+
+
+def sealed(passphrase: str, salt: bytes) -> str:
+    """Return what is kept of a new passphrase."""
+    if len(passphrase) < SHORTEST:
+        raise Invalid(
+            f"A passphrase has at least {SHORTEST} characters", remedy="Choose a longer one."
+        )
+    return f"scrypt${_COST}${_BLOCK}${_LANES}${salt.hex()}${_hash(passphrase, salt).hex()}"
+
+
+def check(kept: str, passphrase: str | None) -> None:
+    """Return only if this is the passphrase."""
+    if not kept:
+        raise Denied(
+            "Trust level desk needs a passphrase, and none is set",
+            remedy="Set one with `postroom init`.",
+        )
+    salt, expected = (bytes.fromhex(part) for part in kept.split("$")[4:])
+    if passphrase is None or not hmac.compare_digest(_hash(passphrase, salt), expected):
+        raise Denied("That is not the passphrase", remedy="Nothing was changed. Try again.")
+
+
+def _hash(passphrase: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(
+        passphrase.encode(), salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=_MEMORY
+    )

@@ -1,0 +1,128 @@
+"""What agents are shown of mail, remembered; and the facts that a risk card is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from postroom.core.errors import NotFound, PostroomError
+from postroom.core.letter import Letter
+from postroom.core.message import Message, Party
+from postroom.core.risk import Card, Facts, Level, Line, assess, letter_tokens, tokens
+from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import line
+from postroom.mail.mailbox import Mailbox
+from postroom.store.ledger import Ledger
+
+MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
+PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
+PAGE: Final = 100
+
+
+class Reading:
+    """The one port between a mailbox and the risk card: written to, and seen in mail."""
+
+    def __init__(
+        self, ledger: Ledger, mailboxes: Callable[[str], Mailbox], clock: Callable[[], Stamp]
+    ) -> None:
+        self._ledger = ledger
+        self._mailboxes = mailboxes
+        self._clock = clock
+
+    def shown(self, message: Message) -> None:
+        """Remember what a mail brought that an agent is about to be shown."""
+        mail = message.mail
+        people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
+        brought = tokens(f"{mail.subject}\n{mail.text}", mail.html) | {
+            party.address.casefold() for party in people if party and party.address
+        }
+        sender = line(mail.sender.address)[:80] if mail.sender else "nobody"
+        with self._ledger.write(synced=False) as book:
+            book.see(brought, f"mail {message.id} from {sender}")
+
+    def own(self, account: str) -> frozenset[str]:
+        """Return the keys of the account's own addresses."""
+        return frozenset(address.key for address in self._mailboxes(account).own())
+
+    def card(self, letter: Letter, origins: Sequence[str]) -> Card:
+        """Return the letter's risk card; what could not be looked up is a line of it."""
+        try:
+            return assess(letter, self._facts(letter), origins)
+        except PostroomError as why:
+            unchecked = Line(Level.LOOK, "unchecked", f"Not all was looked up: {line(why.message)}")
+            bare = assess(letter, Facts(html_text=html_text(letter.html)), origins)
+            return Card((*bare.lines, unchecked))
+
+    def _facts(self, letter: Letter) -> Facts:
+        box = self._mailboxes(letter.account)
+        thread, automatic = _conversation(box, letter)
+        return Facts(
+            own=box.own(),
+            written_to=frozenset(
+                address.key for address in letter.envelope if _written_to(box, address.spec)
+            ),
+            known_domains=self._domains(box, letter.account),
+            thread=thread,
+            seen=self._sources(letter),
+            repeats=self._ledger.repeats(letter.text, but=letter.id),
+            automatic=automatic,
+            html_text=html_text(letter.html),
+        )
+
+    def _sources(self, letter: Letter) -> dict[str, str]:
+        found = self._ledger.seen(letter_tokens(letter))
+        now = self._clock()
+        return {token: place for token, (place, at) in found.items() if elapsed(at, now) < MEMORY}
+
+    def _domains(self, box: Mailbox, account: str) -> frozenset[str]:
+        """Return the domains written to, after a look at what was sent since the last time."""
+        key, cursor = f"contacts.{account}", ""
+        last, newest = self._ledger.meta(key), ""
+        domains: set[str] = set()
+        for _ in range(PAGES):
+            page = box.search("in:sent", limit=PAGE, cursor=cursor)
+            newest = newest or (page.items[0].id if page.items else "")
+            for summary in page.items:
+                if summary.id == last:
+                    break
+                domains.update(party.address.rpartition("@")[2].casefold() for party in summary.to)
+            else:
+                cursor = page.cursor
+                if cursor:
+                    continue
+            break
+        if newest != last:
+            with self._ledger.write(synced=False) as book:
+                book.meet(account, frozenset(filter(None, domains)))
+                book.set(key, newest)
+        return self._ledger.domains(account)
+
+
+def _written_to(box: Mailbox, spec: str) -> bool:
+    asked = f'in:sent (to:"{spec}" OR cc:"{spec}" OR bcc:"{spec}")'
+    return bool(box.search(asked, limit=1).items)
+
+
+def _conversation(box: Mailbox, letter: Letter) -> tuple[frozenset[str] | None, bool]:
+    """Return who takes part in what the letter answers, and whether that was an automatic mail."""
+    if not (letter.thread and letter.in_reply_to):
+        return None, False
+    try:
+        mails = [message.mail for message in box.thread(letter.thread).messages]
+    except NotFound:
+        return frozenset(), False
+    parties: list[Party | None] = []
+    for mail in mails:
+        parties += (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
+    answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]
+    automatic = any(mail.automatic or mail.list_id for mail in answered)
+    return frozenset(party.address.casefold() for party in parties if party), automatic
+
+
+def html_text(html: str) -> str:
+    """Return an HTML part as a reader sees it."""
+    if not html:
+        return ""
+    from postroom.mail.html import text
+
+    return text(html).text

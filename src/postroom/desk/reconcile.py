@@ -1,0 +1,511 @@
+"""Reconcile: what people did to the notes becomes events of the letters, and the notes follow the ledger.
+
+A note that stands where it was put, as it was put, says nothing. One that was moved is a verdict, if
+it is the only one of its letter and says what was frozen before. Whatever else happened to it, by a
+person, an editor or a sync client, is put back and said; no text of a person's is thrown away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from postroom.core import life
+from postroom.core.address import Address
+from postroom.core.errors import Conflict, Corrupt, Denied, NotFound, PostroomError
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp, elapsed
+from postroom.desk.compose import Composer, Written, settled
+from postroom.desk.dispatch import SLIP_SECONDS
+from postroom.desk.notes import DISPLAYED, Notes, folder, placed, text_of
+from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
+from postroom.desk.slips import TYPES, Slip, slip
+from postroom.store.ledger import Entry, Ledger, Place
+from postroom.vault import folders
+from postroom.vault.note import Note
+from postroom.vault.vault import File, Vault
+
+RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
+HOMES: Final = (folders.PENDING, folders.DRAFTS)
+PROPOSED: Final = "pending_approval"
+VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
+
+
+class Found(NamedTuple):
+    """A note of a letter, where it stands now; None where it does not parse."""
+
+    path: str
+    file: File
+    note: Note | None
+
+    @property
+    def folder(self) -> str:
+        """The folder that it stands in."""
+        return self.path.rpartition("/")[0]
+
+
+class Looked(NamedTuple):
+    """What a look at the folders found."""
+
+    letters: dict[str, list[Found]]
+    strays: list[Found]
+
+
+class Reconciler:
+    """Looks at the folders; the desk's lock is held meanwhile."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        ledger: Ledger,
+        outbox: Outbox,
+        notes: Notes,
+        composer: Composer,
+        rules: Rules,
+        clock: Callable[[], Stamp],
+        *,
+        desk: str,
+    ) -> None:
+        self._vault = vault
+        self._ledger = ledger
+        self._outbox = outbox
+        self._notes = notes
+        self._composer = composer
+        self._rules = rules
+        self._clock = clock
+        self._desk = desk
+        self._said: list[str] = []
+
+    def reconcile(self, *, adopt: bool = False) -> list[str]:
+        """Take in what was done to the notes and bring them up to date; return what a person should know.
+
+        `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
+        """
+        self._said = []
+        if adopt:
+            self._adopt_plans()
+        for entry in self._outbox.expire():
+            self._notes.follow(entry)
+        looked = self._look()
+        fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
+        places = self._ledger.places()
+        states = {line.id: line.state for line in self._ledger.lines()}
+        for id in dict.fromkeys((*states, *places, *looked.letters)):
+            found = looked.letters.get(id, [])
+            place = places.get(id)
+            if id not in fresh and not self._unmoved(states.get(id), place, found):
+                self._guarded(self._letter, id, place, found)
+        if adopt:
+            self._use_slips()
+        return self._said
+
+    def _guarded(self, act: Callable[..., str | None], *what: object) -> str | None:
+        """Do it, unless somebody decides, moves or edits in this moment: the next look sees that."""
+        try:
+            return act(*what)
+        except (Conflict, NotFound):
+            return None
+
+    def _letter(self, id: str, place: Place | None, found: list[Found]) -> None:
+        try:
+            entry = self._ledger.entry(id)
+        except NotFound:
+            self._say(f"{found[0].path} names the letter {id}, which this desk does not know.")
+            return
+        self._one(entry, place or self._ledger.place(id), found)
+
+    def _say(self, sentence: str) -> None:
+        self._said.append(sentence)
+
+    # Looking
+
+    def _look(self) -> Looked:
+        looked = Looked({}, [])
+        racy = int(self._clock().wall * 1e9) - RACY
+        rejected = self._vault.changed(folders.REJECTED)
+        mark = f"{rejected}"
+        scanned = [*HOMES, folders.APPROVED]
+        # Into Rejected/ notes only come: while the folder is as it was, so is all in it.
+        if mark != self._ledger.meta("rejected") or rejected > racy:
+            scanned.append(folders.REJECTED)
+        for where in scanned:
+            known = self._ledger.standing(where)
+            for file in self._vault.list(where):
+                path = f"{where}/{file.name}"
+                id, place = known.get(path, ("", None))
+                same = place and (file.size, file.mtime_ns, file.inode) == place[3:]
+                if same and file.mtime_ns < racy:
+                    looked.letters.setdefault(id, []).append(Found(path, file, None))
+                else:
+                    self._open(path, id, place, looked)
+        if mark != self._ledger.meta("rejected"):
+            with self._ledger.write(synced=False) as book:
+                book.set("rejected", mark)
+        return looked
+
+    def _open(self, path: str, id: str, place: Place | None, looked: Looked) -> None:
+        """Read a note that is new or may have changed, and sort it."""
+        try:
+            raw, file = self._vault.read(path)
+        except PostroomError:
+            return  # gone again, or no file of ours to read
+        if place and hashlib.sha256(raw).hexdigest() == place.hash:
+            looked.letters.setdefault(id, []).append(Found(path, file, None))
+            self._remember(id, placed(path, raw, file, place.notice))
+            return
+        try:
+            note = Note.parse(raw)
+        except Corrupt as why:
+            self._say(f"{path} cannot be read. {why.message}. It counts for nothing.")
+            if id:
+                looked.letters.setdefault(id, []).append(Found(path, file, None))
+            return
+        named = note.text("letter")
+        if not named:
+            looked.strays.append(Found(path, file, note))
+        elif note.text("desk") not in ("", self._desk):
+            self._say(f"{path} belongs to another desk and counts for nothing here.")
+        else:
+            looked.letters.setdefault(named, []).append(Found(path, file, note))
+
+    def _remember(self, id: str, place: Place) -> None:
+        with self._ledger.write(synced=False) as book:
+            book.set_place(id, place)
+
+    def _unmoved(self, state: life.State | None, place: Place | None, found: list[Found]) -> bool:
+        """Whether an open letter's one note stands untouched where it belongs, the usual case."""
+        if state is None or place is None or len(found) != 1 or found[0].note is not None:
+            return False
+        where = found[0].folder
+        waiting = isinstance(state, life.Pending)
+        return found[0].path == place.path and where in (HOMES if waiting else (folders.APPROVED,))
+
+    # One letter
+
+    def _one(self, entry: Entry, place: Place, found: list[Found]) -> None:
+        match entry.state:
+            case life.Pending():
+                self._pending(entry, place, found)
+            case life.Approved():
+                self._approved(entry, place, found)
+            case life.Sending():
+                pass  # whatever was done to its note waits for the outcome
+            case life.Unknown():
+                self._settled(entry, place, found, "Its fate is unknown")
+            case _:
+                self._closed(entry, place, found)
+
+    def _pending(self, entry: Entry, place: Place, found: list[Found]) -> None:
+        home = [one for one in found if one.folder in HOMES]
+        if home:
+            self._at_home(entry, place, home, found)
+        elif any(one.path == place.path for one in found):
+            # It stands where we put it, or found it, before it waited again: no verdict, but a
+            # move of ours that was interrupted.
+            self._notes.follow(entry, place.notice)
+        elif not found:
+            if place.path:
+                self._say(
+                    f"The note of the letter {entry.id} was gone: it is back in {entry.home}/."
+                )
+            self._notes.follow(entry, place.notice)
+        elif any(one.folder == folders.REJECTED for one in found):
+            one = next(one for one in found if one.folder == folders.REJECTED)
+            self._reject(entry, self._with_note(one))
+        else:
+            self._verdict(entry, self._with_note(found[0]))
+
+    def _at_home(self, entry: Entry, place: Place, home: list[Found], found: list[Found]) -> None:
+        for one in found:
+            if one.folder not in HOMES:
+                self._say(
+                    f"{one.path} is a copy: the letter {entry.id} still waits in {home[0].folder}/, so"
+                    " nothing was decided. Move the note itself."
+                )
+        original = next((one for one in home if one.path == place.path), home[0])
+        self._stand(entry, original, place)
+
+    def _stand(self, entry: Entry, one: Found, place: Place) -> None:
+        """A note stands where it may: remember it there, and put changed display fields back."""
+        if one.note is None and one.path == place.path:
+            self._notes.follow(entry, place.notice)
+            return
+        one = self._with_note(one)
+        if one.note is None:
+            return
+        wanted = self._notes.fields(entry)
+        changed = [
+            key for key in DISPLAYED if wanted.get(key) and one.note.text(key) != wanted[key]
+        ]
+        if changed:
+            self._say(
+                f"{one.path}: {', '.join(changed)} only show{'s' if len(changed) == 1 else ''} the"
+                f" letter, and {'was' if len(changed) == 1 else 'were'} put back. Recipients are"
+                f" changed with `postroom edit {entry.id}`."
+            )
+        self._remember(entry.id, placed(one.path, one.note.raw, one.file, place.notice))
+        self._notes.follow(entry, place.notice)
+
+    def _verdict(self, entry: Entry, one: Found) -> None:
+        """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
+        text = text_of(entry, one.note) if one.note else None
+        if text is None:
+            self._back(entry, one, "It was moved to Approved/, but its text cannot be told apart.")
+            return
+        if text != settled(entry.letter.text):
+            self._anew(entry, one, text)
+            return
+        try:
+            approved = self._outbox.approve(entry.id, by=PERSON, via="folder")
+        except (Denied, Conflict) as why:
+            self._back(self._ledger.entry(entry.id), one, f"{why.message}. {why.remedy}")
+            return
+        self._take(entry.id, one)
+        self._notes.follow(approved)
+
+    def _anew(self, entry: Entry, one: Found, text: str) -> None:
+        # Remembered first: were we stopped before it is home again, the same move would approve it.
+        self._take(entry.id, one)
+        try:
+            entry = self._outbox.edit(entry.id, replace(entry.letter, text=text))
+        except PostroomError as why:
+            self._back(entry, one, f"Its new text was not taken: {why.message}.")
+            return
+        self._back(
+            entry,
+            one,
+            "You changed the text. It was frozen anew; look at the difference and the risk"
+            " assessment, and move the note to Approved/ again to approve it.",
+        )
+
+    def _back(self, entry: Entry, one: Found, notice: str) -> None:
+        self._say(f"The letter {entry.id} was not approved. {notice}")
+        self._take(entry.id, one)
+        self._notes.follow(entry, notice)
+
+    def _reject(self, entry: Entry, one: Found) -> None:
+        reason = one.note.text("reason") if one.note else ""
+        rejected = self._outbox.reject(entry.id, by=PERSON, reason=reason)
+        self._take(entry.id, one)
+        self._notes.follow(rejected)
+
+    def _approved(self, entry: Entry, place: Place, found: list[Found]) -> None:
+        standing = [one for one in found if one.folder == folders.APPROVED]
+        unfinished = next((one for one in found if one.path == place.path), None)
+        if not found and not place.path:
+            self._notes.follow(entry)  # approved as it was written, or on its way within a call
+        elif standing:
+            self._still_approved(entry, place, standing)
+        elif unfinished:  # we were stopped before we could move it
+            self._notes.follow(entry, place.notice)
+        elif any(one.folder == folders.REJECTED for one in found):
+            one = next(one for one in found if one.folder == folders.REJECTED)
+            self._reject(entry, self._with_note(one))
+        else:
+            entry = self._outbox.recall(entry.id)
+            self._say(f"The letter {entry.id} was recalled: its note left Approved/.")
+            if found:
+                self._take(entry.id, self._with_note(found[0]))
+            self._notes.follow(entry)
+
+    def _still_approved(self, entry: Entry, place: Place, standing: list[Found]) -> None:
+        one = next((one for one in standing if one.path == place.path), standing[0])
+        if one.note is not None and text_of(entry, one.note) != settled(entry.letter.text):
+            entry = self._outbox.recall(entry.id)
+            self._say(
+                f"The letter {entry.id} was recalled: its note was edited after the approval."
+            )
+            self._take(entry.id, one)
+            self._notes.follow(
+                entry, "It was recalled, since the text was edited after the approval."
+            )
+            return
+        self._stand(entry, one, place)
+
+    def _settled(self, entry: Entry, place: Place, found: list[Found], why: str) -> None:
+        """Bring the note of a letter to its one place, whoever moved it."""
+        right = folder(entry)
+        standing = [one for one in found if one.folder == right]
+        strayed = [one for one in found if one.folder != right]
+        if not standing and not strayed:
+            self._notes.follow(entry, place.notice)
+            return
+        for one in strayed:
+            if one.path == place.path or not standing:
+                if one.path != place.path:
+                    self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
+                self._take(entry.id, self._with_note(one))
+                self._notes.follow(entry, place.notice)
+                standing.append(one)
+            else:
+                self._say(f"{one.path} is a copy of the letter {entry.id} and went to {right}/.")
+                self._notes.put_back(one.path, one.file, right)
+        if standing and not strayed:
+            self._stand(entry, standing[0], place)
+
+    def _closed(self, entry: Entry, place: Place, found: list[Found]) -> None:
+        if isinstance(entry.state, life.Sent):
+            moved = [one for one in found if one.path != place.path]
+            told = "It was sent already" if moved else ""
+            if found or not place.path:
+                self._settled(entry, place, found, told)
+            return
+        again = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
+        if again:
+            # Remembered first, as above: this move opens it, and only another one approves it.
+            self._take(entry.id, self._with_note(again[0]))
+            entry = self._outbox.reopen(entry.id)
+            self._say(f"The letter {entry.id} waits again: its note was moved to Approved/.")
+            self._notes.follow(
+                entry, "It waits again; move it to Approved/ once more to approve it."
+            )
+        elif found or not place.path:
+            self._settled(entry, place, found, "It is closed")
+
+    def _take(self, id: str, one: Found) -> None:
+        """Remember that a letter's note stands here now."""
+        if one.note is not None:
+            self._remember(id, placed(one.path, one.note.raw, one.file))
+
+    def _with_note(self, one: Found) -> Found:
+        if one.note is not None:
+            return one
+        try:
+            raw, file = self._vault.read(one.path)
+            return Found(one.path, file, Note.parse(raw))
+        except (Corrupt, NotFound):
+            return one
+
+    # Notes without a letter
+
+    def _stray(self, one: Found) -> str | None:
+        """Take a note without a letter for what it is; return the letter that it became."""
+        note = one.note
+        assert note is not None
+        if one.folder == folders.APPROVED:
+            return self._approved_stray(one, note)
+        if one.folder == folders.DRAFTS and note.text("to") and note.text("status") == PROPOSED:
+            wish = Proposal(home=folders.DRAFTS, form="draft")
+            return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
+        return None
+
+    def _approved_stray(self, one: Found, note: Note) -> str | None:
+        written = slip(one.path, one.file, note)
+        draft = note.text("to") and note.body.strip() and "subject" in note.fields
+        if not written and not draft:
+            self._say(f"{one.path} is neither a letter nor a slip, and counts for nothing.")
+        elif self._rules.trust != "folder":
+            where = folders.PENDING if written else folders.DRAFTS
+            self._notes.put_back(one.path, one.file, where)
+            self._say(
+                f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
+            )
+        elif written:
+            self._see(written, one, note)
+        elif not self._rules.live:
+            self._say(f"{one.path} is not sent: Postroom rehearses ({self._rules.source}).")
+        else:
+            wish = Proposal(home=folders.DRAFTS, form="draft", verdict=PERSON)
+            return self._freeze(one, note, Call("approve_draft", PERSON, PERSON), wish)
+        return None
+
+    def _freeze(self, one: Found, note: Note, call: Call, wish: Proposal) -> str | None:
+        """Make a letter of a note whose whole body is its text, and return its id."""
+        if not self._rules.live:
+            return None
+        try:
+            to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
+            answers, account = note.text("reply_to_message_id"), note.text("account")
+            written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
+            letter = self._composer.letter(written)
+            entry = self._outbox.propose(call, letter, wish)
+        except PostroomError as why:
+            self._say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
+            return None
+        if entry.id != letter.id and self._ledger.place(entry.id).path:
+            # A copy, or what a sync client brought back.
+            self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
+            return None
+        self._take(entry.id, one)
+        self._notes.follow(entry)
+        return entry.id
+
+    # Slips
+
+    def _see(self, written: Slip, one: Found, note: Note) -> None:
+        spent = self._ledger.slips().get(written.hash)
+        if spent and spent[1]:
+            entry = self._ledger.entry(spent[1])
+            if isinstance(entry.state, life.Sent):
+                target = self._notes.put_back(one.path, one.file, folders.DONE)
+                self._done(target)
+                self._say(f"{one.path} was spent on the letter {entry.id} and went to Done/.")
+            return
+        if written.status != "approved" and self._ledger.adopted(written.hash):
+            now = self._clock().iso
+            try:
+                data = note.set({"status": "approved", "approved_at": now}).raw
+            except Corrupt as why:
+                self._say(f"{one.path} approves nothing: {why.message}.")
+                return
+            self._vault.replace(one.path, data, one.file)
+        elif written.status != "approved":
+            self._say(f"{one.path} approves nothing: a slip needs `status: approved`.")
+        if spent is None:
+            with self._ledger.write() as book:
+                book.see_slip(written.hash)
+        elif elapsed(spent[0], self._clock()) >= SLIP_SECONDS:
+            self._say(f"{one.path} has lapsed: it was first seen more than 72 hours ago.")
+
+    def _done(self, path: str) -> None:
+        raw, file = self._vault.read(path)
+        try:
+            self._vault.replace(path, Note.parse(raw).set({"status": "done"}).raw, file)
+        except (Corrupt, Conflict):
+            return
+
+    def slips(self) -> list[Slip]:
+        """Return the slips that may still be spent, the newest first."""
+        known, now = self._ledger.slips(), self._clock()
+        found = []
+        for one in self._notes_in(folders.APPROVED):
+            written = slip(one.path, one.file, one.note) if one.note else None
+            seen, letter = known.get(written.hash, (None, "")) if written else (None, "")
+            if written and seen and not letter and elapsed(seen, now) < SLIP_SECONDS:
+                found.append(written)
+        return sorted(found, key=lambda each: each.file.mtime_ns, reverse=True)
+
+    def _notes_in(self, where: str) -> Iterator[Found]:
+        for file in self._vault.list(where):
+            one = self._with_note(Found(f"{where}/{file.name}", file, None))
+            if one.note is not None:
+                yield one
+
+    def _use_slips(self) -> None:
+        """Let a slip approve the one waiting letter that it fits."""
+        if not self._rules.live or self._rules.trust != "folder":
+            return
+        for written in self.slips():
+            waiting = [self._ledger.entry(line.id) for line in self._ledger.lines("pending")]
+            fitting = [entry for entry in waiting if written.fits(entry.letter)]
+            if len(fitting) == 1:
+                self._outbox.approve_by_slip(fitting[0].id, written.hash)
+            elif fitting:
+                self._say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
+
+    def _adopt_plans(self) -> None:
+        for one in list(self._notes_in(folders.PLANS)):
+            written = slip(one.path, one.file, one.note) if one.note else None
+            if written is None or one.note is None or one.note.text("type") not in TYPES:
+                continue
+            with self._ledger.write() as book:
+                book.adopt(written.hash)
+            try:
+                data = one.note.set({"status": "pending"}).raw
+                target = self._notes.free(folders.PENDING, one.path.rpartition("/")[2])
+                self._vault.move(one.path, target, one.file, data)
+            except (Conflict, Corrupt, NotFound):
+                continue  # somebody is writing it
+            self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")

@@ -1,0 +1,104 @@
+"""The last look at what leaves: read by other code than wrote it, and compared with the letter."""
+
+from __future__ import annotations
+
+import base64
+import email
+import email.header
+import email.utils
+from email.message import Message
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from postroom.core.address import Address
+    from postroom.core.letter import Letter
+
+_HEADERS: Final = frozenset(
+    {
+        "from", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to",
+        "references", "x-postroom-letter", "mime-version", "content-type",
+        "content-transfer-encoding",
+    }
+)  # fmt: skip
+
+
+def differs(letter: Letter, wire: bytes) -> str:
+    """Return what these bytes say that the letter does not, or the other way round; nothing if nothing."""
+    mail = email.message_from_bytes(wire)
+    names = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
+    if strange := [name for name in names if name not in _HEADERS or names.count(name) > 1]:
+        return f"the bytes to be sent have a header that the letter has not: {strange[0][:40]}"
+    for name, found, meant in _heads(mail, letter):
+        if found != meant:
+            return f"the bytes to be sent have another {name} than the letter"
+    texts = [(k, t) for k, t in (("plain", letter.text), ("html", letter.html)) if t]
+    if not texts and not letter.attachments:
+        texts = [("plain", "")]
+    parts = _parts(mail, "mixed") if letter.attachments else [mail]
+    bodies, files = parts[: bool(texts)], parts[bool(texts) :]
+    if len(texts) > 1 and bodies:
+        bodies = _parts(bodies[0], "alternative")
+    if (len(bodies), len(files)) != (len(texts), len(letter.attachments)):
+        return "the bytes to be sent have other parts than the letter"
+    for part, (kind, text) in zip(bodies, texts, strict=True):
+        if part.get_content_type() != f"text/{kind}" or not _says(part, text):
+            return f"the bytes to be sent have another {kind} text than the letter"
+    for part, file in zip(files, letter.attachments, strict=True):
+        if part.get_content_type() != file.type or not _holds(part, file.content, wire):
+            return f"the bytes to be sent have another attachment than {file.name}"
+    return ""
+
+
+def _heads(mail: Message, letter: Letter) -> Iterator[tuple[str, object, object]]:
+    yield "From", _people(mail["from"]), _meant((letter.sender,))
+    for name, meant in (("To", letter.to), ("Cc", letter.cc), ("Reply-To", letter.reply_to)):
+        yield name, _people(mail[name]), _meant(meant)
+    # Where there is no envelope beside them, the bytes carry the hidden recipients too.
+    if mail["bcc"] is not None:
+        yield "Bcc", _people(mail["bcc"]), _meant(letter.bcc)
+    yield "Subject", _decoded(mail["subject"] or ""), letter.subject
+    yield "Message-ID", mail["message-id"], letter.message_id
+    yield "In-Reply-To", mail["in-reply-to"] or "", letter.in_reply_to
+    yield "References", tuple((mail["references"] or "").split()), letter.references
+    yield "X-Postroom-Letter", mail["x-postroom-letter"], letter.id
+
+
+def _people(value: str | None) -> list[tuple[str, str]]:
+    pairs = email.utils.getaddresses([_unfolded(value or "")]) if value else []
+    return [(_decoded(name), spec) for name, spec in pairs]
+
+
+def _meant(addresses: Sequence[Address]) -> list[tuple[str, str]]:
+    return [(address.name, address.spec) for address in addresses]
+
+
+def _unfolded(value: str) -> str:
+    return value.replace("\r\n", "").replace("\n", "")
+
+
+def _decoded(value: str) -> str:
+    # RFC 2047 section 6.2: what stands between two encoded-words is none of the text.
+    return str(email.header.make_header(email.header.decode_header(_unfolded(value))))
+
+
+def _parts(mail: Message, kind: str) -> list[Message]:
+    payload = mail.get_payload()
+    whole = isinstance(payload, list) and mail.get_content_type() == f"multipart/{kind}"
+    return [part for part in payload if isinstance(part, Message)] if whole else []
+
+
+def _says(part: Message, text: str) -> bool:
+    payload = part.get_payload(decode=True)
+    if not isinstance(payload, bytes):
+        return False
+    said = payload.decode("utf-8", "replace").replace("\r\n", "\n")
+    return said in {text, f"{text}\n"}
+
+
+def _holds(part: Message, content: bytes, wire: bytes) -> bool:
+    if part.get_content_maintype() in {"message", "multipart"}:  # which the parser takes apart
+        encoded = base64.encodebytes(content).rstrip(b"\n").replace(b"\n", b"\r\n")
+        return content in wire or encoded in wire
+    return part.get_payload(decode=True) == content

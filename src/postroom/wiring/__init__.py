@@ -1,0 +1,78 @@
+"""Which concrete parts serve this machine: the only place that names a provider."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+from postroom.config import Account, Config, load
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.mail.local import LocalMailbox
+from postroom.store.desk import desk_id, make_desk
+
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def settings() -> Config:
+    """Return the settings of this process."""
+    return load(os.environ, Path.cwd(), Path.home())
+
+
+def local_zone() -> tzinfo:
+    """Return the zone in which the person's days begin."""
+    zone = datetime.now().astimezone().tzinfo
+    assert zone is not None
+    return zone
+
+
+def mailbox(
+    config: Config, account: str | None = None, *, make: bool = False
+) -> LocalMailbox | None:
+    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made."""
+    chosen = config.account(account)
+    if chosen.provider != "local":
+        raise Invalid(
+            f"The account {chosen.name} is kept by {chosen.provider}, which this version cannot reach",
+            remedy='Set its provider to "local".',
+        )
+    state = state_folder(config, make=make)
+    if state is None or not (make or _file(state, chosen).exists()):
+        return None
+    return LocalMailbox(
+        _file(state, chosen),
+        _addresses(chosen),
+        now=time.time,
+        zone=local_zone(),
+        neighbours={
+            address.key: _file(state, other)
+            for other in config.accounts
+            if other.provider == "local" and other.name != chosen.name
+            for address in _addresses(other)
+        },
+    )
+
+
+def state_folder(config: Config, *, make: bool) -> Path | None:
+    """Return the state folder; None where no desk was made yet, unless it is to be."""
+    if config.state is not None:
+        return config.state
+    desk = make_desk(config.vault, draw_id) if make else desk_id(config.vault)
+    return None if desk is None else config.state_for(desk)
+
+
+def draw_id() -> str:
+    """Return a new id of a desk or a ledger."""
+    import secrets  # a third of this module's start-up, for one draw in a desk's life
+
+    return "".join(secrets.choice(_BASE32) for _ in range(16))
+
+
+def _file(state: Path, account: Account) -> Path:
+    return state / "mail" / f"{account.name}.sqlite"
+
+
+def _addresses(account: Account) -> tuple[Address, ...]:
+    return tuple(Address(*spec.rsplit("@", 1)) for spec in (account.address, *account.aliases))

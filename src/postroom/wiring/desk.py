@@ -1,0 +1,167 @@
+"""The desk, put together for this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from postroom.config import Config
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp
+from postroom.desk import identity, passphrase
+from postroom.desk.desk import Desk, Tools
+from postroom.desk.outbox import Call
+from postroom.mail.mailbox import Mailbox
+from postroom.store.desk import desk_id, make_desk, renew_desk
+from postroom.store.ledger import Entry, Ledger
+from postroom.vault.vault import Vault
+from postroom.wiring import draw_id, mailbox, state_folder
+
+
+@contextmanager
+def desk(config: Config, *, make: bool = False) -> Iterator[Desk | None]:
+    """Lend the desk of these settings; None where there is none yet, unless it is to be made."""
+    state = state_folder(config, make=make)
+    if state is None or not (make or _ledger(state).exists()):
+        yield None
+        return
+    with ExitStack() as stack:
+        yield open_desk(config, state, stack)
+
+
+def open_desk(config: Config, state: Path, stack: ExitStack, *, tools: Tools | None = None) -> Desk:
+    """Open the desk that is kept in this state folder; the stack closes it."""
+    tools = tools or _tools(config)
+    id = make_desk(config.vault, draw_id)
+    identity.refuse_strangers(config.vault, _ledger(state))
+    ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
+    stack.callback(ledger.close)
+    identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)
+    vault = Vault(config.vault, *filter(None, [config.room]))
+    stack.callback(vault.close)
+    opened: dict[str, Mailbox] = {}
+
+    def mailboxes(account: str) -> Mailbox:
+        if account not in opened:
+            found = mailbox(config, account, make=True)
+            assert found is not None
+            stack.callback(found.close)
+            opened[account] = found
+        return opened[account]
+
+    return Desk(
+        id=id,
+        state=state,
+        ledger=ledger,
+        vault=vault,
+        mailboxes=mailboxes,
+        account=config.default_account,
+        rules=pinned(rules(config), ledger),
+        tools=tools,
+    )
+
+
+def rules(config: Config) -> Rules:
+    """Return what the settings lay down for letters that leave."""
+    limits, approvals = config.limits, config.approvals
+    return Rules(
+        live=config.mode.live,
+        source=config.mode.source,
+        required=approvals.required,
+        trust=approvals.trust,
+        undo_seconds=approvals.undo_seconds,
+        expiry_seconds=approvals.expiry_hours * 3600,
+        sends=limits.sends_per_hour,
+        window=limits.window_seconds,
+        paced=limits.sends_per_pace,
+        pace=limits.pace_seconds,
+        recipients_per_letter=limits.recipients_per_letter,
+        recipients_per_hour=limits.recipients_per_hour,
+        open_letters=limits.open_letters,
+        proposals_per_hour=limits.proposals_per_hour,
+        replies_per_thread=limits.replies_per_thread,
+        allow=config.recipients.allow,
+        deny=config.recipients.deny,
+    )
+
+
+def pinned(wanted: Rules, ledger: Ledger) -> Rules:
+    """Return the rules with what the ledger holds fast: a passphrase is needed to loosen it.
+
+    A client's settings file is often the agent's to write, so the strictest word stays.
+    """
+    strict = {"trust": "desk", "required": "true"}
+    said = {"trust": wanted.trust, "required": str(wanted.required).lower()}
+    locked = bool(ledger.meta(passphrase.KEY))
+    holds = {
+        key: strict[key] if locked and ledger.meta(key) == strict[key] else word
+        for key, word in said.items()
+    }
+    if any(ledger.meta(key) != word for key, word in holds.items()):
+        with ledger.write() as book:
+            for key, word in holds.items():
+                book.set(key, word)
+    return replace(wanted, trust=holds["trust"], required=holds["required"] == "true")
+
+
+def _tools(config: Config) -> Tools:
+    return Tools(
+        clock=clock(),
+        draw=os.urandom,
+        sleep=time.sleep,
+        notify=lambda entry: _notify(config, entry),
+    )
+
+
+def _notify(config: Config, entry: Entry) -> None:
+    from postroom.desk.notify import Notifier  # brings subprocess, which few commands need
+
+    Notifier(desktop=config.notify.desktop, command=config.notify.command)(entry)
+
+
+def clock() -> Callable[[], Stamp]:
+    """Return the clock of this machine: wall time, and a steady one that a boot begins."""
+    steady = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    boot = _first_line("/proc/sys/kernel/random/boot_id")
+    return lambda: Stamp(time.time(), boot, time.clock_gettime(steady))
+
+
+def machine() -> str:
+    """Return what tells this machine from others, as far as it says so."""
+    # machine-id(5): not to be shown; a hash of it serves.
+    id = _first_line("/etc/machine-id")
+    return hashlib.sha256(f"postroom {id}".encode()).hexdigest()[:16] if id else ""
+
+
+def _first_line(file: str) -> str:
+    try:
+        return Path(file).read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def adopt(config: Config) -> str:
+    """Make this machine the one that sends from the vault; return the new desk's id."""
+    old, new = desk_id(config.vault), draw_id()
+    if config.state is None and old and config.state_for(old).exists():
+        config.state_for(old).rename(config.state_for(new))
+    renew_desk(config.vault, new)
+    state = config.state_for(new)
+    tools = _tools(config)
+    with closing(Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)) as ledger:
+        identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
+    with ExitStack() as stack:
+        desk = open_desk(config, state, stack)
+        desk.outbox.distrust((), "this ledger came from another desk")
+        desk.outbox.record(Call("adopt_vault", "", "person"))
+        desk.reconcile()
+    return new
+
+
+def _ledger(state: Path) -> Path:
+    return state / "ledger.sqlite"
