@@ -1,0 +1,96 @@
+"""What the log may show of people, subjects and secrets."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core import redaction
+
+
+@pytest.mark.parametrize(
+    ("spec", "shown"),
+    [
+        ("john.doe@example.com", "j***@example.com"),
+        ("j@example.com", "j***@example.com"),
+        ("John Doe <john.doe@example.com>", "j***@example.com"),
+        ('"john doe"@example.com', "j***@example.com"),
+        ('"a@b"@example.com', "a***@example.com"),
+        ("john@münchen.example", "j***@münchen.example"),
+        ("john＠example.com", "j***@example.com"),
+        ("@example.com", "***@example.com"),
+        ("john@", "j***@"),
+        ("john@example.com and a secret", "j***@example.com"),
+        ("john", "***"),
+        (" ", ""),
+        ("", ""),
+    ],
+)
+def test_of_an_address_the_first_letter_and_the_domain_are_shown(spec, shown):
+    assert redaction.address(spec) == shown
+
+
+def test_of_many_addresses_five_are_shown_and_the_others_counted():
+    people = [f"{name}@example.org" for name in ("ann", "bob", "cy", "dee", "eve", "fay", "gus")]
+    assert redaction.addresses(people[:2]) == "a***@example.org, b***@example.org"
+    assert redaction.addresses(people[:5]).count("***") == 5
+    assert redaction.addresses(people).endswith("e***@example.org and 2 more")
+    assert redaction.addresses([]) == ""
+
+
+def test_a_subject_is_one_line_of_fifty_characters():
+    assert redaction.subject("x" * 80) == "x" * 50
+    assert redaction.subject("x" * 80_000) == "x" * 50
+    assert redaction.subject("Re:\r\nBcc: all\u200b") == "Re: Bcc: all"
+    assert redaction.subject("From john.doe@example.com") == "From j***@example.com"
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("550 no such user <john.doe@example.com>", "550 no such user <j***@example.com>"),
+        ('550 "john doe"@example.com is away', "550 j***@example.com is away"),
+        ("mailto:john.doe@example.com?", "mailto:j***@example.com"),
+        ("/users/john.doe%40example.com/messages", "***@example.com"),
+        ("Authorization: Bearer abc.def-123", "Authorization: Bearer ***"),
+        ("token ya29.a0Af_x expired", "token *** expired"),
+        ("eyJhbGciOi.eyJzdWIi.c2ln", "***"),
+        ("key 0123456789abcdef0123456789abcdef.", "key ***."),
+        ("key dGhpcyBpcyBhIHNlY3JldCBrZXkgb2Ygb3Vycw== here", "key *** here"),
+        ("thread 18e5a1b2c3d4e5f6", "thread 18e5a1b2c3d4e5f6"),
+        ("two\nlines @ once", "two lines @ once"),
+        ("", ""),
+    ],
+)
+def test_a_message_shows_neither_addresses_nor_secrets(message, shown):
+    assert redaction.text(message) == shown
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Needs_Action/2026-01-05-quarterly-numbers-for-the-board.md",
+        "Projects/Q3_Planning/Meeting-notes-2026-01-05.md",
+    ],
+)
+def test_a_long_path_of_words_is_no_secret(path):
+    assert redaction.text(path) == path
+
+
+@given(st.text(), st.from_regex(r"[a-z]{8}\.[a-z]{8}", fullmatch=True), st.integers(0, 5_000))
+def test_a_local_part_never_survives_wherever_it_stands(around, local, padding):
+    message = f"{'a ' * padding}{local}@example.com {around} <{local}@example.org>"
+    assert local[1:] not in redaction.text(message)
+    assert local[1:] not in redaction.subject(message)
+
+
+@given(st.text() | st.text('"@ .<%40a\n'))
+def test_any_text_becomes_one_short_line(message):
+    shown = redaction.text(message)
+    assert len(shown) <= redaction.MAX_TEXT
+    assert len(redaction.subject(message)) <= redaction.MAX_SUBJECT
+    assert len((shown + redaction.address(message)).splitlines()) <= 1
+
+
+def test_a_message_of_megabytes_is_looked_at_in_its_beginning_only():
+    assert len(redaction.text('"@' * 500_000)) <= redaction.MAX_TEXT
+    assert redaction.text("a" * 1_000_000) == "***"
