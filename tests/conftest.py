@@ -2,8 +2,13 @@
 
 import json
 import os
+import pty
+import re
+import select
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +17,14 @@ from hypothesis import settings
 
 settings.register_profile("postroom", deadline=None, print_blob=True)
 settings.load_profile("postroom")
+
+
+# The leader of a new session takes the terminal on its stdin for the controlling one.
+ON_A_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "postroom", *sys.argv[1:]])
+"""
 
 
 @dataclass
@@ -40,6 +53,31 @@ class Person:
             "LANG": "C.UTF-8",
             "TZ": "UTC",
         }
+        self.vault = folder / "vault"
+
+    def live(self, **settings: object) -> None:
+        """Let letters leave, under these settings of approval."""
+        lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+        file = self.folder / ".config" / "postroom" / "postroom.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(["dry_run = false", "[approvals]", *lines, ""]))
+
+    def draft(self, name: str = "hello", *, folder: str = "Drafts", **changes: str) -> str:
+        """Write a letter as a note and return its id."""
+        fields = {"to": "ann@example.com", "subject": "Hello", "status": "pending_approval"}
+        text = changes.pop("text", "Good day, Ann.")
+        head = "".join(f"{key}: {value}\n" for key, value in (fields | changes).items())
+        note = self.vault / folder / f"{name}.md"
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"---\n{head}---\n\n{text}\n")
+        assert self.run("pending").code == 0
+        found = re.search(r'^letter: "([a-z2-7]{10})"$', note.read_text(), re.MULTILINE)
+        assert found, note.read_text()
+        return found[1]
+
+    def show(self, id: str) -> dict:
+        """Return a letter as JSON."""
+        return self.run("show", id, "--json").json
 
     def start(self, *arguments: str, **options) -> subprocess.Popen:
         """Start a command and leave it running."""
@@ -52,6 +90,37 @@ class Person:
             stderr=subprocess.PIPE,
             **options,
         )
+
+    def at_terminal(self, *arguments: str, answers: Sequence[tuple[str, str]] = ()) -> Outcome:
+        """Run a command on a terminal of its own, and type each answer after its question."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            [sys.executable, "-c", ON_A_TERMINAL, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        said, waiting = "", list(answers)
+        deadline = time.monotonic() + 60
+        while True:
+            ready, _, _ = select.select([ours], [], [], max(0, deadline - time.monotonic()))
+            assert ready, f"no answer within a minute; so far: {said}"
+            try:
+                piece = os.read(ours, 65_536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            said += piece.decode(errors="replace")
+            if waiting and waiting[0][0] in said:
+                os.write(ours, waiting.pop(0)[1].encode())
+        os.close(ours)
+        assert not waiting, f"never asked: {waiting[0][0]}; said: {said}"
+        return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")
 
     def run(self, *arguments: str, **options) -> Outcome:
         """Run a command to its end."""

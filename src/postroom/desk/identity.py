@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.core.errors import Denied
-from postroom.store.desk import read_mark, write_mark
+from postroom.core.errors import Denied, Unavailable
+from postroom.store.desk import desk_id, read_mark, write_mark
 from postroom.store.ledger import Ledger
 
 _ADOPT = "Run `postroom adopt` to send from here; the other machine then only reads."
 
 
 def refuse_strangers(vault: Path, ledger: Path) -> None:
-    """Refuse a vault whose ledger is kept elsewhere, before an empty one is begun here."""
+    """Refuse a vault and a ledger that have never met, before either is begun anew beside the other."""
     if not ledger.exists() and read_mark(vault):
         raise Denied(
             f"The ledger of the vault {vault} is on another machine, or was lost", remedy=_ADOPT
         )
+    if ledger.exists() and not vault.is_dir():
+        raise Unavailable(
+            f"The vault {vault} is not there", remedy="Bring it back, or set VAULT_PATH to it."
+        )
+    if ledger.exists() and desk_id(vault) is None:
+        raise _other(vault, ledger)
 
 
 def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]) -> None:
@@ -25,14 +31,20 @@ def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable
     mark = read_mark(vault)
     if not ledger.meta("desk"):
         rebind(vault, ledger, desk=desk, machine=machine, draw=draw)
-    elif ledger.meta("desk") != desk:
-        raise Denied(f"The vault {vault} was adopted by another machine", remedy=_ADOPT)
+    elif ledger.meta("desk") != desk or mark not in (None, ledger.meta("id")):
+        raise _other(vault, ledger.path)
     elif machine and ledger.meta("machine") not in ("", machine):
         raise Denied("The state folder was copied from another machine", remedy=_ADOPT)
     elif not mark:
         write_mark(vault, ledger.meta("id"))
-    elif mark != ledger.meta("id"):
-        raise Denied(f"The vault {vault} belongs to another ledger than this one", remedy=_ADOPT)
+
+
+def _other(vault: Path, ledger: Path) -> Denied:
+    return Denied(
+        f"The vault {vault} is not the one of the ledger {ledger}: it is another folder, or was"
+        " adopted by another machine",
+        remedy=f"Check VAULT_PATH and POSTROOM_STATE. {_ADOPT}",
+    )
 
 
 def rebind(

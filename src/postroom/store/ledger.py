@@ -162,6 +162,7 @@ class Ledger:
     def __init__(
         self, path: Path, *, clock: Callable[[], Stamp], draw: Callable[[int], bytes]
     ) -> None:
+        self.path = path
         self._database = Database(path, MIGRATIONS)
         self._clock = clock
         self._draw = draw

@@ -37,8 +37,8 @@ def desk(config: Config, *, make: bool = False) -> Iterator[Desk | None]:
 def open_desk(config: Config, state: Path, stack: ExitStack, *, tools: Tools | None = None) -> Desk:
     """Open the desk that is kept in this state folder; the stack closes it."""
     tools = tools or _tools(config)
-    id = make_desk(config.vault, draw_id)
     identity.refuse_strangers(config.vault, _ledger(state))
+    id = make_desk(config.vault, draw_id)
     ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
     stack.callback(ledger.close)
     identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)

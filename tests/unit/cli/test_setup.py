@@ -1,0 +1,199 @@
+"""Setting up, looking after it, and moving to another machine."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from postroom.vault.folders import FOLDERS
+
+
+@pytest.fixture
+def live(person):
+    person.live(undo_seconds=0)
+    assert person.run("init").code == 0
+    return person
+
+
+def approve(person, id):
+    digest = person.show(id)["digest"].removeprefix("sha256:")
+    return person.run("approve", id, "--yes", digest[:8])
+
+
+def sent(person):
+    return [m["subject"] for m in person.run("search", "in:sent", "--json").json["messages"]]
+
+
+def meta(person, key, value):
+    with closing(sqlite3.connect(person.folder / "state/ledger.sqlite")) as ledger, ledger:
+        ledger.execute("UPDATE meta SET value = ? WHERE key = ?", [value, key])
+
+
+def test_init_makes_the_folders_a_dashboard_and_a_private_state(person):
+    made = person.run("init", "--json").json
+    assert {f"{folder.name}/" for folder in FOLDERS} | {"Dashboard.md"} == set(made["made"])
+    assert "Pending_Approval" in (person.vault / "Dashboard.md").read_text()
+    assert (person.folder / "state").stat().st_mode & 0o077 == 0
+    assert (person.folder / "state/ledger.sqlite").stat().st_mode & 0o077 == 0
+
+
+def test_init_again_changes_nothing(person):
+    person.run("init")
+    (person.vault / "Dashboard.md").write_text("mine now\n")
+    assert person.run("init", "--json").json["made"] == []
+    assert (person.vault / "Dashboard.md").read_text() == "mine now\n"
+
+
+def test_in_a_vault_with_notes_all_goes_into_a_room_of_its_own(person):
+    person.vault.mkdir()
+    (person.vault / "Diary.md").write_text("dear diary\n")
+    made = person.run("init")
+    assert made.code == 0, made.err
+    assert "postroom.toml" in made.err
+    assert (person.vault / "Postroom/Approved").is_dir()
+    assert not (person.vault / "Approved").exists()
+    assert person.run("init", "--json").json["room"] == "Postroom"
+
+
+def test_a_settings_file_that_is_there_is_left_to_the_person(person):
+    person.live()
+    person.vault.mkdir()
+    (person.vault / "Diary.md").write_text("dear diary\n")
+    refused = person.run("init")
+    assert refused.code == 2
+    assert 'room = "Postroom"' in refused.err
+    assert not (person.vault / "Approved").exists()
+
+
+def test_status_names_the_mode_the_level_and_where_they_come_from(live):
+    live.draft()
+    shown = live.run("status")
+    assert "live (dry_run in " in shown.out.replace("\n", " ")
+    assert "folder (default)" in shown.out
+    assert "1 pending" in shown.out
+    assert "postroom send-approved" in shown.err
+    facts = live.run("status", "--json").json
+    assert (facts["letters"]["pending"], facts["sends_allowed"]) == (1, 10)
+
+
+def test_doctor_finds_nothing_wrong_with_a_new_desk(live):
+    shown = live.run("doctor")
+    assert shown.code == 0, shown.out
+    assert "FAIL" not in shown.out
+
+
+def test_doctor_names_each_fault_with_its_remedy(live):
+    live.draft()
+    (live.folder / "state").chmod(0o755)
+    log = next((live.vault / "Logs/actions").iterdir())
+    log.write_text("")
+    found = {c["part"]: c for c in live.run("doctor", "--json").json["checks"]}
+    assert live.run("doctor").code == 8
+    assert found["state"]["verdict"] == found["log"]["verdict"] == "fail"
+    assert "chmod 700" in found["state"]["remedy"]
+    assert "audit verify" in found["log"]["remedy"]
+
+
+def test_doctor_says_what_is_wrong_with_the_settings(person):
+    person.environment["POSTROOM_SENDS_PER_HOUR"] = "many"
+    shown = person.run("doctor")
+    assert shown.code == 8
+    assert "POSTROOM_SENDS_PER_HOUR" in shown.out
+
+
+def test_a_vault_that_was_synced_to_a_second_machine_is_only_read_until_it_is_adopted(live):
+    id = live.draft()
+    (live.vault / "Drafts/hello.md").rename(live.vault / "Approved/hello.md")
+    live.environment["POSTROOM_STATE"] = str(live.folder / "second")
+    refused = live.run("send-approved")
+    assert refused.code == 4
+    assert "postroom adopt" in refused.err
+    assert sent(live) == []
+    adopted = live.at_terminal("adopt", answers=[("[y/N]", "y\n")])
+    assert adopted.code == 0, adopted.out
+    seen = live.run("send-approved")
+    assert "another desk" in seen.err
+    assert sent(live) == []
+    live.environment["POSTROOM_STATE"] = str(live.folder / "state")
+    former = live.run("approve", id, "--yes", "0" * 8)
+    assert former.code == 4
+    assert "adopted by another machine" in former.err
+
+
+def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live):
+    live.draft()
+    meta(live, "machine", "another")
+    refused = live.run("send-approved")
+    assert refused.code == 4
+    assert "copied from another machine" in refused.err
+
+
+def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live):
+    id = live.draft()
+    meta(live, "machine", "another")
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    assert live.show(id)["state"] == "unknown"
+    assert "May or may not have been sent" in live.run("pending").out
+    yes = live.show(id)["digest"].removeprefix("sha256:")[:8]
+    assert live.run("resolve", id, "--yes", yes).code == 2
+    assert live.run("resolve", id, "--not-sent", "--yes", "00000000").code == 7
+    assert live.run("resolve", id, "--not-sent", "--yes", yes).code == 0
+    assert live.show(id)["state"] == "pending"
+    assert approve(live, id).code == 0
+    assert sent(live) == ["Hello"]
+
+
+def test_adoption_without_an_explicit_state_takes_the_mail_along(person):
+    del person.environment["POSTROOM_STATE"]
+    person.live(undo_seconds=0)
+    person.run("init")
+    id = person.draft()
+    assert approve(person, id).code == 0
+    desks = person.folder / ".local/state/postroom"
+    (before,) = [path.name for path in desks.iterdir()]
+    assert person.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    (after,) = [path.name for path in desks.iterdir()]
+    assert before != after == (person.vault / ".postroom/desk").read_text().strip()
+    assert sent(person) == ["Hello"]
+
+
+def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_again(live):
+    ids = [live.draft(f"n{number}", subject=f"Letter {number}") for number in range(4)]
+    live.environment["POSTROOM_SENDS_PER_HOUR"] = "100"
+    shutil.copytree(live.folder / "state", live.folder / "backup")
+    for id in ids[:3]:
+        assert approve(live, id).code == 0
+    shutil.rmtree(live.folder / "state")
+    shutil.copytree(live.folder / "backup", live.folder / "state")
+    seen = live.run("send-approved")
+    assert "put back from a backup" in seen.err
+    assert [live.show(id)["state"] for id in ids] == ["sent", "sent", "sent", "unknown"]
+    assert sent(live) == []  # the mailbox came from the backup too, and nothing was put into it
+    assert live.run("audit", "verify").code == 0
+    assert live.run("send-approved").err.count("backup") == 0
+
+
+def test_a_damaged_ledger_is_left_alone_and_named(live):
+    ledger = live.folder / "state/ledger.sqlite"
+    for leftover in (live.folder / "state").glob("ledger.sqlite-*"):
+        leftover.unlink()
+    ledger.write_bytes(b"not a database" * 1000)
+    refused = live.run("pending")
+    assert refused.code == 10
+    assert "ledger.sqlite" in refused.err
+    assert ledger.read_bytes() == b"not a database" * 1000
+
+
+def test_a_missing_vault_is_said_not_made_again(live):
+    live.draft()
+    live.vault.rename(live.folder / "elsewhere")
+    refused = live.run("pending")
+    assert refused.code == 8
+    assert "VAULT_PATH" in refused.err
+    assert not live.vault.exists()
+    live.vault.mkdir()
+    refused = live.run("pending")
+    assert refused.code == 4
+    assert "is not the one" in refused.err
+    assert list(live.vault.iterdir()) == []
