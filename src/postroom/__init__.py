@@ -9,13 +9,17 @@ guards that::
     cli        the terminal: one file a noun, no rules
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
+    desk       letters and verdicts: outbox, dispatch, notes, reconcile, log, reading; one queue
+    vault      notes: frontmatter that survives, confined paths, the table of folders
     mail       where mail lives: the protocols, MIME, and one package or module a provider
-    store      SQLite files that survive crashes, several processes and newer versions
+    store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
-    core       pure words and rules: errors, text, address, message, query, letter
+    core       pure words and rules: errors, text, address, message, query, letter, life, policy,
+               risk, audit, redaction, stamp
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract: cli
-and its later neighbours. With the rule: core. With the machine: config and wiring.
+and its later neighbours. With the rule: core. With the order of effects: desk. With the machine:
+config and wiring.
 
 One colour: everything here is synchronous. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.

@@ -23,7 +23,7 @@ COMMANDS = {
     "audit": ("postroom.cli.audit", "Show what was done, when, and by whose word."),
     "demo": (
         "postroom.cli.demo",
-        "Try it: sample mail, imported and searched, in a folder of its own.",
+        "Try it: sample mail, letters that wait, in a folder of its own.",
     ),
     "doctor": ("postroom.cli.setup", "Check each part, and say how to mend what is amiss."),
     "edit": ("postroom.cli.letters", "Change a letter, look at the result, and send it."),

@@ -26,9 +26,8 @@ def opened() -> Iterator[TextIO]:
             remedy="Run it in one, or give --yes with the first eight digits of the digest.",
         ) from why
     # Unbuffered below: a terminal cannot seek.
-    with os.fdopen(handle, "rb+", buffering=0) as raw:
-        with io.TextIOWrapper(raw, write_through=True) as terminal:
-            yield terminal
+    with io.TextIOWrapper(os.fdopen(handle, "rb+", buffering=0), write_through=True) as terminal:
+        yield terminal
 
 
 def agrees(question: str) -> bool:

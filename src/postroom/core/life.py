@@ -193,7 +193,7 @@ def told(id: str, state: State) -> str:
             said = f"cannot be sent: {reason}"
         case Unknown(why=why):
             said = f"may or may not have been sent ({why}): a person must look"
-    return f"The letter {id} {said}."
+    return f"The letter {id} {said.rstrip('.')}."
 
 
 def refuse(id: str, state: State, wish: str) -> Conflict:

@@ -22,8 +22,10 @@ class Stamp(NamedTuple):
 def elapsed(since: Stamp, now: Stamp) -> float:
     """Return the seconds from one moment to another; within one boot no change of the clock counts.
 
-    Across a boot the wall clock is all there is: set back, no time has passed.
+    Across a boot the wall clock is all there is: set back, no time has passed. Where a boot cannot
+    be told, the shorter of the two counts.
     """
-    if since.boot and since.boot == now.boot:
-        return max(0.0, now.steady - since.steady)
-    return max(0.0, now.wall - since.wall)
+    wall, steady = max(0.0, now.wall - since.wall), now.steady - since.steady
+    if since.boot != now.boot or (not now.boot and steady < 0):
+        return wall
+    return max(0.0, steady) if now.boot else min(wall, steady)
