@@ -1,0 +1,352 @@
+"""The vault's folder: paths that cannot lead out of it, and files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from postroom.core.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    PostroomError,
+    Unavailable,
+    Uncertain,
+)
+
+MAX_SIZE = 30_000_000
+# No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
+_NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f\ud800-\udc7f\udd00-\udfff]+")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a note's place must not hold us up
+# How file systems without hard links, and systems that forbid them, refuse one.
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK}
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
+
+
+class File(NamedTuple):
+    """A file as it was at one moment: another version of it differs in one of these."""
+
+    name: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+Files: TypeAlias = list[File]
+Names: TypeAlias = list[str]
+
+
+class Vault:
+    """A folder of notes, which people and several processes change at once."""
+
+    def __init__(self, root: Path, *below: str, link: Callable[..., None] = os.link) -> None:
+        self.root = root.joinpath(*below)
+        self._link = link
+        self._fd = -1
+        try:
+            top = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as why:
+            raise Unavailable(
+                f"The vault {root} cannot be opened: {why.strerror}",
+                remedy="Set VAULT_PATH to your vault's folder, or run `postroom init`.",
+            ) from why
+        try:
+            self._fd = _descend(top, "/".join(below), make=True)
+        except OSError as why:
+            raise _in_our_words(why, "/".join(below)) from why
+        finally:
+            os.close(top)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def list(self, folder: str) -> Files:
+        """Return the notes of a folder, by name; none where there is no folder."""
+        return sorted(file for file in self._scan(folder) if file.name.endswith(".md"))
+
+    def names(self, folder: str) -> Names:
+        """Return the names of all files of a folder, sorted; none where there is no folder."""
+        return sorted(file.name for file in self._scan(folder))
+
+    def changed(self, folder: str) -> int:
+        """Return when a name in the folder was last added or removed, 0 where there is no folder."""
+        try:
+            with self._held(folder, folder) as fd:
+                return os.fstat(fd).st_mtime_ns
+        except NotFound:
+            return 0
+
+    def stat(self, path: str) -> File | None:
+        """Return what stands at a path, of whatever kind; None where nothing does."""
+        try:
+            with self._at(path) as (folder, name):
+                return _file(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        except NotFound:
+            return None
+
+    def read(self, path: str) -> tuple[bytes, File]:
+        """Return a file's bytes, and the version that they are."""
+        with self._at(path) as (folder, name), _opened(folder, name, os.O_RDONLY) as fd:
+            for _ in range(3):
+                before = _file(name, os.fstat(fd))
+                if before.size > MAX_SIZE:
+                    raise Corrupt(
+                        f"{path!r} is larger than {MAX_SIZE // 1_000_000} MB",
+                        remedy="It is left as it is: take it out of this folder, or shorten it.",
+                    )
+                data = os.pread(fd, before.size + 1, 0)
+                if before == _file(name, os.fstat(fd)) and len(data) == before.size:
+                    return data, before
+        raise Conflict(f"{path!r} is being written", remedy="Wait a moment, then try again.")
+
+    def create(self, path: str, data: bytes, *, mode: int = 0o644) -> File:
+        """Write a new file, and its folders where they are missing; never over another."""
+        with self._at(path, make=True) as (folder, name):
+            with _beside(folder, data, mode) as (temp, made):
+                self._publish(folder, temp, folder, name)
+            _sync(folder, path)
+        return _file(name, made)
+
+    def replace(self, path: str, data: bytes, was: File) -> File:
+        """Give a file that is still as it was another content; its permissions stay."""
+        with self._at(path) as (folder, name):
+            mode = _checked(folder, name, was, path)
+            with _beside(folder, data, mode, exact=True) as (temp, made):
+                _lock(folder)
+                _checked(folder, name, was, path)
+                os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+            _sync(folder, path)
+        return _file(name, made)
+
+    def move(self, source: str, target: str, was: File, data: bytes | None = None) -> File:
+        """Give a file that is still as it was another path, and content if given; never over another."""
+        with self._at(source) as (here, old), self._at(target, make=True) as (there, new):
+            mode, stands = _checked(here, old, was, source), True
+            if data is None:
+                _lock(here)
+                _checked(here, old, was, source)
+                stands = self._publish(here, old, there, new)
+                made = os.stat(new, dir_fd=there, follow_symlinks=False)
+            else:
+                with _beside(there, data, mode, exact=True) as (temp, made):
+                    _lock(here)
+                    _checked(here, old, was, source)
+                    self._publish(there, temp, there, new)
+            _sync(there, target)  # on the disk before the old one goes
+            if stands:
+                try:
+                    _checked(here, old, was, source)
+                    os.unlink(old, dir_fd=here)
+                except (OSError, Conflict):
+                    os.unlink(new, dir_fd=there)
+                    raise
+            _sync(here, source)
+        return _file(new, made)
+
+    def remove(self, path: str, was: File) -> None:
+        """Remove a file that is still as it was."""
+        with self._at(path) as (folder, name):
+            _lock(folder)
+            _checked(folder, name, was, path)
+            os.unlink(name, dir_fd=folder)
+            _sync(folder, path)
+
+    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
+        """Add to the end of a file, made where it is missing: all of it or, on a full disk, nothing."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with self._at(path, make=True) as (folder, name):
+            with _opened(folder, name, flags, mode) as fd:
+                _lock(fd)  # so that what is cut off below is nobody else's
+                size = os.fstat(fd).st_size
+                try:
+                    _write(fd, data)
+                    os.fsync(fd)
+                except OSError:
+                    os.ftruncate(fd, size)
+                    raise
+            if size == 0:
+                _sync(folder, path)
+
+    def tail(self, path: str, size: int = 65_536) -> bytes:
+        """Return the last bytes of a file, none where it is missing."""
+        try:
+            with self._at(path) as (folder, name), _opened(folder, name, os.O_RDONLY) as fd:
+                return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
+        except NotFound:
+            return b""
+
+    def _scan(self, folder: str) -> Iterator[File]:
+        with suppress(NotFound), self._held(folder, folder) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) and _NAME.fullmatch(entry.name):
+                    with suppress(FileNotFoundError):  # it may be gone since
+                        yield _file(entry.name, entry.stat(follow_symlinks=False))
+
+    @contextmanager
+    def _at(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        name = _parts(path)[-1]
+        with self._held(path.rpartition("/")[0], path, make=make) as fd:
+            yield fd, name
+
+    @contextmanager
+    def _held(self, folder: str, path: str, *, make: bool = False) -> Iterator[int]:
+        """Hold a folder open; what the system says meanwhile is put into our words."""
+        try:
+            fd = _descend(self._fd, folder, make=make)
+            try:
+                yield fd
+            finally:
+                os.close(fd)
+        except OSError as why:
+            raise _in_our_words(why, path) from why
+
+    def _publish(self, here: int, old: str, there: int, new: str) -> bool:
+        """Give a file a name that no other has; return whether it still has the old one too."""
+        try:
+            self._link(old, new, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+        except OSError as why:
+            if why.errno not in _NO_LINKS:
+                raise
+        else:
+            return True
+        # A rename would replace another's file: the name is first taken, with an empty one.
+        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=there))
+        try:
+            os.rename(old, new, src_dir_fd=here, dst_dir_fd=there)
+        except OSError:
+            os.unlink(new, dir_fd=there)
+            raise
+        return False
+
+
+def _parts(path: str) -> Names:
+    parts = path.split("/")
+    if not all(map(_NAME.fullmatch, parts)):
+        raise Denied(
+            f"{path!r} is no path inside the vault",
+            remedy="Name it from the vault's root: names with `/` between, none with a dot in front.",
+        )
+    return parts
+
+
+def _descend(fd: int, path: str, *, make: bool) -> int:
+    """Open folder after folder, each in the one before it, so that no link is ever followed."""
+    names = _parts(path) if path else []
+    fd = os.open(".", _FOLDER, dir_fd=fd)
+    for name in names:
+        try:
+            if make and not os.access(name, os.F_OK, dir_fd=fd, follow_symlinks=False):
+                with suppress(FileExistsError):  # another process was first
+                    os.mkdir(name, dir_fd=fd)
+                os.fsync(fd)
+            inner = os.open(name, _FOLDER, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+@contextmanager
+def _opened(folder: int, name: str, flags: int, mode: int = 0o600) -> Iterator[int]:
+    fd = os.open(name, flags | _FILE, mode, dir_fd=folder)
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.ENXIO, "no regular file")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _beside(
+    folder: int, data: bytes, mode: int, *, exact: bool = False
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Hold a synced file with a hidden name; where nobody renames it, it is gone afterwards."""
+    temp = f".postroom-{secrets.token_hex(8)}.tmp"
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
+    try:
+        try:
+            if exact:
+                os.fchmod(fd, mode)
+            _write(fd, data)
+            # The kernel's own stamps are milliseconds coarse: two versions would look alike.
+            os.utime(fd, ns=(time.time_ns(),) * 2)
+            os.fsync(fd)
+            made = os.fstat(fd)
+        finally:
+            os.close(fd)
+        yield temp, made
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temp, dir_fd=folder)
+
+
+def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _sync(folder: int, path: str) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as why:
+        if why.errno not in _NO_FOLDER_SYNC:
+            raise Uncertain(
+                f"{path!r} may be lost when the power fails: {why.strerror}",
+                remedy="Check the disk, and look at the file.",
+            ) from why
+
+
+def _lock(fd: int) -> None:
+    """Keep other processes of ours out until the file is closed, where the file system can."""
+    with suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_EX)
+
+
+def _file(name: str, seen: os.stat_result) -> File:
+    return File(name, seen.st_size, seen.st_mtime_ns, seen.st_ino)
+
+
+def _checked(folder: int, name: str, was: File, path: str) -> int:
+    """Return a file's permissions if it is still as it was."""
+    with suppress(FileNotFoundError):
+        seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(seen.st_mode) and _file(name, seen)[1:] == was[1:]:
+            return stat.S_IMODE(seen.st_mode)
+    raise Conflict(f"{path!r} was changed or moved meanwhile", remedy="Read it again, then decide.")
+
+
+def _in_our_words(why: OSError, path: str) -> PostroomError:
+    code, said = why.errno, why.strerror
+    if code == errno.ENOENT:
+        return NotFound(f"There is no {path!r} in the vault", remedy="Look for its new name.")
+    if code == errno.EEXIST:
+        return Conflict(f"{path!r} is there already", remedy="Take another name.")
+    if code == errno.ENAMETOOLONG:
+        return Invalid(f"{path!r} is too long a name", remedy="Take a shorter one.")
+    if code in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}:
+        told = f"{path!r} is a link or no plain file, or leads through a link"
+        return Denied(told, remedy="Put the thing itself there: no link in the vault is followed.")
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        told, remedy = f"The disk is full: {path!r} was not written", "Free some space."
+    elif code in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        told, remedy = f"No right to {path!r}: {said}", "Get the right to it and its folder."
+    else:
+        told, remedy = f"{path!r} cannot be read or written: {said}", "Check the disk."
+    return Unavailable(told, remedy=f"{remedy} Then try again.")
