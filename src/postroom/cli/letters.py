@@ -55,10 +55,11 @@ def opened(*, make: bool = False, adopt: bool = False) -> Iterator[Desk]:
     config = wiring.settings()
     for warning in config.mode.warnings:
         say(f"warning: {warning}")
-    with desk(config, make=make) as found:
+    # A vault that is there may be used; one that is not is only made by `init`.
+    with desk(config, make=make and config.vault.is_dir()) as found:
         if found is None:
             raise NotFound(
-                f"No letter was ever written in the vault {config.vault}.",
+                f"There is no desk in the vault {config.vault} yet, and so no letter.",
                 remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
             )
         for sentence in found.reconcile(adopt=adopt):
@@ -347,12 +348,8 @@ def edit_command(
                     remedy="Mend the fence under *Letter*, or edit without --from-note.",
                 )
             letter = replace(entry.letter, text=text)
-        elif desk.edited(entry):
-            raise Conflict(
-                f"The note of the letter {entry.id} was edited too",
-                remedy="Take its text with --from-note, or put it back there first.",
-            )
         else:
+            desk.refuse_edited(entry)
             letter = _reworded(entry.letter, file)
         if replace(letter, text=settled(letter.text)) == entry.letter:
             say("Nothing was changed.")
@@ -367,7 +364,7 @@ def edit_command(
         proof = terminal.passphrase() if desk.rules.trust == "desk" else None
         if not digests and not terminal.agrees(f"Change the letter {entry.id} to this?"):
             raise click.Abort
-        entry = desk.edit(entry.id, letter, proof=proof)
+        entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note)
         if not as_json:
             _show(desk, entry)
         if not no_send and desk.rules.live and not digests:

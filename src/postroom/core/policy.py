@@ -134,7 +134,7 @@ def duration(seconds: float) -> str:
     """Return a time to wait, in words."""
     if seconds < 90:
         count, unit = max(1, round(seconds)), "second"
-    elif seconds < 5400:
+    elif seconds < 5400 and seconds != 3600:
         count, unit = -int(-seconds // 60), "minute"
     else:
         count, unit = round(seconds / 3600), "hour"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,7 +70,15 @@ class Desk:
         self.log = ActionLog(vault, ledger, desk=id)
         self._notes = Notes(vault, ledger, rules, clock, desk=id, html_text=html_text)
         self._reconciler = Reconciler(
-            vault, ledger, self.outbox, self._notes, self.composer, rules, clock, desk=id
+            vault=vault,
+            ledger=ledger,
+            outbox=self.outbox,
+            notes=self._notes,
+            composer=self.composer,
+            reading=self.reading,
+            rules=rules,
+            clock=clock,
+            desk=id,
         )
         self.dispatcher = Dispatcher(
             ledger=ledger,
@@ -129,13 +138,7 @@ class Desk:
     # Agents
 
     def post(
-        self,
-        call: Call,
-        letter: Letter,
-        wish: Proposal | None = None,
-        *,
-        slips: bool = False,
-        answered: str = "",
+        self, call: Call, letter: Letter, wish: Proposal | None = None, *, slips: bool = False
     ) -> Entry:
         """Ask for a letter to be sent; return what became of it, which is mostly that it waits.
 
@@ -143,21 +146,20 @@ class Desk:
         """
         self.reconcile()
         wish = wish or Proposal()
-        try:
+        with self._recorded(call):
             if slips and self.rules.live and self.rules.trust == "folder":
-                fitting = (s for s in self._reconciler.slips() if s.fits(letter, answered))
+                whom = self.reading.answered(letter)
+                fitting = (s for s in self._reconciler.slips() if s.fits(letter, whom))
                 if found := next(fitting, None):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
-        except PostroomError as refused:
-            self.outbox.record(call, error=refused)
-            self.publish()
-            raise
         fresh = entry.id == letter.id
         if isinstance(entry.state, life.Approved | life.Sending):
             entry = self._send_now(entry)
             self.outbox.record(call, entry)
         self.follow(entry)
+        if wish.slip and isinstance(entry.state, life.Sent):
+            self.reconcile()  # which files the slip
         if fresh and isinstance(entry.state, life.Pending):
             self._tools.notify(entry)
         return entry
@@ -174,30 +176,43 @@ class Desk:
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's."""
         self.reconcile()
-        return self._followed(self.outbox.withdraw(call, id))
+        with self._recorded(call):
+            entry = self.outbox.withdraw(call, id)
+        return self._followed(entry)
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
         self.reconcile()
-        entry = self.outbox.status(call, id)
+        with self._recorded(call):
+            entry = self.outbox.status(call, id)
         self.publish()
         return entry
+
+    @contextmanager
+    def _recorded(self, call: Call) -> Iterator[None]:
+        """Leave the one line of a call that is refused."""
+        try:
+            yield
+        except PostroomError as refused:
+            self.outbox.record(call, error=refused)
+            self.publish()
+            raise
 
     # A person
 
     def approve(self, id: str, *, by: str, digest: str, proof: str | None = None) -> Entry:
         """Approve what the person saw; at trust level desk with the passphrase."""
         self.prove(proof)
-        if edited := self.edited(self.ledger.entry(id)):
-            raise Conflict(
-                f"The note of the letter {id} was edited, and its text is not the letter's:\n{edited}",
-                remedy=f"Take the note's text with `postroom edit {id} --from-note`, or put it back.",
-            )
+        self.refuse_edited(self.ledger.entry(id))
         return self._followed(self.outbox.approve(id, by=by, via="terminal", digest=digest))
 
-    def edit(self, id: str, letter: Letter, *, proof: str | None = None) -> Entry:
-        """Freeze the letter anew as the person wants it."""
+    def edit(
+        self, id: str, letter: Letter, *, proof: str | None = None, from_note: bool = False
+    ) -> Entry:
+        """Freeze the letter anew as the person wants it; what they typed into its note is not lost."""
         self.prove(proof)
+        if not from_note:
+            self.refuse_edited(self.ledger.entry(id))
         entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)))
         self.follow(entry, retext=True)
         return entry
@@ -256,6 +271,16 @@ class Desk:
             book.set(passphrase.KEY, sealed)
         self.outbox.record(Call("set_passphrase", "", "person"))
         self.publish()
+
+    def refuse_edited(self, entry: Entry) -> None:
+        """Refuse to go on over a note whose text a person edited in place."""
+        if edited := self.edited(entry):
+            raise Conflict(
+                f"The note of the letter {entry.id} was edited, and its text is not the letter's:\n"
+                f"{edited}",
+                remedy=f"Take the note's text with `postroom edit {entry.id} --from-note`,"
+                " or put it back.",
+            )
 
     # Sending
 

@@ -201,8 +201,7 @@ class Dispatcher:
         if isinstance(answer, mailbox.Sent):
             return self._sent(entry, answer, "proved by the provider")
         state = life.Unknown(entry.state.at, entry.state.why, self.clock(), entry.state.verdict)
-        with self.ledger.write() as book:
-            return book.swap(entry, state)
+        return self._swap(entry, state)
 
     def _ask(self, entry: Entry) -> mailbox.Settled:
         try:
@@ -215,20 +214,27 @@ class Dispatcher:
     def _hold(self, entry: Entry, state: life.Approved, reason: str, wait: float = 0) -> Entry:
         if state.held == reason and not wait:
             return entry
+        return self._swap(entry, life.hold(state, self.clock(), wait, reason))
+
+    def _swap(self, entry: Entry, state: life.State) -> Entry:
+        """Change what is no news to the log; a person who was quicker is right."""
         try:
             with self.ledger.write() as book:
-                return book.swap(entry, life.hold(state, self.clock(), wait, reason))
+                return book.swap(entry, state)
         except Conflict:
             return self.ledger.entry(entry.id)
 
     def _record(
         self, entry: Entry, state: life.State, *, error: str = "", refund: bool = False
     ) -> Entry:
-        with self.ledger.write() as book:
-            if refund:
-                book.refund(entry.id)
-            new = book.swap(entry, state)
-            self._line(book, new, "send_letter", error)
+        try:
+            with self.ledger.write() as book:
+                if refund:
+                    book.refund(entry.id)
+                new = book.swap(entry, state)
+                self._line(book, new, "send_letter", error)
+        except Conflict:  # before the claim, or about an unknown letter, a person was quicker
+            return self.ledger.entry(entry.id)
         self.step("recorded")
         return new
 

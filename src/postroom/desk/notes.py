@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from typing import Final
 
 from postroom.core import life
-from postroom.core.errors import Conflict, Corrupt, NotFound
+from postroom.core.address import Address
+from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
 from postroom.core.policy import Rules, duration
 from postroom.core.risk import Card, Level, html_differs
 from postroom.core.stamp import Stamp, elapsed
@@ -35,7 +37,6 @@ FOLDERS: Final = {
 }
 STATUS: Final = {"sending": "approved", "sent": "done"}
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
-DISPLAYED: Final = ("type", "action_type", "to", "subject", "created", "digest", "desk", "agent")
 SECTIONS: Final = (
     "What to do",
     "Notice",
@@ -89,20 +90,23 @@ class Notes:
         self._desk = desk
         self._html_text = html_text
 
-    def follow(self, entry: Entry, notice: str = "", *, retext: bool = False) -> None:
-        """Bring the note to where the ledger has the letter; whoever edits it meanwhile is not disturbed.
+    def follow(
+        self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
+    ) -> None:
+        """Bring the note to where the ledger has the letter; whoever is at it meanwhile is not disturbed.
 
-        `retext` writes the letter's text too, where it was edited elsewhere.
+        `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
+        where it was left is only written again with `restore`: somebody may have moved it.
         """
         place = self._ledger.place(entry.id)
         if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
             return
         try:
             found = self._vault.read(place.path) if place.path else None
-        except NotFound:
+        except PostroomError:  # gone, or something else has taken its place
             found = None
-            if entry.kind not in life.OPEN:
-                return  # a closed letter's note that was deleted stays gone
+            if not restore:
+                return
         try:
             standing = self._update(entry, *found, place, notice, retext=retext) if found else None
             if standing is None:
@@ -125,7 +129,7 @@ class Notes:
             note = Note.parse(raw)
             if note.text("letter") not in (entry.id, ""):
                 return None  # another letter's note has taken its place
-            new = self._changed(entry, note, notice, retext=retext).raw
+            new = self._changed(entry, note, place, notice, retext=retext).raw
         except Corrupt:
             new = raw  # broken by hand: it goes where it belongs, as it is
         home, _, name = place.path.rpartition("/")
@@ -146,11 +150,11 @@ class Notes:
 
     def free(self, where: str, name: str) -> str:
         """Return a path in this folder that no other file has."""
-        stem, dot, kind = name.rpartition(".")
-        path, number = f"{where}/{name}", 1
+        stem, path, number = name.removesuffix(".md"), f"{where}/{name}", 1
         while self._vault.stat(path) is not None:
             number += 1
-            path = f"{where}/{stem} {number}{dot}{kind}"
+            # A name has room for 255 octets.
+            path = f"{where}/{stem.encode()[:240].decode(errors='ignore')} {number}.md"
         return path
 
     # What a note says
@@ -163,23 +167,34 @@ class Notes:
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
         return render(_given(self.fields(entry)), "".join(pages))
 
-    def _changed(self, entry: Entry, note: Note, notice: str, *, retext: bool) -> Note:
-        note = note.set(self.fields(entry))
+    def _changed(
+        self, entry: Entry, note: Note, place: Place, notice: str, *, retext: bool
+    ) -> Note:
+        """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
+        told = text_of(entry, note) is not None
+        note = note.set(self.fields(entry, note))
         if entry.form == "draft":
             return note.with_body(f"\n{entry.letter.text}") if retext else note
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
+        ours = json.loads(place.pages)
         top, theirs = "", ""
         for title, text in sections(note.body):
-            if title == "Letter" and not retext:
-                pages[title] = text  # what stands there is the person's word
-            elif not title and not top:
-                top = text
-            elif title not in SECTIONS:
+            if not title and not top:
+                top = f"{text.rstrip(chr(10))}\n"
+            elif title == "Letter" and not retext and title in pages:
+                # The person's word. Where a fence is open, all that follows would be inside it.
+                theirs = f"{theirs}{text}" if not told else theirs
+                pages[title] = text if told else ""
+            elif ours.pop(title, "") == _hash(text):
+                continue
+            elif title in SECTIONS:
+                theirs += text.replace(title, f"{title} (as you had it)", 1)
+            else:
                 theirs += text
-        body = f"{top.rstrip(chr(10))}\n" + "".join(pages.values()) + theirs
-        return note.with_body(body.rstrip("\n") + "\n")
+        body = top + "".join(pages.values()) + theirs
+        return note.with_body(f"{body.rstrip(chr(10))}\n")
 
-    def fields(self, entry: Entry) -> dict[str, str | None]:
+    def fields(self, entry: Entry, note: Note | None = None) -> dict[str, str | None]:
         """Return the frontmatter that the note of a letter has; None where a key has no place."""
         letter, state = entry.letter, entry.state
         reply = bool(letter.in_reply_to)
@@ -198,7 +213,8 @@ class Notes:
         if entry.form == "draft":
             if waits:
                 common["status"] = "pending_approval"
-            return common
+            common |= {"trust": self._rules.trust, "mode": self._rules.mode}
+            return common | (_as_written(entry, note) if note else {})
         return {
             "type": "email_reply" if reply else "email_send",
             "status": common.pop("status"),
@@ -213,7 +229,7 @@ class Notes:
         letter = entry.letter
         pages = [("What to do", self._what_to_do(entry))]
         if notice:
-            pages.append(("Notice", f"{notice}\n"))
+            pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
         html = self._html_text(letter.html) if letter.html else ""
         if letter.html and html_differs(letter, html):
@@ -269,15 +285,45 @@ class Notes:
 
 
 def placed(path: str, data: bytes, file: File, notice: str = "") -> Place:
-    """Return what is remembered of a note."""
+    """Return what is remembered of a note that was written."""
+    body = data.decode(errors="replace").replace("\r\n", "\n")
+    pages = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
     digest = hashlib.sha256(data).hexdigest()
-    return Place(path, digest, notice, file.size, file.mtime_ns, file.inode)
+    return Place(path, digest, notice, json.dumps(pages), file.size, file.mtime_ns, file.inode)
+
+
+def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
+    """Return what is remembered of a note that somebody moved or changed."""
+    digest = hashlib.sha256(data).hexdigest()
+    return Place(path, digest, place.notice, place.pages, file.size, file.mtime_ns, file.inode)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
 def _direct(state: life.State) -> bool:
     """Whether it is on its way out within a call: its note comes with the outcome."""
-    sending = isinstance(state, life.Approved | life.Sending)
-    return sending and getattr(state, "verdict").via in {"slip", "required = false"}  # noqa: B009
+    match state:
+        case life.Approved(verdict=verdict, held="", tries=0) | life.Sending(verdict=verdict):
+            return verdict.via in {"slip", "required = false"}
+    return False
+
+
+def _as_written(entry: Entry, note: Note) -> dict[str, str | None]:
+    """Return what a draft's own fields must be put back to, where they name somebody else."""
+    letter, wrong = entry.letter, dict[str, str | None]()
+    for key in ("to", "cc", "bcc"):
+        meant: tuple[Address, ...] = getattr(letter, key)
+        try:
+            same = Address.parse_list(note.text(key)) == meant
+        except Invalid:
+            same = False
+        if not same:
+            wrong[key] = ", ".join(map(str, meant)) or None
+    if note.text("subject") != letter.subject:
+        wrong["subject"] = letter.subject
+    return wrong
 
 
 def _name(entry: Entry) -> str:
@@ -312,7 +358,7 @@ def _envelope(entry: Entry) -> str:
         origin = entry.origins[at] if at < len(entry.origins) else "agent"
         sha = hashlib.sha256(file.content).hexdigest()[:12]
         rows.append(
-            f"- Attachment: {quote(file.name)}, {file.type}, {len(file.content):,} bytes,"
+            f"- Attachment: {quote(file.name)}, {quote(file.type)}, {len(file.content):,} bytes,"
             f" SHA-256 {sha}…, from the {origin}"
         )
     rows.append(f"- Agent: {quote(entry.agent)}")

@@ -312,7 +312,9 @@ class Outbox:
             for read in ahead:
                 book.take(read)
             doubtful = 0
-            for entry in book.in_state("pending", "approved", "sending"):
+            open_ones = book.in_state("pending", "approved", "sending")
+            ids = dict.fromkeys([*(entry.id for entry in open_ones), *named])
+            for entry in filter(None, map(book.known, ids)):
                 state = self._logged(named.get(entry.id), why)
                 doubtful += isinstance(state, life.Unknown)
                 new = book.swap(entry, state)
@@ -320,10 +322,13 @@ class Outbox:
             return doubtful
 
     def _logged(self, read: Read | None, why: str) -> life.State:
+        """Return the state that the log gives; a claim, and what it does not name, is in doubt."""
         now = self._clock()
         match read and read.state:
             case "sent":
                 return life.Sent(now, "", "", how="sent, as the log says")
+            case "pending" | "approved":  # whose word it was is lost: it is asked for again
+                return life.Pending(now)
             case "rejected":
                 return life.Rejected(now, PERSON, "as the log says")
             case "withdrawn":

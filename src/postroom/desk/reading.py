@@ -44,6 +44,20 @@ class Reading:
         """Return the keys of the account's own addresses."""
         return frozenset(address.key for address in self._mailboxes(account).own())
 
+    def answered(self, letter: Letter) -> str:
+        """Return the key of the address that an answer to the answered mail goes to."""
+        if not (letter.thread and letter.in_reply_to):
+            return ""
+        try:
+            thread = self._mailboxes(letter.account).thread(letter.thread)
+        except PostroomError:
+            return ""
+        for message in thread.messages:
+            if message.mail.message_id == letter.in_reply_to:
+                whom = message.mail.reply_to or (message.mail.sender,)
+                return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
+        return ""
+
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from postroom.core import life
@@ -19,26 +19,32 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written, settled
 from postroom.desk.dispatch import SLIP_SECONDS
-from postroom.desk.notes import DISPLAYED, Notes, folder, placed, text_of
+from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
+from postroom.desk.reading import Reading
 from postroom.desk.slips import TYPES, Slip, slip
-from postroom.store.ledger import Entry, Ledger, Place
+from postroom.store.ledger import NOWHERE, Entry, Ledger, Place
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
 RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
 HOMES: Final = (folders.PENDING, folders.DRAFTS)
+ANEW: Final = (
+    "You changed the text. It was frozen anew; look at the difference and the risk assessment, and"
+    " move the note to Approved/ again to approve it."
+)
 PROPOSED: Final = "pending_approval"
 VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
 
 
 class Found(NamedTuple):
-    """A note of a letter, where it stands now; None where it does not parse."""
+    """A note of a letter, where it stands now; without `note` it was not touched, or is broken."""
 
     path: str
     file: File
-    note: Note | None
+    note: Note | None = None
+    broken: bool = False
 
     @property
     def folder(self) -> str:
@@ -53,53 +59,43 @@ class Looked(NamedTuple):
     strays: list[Found]
 
 
+@dataclass(slots=True, kw_only=True)
 class Reconciler:
     """Looks at the folders; the desk's lock is held meanwhile."""
 
-    def __init__(
-        self,
-        vault: Vault,
-        ledger: Ledger,
-        outbox: Outbox,
-        notes: Notes,
-        composer: Composer,
-        rules: Rules,
-        clock: Callable[[], Stamp],
-        *,
-        desk: str,
-    ) -> None:
-        self._vault = vault
-        self._ledger = ledger
-        self._outbox = outbox
-        self._notes = notes
-        self._composer = composer
-        self._rules = rules
-        self._clock = clock
-        self._desk = desk
-        self._said: list[str] = []
+    vault: Vault
+    ledger: Ledger
+    outbox: Outbox
+    notes: Notes
+    composer: Composer
+    reading: Reading
+    rules: Rules
+    clock: Callable[[], Stamp]
+    desk: str
+    said: list[str] = field(default_factory=list)
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes and bring them up to date; return what a person should know.
 
         `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
         """
-        self._said = []
+        self.said = []
         if adopt:
             self._adopt_plans()
-        for entry in self._outbox.expire():
-            self._notes.follow(entry)
+        for entry in self.outbox.expire():
+            self.notes.follow(entry)
         looked = self._look()
         fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
-        places = self._ledger.places()
-        states = {line.id: line.state for line in self._ledger.lines()}
+        places = self.ledger.places()
+        states = {line.id: line.state for line in self.ledger.lines()}
         for id in dict.fromkeys((*states, *places, *looked.letters)):
             found = looked.letters.get(id, [])
             place = places.get(id)
-            if id not in fresh and not self._unmoved(states.get(id), place, found):
+            if id not in fresh and not _unmoved(states.get(id), place, found):
                 self._guarded(self._letter, id, place, found)
         if adopt:
             self._use_slips()
-        return self._said
+        return self.said
 
     def _guarded(self, act: Callable[..., str | None], *what: object) -> str | None:
         """Do it, unless somebody decides, moves or edits in this moment: the next look sees that."""
@@ -108,83 +104,78 @@ class Reconciler:
         except (Conflict, NotFound):
             return None
 
-    def _letter(self, id: str, place: Place | None, found: list[Found]) -> None:
-        try:
-            entry = self._ledger.entry(id)
-        except NotFound:
-            self._say(f"{found[0].path} names the letter {id}, which this desk does not know.")
-            return
-        self._one(entry, place or self._ledger.place(id), found)
-
     def _say(self, sentence: str) -> None:
-        self._said.append(sentence)
+        self.said.append(sentence)
 
     # Looking
 
     def _look(self) -> Looked:
         looked = Looked({}, [])
-        racy = int(self._clock().wall * 1e9) - RACY
-        rejected = self._vault.changed(folders.REJECTED)
-        mark = f"{rejected}"
-        scanned = [*HOMES, folders.APPROVED]
-        # Into Rejected/ notes only come: while the folder is as it was, so is all in it.
-        if mark != self._ledger.meta("rejected") or rejected > racy:
-            scanned.append(folders.REJECTED)
-        for where in scanned:
-            known = self._ledger.standing(where)
-            for file in self._vault.list(where):
-                path = f"{where}/{file.name}"
-                id, place = known.get(path, ("", None))
-                same = place and (file.size, file.mtime_ns, file.inode) == place[3:]
-                if same and file.mtime_ns < racy:
-                    looked.letters.setdefault(id, []).append(Found(path, file, None))
-                else:
-                    self._open(path, id, place, looked)
-        if mark != self._ledger.meta("rejected"):
-            with self._ledger.write(synced=False) as book:
-                book.set("rejected", mark)
+        racy = int(self.clock().wall * 1e9) - RACY
+        for where in (*HOMES, folders.APPROVED):
+            self._look_into(where, racy, looked)
+        # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
+        changed = self.vault.changed(folders.REJECTED)
+        seen = self.ledger.meta("rejected") == str(changed) and changed < racy
+        missing = (
+            place.path and all(one.path != place.path for one in looked.letters.get(id, ()))
+            for id, place in self.ledger.places().items()
+        )
+        if not seen or any(missing):
+            self._look_into(folders.REJECTED, racy, looked)
+            with self.ledger.write(synced=False) as book:
+                book.set("rejected", str(changed))
         return looked
+
+    def _look_into(self, where: str, racy: int, looked: Looked) -> None:
+        known = self.ledger.standing(where)
+        for file in self.vault.list(where):
+            path = f"{where}/{file.name}"
+            id, place = known.get(path, ("", None))
+            same = place and (file.size, file.mtime_ns, file.inode) == place[-3:]
+            if same and file.mtime_ns < racy:
+                looked.letters.setdefault(id, []).append(Found(path, file))
+            else:
+                self._open(path, id, place, looked)
 
     def _open(self, path: str, id: str, place: Place | None, looked: Looked) -> None:
         """Read a note that is new or may have changed, and sort it."""
         try:
-            raw, file = self._vault.read(path)
+            raw, file = self.vault.read(path)
         except PostroomError:
             return  # gone again, or no file of ours to read
         if place and hashlib.sha256(raw).hexdigest() == place.hash:
-            looked.letters.setdefault(id, []).append(Found(path, file, None))
-            self._remember(id, placed(path, raw, file, place.notice))
+            looked.letters.setdefault(id, []).append(Found(path, file))
+            self._remember(id, found_at(place, path, raw, file))
             return
         try:
             note = Note.parse(raw)
         except Corrupt as why:
             self._say(f"{path} cannot be read. {why.message}. It counts for nothing.")
             if id:
-                looked.letters.setdefault(id, []).append(Found(path, file, None))
+                looked.letters.setdefault(id, []).append(Found(path, file, broken=True))
             return
         named = note.text("letter")
         if not named:
             looked.strays.append(Found(path, file, note))
-        elif note.text("desk") not in ("", self._desk):
+        elif note.text("desk") not in ("", self.desk):
             self._say(f"{path} belongs to another desk and counts for nothing here.")
         else:
             looked.letters.setdefault(named, []).append(Found(path, file, note))
 
     def _remember(self, id: str, place: Place) -> None:
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             book.set_place(id, place)
-
-    def _unmoved(self, state: life.State | None, place: Place | None, found: list[Found]) -> bool:
-        """Whether an open letter's one note stands untouched where it belongs, the usual case."""
-        if state is None or place is None or len(found) != 1 or found[0].note is not None:
-            return False
-        where = found[0].folder
-        waiting = isinstance(state, life.Pending)
-        return found[0].path == place.path and where in (HOMES if waiting else (folders.APPROVED,))
 
     # One letter
 
-    def _one(self, entry: Entry, place: Place, found: list[Found]) -> None:
+    def _letter(self, id: str, place: Place | None, found: list[Found]) -> None:
+        try:
+            entry = self.ledger.entry(id)
+        except NotFound:
+            self._say(f"{found[0].path} names the letter {id}, which this desk does not know.")
+            return
+        place = place or self.ledger.place(id)
         match entry.state:
             case life.Pending():
                 self._pending(entry, place, found)
@@ -193,187 +184,161 @@ class Reconciler:
             case life.Sending():
                 pass  # whatever was done to its note waits for the outcome
             case life.Unknown():
+                if place.path and not found:
+                    self._say(f"The note of the letter {id} was gone: it is back in Approved/.")
                 self._settled(entry, place, found, "Its fate is unknown")
             case _:
                 self._closed(entry, place, found)
 
     def _pending(self, entry: Entry, place: Place, found: list[Found]) -> None:
         home = [one for one in found if one.folder in HOMES]
+        rejected = [one for one in found if one.folder == folders.REJECTED]
         if home:
-            self._at_home(entry, place, home, found)
+            for one in found:
+                if one.folder not in HOMES:
+                    self._say(
+                        f"{one.path} is a copy: the letter {entry.id} still waits in"
+                        f" {home[0].folder}/, so nothing was decided. Move the note itself."
+                    )
+            self._stand(entry, next((o for o in home if o.path == place.path), home[0]), place)
         elif any(one.path == place.path for one in found):
             # It stands where we put it, or found it, before it waited again: no verdict, but a
             # move of ours that was interrupted.
-            self._notes.follow(entry, place.notice)
-        elif not found:
+            self.notes.follow(entry, place.notice)
+        elif rejected:
+            self._reject(entry, rejected[0])
+        elif found:
+            self._verdict(entry, self._with_note(found[0]), place)
+        else:
             if place.path:
                 self._say(
                     f"The note of the letter {entry.id} was gone: it is back in {entry.home}/."
                 )
-            self._notes.follow(entry, place.notice)
-        elif any(one.folder == folders.REJECTED for one in found):
-            one = next(one for one in found if one.folder == folders.REJECTED)
-            self._reject(entry, self._with_note(one))
-        else:
-            self._verdict(entry, self._with_note(found[0]))
-
-    def _at_home(self, entry: Entry, place: Place, home: list[Found], found: list[Found]) -> None:
-        for one in found:
-            if one.folder not in HOMES:
-                self._say(
-                    f"{one.path} is a copy: the letter {entry.id} still waits in {home[0].folder}/, so"
-                    " nothing was decided. Move the note itself."
-                )
-        original = next((one for one in home if one.path == place.path), home[0])
-        self._stand(entry, original, place)
+            self.notes.follow(entry, place.notice, restore=True)
 
     def _stand(self, entry: Entry, one: Found, place: Place) -> None:
         """A note stands where it may: remember it there, and put changed display fields back."""
-        if one.note is None and one.path == place.path:
-            self._notes.follow(entry, place.notice)
-            return
-        one = self._with_note(one)
-        if one.note is None:
-            return
-        wanted = self._notes.fields(entry)
-        changed = [
-            key for key in DISPLAYED if wanted.get(key) and one.note.text(key) != wanted[key]
-        ]
-        if changed:
-            self._say(
-                f"{one.path}: {', '.join(changed)} only show{'s' if len(changed) == 1 else ''} the"
-                f" letter, and {'was' if len(changed) == 1 else 'were'} put back. Recipients are"
-                f" changed with `postroom edit {entry.id}`."
-            )
-        self._remember(entry.id, placed(one.path, one.note.raw, one.file, place.notice))
-        self._notes.follow(entry, place.notice)
+        one = self._with_note(one) if one.path != place.path else one
+        if one.note is not None:
+            wanted = self.notes.fields(entry, one.note)
+            wrong = [key for key, value in wanted.items() if one.note.text(key) != (value or "")]
+            if wrong and place.path:
+                self._say(
+                    f"{one.path}: {', '.join(wrong)} only show what the letter is, and"
+                    f" {'was' if len(wrong) == 1 else 'were'} put back. Recipients are changed with"
+                    f" `postroom edit {entry.id}`."
+                )
+            self._remember(entry.id, found_at(place, one.path, one.note.raw, one.file))
+        self.notes.follow(entry, place.notice)
 
-    def _verdict(self, entry: Entry, one: Found) -> None:
+    def _verdict(self, entry: Entry, one: Found, place: Place) -> None:
         """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
         text = text_of(entry, one.note) if one.note else None
         if text is None:
             self._back(entry, one, "It was moved to Approved/, but its text cannot be told apart.")
-            return
-        if text != settled(entry.letter.text):
-            self._anew(entry, one, text)
-            return
-        try:
-            approved = self._outbox.approve(entry.id, by=PERSON, via="folder")
-        except (Denied, Conflict) as why:
-            self._back(self._ledger.entry(entry.id), one, f"{why.message}. {why.remedy}")
-            return
-        self._take(entry.id, one)
-        self._notes.follow(approved)
-
-    def _anew(self, entry: Entry, one: Found, text: str) -> None:
-        # Remembered first: were we stopped before it is home again, the same move would approve it.
-        self._take(entry.id, one)
-        try:
-            entry = self._outbox.edit(entry.id, replace(entry.letter, text=text))
-        except PostroomError as why:
-            self._back(entry, one, f"Its new text was not taken: {why.message}.")
-            return
-        self._back(
-            entry,
-            one,
-            "You changed the text. It was frozen anew; look at the difference and the risk"
-            " assessment, and move the note to Approved/ again to approve it.",
-        )
+        elif text != settled(entry.letter.text) and self.rules.trust == "folder":
+            # Remembered first: were we stopped before it is home again, the same move would approve it.
+            self._take(entry.id, one, place)
+            try:
+                entry = self.outbox.edit(entry.id, replace(entry.letter, text=text))
+                told = ANEW
+            except PostroomError as why:
+                told = f"Its new text was not taken: {why.message}."
+            self._back(entry, one, told)
+        else:
+            try:
+                approved = self.outbox.approve(entry.id, by=PERSON, via="folder")
+            except (Denied, Conflict) as why:
+                self._back(self.ledger.entry(entry.id), one, f"{why.message}. {why.remedy}")
+                return
+            self._take(entry.id, one, place)
+            self.notes.follow(approved)
 
     def _back(self, entry: Entry, one: Found, notice: str) -> None:
         self._say(f"The letter {entry.id} was not approved. {notice}")
-        self._take(entry.id, one)
-        self._notes.follow(entry, notice)
+        self._take(entry.id, one, self.ledger.place(entry.id))
+        self.notes.follow(entry, notice)
 
     def _reject(self, entry: Entry, one: Found) -> None:
+        one = self._with_note(one)
         reason = one.note.text("reason") if one.note else ""
-        rejected = self._outbox.reject(entry.id, by=PERSON, reason=reason)
-        self._take(entry.id, one)
-        self._notes.follow(rejected)
+        rejected = self.outbox.reject(entry.id, by=PERSON, reason=reason)
+        self._take(entry.id, one, self.ledger.place(entry.id))
+        self.notes.follow(rejected)
 
     def _approved(self, entry: Entry, place: Place, found: list[Found]) -> None:
         standing = [one for one in found if one.folder == folders.APPROVED]
-        unfinished = next((one for one in found if one.path == place.path), None)
-        if not found and not place.path:
-            self._notes.follow(entry)  # approved as it was written, or on its way within a call
-        elif standing:
-            self._still_approved(entry, place, standing)
-        elif unfinished:  # we were stopped before we could move it
-            self._notes.follow(entry, place.notice)
-        elif any(one.folder == folders.REJECTED for one in found):
-            one = next(one for one in found if one.folder == folders.REJECTED)
-            self._reject(entry, self._with_note(one))
+        rejected = [one for one in found if one.folder == folders.REJECTED]
+        if standing:
+            one = next((one for one in standing if one.path == place.path), standing[0])
+            if one.broken or (one.note and text_of(entry, one.note) != settled(entry.letter.text)):
+                self._recall(entry, one, place, "its note was edited after the approval")
+            else:
+                self._stand(entry, one, place)
+        elif any(one.path == place.path for one in found) or not (found or place.path):
+            self.notes.follow(
+                entry, place.notice
+            )  # we were stopped before we could move or write it
+        elif rejected:
+            self._reject(entry, rejected[0])
         else:
-            entry = self._outbox.recall(entry.id)
-            self._say(f"The letter {entry.id} was recalled: its note left Approved/.")
-            if found:
-                self._take(entry.id, self._with_note(found[0]))
-            self._notes.follow(entry)
+            self._recall(entry, found[0] if found else None, place, "its note left Approved/")
 
-    def _still_approved(self, entry: Entry, place: Place, standing: list[Found]) -> None:
-        one = next((one for one in standing if one.path == place.path), standing[0])
-        if one.note is not None and text_of(entry, one.note) != settled(entry.letter.text):
-            entry = self._outbox.recall(entry.id)
-            self._say(
-                f"The letter {entry.id} was recalled: its note was edited after the approval."
-            )
-            self._take(entry.id, one)
-            self._notes.follow(
-                entry, "It was recalled, since the text was edited after the approval."
-            )
-            return
-        self._stand(entry, one, place)
+    def _recall(self, entry: Entry, one: Found | None, place: Place, why: str) -> None:
+        entry = self.outbox.recall(entry.id)
+        told = f"The letter {entry.id} was recalled: {why}."
+        self._say(told)
+        if one is not None:
+            self._take(entry.id, self._with_note(one), place)
+        self.notes.follow(entry, told, restore=one is None)
 
     def _settled(self, entry: Entry, place: Place, found: list[Found], why: str) -> None:
         """Bring the note of a letter to its one place, whoever moved it."""
         right = folder(entry)
         standing = [one for one in found if one.folder == right]
-        strayed = [one for one in found if one.folder != right]
-        if not standing and not strayed:
-            self._notes.follow(entry, place.notice)
-            return
-        for one in strayed:
-            if one.path == place.path or not standing:
-                if one.path != place.path:
-                    self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
-                self._take(entry.id, self._with_note(one))
-                self._notes.follow(entry, place.notice)
-                standing.append(one)
+        in_place = place.path.startswith(f"{right}/") and self.vault.stat(place.path) is not None
+        for one in found:
+            if one.folder == right:
+                continue
+            if one.path == place.path:
+                self.notes.follow(entry, place.notice)
+            elif in_place or standing:
+                self._say(f"{one.path} is a copy of the letter {entry.id}, and went to {right}/.")
+                self.notes.put_back(one.path, one.file, right)
             else:
-                self._say(f"{one.path} is a copy of the letter {entry.id} and went to {right}/.")
-                self._notes.put_back(one.path, one.file, right)
-        if standing and not strayed:
+                self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
+                self._take(entry.id, self._with_note(one), place)
+                self.notes.follow(entry, place.notice)
+            in_place = True
+        if not found:
+            self.notes.follow(entry, place.notice, restore=True)
+        elif len(standing) == len(found):
             self._stand(entry, standing[0], place)
 
     def _closed(self, entry: Entry, place: Place, found: list[Found]) -> None:
-        if isinstance(entry.state, life.Sent):
-            moved = [one for one in found if one.path != place.path]
-            told = "It was sent already" if moved else ""
-            if found or not place.path:
-                self._settled(entry, place, found, told)
-            return
-        again = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
-        if again:
+        moved = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
+        opens = moved and not isinstance(entry.state, life.Sent)
+        if opens and (not place.path or self.vault.stat(place.path) is None):
             # Remembered first, as above: this move opens it, and only another one approves it.
-            self._take(entry.id, self._with_note(again[0]))
-            entry = self._outbox.reopen(entry.id)
-            self._say(f"The letter {entry.id} waits again: its note was moved to Approved/.")
-            self._notes.follow(
-                entry, "It waits again; move it to Approved/ once more to approve it."
-            )
+            self._take(entry.id, self._with_note(moved[0]), place)
+            entry = self.outbox.reopen(entry.id)
+            told = f"The letter {entry.id} waits again: its note was moved to Approved/."
+            self._say(told)
+            self.notes.follow(entry, f"{told} Move it there once more to approve it.")
         elif found or not place.path:
-            self._settled(entry, place, found, "It is closed")
+            closed = "It was sent already" if isinstance(entry.state, life.Sent) else "It is closed"
+            self._settled(entry, place, found, closed)
 
-    def _take(self, id: str, one: Found) -> None:
+    def _take(self, id: str, one: Found, place: Place) -> None:
         """Remember that a letter's note stands here now."""
         if one.note is not None:
-            self._remember(id, placed(one.path, one.note.raw, one.file))
+            self._remember(id, found_at(place, one.path, one.note.raw, one.file))
 
     def _with_note(self, one: Found) -> Found:
         if one.note is not None:
             return one
         try:
-            raw, file = self._vault.read(one.path)
+            raw, file = self.vault.read(one.path)
             return Found(one.path, file, Note.parse(raw))
         except (Corrupt, NotFound):
             return one
@@ -396,16 +361,16 @@ class Reconciler:
         draft = note.text("to") and note.body.strip() and "subject" in note.fields
         if not written and not draft:
             self._say(f"{one.path} is neither a letter nor a slip, and counts for nothing.")
-        elif self._rules.trust != "folder":
+        elif self.rules.trust != "folder":
             where = folders.PENDING if written else folders.DRAFTS
-            self._notes.put_back(one.path, one.file, where)
+            self.notes.put_back(one.path, one.file, where)
             self._say(
                 f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
             )
         elif written:
             self._see(written, one, note)
-        elif not self._rules.live:
-            self._say(f"{one.path} is not sent: Postroom rehearses ({self._rules.source}).")
+        elif not self.rules.live:
+            self._say(f"{one.path} is not sent: Postroom rehearses ({self.rules.source}).")
         else:
             wish = Proposal(home=folders.DRAFTS, form="draft", verdict=PERSON)
             return self._freeze(one, note, Call("approve_draft", PERSON, PERSON), wish)
@@ -413,62 +378,62 @@ class Reconciler:
 
     def _freeze(self, one: Found, note: Note, call: Call, wish: Proposal) -> str | None:
         """Make a letter of a note whose whole body is its text, and return its id."""
-        if not self._rules.live:
+        if not self.rules.live:
             return None
         try:
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
-            letter = self._composer.letter(written)
-            entry = self._outbox.propose(call, letter, wish)
+            letter = self.composer.letter(written)
+            entry = self.outbox.propose(call, letter, wish)
         except PostroomError as why:
             self._say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
             return None
-        if entry.id != letter.id and self._ledger.place(entry.id).path:
+        if entry.id != letter.id and self.ledger.place(entry.id).path:
             # A copy, or what a sync client brought back.
             self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
             return None
-        self._take(entry.id, one)
-        self._notes.follow(entry)
+        self._take(entry.id, one, NOWHERE)
+        self.notes.follow(entry)
         return entry.id
 
     # Slips
 
     def _see(self, written: Slip, one: Found, note: Note) -> None:
-        spent = self._ledger.slips().get(written.hash)
+        spent = self.ledger.slips().get(written.hash)
         if spent and spent[1]:
-            entry = self._ledger.entry(spent[1])
+            entry = self.ledger.entry(spent[1])
             if isinstance(entry.state, life.Sent):
-                target = self._notes.put_back(one.path, one.file, folders.DONE)
+                target = self.notes.put_back(one.path, one.file, folders.DONE)
                 self._done(target)
                 self._say(f"{one.path} was spent on the letter {entry.id} and went to Done/.")
             return
-        if written.status != "approved" and self._ledger.adopted(written.hash):
-            now = self._clock().iso
+        if written.status != "approved" and self.ledger.adopted(written.hash):
+            now = self.clock().iso
             try:
                 data = note.set({"status": "approved", "approved_at": now}).raw
             except Corrupt as why:
                 self._say(f"{one.path} approves nothing: {why.message}.")
                 return
-            self._vault.replace(one.path, data, one.file)
+            self.vault.replace(one.path, data, one.file)
         elif written.status != "approved":
             self._say(f"{one.path} approves nothing: a slip needs `status: approved`.")
         if spent is None:
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 book.see_slip(written.hash)
-        elif elapsed(spent[0], self._clock()) >= SLIP_SECONDS:
+        elif elapsed(spent[0], self.clock()) >= SLIP_SECONDS:
             self._say(f"{one.path} has lapsed: it was first seen more than 72 hours ago.")
 
     def _done(self, path: str) -> None:
-        raw, file = self._vault.read(path)
+        raw, file = self.vault.read(path)
         try:
-            self._vault.replace(path, Note.parse(raw).set({"status": "done"}).raw, file)
+            self.vault.replace(path, Note.parse(raw).set({"status": "done"}).raw, file)
         except (Corrupt, Conflict):
             return
 
     def slips(self) -> list[Slip]:
         """Return the slips that may still be spent, the newest first."""
-        known, now = self._ledger.slips(), self._clock()
+        known, now = self.ledger.slips(), self.clock()
         found = []
         for one in self._notes_in(folders.APPROVED):
             written = slip(one.path, one.file, one.note) if one.note else None
@@ -478,20 +443,21 @@ class Reconciler:
         return sorted(found, key=lambda each: each.file.mtime_ns, reverse=True)
 
     def _notes_in(self, where: str) -> Iterator[Found]:
-        for file in self._vault.list(where):
+        for file in self.vault.list(where):
             one = self._with_note(Found(f"{where}/{file.name}", file, None))
             if one.note is not None:
                 yield one
 
     def _use_slips(self) -> None:
         """Let a slip approve the one waiting letter that it fits."""
-        if not self._rules.live or self._rules.trust != "folder":
+        if not self.rules.live or self.rules.trust != "folder":
             return
         for written in self.slips():
-            waiting = [self._ledger.entry(line.id) for line in self._ledger.lines("pending")]
-            fitting = [entry for entry in waiting if written.fits(entry.letter)]
+            waiting = [self.ledger.entry(line.id) for line in self.ledger.lines("pending")]
+            whom = self.reading.answered
+            fitting = [e for e in waiting if written.fits(e.letter, whom(e.letter))]
             if len(fitting) == 1:
-                self._outbox.approve_by_slip(fitting[0].id, written.hash)
+                self.outbox.approve_by_slip(fitting[0].id, written.hash)
             elif fitting:
                 self._say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
 
@@ -500,12 +466,21 @@ class Reconciler:
             written = slip(one.path, one.file, one.note) if one.note else None
             if written is None or one.note is None or one.note.text("type") not in TYPES:
                 continue
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 book.adopt(written.hash)
             try:
                 data = one.note.set({"status": "pending"}).raw
-                target = self._notes.free(folders.PENDING, one.path.rpartition("/")[2])
-                self._vault.move(one.path, target, one.file, data)
+                target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
+                self.vault.move(one.path, target, one.file, data)
             except (Conflict, Corrupt, NotFound):
                 continue  # somebody is writing it
             self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
+
+
+def _unmoved(state: life.State | None, place: Place | None, found: list[Found]) -> bool:
+    """Whether an open letter's one note stands untouched where it belongs, the usual case."""
+    if state is None or place is None or len(found) != 1:
+        return False
+    (one,) = found
+    right = HOMES if isinstance(state, life.Pending) else (folders.APPROVED,)
+    return not (one.note or one.broken) and one.path == place.path and one.folder in right

@@ -79,7 +79,7 @@ CREATE TABLE slip (
 ) WITHOUT ROWID;
 CREATE TABLE note (
     letter TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL, notice TEXT NOT NULL,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL
+    pages TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX note_path ON note (path);
 CREATE TABLE adopted (hash TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -97,6 +97,7 @@ _ENTRY = (
     "id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, state,"
     " detail, version"
 )
+_PLACE = "path, hash, notice, pages, size, mtime, inode"
 _OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 
 
@@ -148,12 +149,13 @@ class Place(NamedTuple):
     path: str
     hash: str
     notice: str
+    pages: str  # what our sections of it were, as JSON: title and hash
     size: int
     mtime: int
     inode: int
 
 
-NOWHERE = Place("", "", "", 0, 0, 0)  # a note that is still to be written
+NOWHERE = Place("", "", "", "{}", 0, 0, 0)  # a note that is still to be written
 
 
 class Ledger:
@@ -225,26 +227,23 @@ class Ledger:
     def places(self) -> dict[str, Place]:
         """Return where the notes of open letters stand, and of closed ones those still to be written."""
         rows = self._database.rows(
-            "SELECT note.letter, path, hash, notice, size, mtime, inode FROM note"
+            f"SELECT note.letter, {_PLACE} FROM note"
             f" JOIN letter ON letter.id = note.letter WHERE state IN ({_OPEN}) UNION ALL"
-            " SELECT letter, path, hash, notice, size, mtime, inode FROM note WHERE path = ''"
+            f" SELECT letter, {_PLACE} FROM note WHERE path = ''"
         )
         return {row[0]: Place(*row[1:]) for row in rows}
 
     def standing(self, folder: str) -> dict[str, tuple[str, Place]]:
         """Return the notes that stand in this folder: path, letter, and what it was."""
         rows = self._database.rows(
-            "SELECT letter, path, hash, notice, size, mtime, inode FROM note"
-            " WHERE path > ? AND path < ?",
+            f"SELECT letter, {_PLACE} FROM note WHERE path > ? AND path < ?",
             [f"{folder}/", f"{folder}0"],
         )
         return {row[1]: (row[0], Place(*row[1:])) for row in rows}
 
     def place(self, id: str) -> Place:
         """Return where a letter's note stands."""
-        row = self._database.row(
-            "SELECT path, hash, notice, size, mtime, inode FROM note WHERE letter = ?", [id]
-        )
+        row = self._database.row(f"SELECT {_PLACE} FROM note WHERE letter = ?", [id])
         return NOWHERE if row is None else Place(*row)
 
     def meta(self, key: str) -> str:
@@ -342,10 +341,15 @@ class Book:
 
     def entry(self, id: str) -> Entry:
         """Return one letter, or raise `NotFound`."""
-        row = self._row(f"SELECT {_ENTRY} FROM letter WHERE id = ?", id)
-        if row is None:
+        found = self.known(id)
+        if found is None:
             raise NotFound(f"There is no letter {id}", remedy="`postroom pending` lists them.")
-        return self._entry(row)
+        return found
+
+    def known(self, id: str) -> Entry | None:
+        """Return a letter, if there is one of this id."""
+        row = self._row(f"SELECT {_ENTRY} FROM letter WHERE id = ?", id)
+        return None if row is None else self._entry(row)
 
     def latest(self, agent: str, content_key: str) -> Entry | None:
         """Return the agent's letter of this content: the open one, or else the last."""
@@ -537,7 +541,7 @@ class Book:
 
     def set_place(self, id: str, place: Place) -> None:
         """Remember where a letter's note stands."""
-        self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?)", id, *place)
+        self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?)", id, *place)
 
     def adopt(self, hash: str) -> None:
         """Remember a note that was taken from `Plans/`."""

@@ -243,7 +243,7 @@ def test_audit_shows_and_verifies_and_finds_a_changed_line(live):
     assert "Good day" not in json.dumps(actions)
     assert live.run("audit", "verify").code == 0
     assert all(len(row) <= 80 for row in live.run("audit").out.splitlines())
-    log = next((live.vault / "Logs/actions").iterdir())
+    (log,) = (live.vault / "Logs/actions").iterdir()
     log.write_text(log.read_text().replace("approve_letter", "approve_Letter"))
     changed = live.run("audit", "verify")
     assert changed.code == 10

@@ -86,7 +86,7 @@ def test_doctor_finds_nothing_wrong_with_a_new_desk(live):
 def test_doctor_names_each_fault_with_its_remedy(live):
     live.draft()
     (live.folder / "state").chmod(0o755)
-    log = next((live.vault / "Logs/actions").iterdir())
+    (log,) = (live.vault / "Logs/actions").iterdir()
     log.write_text("")
     found = {c["part"]: c for c in live.run("doctor", "--json").json["checks"]}
     assert live.run("doctor").code == 8
