@@ -1,0 +1,193 @@
+"""The risk card: whatever a letter holds, there is a bounded, printable card that repeats no secret."""
+
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from postroom.core.address import Address
+from postroom.core.findings import MAX_TOKENS, links, masked, said, secrets
+from postroom.core.letter import Enclosure, Letter
+from postroom.core.risk import (
+    MAX_LINE,
+    MAX_LINES,
+    Card,
+    Facts,
+    Line,
+    assess,
+    html_differs,
+    letter_tokens,
+    tokens,
+)
+from postroom.core.text import clean, line
+
+SPICE = (
+    "https:// http:// www. mailto: javascript: data:text/html, //evil.org \\\\host @ . / : ? # [ ]( ] [1]: ![ ( ) < >",
+    '<a href= <img src= style="background:url( \' " = & &#106; &#0; &#99999999999; &colon; xn-- xn--\u00e9 p\u0430ypal.com',
+    "paypal.com evil.org 4111111111111111 DE89370400440532013000 password: hunter2 code 482913 AKIAIOSFODNN7EXAMPLE",
+    "ghp_ sk- eyJ -----BEGIN \u200b \u200d \u202e \U000e0041 \ufe0f 0x7f.1 [::1] %41 %ff hxxp [.] , ; | \u0130 \u00df \\41 \\ffff",
+)
+words = st.sampled_from([word for row in SPICE for word in row.split(" ")])
+free = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=12)
+texts = st.lists(st.one_of(words, free, st.sampled_from([" ", "\n", "\t"])), max_size=30).map(
+    "".join
+)
+
+
+def settled(text):
+    for _ in range(9):
+        text, before = line(text), text
+        if text == before:
+            return text
+    return ""
+
+
+names = texts.map(settled)
+specs = st.from_regex(r"[a-zA-Z0-9.+_-]{1,20}", fullmatch=True)
+domains = st.one_of(
+    st.from_regex(r"[a-z0-9-]{1,12}(\.[a-z0-9-]{1,8}){1,3}", fullmatch=True),
+    st.sampled_from(
+        ["paypa1.com", "xn--pypal-4ve.com", "xn--.com", "xn--99999999.com", "a.b", "x"]
+    ),
+    free,
+)
+addresses = st.builds(Address, st.one_of(specs, free), domains, names)
+people = st.lists(addresses, max_size=5).map(tuple)
+file_names = (
+    st.one_of(names, st.from_regex(r"[a-z.]{1,12}\.(pdf|exe|env|txt)", fullmatch=True))
+    .map(lambda name: settled(name.replace("/", "").replace("\\", ""))[:200].strip())
+    .filter(lambda name: name.strip(". ") and name == clean(name).text)
+)
+files = st.builds(
+    Enclosure,
+    file_names,
+    st.sampled_from(["text/plain", "application/pdf", "image/png", "text/html"]),
+    st.one_of(
+        st.binary(max_size=50), texts.map(str.encode), texts.map(lambda t: t.encode("utf-16"))
+    ),
+)
+letters = st.builds(
+    Letter,
+    id=st.just("abcdefghij"),
+    account=st.just("default"),
+    sender=addresses,
+    to=st.lists(addresses, min_size=1, max_size=4).map(tuple),
+    cc=people,
+    bcc=people,
+    reply_to=people,
+    subject=names.map(lambda text: settled(text[:300])),
+    text=texts,
+    html=texts,
+    attachments=st.lists(files, max_size=3).map(tuple),
+)
+
+
+@st.composite
+def situations(draw):
+    one = draw(letters)
+    seen = draw(
+        st.sampled_from([{}, dict.fromkeys(letter_tokens(one), "mail \u202e 6ac3 from Ann")])
+    )
+    own = draw(st.sampled_from([(), (one.sender,)]))
+    thread = draw(st.sampled_from([None, frozenset(), frozenset({one.to[0].key})]))
+    known = frozenset(draw(st.lists(domains, max_size=4))) | {"paypal.com"}
+    return one, Facts(
+        own=own,
+        written_to=frozenset(address.key for address in one.cc),
+        known_domains=known,
+        thread=thread,
+        seen=seen,
+        repeats=draw(st.sampled_from([(), ("aaaaaaaaaa",)])),
+        automatic=draw(st.booleans()),
+        html_text=draw(texts),
+    )
+
+
+@given(situations(), st.lists(st.sampled_from(["person", "agent", "mail", "else"]), max_size=3))
+def test_every_letter_has_a_bounded_and_printable_card(situation, origins):
+    card = assess(*situation, origins)
+    assert card == assess(*situation, origins)
+    assert len(card.lines) <= MAX_LINES
+    assert [one.level for one in card.lines] == sorted(
+        (one.level for one in card.lines), reverse=True
+    )
+    for one in card.lines:
+        assert one.text == line(one.text)
+        assert 0 < len(one.text) <= MAX_LINE
+        assert one.text.endswith((".", "…"))
+        assert one.kind.replace("_", "").islower()
+    assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
+    assert card.level == max((one.level for one in card.lines), default=0)
+
+
+@given(situations())
+def test_no_card_repeats_a_secret(situation):
+    for one in assess(*situation).lines:
+        assert not secrets(one.text) - {"A long random-looking string"}, one.text
+
+
+TOKEN = "ghp_" + "aB3dE6gH9" * 4
+
+
+@given(
+    situations(), texts, texts, st.sampled_from(["subject", "text", "html", "name", "file", "link"])
+)
+def test_a_planted_secret_is_found_and_not_repeated(situation, before, after, place):
+    one, facts = situation
+    planted = f"{before} {TOKEN} {after}"
+    changes = {
+        "subject": {"subject": f"about {TOKEN}"},
+        "text": {"text": planted},
+        "html": {"html": f"<!-- {TOKEN} -->{before}"},
+        "name": {"to": (Address("ann", "example.com", f"Ann {TOKEN}"),)},
+        "file": {"attachments": (Enclosure(f"{TOKEN}.txt", "text/plain", b"x"),)},
+        "link": {"text": f"{before} https://{TOKEN}.evil.org/{TOKEN}"},
+    }[place]
+    values = {name: getattr(one, name) for name in one.__slots__}
+    card = assess(Letter(**{**values, **changes}), facts)
+    assert any(one.kind == "secrets" and "GitHub" in one.text for one in card.lines)
+    assert TOKEN[:16].lower() not in json.dumps(card.to_json()).lower()
+
+
+@given(texts, texts)
+@example("&#" + "9" * 5_000 + ";", "<a href='&#" + "0" * 5_000 + "106;'>")
+def test_tokens_are_bounded_strings_of_what_is_there(text, html):
+    found = tokens(text, html)
+    assert len(found) <= MAX_TOKENS
+    assert all(found)
+    # What a mail gives is found again in a letter that repeats it.
+    assert found <= tokens(text, html, anywhere=True)
+
+
+@given(texts, texts)
+def test_links_are_found_whatever_stands_around_them(before, after):
+    text = f"{before} https://evil.org/a {after}"
+    assert any(link.host == "evil.org" for link in links(text))
+    page = f"{before}> https://evil.org/a <{after}"
+    assert any(link.host == "evil.org" for link in links("", page, said(page)))
+
+
+@given(texts)
+def test_a_page_that_renders_to_the_plain_text_does_not_differ(text):
+    one = Letter(
+        id="abcdefghij",
+        account="a",
+        sender=Address("you", "example.org"),
+        to=(Address("ann", "example.com"),),
+        text=f"x{text}",
+        html="<p>",
+    )
+    assert not html_differs(one, f"x{text}")
+
+
+@given(texts)
+def test_what_is_masked_stays_masked(text):
+    once = masked(text)
+    assert masked(masked(once)) == masked(once)
+
+
+@given(st.text())
+def test_a_line_is_settled(text):
+    one = Line(0, "x", text)
+    assert one.text == line(one.text)
+    assert len(one.text) <= MAX_LINE

@@ -1,0 +1,421 @@
+"""Findings: links in every spelling, secrets that are secrets, tokens that a mail gives, in linear time."""
+
+import pytest
+
+from postroom.core.findings import (
+    MAX_TOKENS,
+    RANDOM,
+    ascii_host,
+    links,
+    masked,
+    readable,
+    said,
+    secrets,
+    shown,
+    site,
+    tokens,
+)
+from postroom.core.letter import MAX_TEXT
+
+LINKS = {
+    "https://Example.COM/Path?x=1#y": "https://example.com/Path?x=1#y",
+    "(see https://example.com/a).": "https://example.com/a",
+    "https://example.com/a_(b)": "https://example.com/a_(b)",
+    "<https://example.com/a>": "https://example.com/a",
+    "*https://example.com/a*": "https://example.com/a",
+    "ftp://example.com/a": "ftp://example.com/a",
+    "end.https://example.com/a": "https://example.com/a",
+    "日本https://example.com/a": "https://example.com/a",
+    "1https://example.com/a": "https://example.com/a",
+    "www.example.com": "http://www.example.com",
+    "WWW.Example.com/a": "http://www.example.com/a",
+    "example.com/a": "http://example.com/a",
+    "EXAMPLE.COM/a": "http://example.com/a",
+    "example.com:8080/a": "http://example.com:8080/a",
+    "mailto:ann@example.com?subject=x": "mailto:ann@example.com",
+    "tel:+491234": "tel:+491234",
+    "hxxp://example.com/a": "http://example.com/a",
+    "hXXps://example.com/a": "https://example.com/a",
+    "https[:]//example[.]com/a": "https://example.com/a",
+    "example(.)com/a": "http://example.com/a",
+    "[x](https://example.com/a 'title')": "https://example.com/a",
+    "[x](<https://example.com/a>)": "https://example.com/a",
+    "[x](//example.com/a)": "https://example.com/a",
+    "[x]: https://example.com/a": "https://example.com/a",
+    "> [x]:\n> https://example.com/a": "https://example.com/a",
+    "https://xn--mller-kva.de/": "https://xn--mller-kva.de/",
+    "ssh://host/a": "ssh://host/a",
+    "magnet:?xt=urn:btih:abc": "magnet:?xt=urn:btih:abc",
+}
+
+
+@pytest.mark.parametrize(("text", "target"), LINKS.items())
+def test_a_link_is_found_in_every_spelling(text, target):
+    assert target in {
+        link.target for link in links(f"So {text} it is" if text[0] not in "[>" else text)
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["e.g. this", "file.py", "Mr.Smith", "Mr.Smith/Mrs.Jones", "example.com", "and/or", "v1.2/3.4"]
+    + [
+        "ann@example.com",
+        "src/file.py/x",
+        "setup.py/run",
+        "10.0.0.0/8",
+        "3.14/2",
+        "C:\\a\\b",
+        "a::b",
+    ]
+    + ["Note:this", "12:30", "Re: Fwd: x", "[1]: annex", "[x](notes.md)", "[^1]: https", "http://"]
+    + ["JavaScript:fun", "data:5", "text/html", "U.S./EU", "[a][b]", "std::cout<<x"],
+)
+def test_what_is_no_link_is_not_taken_for_one(text):
+    assert not links(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "registered"),
+    [("a.b.example.com", "example.com"), ("a.example.co.uk", "example.co.uk"), ("com", "com")]
+    + [("a.ann.github.io", "ann.github.io"), ("example.com", "example.com"), ("", "")],
+)
+def test_a_site_is_what_somebody_registered(host, registered):
+    assert site(host) == registered
+
+
+def test_hosts_are_compared_in_one_spelling():
+    assert ascii_host("MÜLLER.de.") == "xn--mller-kva.de"
+    assert ascii_host("ｅxample。com") == "example.com"
+    assert ascii_host("%65xample.com") == "example.com"
+    assert readable("xn--mller-kva.de") == "müller.de"
+    assert readable("xn--\u00e9.de") == "xn--é.de"
+    assert readable("xn--999999999.de")
+    assert ascii_host(f"{'a' * 70}.com") == f"{'a' * 70}.com"
+
+
+@pytest.mark.parametrize(
+    ("label", "host"),
+    [("Go to www.example.com", "www.example.com"), ("https://a.example/x", "a.example")]
+    + [("ann@example.com", "example.com"), ("Example.COM", "example.com"), ("x.de", "x.de")]
+    + [("report.pdf", ""), ("file.py", ""), ("Node.js", ""), ("Mr.Smith", ""), ("Click here", "")],
+)
+def test_a_links_text_shows_a_host_only_if_a_reader_takes_it_for_one(label, host):
+    assert shown(label) == host
+
+
+def test_the_words_of_a_page_are_joined_as_they_are_read():
+    assert (
+        said("co<b>de</b>: 12<wbr>34<p>x</p>&amp;&#0065;<!-- y -->").split()
+        == "code: 1234 x &A".split()
+    )
+
+
+A = "AbCdEf0123456789"
+SECRETS = {
+    "A private key": [
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIE",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----",
+        "PuTTY-User-Key-File-2: ssh-rsa",
+        f"AGE-SECRET-KEY-1{'Q' * 58}",
+    ],
+    "An AWS key": ["AKIAIOSFODNN7EXAMPLE", "id=ASIAIOSFODNN7EXAMPLE."],
+    "A GitHub token": [f"ghp_{A * 2}abcd", f"gho_{A * 2}abcd", f"github_pat_{A}_{A}"],
+    "A GitLab token": [f"glpat-{A}abcd"],
+    "A Slack token": [f"xoxb-123456789012-{A}", f"https://hooks.slack.com/services/T000/B000/{A}"],
+    "A Google key": [f"AIza{A * 2}abc", f"ya29.{A}abcdef", f"GOCSPX-{A}abcdef", f"1//0{A * 2}"],
+    "An OpenAI key": [f"sk-{A * 3}", f"sk-proj-{A * 2}"],
+    "An Anthropic key": [f"sk-ant-api03-{A * 2}"],
+    "A Stripe key": [f"sk_live_{A}abcd", f"rk_test_{A}abcd", f"whsec_{A}abcd"],
+    "An npm token": [f"npm_{A * 2}abcd"],
+    "A PyPI token": [f"pypi-AgEIcHlwaS5vcmc{A}"],
+    "A signed web token": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"],
+    "A token file": ['{"refresh_token": "1//abcdefgh"}', '{ "client_secret" :\n "abcdefghij" }'],
+    "A password": [
+        "password: hunter2",
+        "Password:swordfish",
+        "passwd=hunter2",
+        'password = "Tr0ub4dor&3"',
+        "Passwort: geheim1",
+        "Kennwort: geheim1",
+        "Mot de passe : secret1",
+        "contraseña: secreto1",
+        "пароль: секрет1",
+        "密码：abc12345",
+        "Password for the portal: hunter2",
+        "The Wi-Fi password is hunter2",
+        "pw: hunter2",
+    ],
+    "A key": [
+        f"api_key={A}",
+        f"API key: {A}",
+        f"client-secret: {A}",
+        f"Authorization: Bearer {A}{A}",
+    ],
+    "A one-time code": [
+        "Your verification code is 482913",
+        "Your verification code is:\n\n482 913",
+        "482913 is your Example verification code",
+        "OTP: 482913",
+        "Your one-time password is 4829",
+        "passcode 48291",
+        "login code - 482-913",
+        "Your code is 4829",
+        "my PIN: 4829",
+        "Ihr Bestätigungscode lautet 482913",
+        "Votre code de vérification : 482913",
+        "Su código de verificación es 482913",
+        "Il codice di verifica è 482913",
+        "Код подтверждения: 482913",
+        "您的验证码是482913。".replace("是", "是 "),
+        "認証コード: 482913",
+        "인증번호 482913",
+    ],
+    "A payment card": [
+        "4111 1111 1111 1111",
+        "4111111111111111",
+        "5500-0000-0000-0004",
+        "3782 822463 10005",
+        "card:6011111111111117.",
+        "2223003122003222",
+    ],
+    "An IBAN": [
+        "DE89 3704 0044 0532 0130 00",
+        "DE89370400440532013000",
+        "GB82 WEST 1234 5698 7654 32 BIC WESTGB",
+        "iban nl91abna0417164300",
+        "NO93 8601 1117 947",
+    ],
+    "A US social security number": ["123-45-6789", "SSN: 078-05-1120."],
+    RANDOM: ["kJ8sQ2mXv9Lp4RtZ7wYb3NcF6hGd1TaE", "Zx8_kJ8sQ2mXv9Lp4-RtZ7wYb3NcF6hGd1Ta"],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(kind, text) for kind, texts in SECRETS.items() for text in texts]
+)
+def test_a_secret_is_known_by_its_kind(kind, text):
+    assert kind in secrets(f"Hello,\n{text}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["task-force-one-two-three-2024-planning", "risk-assessment-for-the-year-2024", "akia"]
+    + ["AKIA IOSFODNN7EXAMPLE", "ghp_short", "-----BEGIN CERTIFICATE-----", "eyJ.eyJ", "sk-ipped"]
+    + ["password: ********", "password: <yours>", "password: [redacted]", "Password: see below"]
+    + ["The password is correct.", "the password is expired", "password: https://example.com/reset"]
+    + ["Forgot your password? Call 555123", "Boarding pass: ABC123", "password:\n\nBest,\nAnn"]
+    + ["4111 1111 1111 1112", "Order 4111-1111", "+49 151 12345678", "0000 0000 0000 0000"]
+    + ["1234567890123456789012", "DE89 3704 0044 0532 0130 01", "IN24 hours we will answer all"]
+    + ["000-12-3456", "666-12-3456", "900-12-3456", "123-00-4567", "123-45-67890", "212-555-0123"]
+    + [
+        "the year 2024",
+        "Your code of conduct 2024",
+        "PIN 560001",
+        "zip code 94105",
+        "error code 40412",
+    ]
+    + ["access code review of 4821 lines", "1234 is your shipping number", "verification in 2024"]
+    + ["3f2a9c1d8e7b6a5f4c3d2e1f0a9b8c7d6e5f4a3b", "Quarterly-Report-2024-Final-Version-for-Review"]
+    + ["ThisIsALongCamelCaseNameOfAClassInJava", "_" * 60, "=" * 80, "a" * 100, "1" * 100]
+    + ["123e4567-e89b-12d3-a456-426614174000", "API key rotation is due", "bearer of bad news"],
+)
+def test_what_is_no_secret_is_not_taken_for_one(text):
+    assert not secrets(f"Hello,\n{text}\n")
+
+
+@pytest.mark.parametrize("text", [text for texts in SECRETS.values() for text in texts])
+def test_a_masked_text_holds_no_secret(text):
+    covered = masked(f"<{text}>")
+    assert "[secret]" in covered
+    assert not secrets(covered)
+
+
+def test_a_masked_text_keeps_the_rest():
+    assert masked("from AKIAIOSFODNN7EXAMPLE to you") == "from [secret] to you"
+    assert masked("nothing here") == "nothing here"
+    assert masked(A * 4, unsure=False) == A * 4
+
+
+def test_tokens_are_what_a_mail_could_give():
+    text = "Write to Ann.Smith+x@Example.COM or see HTTPS://Evil.org/A. Your code: G-482913"
+    assert tokens(text) == {
+        "ann.smith+x@example.com",
+        "https://evil.org/A",
+        "host:evil.org",
+        "code:482913",
+    }
+
+
+def test_tokens_of_a_page_are_those_of_its_words_and_its_links():
+    page = (
+        '<a href="https://evil.org/a">x</a> &#97;nn@example.com <td>Code</td><td><b>48</b>2913</td>'
+    )
+    assert tokens("", page) == {
+        "https://evil.org/a",
+        "host:evil.org",
+        "ann@example.com",
+        "code:482913",
+    }
+
+
+def test_an_address_of_another_script_has_the_key_of_its_address():
+    assert "ann@xn--mller-kva.de" in tokens("ann@müller.de")
+
+
+@pytest.mark.parametrize(
+    ("text", "token"),
+    [("Your passcode is A1B2C3", "code:a1b2c3"), ("482913 is your OTP", "code:482913")]
+    + [("Il codice: 482 913", "code:482913"), ("验证码 482913", "code:482913")]
+    + [
+        ("Order 123-4567890-1234567", "number:12345678901234567"),
+        ("acct 12345678", "number:12345678"),
+    ]
+    + [("DE89 3704 0044 0532 0130 00", "number:de89370400440532013000")],
+)
+def test_codes_and_long_numbers_are_tokens(text, token):
+    assert token in tokens(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "on 2024-05-12",
+        "20240512",
+        "zip code 10115",
+        "code of conduct 2024",
+        "room 482913",
+        "page 12",
+    ],
+)
+def test_dates_places_and_numbers_without_a_word_for_it_are_no_tokens(text):
+    assert not tokens(text)
+
+
+def test_a_code_counts_anywhere_where_that_is_asked():
+    assert tokens("room 482913", anywhere=True) == {"code:482913"}
+
+
+def test_tokens_are_bounded_and_each_kind_has_its_share():
+    text = " ".join(f"a{n}@example.com https://h{n}.org/ 1000{n:05}" for n in range(5_000))
+    found = tokens(text)
+    assert MAX_TOKENS - 3 <= len(found) <= MAX_TOKENS
+    for mark in ("@", "host:", "number:"):
+        assert sum(mark in token for token in found) > 300
+
+
+PIECES = [
+    *(
+        "a",
+        "a ",
+        "a.",
+        "a@",
+        "a@a.",
+        "@",
+        "a-",
+        "a_",
+        "a:",
+        "1",
+        "1 ",
+        "1-",
+        "123 ",
+        "1.",
+        "Aa1",
+        "\n",
+        "é",
+        "İ",
+    ),
+    *(
+        "\u200b",
+        "a\u200b",
+        "ab\u0301",
+        "х",
+        "日",
+        "http://",
+        "http://a.b ",
+        "://",
+        "www.",
+        "www.a",
+        "hxxp",
+        "mailto:",
+    ),
+    *(
+        "javascript:",
+        "javascript:a",
+        "data:",
+        "\\\\a",
+        "[",
+        "[a](b",
+        "[a][b]",
+        "[a]: b\n",
+        "]:",
+        "](",
+        "![",
+        "\n[",
+    ),
+    *(
+        "[.]",
+        "(dot)",
+        "<a href=",
+        "<a href=x>",
+        "<a href='http://a.b'>c</a>",
+        'href="',
+        'srcset="a,',
+        "content=",
+        "<",
+    ),
+    *(
+        "<b>",
+        "<!--",
+        "url(",
+        "@import",
+        "\\41",
+        "&amp;",
+        "&#1;",
+        "&#0000",
+        "&a",
+        "eyJ",
+        "eyJa.",
+        "sk-",
+        "sk-a",
+    ),
+    *(
+        "AKIA",
+        "ghp_",
+        "-----BEGIN ",
+        "AIza",
+        "1//0",
+        "password",
+        "password: ",
+        "password:a",
+        "password a ",
+    ),
+    *(
+        "code",
+        "code ",
+        "your code is ",
+        "otp 1",
+        "123456 is your ",
+        "bearer ",
+        "api key: a",
+        '"refresh_token": "',
+    ),
+    *("4111 1111 1111 1112 ", "de89 3704 0044 0532 0130 01 ", "de89", "aB1xY2zW9" * 3 + "aaaaaa "),
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_hostile_text_is_read_in_linear_time(piece):
+    # Long enough that reading it in the square of its length would meet the suite's own limit.
+    text = (piece * 300_000)[:300_000]
+    secrets(text)
+    assert len(tokens(text, text, anywhere=True)) <= MAX_TOKENS
+
+
+@pytest.mark.parametrize("piece", ["4111 1111 1111 1112 ", "sk-", "<a href=x>", "&#1;", "a."])
+def test_the_longest_hostile_text_is_read_too(piece):
+    text = (piece * MAX_TEXT)[:MAX_TEXT]
+    links(text, text)
+    secrets(text)

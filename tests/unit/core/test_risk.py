@@ -1,0 +1,673 @@
+"""The risk card: what is hostile is red, what is ordinary stays quiet, and no card repeats a secret."""
+
+import json
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.core.letter import Enclosure, Letter
+from postroom.core.risk import (
+    MAX_LINE,
+    MAX_LINES,
+    Card,
+    Facts,
+    Level,
+    Line,
+    assess,
+    html_differs,
+    letter_tokens,
+    tokens,
+)
+
+YOU = Address.parse("You <you@example.org>")
+ANN = Address.parse("Ann <ann@example.com>")
+BOB = Address.parse("bob@example.net")
+KNOWN = Facts(
+    own=(YOU,),
+    written_to=frozenset({ANN.key}),
+    known_domains=frozenset({"paypal.com", "north-bank.de", "acme.co.uk", "microsoft.com"}),
+)
+PLAIN, LOOK, STOP = Level
+
+
+def letter(**changes):
+    values = {
+        "id": "abcdefghij",
+        "account": "default",
+        "sender": YOU,
+        "to": (ANN,),
+        "subject": "Hello",
+        "text": "Good day.\n",
+    }
+    return Letter(**{**values, **changes})
+
+
+def known(**changes):
+    values = {name: getattr(KNOWN, name) for name in KNOWN.__slots__}
+    return Facts(**{**values, **changes})
+
+
+def found(card):
+    return {(line.kind, line.level) for line in card.lines}
+
+
+def of(card, kind):
+    return [line.text for line in card.lines if line.kind == kind]
+
+
+def to(spec, name=""):
+    return letter(to=(Address(*spec.rsplit("@", 1), name),))
+
+
+def attached(name, kind="application/octet-stream", content=b"x", **changes):
+    return letter(attachments=(Enclosure(name, kind, content),), **changes)
+
+
+ORDINARY = {
+    "a reply": "Hi Ann,\n\nthanks, Tuesday at 10:30 works for me.\n\nBest,\nYou\n",
+    "an invoice": "Invoice 2024-000187, dated 2024-05-12, over 1,234.56 EUR is due within 30 days.\n"
+    "Customer number 4711-0815, order 90210456, VAT DE123456789.\n",
+    "phone numbers": "Call me: +49 30 1234567, (212) 555-0123, 0171/1234567 or 1-800-555-0199.\n",
+    "versions": "We moved from v1.2.3 to 2.0.0-rc.1 of node.js; see file.py, README.md and main.rs.\n",
+    "abbreviations": "Mr.Smith and Mrs.Jones, e.g. on Mondays, i.e. not today, etc.and so on.No space here.\n",
+    "a link": "The agenda is at https://www.example.com/agenda/2024?item=3 (see page 2).\n",
+    "a calendar": "Meet 12-05-2024, 14:00-15:30 (CET), room 3.14, 5th floor, 10115 Berlin.\n",
+    "a tracking number": "Your parcel 1Z999AA10123456784 and DHL 00340434161094042557 left on 3 May.\n",
+    "a postal address": "Postal code 10115, area code 030, country code 49, PIN 560001 Bengaluru.\n",
+    "passwords as a subject": "Please reset your password. Password: you will get it by phone.\n"
+    "The password is correct. Password policy: at least 12 characters.\n",
+    "a code as a subject": "The code of conduct 2024 is out. Error code 40412, promo code SAVE20, source code 8812.\n",
+    "a table": "Item   Qty   Price\nA-1001   12   340.00\nB-2002   3   99.90\nTotal 439.90\n",
+    "German": "Sehr geehrte Frau Müller,\n\nanbei die Rechnung Nr. 20240512-17 über 1.234,56 €.\n",
+    "Russian": "Здравствуйте, Анна! Встреча завтра в 15:00, кабинет 1204.\n",
+    "Japanese": "お世話になっております。会議は5月12日15:00からです。\n",
+    "Markdown": "# Plan\n\n- [ ] ask Bob [1]\n- see [the notes](notes.md) and [x][1]\n\n[1]: annex\n",
+    "signed": "Regards\n-- \nYou\nExample Ltd, 12 High Street\nTel: +1 212 555 0100\nyou@example.org\n",
+    "quoted": "Fine.\n\nOn Mon, 6 May 2024 at 10:15, Ann <ann@example.com> wrote:\n> Is 42000 enough?\n",
+    "paths": "Look into /var/log/app.log, C:\\Users\\ann\\report.docx and src/core/text.py, 24/7, and/or 10.0.0.0/8.\n",
+    "hashes": "Fixed in 3f2a9c1d8e7b6a5f4c3d2e1f0a9b8c7d6e5f4a3b; id 123e4567-e89b-12d3-a456-426614174000.\n",
+    "numbers": "Ticket 48213, 1234 is your seat. Shipping 1234-5678-9012, ISBN 978-3-16-148410-0.\n",
+    "code": "JavaScript: 5 years, Python: 3 years. data: see annex. Note:this std::vector<int> a::b.\n",
+}
+
+
+@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+def test_an_ordinary_letter_is_never_red(text):
+    for one in (letter(text=text), letter(subject=text.split("\n")[0], text="As above.")):
+        card = assess(one, KNOWN)
+        assert card.level < STOP, card.lines
+
+
+@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+def test_an_ordinary_letter_that_answers_is_quiet(text):
+    facts = known(thread=frozenset({ANN.key, YOU.key}))
+    kinds = {line.kind for line in assess(letter(text=text), facts).lines}
+    assert kinds <= {"outside_domain", "links"}
+
+
+def test_a_letter_within_the_house_has_an_empty_card():
+    card = assess(letter(to=(YOU,)), KNOWN)
+    assert card == Card()
+    assert card.level is PLAIN
+
+
+def test_an_ordinary_letter_with_an_ordinary_page_is_not_red():
+    page = '<p>Good <b>day</b>, see <a href="https://example.com/a">example.com/a</a></p><img src="cid:logo">'
+    one = letter(text="Good day, see example.com/a", html=page)
+    card = assess(one, known(html_text="Good day, see example.com/a"))
+    assert card.level == PLAIN, card.lines
+
+
+def test_ordinary_attachments_are_quiet():
+    for name, kind in (
+        ("report.pdf", "application/pdf"),
+        ("Q1.2 v2.0 final.docx", "application/vnd.openxmlformats-officedocument"),
+        ("photo.JPG", "image/jpeg"),
+        ("notes.txt", "text/plain"),
+        ("data.csv", "text/csv"),
+        ("Report.docx.pdf", "application/octet-stream"),
+        ("LICENSE", "text/plain"),
+        ("invite.ics", "text/calendar"),
+    ):
+        assert found(assess(attached(name, kind), KNOWN)) <= {
+            ("attachment", PLAIN),
+            ("outside_domain", PLAIN),
+        }
+
+
+LOOK_ALIKES = {
+    "a letter left out": "paypl.com",
+    "a letter added": "paypall.com",
+    "a letter changed": "paypol.com",
+    "two letters swapped": "papyal.com",
+    "a digit for a letter": "paypa1.com",
+    "rn for m": "rnicrosoft.com",
+    "both": "rnicr0soft.com",
+    "Cyrillic": "xn--pypal-4ve.com",
+    "all Cyrillic": "раураӏ.com",
+    "a mark on a letter": "páypal.com",
+    "as a subdomain": "paypal.com.evil.org",
+    "as a subdomain with a hyphen": "paypal.com-login.org",
+    "a hyphen for the dot": "paypal-com.evil.org",
+    "a hyphen left out": "northbank.de",
+    "a dot for a hyphen": "north.bank.de",
+    "another ending": "paypal.org",
+    "another ending of two": "acme.com",
+    "one letter of the ending": "paypal.co",
+    "below a subdomain": "mail.paypa1.com",
+    "own domain": "exarnple.org",
+    "own domain with another ending": "example.co",
+    "a name before it": "my-paypal.com",
+}
+
+
+@pytest.mark.parametrize("domain", LOOK_ALIKES.values(), ids=LOOK_ALIKES.keys())
+def test_a_domain_that_looks_like_a_known_one_is_red(domain):
+    card = assess(to(f"ann@{domain}"), KNOWN)
+    assert ("look_alike", STOP) in found(card)
+    assert any(name in of(card, "look_alike")[0] for name in (*KNOWN.known_domains, "example."))
+
+
+@pytest.mark.parametrize(
+    "domain",
+    ["paypal.com", "mail.paypal.com", "example.com", "example.net", "gmx.net", "other.org"]
+    + ["pay.com", "north.de", "acme.co.uk", "shop.acme.co.uk", "alphabet.com", "xn--mller-kva.de"],
+)
+def test_a_known_or_a_plainly_different_domain_is_no_look_alike(domain):
+    assert not of(assess(to(f"ann@{domain}"), KNOWN), "look_alike")
+
+
+def test_a_host_below_a_known_domain_that_others_share_is_no_look_alike():
+    facts = known(known_domains=frozenset({"gov.uk", "com", ""}))
+    for domain in ("tax.gov.uk", "tax.co.uk", "other.com"):
+        assert not of(assess(to(f"ann@{domain}"), facts), "look_alike")
+
+
+def test_a_reply_to_is_compared_too():
+    card = assess(letter(reply_to=(Address("a", "paypa1.com"),)), KNOWN)
+    assert {("look_alike", STOP), ("reply_to", LOOK)} <= found(card)
+    assert not of(assess(letter(reply_to=(Address("a", "example.org"),)), KNOWN), "reply_to")
+
+
+@pytest.mark.parametrize("domain", ["xn--pypal-4ve.com", "xn--80ak6aa92e.com", "αpple.com"])
+def test_a_domain_of_mixed_alphabets_is_red_and_shown_both_ways(domain):
+    assert ("mixed_scripts", STOP) in found(assess(to(f"ann@{domain}"), KNOWN))
+
+
+@pytest.mark.parametrize("domain", ["xn--e1afmkfd.xn--p1ai", "xn--mller-kva.de", "xn--wgv71a.jp"])
+def test_a_domain_of_one_alphabet_is_not_mixed(domain):
+    assert not of(assess(to(f"ann@{domain}"), KNOWN), "mixed_scripts")
+
+
+def test_a_name_of_mixed_alphabets_is_worth_a_look():
+    assert ("mixed_scripts", LOOK) in found(assess(to(ANN.key, "Аnn Smith"), KNOWN))
+    for name in ("Анна Smith", "Ann 田中", "José Ñuñez", "Ann"):
+        assert not of(assess(to(ANN.key, name), KNOWN), "mixed_scripts")
+
+
+def test_first_contact_names_each_new_recipient_and_no_known_one():
+    card = assess(letter(to=(ANN, BOB), cc=(YOU,)), KNOWN)
+    assert ("first_contact", LOOK) in found(card)
+    assert "bob@example.net" in of(card, "first_contact")[0]
+    assert "ann@example.com" not in of(card, "first_contact")[0]
+    assert not of(assess(letter(), KNOWN), "first_contact")
+
+
+def test_an_outside_domain_is_named_quietly():
+    assert of(assess(letter(), KNOWN), "outside_domain") == ["It leaves for: example.com."]
+    assert not of(assess(letter(to=(YOU,)), KNOWN), "outside_domain")
+
+
+def test_without_facts_the_senders_own_domain_is_home():
+    assert not of(assess(letter(to=(YOU,)), Facts()), "outside_domain")
+    assert of(assess(letter(), Facts()), "first_contact")
+
+
+def test_every_blind_copy_is_named():
+    blind = tuple(Address(f"person-{n}", "example.net") for n in range(30))
+    card = assess(letter(bcc=blind), KNOWN)
+    assert ("bcc", LOOK) in found(card)
+    named = " ".join(of(card, "bcc"))
+    assert all(address.spec in named for address in blind)
+
+
+def test_a_newcomer_to_a_conversation_is_shown():
+    facts = known(thread=frozenset({ANN.key}))
+    assert ("growth", LOOK) in found(assess(letter(cc=(BOB,)), facts))
+    assert not of(assess(letter(cc=(YOU,)), facts), "growth")
+    assert not of(assess(letter(cc=(BOB,)), KNOWN), "growth")
+
+
+def test_many_recipients_are_counted():
+    people = tuple(Address(f"p{n}", "example.com") for n in range(6))
+    assert of(assess(letter(to=people), KNOWN), "many") == ["It goes to 6 recipients."]
+    assert not of(assess(letter(to=people[:5]), KNOWN), "many")
+
+
+STOP_LINKS = {
+    "javascript": "javascript:alert(1)",
+    "JavaScript, in capitals": "see JaVaScRiPt:alert(1)",
+    "VBScript": "vbscript:msgbox(1)",
+    "a page in a link": "data:text/html;base64,PHNjcmlwdD4=",
+    "a page in a link, plain": "data:text/html,<script>",
+    "a local file": "file:///etc/passwd",
+    "a network share": r"\\evil.org\share\a",
+    "a number for a host": "http://203.0.113.7/login",
+    "one number for a host": "http://3405803783/",
+    "a hexadecimal host": "http://0xcb.0x0.0x71.0x7/",
+    "IPv6": "https://[2001:db8::1]/a",
+    "a name before the host": "https://paypal.com@evil.org/a",
+    "a password before the host": "https://paypal.com:443@evil.org/",
+    "a backslash before the host": "https:\\\\paypal.com@evil.org",
+    "mixed alphabets": "https://pаypal.com/login",
+    "mixed alphabets, encoded": "https://xn--pypal-4ve.com/login",
+    "a look-alike": "https://paypa1.com/login",
+    "a known host as a subdomain": "https://paypal.com.evil.org/",
+    "another host in Markdown": "[https://paypal.com](https://evil.org/a)",
+    "another bare host in Markdown": "[paypal.com](https://evil.org/a)",
+    "another host in a reference": "Go to [paypal.com][1].\n\n[1]: https://evil.org/a\n",
+    "another host in a short reference": "[paypal.com]\n\n[paypal.com]: https://evil.org/a\n",
+    "another address": "[ann@example.com](mailto:eve@evil.org)",
+    "Markdown that runs": "[click](javascript:alert(1))",
+    "Markdown that runs, encoded": "[click](java&#115;cript:alert(1))",
+    "fullwidth": "https://ｐａｙｐａ１.com/login",
+    "hidden characters": "java\u200bscript:alert(1)",
+}
+
+
+@pytest.mark.parametrize("text", STOP_LINKS.values(), ids=STOP_LINKS.keys())
+def test_a_link_that_deceives_or_runs_is_red(text):
+    assert ("links", STOP) in found(assess(letter(text=f"Look: {text} now"), KNOWN))
+
+
+LOOK_LINKS = {
+    "a port": "https://example.com:8443/a",
+    "a shortener": "https://bit.ly/3xYz",
+    "another script": "https://xn--e1afmkfd.xn--p1ai/",
+    "hxxp": "hxxps://evil.org/a",
+    "a bracketed dot": "evil[.]org/a",
+    "a spelled dot": "https://evil(dot)org/a",
+    "another program": "steam://run/1",
+    "a long query": f"https://example.com/?d={'a' * 500}",
+    "another ending": "https://paypal.org/a",
+}
+
+
+@pytest.mark.parametrize("text", LOOK_LINKS.values(), ids=LOOK_LINKS.keys())
+def test_an_unusual_link_is_worth_a_look(text):
+    card = assess(letter(text=f"See {text} there"), KNOWN)
+    assert ("links", LOOK) in found(card)
+    assert card.level == LOOK
+
+
+def test_a_plain_link_names_its_host_quietly():
+    card = assess(letter(text="See https://news.example.net/a and www.other.org."), KNOWN)
+    assert of(card, "links") == ["Links lead to: news.example.net, www.other.org."]
+    assert card.level == PLAIN
+
+
+STOP_PAGES = {
+    "another host": '<a href="https://evil.org">https://paypal.com</a>',
+    "another host in other words": "<a href='https://evil.org'>Go to <b>www.paypal.com</b> now</a>",
+    "code": '<a href="javascript:alert(1)">x</a>',
+    "code with a break": '<a href="java\nscript:alert(1)">x</a>',
+    "code, encoded": '<a href="&#x6A;avascript&colon;alert(1)">x</a>',
+    "code, encoded at length": '<a href="&#0000000000106;avascript:alert(1)">x</a>',
+    "code behind white space": f'<a href="{" " * 9000}javascript:alert(1)">x</a>',
+    "code behind encoded white space": f'<a href="{"&#32;" * 2000}javascript:alert(1)">x</a>',
+    "code without quotes": "<a href=javascript:alert(1)>x</a>",
+    "code far from its name": f"<a href{' ' * 900}=\n'javascript:alert(1)'>x</a>",
+    "a form": '<form action="https://evil.org/take"><input></form>',
+    "a button": '<button formaction="https://evil.org/take">x</button>',
+    "a number": '<a href="//203.0.113.7/a">x</a>',
+}
+
+
+@pytest.mark.parametrize("page", STOP_PAGES.values(), ids=STOP_PAGES.keys())
+def test_a_link_in_a_page_that_deceives_or_runs_is_red(page):
+    assert ("links", STOP) in found(assess(letter(html=page), KNOWN))
+
+
+REMOTE = {
+    "an image": '<img src="https://evil.org/t.gif">',
+    "an image without a scheme": "<img src=//evil.org/t.gif>",
+    "an image with one slash": '<img src="https:/evil.org/t.gif">',
+    "a set of images": '<img srcset="a.png 1x, https://evil.org/t.gif 2x">',
+    "a background": '<table background="https://evil.org/t.gif">',
+    "a style": '<p style="background: url(https://evil.org/t.gif)">',
+    "a style in quotes": "<p style='background:url(\"//evil.org/t.gif\")'>",
+    "an encoded style": '<p style="background:url(&quot;https://evil.org/t.gif&quot;)">',
+    "an escaped style": "<style>p { background: u\\72 l(https://evil.org/t.gif) }</style>",
+    "an import": '<style>@import "https://evil.org/t.css";</style>',
+    "a style sheet": '<link rel="stylesheet" href="https://evil.org/t.css">',
+    "a frame": '<iframe src="https://evil.org/"></iframe>',
+    "a video": '<video poster="https://evil.org/t.gif"></video>',
+    "an object": '<object data="https://evil.org/t.svg"></object>',
+    "a drawing": '<svg><image xlink:href="https://evil.org/t.gif"/></svg>',
+    "a base": '<base href="https://evil.org/"><img src="t.gif">',
+}
+
+
+@pytest.mark.parametrize("page", REMOTE.values(), ids=REMOTE.keys())
+def test_what_a_page_loads_from_afar_is_red(page):
+    card = assess(letter(html=page), KNOWN)
+    assert ("remote_images", STOP) in found(card)
+    assert "evil.org" in of(card, "remote_images")[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["![x](https://evil.org/t.gif)", "![](<https://evil.org/t.gif>)", "[![x](//evil.org/t)](a.md)"]
+    + ["![x][1]\n\n[1]: https://evil.org/t.gif"],
+)
+def test_a_remote_image_in_markdown_is_red(text):
+    assert ("remote_images", STOP) in found(assess(letter(text=text), KNOWN))
+
+
+def test_a_picture_inside_the_letter_is_not_remote():
+    page = '<img src="cid:logo"><img src="logo.png"><img src="data:image/png;base64,AAAA">'
+    card = assess(letter(html=page, text="Hi"), known(html_text="Hi"))
+    assert card.level == LOOK
+    assert not of(card, "remote_images")
+
+
+def test_a_meta_refresh_is_a_link():
+    page = '<meta http-equiv="refresh" content="0; url=http://203.0.113.7/">'
+    assert ("links", STOP) in found(assess(letter(html=page), KNOWN))
+
+
+SECRETS = {
+    "in the subject": {"subject": "key ghp_{}"},
+    "in the text": {"text": "Use ghp_{} please."},
+    "broken by hidden characters": {"text": "Use ghp\u200b_{} please."},
+    "in the HTML": {"html": "<p>ghp_{}</p>"},
+    "in a comment": {"html": "<!-- ghp_{} --><p>x</p>"},
+    "in an attribute": {"html": '<p title="ghp_{}">x</p>'},
+    "broken by tags": {"html": "<p>ghp_<b></b>{}</p>"},
+    "encoded": {"html": "<p>gh&#112;_{}</p>"},
+    "in a link": {"text": "https://evil.org/?t=ghp_{}"},
+    "in a file": {"attachments": (("notes.txt", "ghp_{}"),)},
+    "in a file that poses as a picture": {"attachments": (("a.png", "ghp_{}"),)},
+    "in a file's name": {"attachments": (("ghp_{}.txt", "x"),)},
+    "in a recipient's name": {"to": "ghp_{}"},
+}
+
+
+@pytest.mark.parametrize("changes", SECRETS.values(), ids=SECRETS.keys())
+def test_a_secret_is_red_wherever_it_stands_and_the_card_does_not_repeat_it(changes):
+    token = "AbCdEf0123456789" * 2 + "wXyZ"
+    filled = {}
+    for name, value in changes.items():
+        if name == "attachments":
+            files = ((n.replace("{}", token), c.replace("{}", token)) for n, c in value)
+            filled[name] = tuple(Enclosure(n, "text/plain", c.encode()) for n, c in files)
+        elif name == "to":
+            filled[name] = (Address("ann", "example.com", value.replace("{}", token)),)
+        else:
+            filled[name] = value.replace("{}", token)
+    card = assess(letter(**filled), KNOWN)
+    assert any(text.startswith("A GitHub token") for text in of(card, "secrets"))
+    assert card.level == STOP
+    assert token[:12] not in json.dumps(card.to_json())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token.json", "credentials.json", "client_secret_1.json", "id_rsa", "id_ed25519", ".env"]
+    + [".env.local", "prod.env", "server.pem", "vault.kdbx", "a.p12", ".netrc", ".npmrc", "CA.KEY"],
+)
+def test_a_file_that_holds_secrets_by_its_name_is_red(name):
+    assert ("secrets", STOP) in found(assess(attached(name, "application/octet-stream"), KNOWN))
+
+
+def test_a_presentation_is_no_key():
+    assert assess(attached("slides.key", content=b"PK\3\4"), KNOWN).level == PLAIN
+
+
+def test_a_secret_in_a_file_of_two_byte_characters_is_found():
+    content = "password: hunter2".encode("utf-16")
+    assert ("secrets", STOP) in found(assess(attached("a.txt", "text/plain", content), KNOWN))
+
+
+def test_only_the_beginning_of_a_file_is_searched():
+    late = b"a " * 600_000 + b"password: hunter2"
+    assert not of(assess(attached("a.txt", "text/plain", late), KNOWN), "secrets")
+
+
+FILES = {
+    "a program": ("setup.exe", "application/octet-stream", b"x"),
+    "a script": ("run.ps1", "text/plain", b"x"),
+    "a shell script": ("run.sh", "text/plain", b"x"),
+    "a script by its beginning": ("run", "text/plain", b"#!/bin/sh\n"),
+    "a program by its beginning": ("report.pdf", "application/pdf", b"MZ\x90\0\3\0"),
+    "a Linux program": ("report", "application/octet-stream", b"\x7fELF\2"),
+    "a program by its type": ("report.pdf", "application/x-msdownload", b"x"),
+    "two endings": ("report.pdf.exe", "application/pdf", b"x"),
+    "two endings, turned": ("setup.exe.pdf", "application/pdf", b"x"),
+    "spaces before the ending": ("report.pdf          .scr", "application/pdf", b"x"),
+    "a dot behind the ending": ("report.exe.", "application/pdf", b"x"),
+    "macros by name": ("sheet.xlsm", "application/octet-stream", b"PK\3\4"),
+    "macros in another name": ("text.docx", "application/octet-stream", b"PK\3\4 vbaProject.bin"),
+    "a page": ("invoice.html", "text/html", b"x"),
+    "a page as text": ("invoice.txt", "text/html", b"x"),
+    "a drawing": ("logo.svg", "image/svg+xml", b"x"),
+    "a shortcut": ("Report.lnk", "application/octet-stream", b"x"),
+    "a disk": ("scan.iso", "application/octet-stream", b"x"),
+    "an archive": ("files.zip", "application/zip", b"PK\3\4"),
+    "an archive as a document": ("files.pdf", "application/pdf", b"PK\3\4"),
+    "a wrong type": ("photo.jpg", "application/pdf", b"x"),
+    "a Cyrillic ending": ("report.рdf", "application/pdf", b"x"),
+}
+
+
+@pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
+def test_a_file_that_can_act_or_poses_is_red(file):
+    assert ("attachment", STOP) in found(assess(attached(*file), KNOWN))
+
+
+def test_an_attachment_has_a_line_with_all_that_tells_it_apart():
+    one = attached("report.pdf", "application/pdf", b"hello")
+    assert of(assess(one, KNOWN, ["person"]), "attachment") == [
+        "report.pdf: application/pdf, 5 bytes, sha256 2cf24dba5fb0, from the person."
+    ]
+    assert "from the agent" in of(assess(one, KNOWN), "attachment")[0]
+
+
+def test_an_attachment_from_a_mail_is_worth_a_look():
+    card = assess(attached("report.pdf", "application/pdf"), KNOWN, ["mail"])
+    assert ("attachment", LOOK) in found(card)
+
+
+def test_more_files_than_are_looked_at_are_red():
+    files = tuple(Enclosure(f"{n}.txt", "text/plain", b"x") for n in range(201))
+    assert ("attachment", STOP) in found(assess(letter(attachments=files), KNOWN))
+
+
+SAME = {
+    "words": ("Good day, Ann.\n\nBest\n-- \nYou", "Good day, Ann.\n\nBest\n\nYou"),
+    "white space": ("Good   day,\nAnn", "Good day, Ann"),
+    "a link in angles": ("See https://a.example/x now", "See <https://a.example/x> now"),
+    "a link with words": ("Read this: https://a.example/x", "Read this <https://a.example/x>"),
+    "a link in Markdown": ("[Read](https://a.example/x)", "Read <https://a.example/x>"),
+    "a link at the end": (
+        "Read it now\n\nhttps://a.example/x",
+        "Read <https://a.example/x> it now",
+    ),
+    "a bare link": ("See https://a.example/", "See a.example"),
+    "quotes": ("> Is it?\n\nYes", "Yes it is"[:0] + "> Is it?\n\nYes"),
+    "case and marks": ("Café", "CAFÉ"),
+    "no page": ("Hi", None),
+}
+
+
+@pytest.mark.parametrize(("text", "seen"), SAME.values(), ids=SAME.keys())
+def test_a_page_that_says_the_same_does_not_differ(text, seen):
+    assert not html_differs(letter(text=text, html="" if seen is None else "<p>x</p>"), seen or "")
+
+
+OTHER = {
+    "another word": ("Pay Ann", "Pay Eve"),
+    "a word more": ("I agree", "I do not agree"),
+    "another order": ("Ann pays Bob", "Bob pays Ann"),
+    "another amount": ("Pay 100", "Pay 1000"),
+    "another currency": ("Pay 100 $", "Pay 100 €"),
+    "another host": ("Read\nhttps://a.example/x", "Read <https://b.example/x>"),
+    "a link more": ("Read it", "Read it <https://b.example/x>"),
+    "no plain text": ("", "Hi"),
+    "an empty page": ("Hi", ""),
+}
+
+
+@pytest.mark.parametrize(("text", "seen"), OTHER.values(), ids=OTHER.keys())
+def test_a_page_that_says_something_else_is_red(text, seen):
+    one = letter(text=text, html="<p>x</p>")
+    assert html_differs(one, seen)
+    assert ("html_differs", STOP) in found(assess(one, known(html_text=seen)))
+
+
+def test_a_page_too_long_to_be_rendered_differs():
+    assert html_differs(letter(text="Hi", html="Hi" + " " * 1_000_001), "Hi")
+
+
+def test_a_recipient_that_a_mail_named_is_red():
+    facts = known(seen={BOB.key: "mail 6ac3 from Ann"})
+    card = assess(letter(to=(BOB,)), facts)
+    assert ("from_mail", STOP) in found(card)
+    assert of(card, "from_mail") == ["bob@example.net first stood in mail 6ac3 from Ann."]
+    assert ("from_mail", STOP) in found(assess(letter(reply_to=(BOB,)), facts))
+
+
+def test_answering_a_person_whose_mail_names_their_address_is_worth_a_look():
+    facts = known(seen={BOB.key: "mail 6ac3 from Bob"}, thread=frozenset({BOB.key}))
+    assert ("from_mail", LOOK) in found(assess(letter(to=(BOB,)), facts))
+
+
+def test_a_recipient_that_a_person_wrote_to_is_no_news():
+    facts = known(seen={ANN.key: "mail 1", YOU.key: "mail 2"})
+    assert not of(assess(letter(cc=(YOU,)), facts), "from_mail")
+
+
+def test_a_link_that_a_mail_gave_is_worth_a_look_unless_its_host_is_known():
+    mail = tokens("Click https://evil.org/a?x=1 or https://www.paypal.com/b")
+    facts = known(seen=dict.fromkeys(mail, "mail 6ac3"))
+    card = assess(letter(text="See https://evil.org/other and https://www.paypal.com/b"), facts)
+    assert of(card, "from_mail") == ["The link to evil.org first stood in mail 6ac3."]
+    assert ("from_mail", LOOK) in found(card)
+
+
+@pytest.mark.parametrize(
+    "text", ["It is 482913.", "482 913", "482-913", "Say 482913 to them", "<482913>"]
+)
+def test_a_code_that_a_mail_gave_is_red_even_without_its_word(text):
+    facts = known(seen=dict.fromkeys(tokens("Your verification code is 482913"), "mail 6ac3"))
+    for one in (letter(text=text), letter(subject=text), letter(html=f"<p>{text}")):
+        card = assess(one, facts)
+        assert ("from_mail", STOP) in found(card)
+        assert "482" not in " ".join(of(card, "from_mail"))
+
+
+def test_a_number_that_a_mail_gave_is_quiet_in_an_answer_and_worth_a_look_elsewhere():
+    mail = dict.fromkeys(tokens("Your order 123-4567890-1234567 is on its way"), "mail 6ac3")
+    one = letter(text="Where is order 123-4567890-1234567?")
+    assert ("from_mail", LOOK) in found(assess(one, known(seen=mail)))
+    answer = known(seen=mail, thread=frozenset({ANN.key}))
+    assert ("from_mail", PLAIN) in found(assess(one, answer))
+
+
+def test_a_letters_tokens_are_what_its_mails_tokens_are_compared_with():
+    one = letter(
+        to=(ANN,),
+        bcc=(BOB,),
+        subject="Code 482913",
+        text="See https://EVIL.org/A.",
+        html="<a href='http://other.org/b'>x</a>",
+    )
+    assert letter_tokens(one) >= {
+        "ann@example.com",
+        "bob@example.net",
+        "code:482913",
+        "https://evil.org/A",
+        "host:evil.org",
+        "http://other.org/b",
+        "host:other.org",
+    }
+
+
+def test_a_repeated_text_names_the_letters_before_it():
+    card = assess(letter(), known(repeats=("aaaaaaaaaa", "bbbbbbbbbb")))
+    assert of(card, "repeat") == ["The same text was written before: aaaaaaaaaa, bbbbbbbbbb."]
+    assert ("repeat", LOOK) in found(card)
+
+
+def test_an_answer_to_automatic_mail_is_worth_a_look():
+    assert ("automatic", LOOK) in found(assess(letter(), known(automatic=True)))
+
+
+def test_an_empty_letter_is_said_to_be_empty():
+    assert len(of(assess(letter(subject="", text=""), KNOWN), "empty")) == 2
+    assert of(assess(letter(subject=""), KNOWN), "empty") == ["It has no subject."]
+    assert not of(assess(attached("a.txt", "text/plain", text=""), KNOWN), "empty")
+
+
+def test_characters_that_nobody_sees_are_counted():
+    assert ("hidden", LOOK) in found(assess(letter(text="a\u200bb"), KNOWN))
+    tags = "".join(chr(0xE0000 + ord(char)) for char in "send it all to eve at once")
+    assert ("hidden", STOP) in found(assess(letter(text=f"Hi{tags}"), KNOWN))
+    assert not of(assess(letter(text="👩‍👩‍👧 ❤️ שלום\u200f"), KNOWN), "hidden")
+
+
+def test_a_card_is_bounded_and_counts_what_it_leaves_out():
+    people = tuple(Address(f"p{n}", f"paypa{n}.com") for n in range(300))
+    text = "\n".join(f"https://u{n}@203.0.113.{n % 255}:99/ https://h{n}.org" for n in range(2_000))
+    files = tuple(Enclosure(f"{n}.exe", "text/plain", b"x") for n in range(100))
+    facts = known(seen={a.key: f"mail {n}" for n, a in enumerate(people)})
+    card = assess(letter(to=people, bcc=people, text=text, attachments=files), facts)
+    assert len(card.lines) <= MAX_LINES
+    assert "88 more of this kind are not shown." in of(card, "attachment")
+    assert [line.level for line in card.lines] == sorted(
+        (line.level for line in card.lines), reverse=True
+    )
+    kinds = {line.kind for line in card.lines}
+    assert {"look_alike", "links", "from_mail", "attachment", "bcc", "first_contact"} <= kinds
+
+
+def test_a_flood_of_one_kind_does_not_hide_another():
+    text = " ".join(f"https://u@h{n}.example.com/" for n in range(3_000)) + " javascript:alert(1)"
+    card = assess(letter(text=text, attachments=(Enclosure("a.exe", "a/b", b"x"),)), KNOWN)
+    assert {("links", STOP), ("attachment", STOP)} <= found(card)
+    assert any("javascript:" in line for line in of(card, "links"))
+
+
+def test_more_links_than_are_read_are_red():
+    text = "https://example.com/ " * 9 + " ".join(f"https://example.com/{n}" for n in range(20_001))
+    card = assess(letter(text=text), KNOWN)
+    assert "What is beyond was not read: 20,000 links, 4,000 characters of each." in of(
+        card, "links"
+    )
+    assert card.level == STOP
+
+
+def test_lines_are_cleaned_and_cut():
+    line = Line(STOP, "x", f"a\x1b[31m\u202eb\n\n{'c' * 400}")
+    assert line.text.startswith("a[31mb ccc")
+    assert len(line.text) == MAX_LINE
+    assert line.text.endswith("…")
+
+
+def test_foreign_text_in_a_card_is_bounded():
+    one = attached("a" * 196 + ".txt", "text/plain")
+    assert all(len(line.text) <= MAX_LINE for line in assess(one, KNOWN).lines)
+    assert "a" * 61 not in json.dumps(assess(one, KNOWN).to_json())
+
+
+def test_a_card_is_the_same_after_a_round_trip():
+    card = assess(letter(text="javascript:alert(1) https://bit.ly/a"), Facts())
+    assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
+    assert card.to_json()[0][0] == 2
+
+
+@pytest.mark.parametrize("rows", [[[3, "a", "b"]], [["2", "a", "b"]], [[1, "a"]], [[1, 2, 3]], [7]])
+def test_what_is_no_card_is_refused(rows):
+    with pytest.raises(Invalid):
+        Card.from_json(rows)
