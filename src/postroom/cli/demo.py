@@ -88,7 +88,7 @@ def _show(folder: Path) -> Path:
     _run("pending")
     _tell("The one that the mail asked for is red, and says why:")
     _run("show", bad[0])
-    _run("reject", bad[0], "--reason", "That instruction came from the mail, not from me.")
+    _run("reject", bad[0], "--reason", "It came from a mail, not from me.")
     _tell("The other is approved, by the digest that a person saw, and leaves once:")
     _run("approve", good[0], "--yes", good[1])
     _run("audit", "--limit", "6")

@@ -169,7 +169,7 @@ def _show(desk: Desk, entry: Entry) -> None:
         click.echo(edited)
     click.echo()
     click.echo(printing.folded(life.told(entry.id, entry.state)))
-    click.echo(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
+    click.echo(printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}."))
 
 
 def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
@@ -218,8 +218,7 @@ def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: boo
             entry = desk.ledger.entry(desk.ledger.find(id))
             if not digests and not as_json:
                 _show(desk, entry)
-            entry = _approve(desk, entry, digests[at] if digests else "")
-            outcomes.append(_sent(desk, entry))
+            outcomes.append(_approved_and_sent(desk, entry, digests[at] if digests else ""))
         _tell(desk, outcomes, as_json=as_json)
 
 
@@ -245,17 +244,23 @@ def _approve(desk: Desk, entry: Entry, digest: str) -> Entry:
     return desk.approve(entry.id, by=person(), digest=digest or entry.digest, proof=proof)
 
 
+def _approved_and_sent(desk: Desk, entry: Entry, digest: str) -> Entry:
+    """Approve, wait out the undo window and dispatch; Ctrl-C on the way recalls the letter."""
+    try:
+        return _sent(desk, _approve(desk, entry, digest))
+    except KeyboardInterrupt:
+        if isinstance(desk.ledger.entry(entry.id).state, life.Approved):
+            desk.recall(entry.id)
+            say(f"The letter {entry.id} was recalled and waits again.")
+        raise
+
+
 def _sent(desk: Desk, entry: Entry) -> Entry:
     """Wait out the undo window and dispatch; whoever else has the claim is waited for."""
     from postroom.cli import terminal
 
     if isinstance(entry.state, life.Approved):
-        try:
-            terminal.count_down(desk.dispatcher.due_in(entry.state))
-        except KeyboardInterrupt:
-            desk.recall(entry.id)
-            say(f"\nThe letter {entry.id} was recalled and waits again.")
-            raise
+        terminal.count_down(desk.dispatcher.due_in(entry.state))
     end = time.monotonic() + PATIENCE
     while True:
         entry = desk.dispatch(entry.id)
@@ -368,7 +373,7 @@ def edit_command(
         if not as_json:
             _show(desk, entry)
         if not no_send and desk.rules.live and not digests:
-            entry = _sent(desk, _approve(desk, entry, ""))
+            entry = _approved_and_sent(desk, entry, "")
         _tell(desk, [entry], as_json=as_json)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from postroom.core.text import clean, line
 if TYPE_CHECKING:
     from postroom.store.ledger import Entry
 
+_ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 WIDTH = 80
 HEAD_WIDTH = 42  # unread mark, date, sender
 ID_WIDTH = 13  # of an id of the embedded mailbox
@@ -31,8 +33,9 @@ def width() -> int:
 
 
 def print_json(value: object) -> None:
-    """Write one JSON document."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """Write one JSON document; what a terminal would act upon is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    click.echo(_ACTED_UPON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def say(text: str = "") -> None:
@@ -41,11 +44,11 @@ def say(text: str = "") -> None:
 
 
 def folded(text: str, indent: str = "") -> str:
-    """Return a text on lines that fit; a path or a command is never broken."""
+    """Return a text on lines that fit, cleaned; a path or a command is never broken."""
     import textwrap
 
     return textwrap.fill(
-        text,
+        clean(text).text,
         WIDTH - 1,
         initial_indent=indent,
         subsequent_indent=indent,
@@ -212,10 +215,10 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
         shown = html_text(letter.html)
         if html_differs(letter, shown):
             yield click.style("\nThe HTML part, which most people see, says:", fg="red", bold=True)
-            yield from _wrapped(clean(shown).text)
+            yield from _marked(shown)
             yield click.style("\nThe plain part says:", bold=True)
     yield ""
-    yield from _wrapped(clean(letter.text).text.strip("\n") or "(no text)")
+    yield from _marked(letter.text.strip("\n") or "(no text)")
     yield ""
     colours = {0: None, 1: "yellow", 2: "red"}
     for found in entry.card.lines:
@@ -225,11 +228,18 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
     yield f"{_field('Digest')}{entry.digest}"
 
 
-def _wrapped(text: str) -> Iterator[str]:
+def _marked(text: str) -> Iterator[str]:
+    """Yield the lines of a letter, each marked, so that none passes for one of ours."""
+    mark = click.style("│ ", dim=True)
+    for row in clean(text).text.split("\n"):
+        yield from (f"{mark}{piece}" for piece in _wrapped(row, width() - 3))
+
+
+def _wrapped(text: str, columns: int = 0) -> Iterator[str]:
     """Yield lines that fit, broken between words; a long address stays in one piece."""
     import textwrap
 
-    columns = width() - 1
+    columns = columns or width() - 1
     for row in text.split("\n"):
         if len(row) <= columns:
             yield row

@@ -53,7 +53,7 @@ def init_command(with_passphrase: bool, as_json: bool) -> None:
 
     config = _roomed(wiring.settings())
     config.vault.mkdir(parents=True, exist_ok=True)
-    with desk(config, make=True) as made:
+    with desk(config, make=True, moved=True) as made:
         assert made is not None
         new = _folders(made, config)
         _passphrase(made, config, asked=with_passphrase)

@@ -32,7 +32,11 @@ def opened() -> Iterator[TextIO]:
 
 def agrees(question: str) -> bool:
     """Ask for a yes on the controlling terminal."""
+    import termios
+
     with opened() as terminal:
+        # What was typed before the question is no answer to it.
+        termios.tcflush(terminal, termios.TCIFLUSH)
         terminal.write(f"{question} [y/N] ")
         return terminal.readline().strip().lower() in {"y", "yes"}
 

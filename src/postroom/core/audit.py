@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -69,9 +70,19 @@ def _fit(text: str, most: int) -> str:
 
 
 def write(
-    action: Action, *, seq: int, previous: str, desk: str, timestamp: str, correlation_id: str
+    action: Action,
+    *,
+    seq: int,
+    previous: str,
+    desk: str,
+    timestamp: str,
+    correlation_id: str,
+    key: str = "",
 ) -> str:
-    """Return the action as the next line of the chain, in ASCII and without its line end."""
+    """Return the action as the next line of the chain, in ASCII and without its line end.
+
+    With a key it is sealed: only who has the key can have written it.
+    """
     if seq < 1 or not _DIGEST.fullmatch(previous) or not _TIMESTAMP.fullmatch(timestamp):
         raise ValueError("a line needs its number, the digest before it and a moment in UTC")
     if not _NAME.fullmatch(desk) or not _NAME.fullmatch(correlation_id):
@@ -99,9 +110,20 @@ def write(
         "previous": previous,
     }
     # All but the parameters is bounded to less than a line.
-    while len(line := json.dumps(record, separators=(",", ":"))) > MAX_LINE:
+    while len(line := json.dumps(record, separators=(",", ":"))) > MAX_LINE - 80:
         parameters.popitem()
-    return line
+    return f'{line[:-1]},"seal":"{_seal(line, key)}"}}' if key else line
+
+
+def _seal(line: str, key: str) -> str:
+    return hmac.new(key.encode(), line.encode("utf-8", "surrogatepass"), "sha256").hexdigest()
+
+
+def sealed(line: str, key: str) -> bool:
+    """Whether this line was written with the key."""
+    unsealed, mark, seal = line.rpartition(',"seal":"')
+    whole = bool(mark and key) and seal.endswith('"}')
+    return whole and hmac.compare_digest(seal[:-2].encode(), _seal(f"{unsealed}}}", key).encode())
 
 
 def digest(line: str) -> str:
@@ -232,17 +254,19 @@ def verify(
     for file, number, text in lines:
         place = (file, number)
         found = read(text)
-        true = known(found.seq) if found and found.desk == desk else None
+        true = known(found.seq) if found else None
         if found is None:
             fault: Fault | None = Fault(*place, "not a line of the log")
         elif found.desk == desk and found.seq > head and true is None:
             past.append(place)
             continue
         else:
-            if found.desk not in walks:
+            # What the ledger has is ours, though the desk had another id then.
+            whose = desk if true == found.digest else found.desk
+            if whose not in walks:
                 before = GENESIS if found.seq == 1 else found.previous
-                walks[found.desk] = _Walk(found.seq - 1, before, place)
-            fault = walks[found.desk].step(found, true, place)
+                walks[whose] = _Walk(found.seq - 1, before, place)
+            fault = walks[whose].step(found, true if whose == desk else None, place)
         if fault and len(faults) < MAX_FAULTS:
             faults.append(fault)
         elif fault:

@@ -39,6 +39,7 @@ class Tools:
     draw: Callable[[int], bytes]
     sleep: Callable[[float], None]
     notify: Callable[[Entry], None] = lambda _entry: None
+    belongs: Callable[[], None] = lambda: None  # raises where the vault is no longer this ledger's
     step: Callable[[str], None] = lambda _name: None
 
 
@@ -67,7 +68,7 @@ class Desk:
         self.reading = Reading(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, tools.draw, account)
         self.outbox = Outbox(ledger, rules, self.reading, clock)
-        self.log = ActionLog(vault, ledger, desk=id)
+        self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
         self._notes = Notes(vault, ledger, rules, clock, desk=id, html_text=html_text)
         self._reconciler = Reconciler(
             vault=vault,
@@ -97,7 +98,8 @@ class Desk:
         self.vault.close()
 
     def paused(self) -> bool:
-        """Whether a person has stopped all sending."""
+        """Whether a person has stopped all sending; refused where another desk has the vault now."""
+        self._tools.belongs()
         names = (folders.PAUSED, f"{folders.PAUSED}.md")  # Obsidian makes no file without .md
         return any(self.vault.stat(name) is not None for name in names)
 
@@ -105,6 +107,7 @@ class Desk:
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes; return what a person should know."""
+        self._tools.belongs()
         with held(self._lock):
             said = self._restored()
             said += self._reconciler.reconcile(adopt=adopt)

@@ -98,13 +98,14 @@ class Dispatcher:
         try:
             box = self.mailboxes(entry.letter.account)
             why = self._never(entry, state, box)
+            paused = self.paused()
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1))
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
         if not self.rules.live:
             return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
-        if self.paused():
+        if paused:
             return self._hold(entry, state, "all sending is paused (the file PAUSED)")
         wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
         if why := mime.differs(entry.letter, wire):
@@ -231,7 +232,9 @@ class Dispatcher:
             with self.ledger.write() as book:
                 if refund:
                     book.refund(entry.id)
-                new = book.swap(entry, state)
+                # After the claim the outcome is a fact, whatever was believed meanwhile.
+                claimed = isinstance(entry.state, life.Sending)
+                new = book.swap(book.entry(entry.id) if claimed else entry, state)
                 self._line(book, new, "send_letter", error)
         except Conflict:  # before the claim, or about an unknown letter, a person was quicker
             return self.ledger.entry(entry.id)

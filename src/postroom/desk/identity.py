@@ -28,15 +28,35 @@ def refuse_strangers(vault: Path, ledger: Path) -> None:
 
 def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]) -> None:
     """Bind a new ledger to this vault and machine; refuse one that belongs to others."""
-    mark = read_mark(vault)
     if not ledger.meta("desk"):
         rebind(vault, ledger, desk=desk, machine=machine, draw=draw)
-    elif ledger.meta("desk") != desk or mark not in (None, ledger.meta("id")):
-        raise _other(vault, ledger.path)
-    elif machine and ledger.meta("machine") not in ("", machine):
+    check(vault, ledger)
+    if machine and ledger.meta("machine") not in ("", machine):
         raise Denied("The state folder was copied from another machine", remedy=_ADOPT)
-    elif not mark:
+    if not read_mark(vault):
         write_mark(vault, ledger.meta("id"))
+
+
+def check(vault: Path, ledger: Ledger) -> None:
+    """Refuse a vault that another desk has adopted since."""
+    mark = read_mark(vault)
+    if desk_id(vault) != ledger.meta("desk") or mark not in (None, ledger.meta("id")):
+        raise _other(vault, ledger.path)
+
+
+def keep_room(ledger: Ledger, room: str, *, moved: bool) -> None:
+    """Refuse another folder than before for what is Postroom's, unless the person has moved it."""
+    known = ledger.meta("room")
+    if known in ("", f"/{room}") or moved:
+        if known != f"/{room}":
+            with ledger.write() as book:
+                book.set("room", f"/{room}")
+        return
+    raise Denied(
+        f"Postroom's folders are in {known[1:] or 'the root'} of the vault, and vault.room now says"
+        f" {room or 'the root'}",
+        remedy="Set vault.room back; or move the folders there, then run `postroom init`.",
+    )
 
 
 def _other(vault: Path, ledger: Path) -> Denied:

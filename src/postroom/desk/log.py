@@ -7,7 +7,8 @@ therefore read as a stranger's, and what was deleted is not written again: `veri
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from postroom.core import audit
@@ -56,12 +57,19 @@ class ActionLog:
     """The log files of one vault, as one desk sees them."""
 
     def __init__(
-        self, files: Files, chain: Chain, *, desk: str, folder: str = "Logs/actions"
+        self,
+        files: Files,
+        chain: Chain,
+        *,
+        desk: str,
+        folder: str = "Logs/actions",
+        trusted: Callable[[str], bool] = lambda _line: True,
     ) -> None:
         self._files = files
         self._chain = chain
         self._desk = desk
         self._folder = folder
+        self._trusted = trusted  # whether we wrote a line: anyone may have written into the files
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
@@ -71,7 +79,7 @@ class ActionLog:
             return
         shown = self._shown(projected, dict(waiting))
         waiting = [(seq, line) for seq, line in waiting if seq > shown]
-        newest = max(self._names(), default="")
+        newest = max((name for name in self._names() if name < _horizon(waiting)), default="")
         torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
         for name, last, data in _sheets(waiting, newest):
             if torn and name == newest:
@@ -92,7 +100,7 @@ class ActionLog:
             return []
         past: dict[int, Read] = {}
         for name in reversed(self._names()):
-            ours = [found for found in self._found(name) if found.desk == self._desk]
+            ours = [found for found in self._found(name) if self._is_ours(found)]
             # Of lines with one number the first counts: it stood there when others were added.
             past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
             if ours and ours[0].seq <= head:
@@ -171,7 +179,10 @@ class ActionLog:
 
     def _ours(self, lines: Iterable[bytes]) -> Iterator[Read]:
         found = (audit.read(_text(line)) for line in lines)
-        return (each for each in found if each and each.desk == self._desk)
+        return (each for each in found if each and self._is_ours(each))
+
+    def _is_ours(self, found: Read) -> bool:
+        return found.desk == self._desk and self._trusted(found.line)
 
     def _names(self) -> list[str]:
         return sorted(filter(_FILE.fullmatch, self._files.names(self._folder)))
@@ -199,6 +210,14 @@ class ActionLog:
             yield from filter(None, map(audit.read, self._lines(name)))
         except PostroomError:
             return
+
+
+def _horizon(waiting: list[tuple[int, str]]) -> str:
+    """Return the first day that no clock of ours has reached: a file of that name is a stranger's."""
+    found = audit.read(waiting[-1][1]) if waiting else None
+    if found is None:
+        return ""
+    return str(datetime.fromisoformat(found.timestamp).date() + timedelta(days=3))
 
 
 def _text(line: bytes) -> str:

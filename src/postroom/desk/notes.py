@@ -36,6 +36,7 @@ FOLDERS: Final = {
     "failed": folders.FAILED,
 }
 STATUS: Final = {"sending": "approved", "sent": "done"}
+MAX_COMPARED: Final = 4_000
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
@@ -64,9 +65,10 @@ def text_of(entry: Entry, note: Note) -> str | None:
 
 def difference(before: str, after: str) -> str:
     """Return what an edit changed, line by line."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), "as it was", "as it is", lineterm="", n=2
-    )
+    old, new = before.splitlines(), after.splitlines()
+    if len(old) + len(new) > MAX_COMPARED:  # comparing takes a time that grows with the square
+        return f"{len(old)} lines became {len(new)}; they are too many to compare."
+    lines = difflib.unified_diff(old, new, "as it was", "as it is", lineterm="", n=2)
     return "\n".join(lines)
 
 
@@ -115,6 +117,13 @@ class Notes:
             return  # somebody was at it in this moment: the next look finds out what they did
         with self._ledger.write(synced=False) as book:
             book.set_place(entry.id, standing)
+
+    def adopt(self, entry: Entry, path: str, file: File, note: Note) -> None:
+        """Mark a note that somebody wrote as this letter's; until then, it is nobody's."""
+        data = note.set(self.fields(entry, note)).raw
+        file = self._vault.replace(path, data, file)
+        with self._ledger.write(synced=False) as book:
+            book.set_place(entry.id, placed(path, data, file))
 
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
@@ -205,6 +214,7 @@ class Notes:
             "approved_at": verdict.at.iso if verdict else None,
             "letter": entry.id,
             "digest": entry.digest,
+            "letter_version": str(entry.version),
             "desk": self._desk,
             "agent": entry.agent,
             "expires": _later(waits, self._rules.expiry_seconds) if waits else None,

@@ -14,12 +14,15 @@ from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
 from postroom.core.risk import Card
 from postroom.core.stamp import Stamp, elapsed
+from postroom.desk.compose import settled
 from postroom.store.ledger import Book, Entry, Ledger
 
 HOME = "Pending_Approval"
 PERSON = "person"
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
+MAX_AGENT = 64
+_OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody"})
 
 
 class Call(NamedTuple):
@@ -76,17 +79,19 @@ class Outbox:
         wish = wish or Proposal()
         if len(wish.key) > MAX_KEY or not wish.key.isprintable():
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
+        _check_name(call)
+        letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
         policy.admit(letter, self._rules, self._assessor.own(letter.account))
         with self._ledger.write() as book:
             known = self._known(book, call, letter, wish)
             if known is not None:
-                return self._again(book, call, known, wish)
+                return self._again(book, call, known, letter, wish)
         # Outside: the card asks the mailbox, and nobody should wait for that.
         card = self._assessor.card(letter, wish.origins)
         with self._ledger.write() as book:
             known = self._known(book, call, letter, wish)
             if known is not None:
-                return self._again(book, call, known, wish)
+                return self._again(book, call, known, letter, wish)
             return self._enter(book, call, letter, wish, card)
 
     def _known(self, book: Book, call: Call, letter: Letter, wish: Proposal) -> Entry | None:
@@ -113,12 +118,15 @@ class Outbox:
                 return latest
         return None
 
-    def _again(self, book: Book, call: Call, known: Entry, wish: Proposal) -> Entry:
+    def _again(self, book: Book, call: Call, known: Entry, letter: Letter, wish: Proposal) -> Entry:
         """Answer a repeated call by the letter that is there."""
         if wish.key and known.kind in life.OPEN:
             book.bind(call.agent, wish.key, known)
-        verdict = self._verdict(known.digest, wish)
-        if isinstance(known.state, life.Pending) and verdict and not self._lapsed(known):
+        # A slip is about what is asked for now, which a person may have changed since; and a draft
+        # of the person's that comes back after a recall is a stale copy, not another word.
+        verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
+        same = known.letter.content_key == letter.content_key
+        if isinstance(known.state, life.Pending) and verdict and same and not self._lapsed(known):
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             self._line(book, call, known)
@@ -126,7 +134,8 @@ class Outbox:
 
     def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
         rules, now = self._rules, self._clock()
-        if wish.replaces and book.entry(wish.replaces).agent != call.agent:
+        replaced = book.known(wish.replaces) if wish.replaces else None
+        if wish.replaces and (replaced is None or replaced.agent != call.agent):
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
         if call.agent != PERSON:
             waiting = book.open_letters(call.agent) if rules.live else 0
@@ -135,7 +144,7 @@ class Outbox:
         state: life.State = life.Pending(now)
         if not rules.live:
             state = life.Rehearsal(now)
-        elif verdict := self._verdict(letter.digest, wish):
+        elif verdict := self._verdict(book, letter.digest, wish):
             wait = rules.undo_seconds if wish.verdict else 0
             state = life.Approved(verdict, now, wait)
         former = book.latest(call.agent, letter.content_key)
@@ -162,16 +171,22 @@ class Outbox:
             self._line(book, call, entry)
         return entry
 
-    def _verdict(self, digest: str, wish: Proposal) -> life.Verdict | None:
+    def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
-        now = self._clock()
-        if wish.verdict and self._rules.trust == "folder":
+        now, folders_count = self._clock(), self._folders_count(book)
+        if wish.verdict and folders_count:
             return life.Verdict(wish.verdict, "folder", now, digest)
-        if wish.slip and self._rules.trust == "folder":
+        if wish.slip and folders_count:
             return life.Verdict(PERSON, "slip", now, digest, wish.slip)
-        if not self._rules.required:
+        pinned = book.get("passphrase") and book.get("required") == "true"
+        if not self._rules.required and not pinned:
             return life.Verdict("nobody", "required = false", now, digest)
         return None
+
+    def _folders_count(self, book: Book) -> bool:
+        """Whether what stands in a folder is a verdict: by our rules, and by the ledger's as of now."""
+        pinned = book.get("passphrase") and book.get("trust") == "desk"
+        return self._rules.trust == "folder" and not pinned
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's that has not been claimed."""
@@ -203,12 +218,12 @@ class Outbox:
                 f"{NOT_LIVE} ({self._rules.source}): nothing can be sent, and nothing approved",
                 remedy="Set dry_run = false in your settings file, or DRY_RUN=false.",
             )
-        if via == "folder" and self._rules.trust != "folder":
-            raise Denied(
-                "At trust level desk a moved note is no verdict",
-                remedy=f"Approve it with `postroom approve {id}`.",
-            )
         with self._ledger.write() as book:
+            if via == "folder" and not self._folders_count(book):
+                raise Denied(
+                    "At trust level desk a moved note is no verdict",
+                    remedy=f"Approve it with `postroom approve {id}`.",
+                )
             entry, now = book.entry(id), self._clock()
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
@@ -315,6 +330,8 @@ class Outbox:
             open_ones = book.in_state("pending", "approved", "sending")
             ids = dict.fromkeys([*(entry.id for entry in open_ones), *named])
             for entry in filter(None, map(book.known, ids)):
+                if isinstance(entry.state, life.Sent):
+                    continue  # nothing that came later can take that back
                 state = self._logged(named.get(entry.id), why)
                 doubtful += isinstance(state, life.Unknown)
                 new = book.swap(entry, state)
@@ -376,4 +393,15 @@ class Outbox:
                 parameters={"subject": letter.subject} if letter else {},
                 error=error.message if error else "",
             )
+        )
+
+
+def _check_name(call: Call) -> None:
+    """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
+    name, ours = call.agent, call.actor != "email_mcp"
+    shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
+    if not ours and (not shown or name.casefold() in _OURS):
+        raise Invalid(
+            f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours",
+            remedy=f"Choose another; {', '.join(sorted(_OURS))} are taken.",
         )

@@ -9,7 +9,7 @@ from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message, Party
 from postroom.core.risk import Card, Facts, Level, Line, assess, letter_tokens, tokens
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Ledger
@@ -38,7 +38,8 @@ class Reading:
         }
         sender = line(mail.sender.address)[:80] if mail.sender else "nobody"
         with self._ledger.write(synced=False) as book:
-            book.see(brought, f"mail {message.id} from {sender}")
+            keep = self._clock().wall - MEMORY
+            book.see(brought, f"mail {message.id} from {sender}", keep=keep)
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
@@ -77,16 +78,11 @@ class Reading:
             ),
             known_domains=self._domains(box, letter.account),
             thread=thread,
-            seen=self._sources(letter),
+            seen=self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY),
             repeats=self._ledger.repeats(letter.text, but=letter.id),
             automatic=automatic,
             html_text=html_text(letter.html),
         )
-
-    def _sources(self, letter: Letter) -> dict[str, str]:
-        found = self._ledger.seen(letter_tokens(letter))
-        now = self._clock()
-        return {token: place for token, (place, at) in found.items() if elapsed(at, now) < MEMORY}
 
     def _domains(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the domains written to, after a look at what was sent since the last time."""

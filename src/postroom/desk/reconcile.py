@@ -8,24 +8,26 @@ person, an editor or a sync client, is put back and said; no text of a person's 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Corrupt, Denied, NotFound, PostroomError
+from postroom.core.errors import Conflict, Corrupt, Denied, Limited, NotFound, PostroomError
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import line
 from postroom.desk.compose import Composer, Written, settled
 from postroom.desk.dispatch import SLIP_SECONDS
 from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
-from postroom.desk.slips import TYPES, Slip, slip
-from postroom.store.ledger import NOWHERE, Entry, Ledger, Place
+from postroom.desk.slips import Slip, slip
+from postroom.store.ledger import Entry, Ledger, Place
 from postroom.vault import folders
-from postroom.vault.note import Note
+from postroom.vault.note import Note, fence, quote
 from postroom.vault.vault import File, Vault
 
 RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
@@ -35,6 +37,7 @@ ANEW: Final = (
     " move the note to Approved/ again to approve it."
 )
 PROPOSED: Final = "pending_approval"
+_LETTER_LIKE: Final = re.compile(rb"pending_approval|letter")
 VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
 
 
@@ -73,13 +76,14 @@ class Reconciler:
     clock: Callable[[], Stamp]
     desk: str
     said: list[str] = field(default_factory=list)
+    full: bool = False  # no more drafts are taken in this look
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes and bring them up to date; return what a person should know.
 
         `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
         """
-        self.said = []
+        self.said, self.full = [], False
         if adopt:
             self._adopt_plans()
         for entry in self.outbox.expire():
@@ -87,7 +91,7 @@ class Reconciler:
         looked = self._look()
         fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
         places = self.ledger.places()
-        states = {line.id: line.state for line in self.ledger.lines()}
+        states = {each.id: each.state for each in self.ledger.lines()}
         for id in dict.fromkeys((*states, *places, *looked.letters)):
             found = looked.letters.get(id, [])
             place = places.get(id)
@@ -148,6 +152,8 @@ class Reconciler:
             looked.letters.setdefault(id, []).append(Found(path, file))
             self._remember(id, found_at(place, path, raw, file))
             return
+        if not place and path.startswith(f"{folders.DRAFTS}/") and not _LETTER_LIKE.search(raw):
+            return  # a plain draft: there may be thousands, and reading YAML takes its time
         try:
             note = Note.parse(raw)
         except Corrupt as why:
@@ -173,9 +179,12 @@ class Reconciler:
         try:
             entry = self.ledger.entry(id)
         except NotFound:
-            self._say(f"{found[0].path} names the letter {id}, which this desk does not know.")
+            self._say(
+                f"{found[0].path} names the letter {line(id)[:20]}, which this desk does not know."
+            )
             return
         place = place or self.ledger.place(id)
+        found = [one for one in found if _counts(entry, place, one)]
         match entry.state:
             case life.Pending():
                 self._pending(entry, place, found)
@@ -234,8 +243,10 @@ class Reconciler:
     def _verdict(self, entry: Entry, one: Found, place: Place) -> None:
         """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
         text = text_of(entry, one.note) if one.note else None
-        if text is None:
+        if text is None or one.note is None:
             self._back(entry, one, "It was moved to Approved/, but its text cannot be told apart.")
+        elif wrong := self._belied(entry, one.note):
+            self._back(entry, one, f"Its {wrong} is not the letter's, and was put back.")
         elif text != settled(entry.letter.text) and self.rules.trust == "folder":
             # Remembered first: were we stopped before it is home again, the same move would approve it.
             self._take(entry.id, one, place)
@@ -254,6 +265,13 @@ class Reconciler:
             self._take(entry.id, one, place)
             self.notes.follow(approved)
 
+    def _belied(self, entry: Entry, note: Note) -> str:
+        """Return what a note shows that its letter is not: it was changed, or is an old version."""
+        wanted = self.notes.fields(entry, note)
+        shown = ("letter_version", "digest", "to", "cc", "bcc", "subject")
+        wrong = [key for key in shown if key in wanted and note.text(key) != (wanted[key] or "")]
+        return wrong[0] if wrong else ""
+
     def _back(self, entry: Entry, one: Found, notice: str) -> None:
         self._say(f"The letter {entry.id} was not approved. {notice}")
         self._take(entry.id, one, self.ledger.place(entry.id))
@@ -269,7 +287,11 @@ class Reconciler:
     def _approved(self, entry: Entry, place: Place, found: list[Found]) -> None:
         standing = [one for one in found if one.folder == folders.APPROVED]
         rejected = [one for one in found if one.folder == folders.REJECTED]
-        if standing:
+        assert isinstance(entry.state, life.Approved)
+        slip = entry.state.verdict.slip
+        if slip and all(written.hash != slip for written in self.slips(spent=True)):
+            self._recall(entry, None, place, "its slip was taken away")
+        elif standing:
             one = next((one for one in standing if one.path == place.path), standing[0])
             if one.broken or (one.note and text_of(entry, one.note) != settled(entry.letter.text)):
                 self._recall(entry, one, place, "its note was edited after the approval")
@@ -302,6 +324,8 @@ class Reconciler:
                 continue
             if one.path == place.path:
                 self.notes.follow(entry, place.notice)
+            elif (in_place or standing) and right == folders.APPROVED:
+                self._say(f"{one.path} is a copy of the letter {entry.id}, and counts for nothing.")
             elif in_place or standing:
                 self._say(f"{one.path} is a copy of the letter {entry.id}, and went to {right}/.")
                 self.notes.put_back(one.path, one.file, right)
@@ -353,7 +377,8 @@ class Reconciler:
             return self._approved_stray(one, note)
         if one.folder == folders.DRAFTS and note.text("to") and note.text("status") == PROPOSED:
             wish = Proposal(home=folders.DRAFTS, form="draft")
-            return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
+            if not self.full:
+                return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
         return None
 
     def _approved_stray(self, one: Found, note: Note) -> str | None:
@@ -381,6 +406,7 @@ class Reconciler:
         if not self.rules.live:
             return None
         try:
+            note.set({"letter": "aaaaaaaaaa"})  # what cannot be marked cannot be watched
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
@@ -388,13 +414,13 @@ class Reconciler:
             entry = self.outbox.propose(call, letter, wish)
         except PostroomError as why:
             self._say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
+            self.full = isinstance(why, Limited | Denied) and call.agent == VAULT_AGENT
             return None
         if entry.id != letter.id and self.ledger.place(entry.id).path:
             # A copy, or what a sync client brought back.
             self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
             return None
-        self._take(entry.id, one, NOWHERE)
-        self.notes.follow(entry)
+        self.notes.adopt(entry, one.path, one.file, note)
         return entry.id
 
     # Slips
@@ -431,14 +457,14 @@ class Reconciler:
         except (Corrupt, Conflict):
             return
 
-    def slips(self) -> list[Slip]:
-        """Return the slips that may still be spent, the newest first."""
+    def slips(self, *, spent: bool = False) -> list[Slip]:
+        """Return the slips that may still be spent, the newest first; or those that were, too."""
         known, now = self.ledger.slips(), self.clock()
         found = []
         for one in self._notes_in(folders.APPROVED):
             written = slip(one.path, one.file, one.note) if one.note else None
             seen, letter = known.get(written.hash, (None, "")) if written else (None, "")
-            if written and seen and not letter and elapsed(seen, now) < SLIP_SECONDS:
+            if written and seen and (spent or not letter) and elapsed(seen, now) < SLIP_SECONDS:
                 found.append(written)
         return sorted(found, key=lambda each: each.file.mtime_ns, reverse=True)
 
@@ -453,28 +479,52 @@ class Reconciler:
         if not self.rules.live or self.rules.trust != "folder":
             return
         for written in self.slips():
-            waiting = [self.ledger.entry(line.id) for line in self.ledger.lines("pending")]
+            waiting = [self.ledger.entry(each.id) for each in self.ledger.lines("pending")]
             whom = self.reading.answered
             fitting = [e for e in waiting if written.fits(e.letter, whom(e.letter))]
             if len(fitting) == 1:
-                self.outbox.approve_by_slip(fitting[0].id, written.hash)
+                self._guarded(self._by_slip, fitting[0].id, written.hash)
             elif fitting:
                 self._say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
 
+    def _by_slip(self, id: str, hash: str) -> None:
+        self.outbox.approve_by_slip(id, hash)
+
     def _adopt_plans(self) -> None:
-        for one in list(self._notes_in(folders.PLANS)):
-            written = slip(one.path, one.file, one.note) if one.note else None
-            if written is None or one.note is None or one.note.text("type") not in TYPES:
-                continue
-            with self.ledger.write() as book:
-                book.adopt(written.hash)
-            try:
-                data = one.note.set({"status": "pending"}).raw
-                target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
-                self.vault.move(one.path, target, one.file, data)
-            except (Conflict, Corrupt, NotFound):
-                continue  # somebody is writing it
-            self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
+        """Put requests from Plans/ before the person, as what they are."""
+        waiting = sum(1 for one in self._notes_in(folders.PENDING) if _request(one))
+        for one in [one for one in self._notes_in(folders.PLANS) if _request(one)]:
+            if waiting >= self.rules.open_letters:
+                self._say(f"{waiting} requests wait already; the others stay in {folders.PLANS}/.")
+                return
+            self._guarded(self._adopt, one)
+            waiting += 1
+
+    def _adopt(self, one: Found) -> None:
+        assert one.note is not None
+        whom = one.note.text("to") or f"thread {one.note.text('thread_id')}"
+        told = (
+            f"Moved to `{folders.APPROVED}/`, this lets out the next letter to {quote(whom)} that"
+        )
+        told += " fits it, **whatever that letter says**. What the agent wrote about it:"
+        try:
+            note = one.note.set({"status": "pending"})
+            note = note.with_body(f"\n## A request\n{told}\n\n{fence(one.note.body.strip())}\n")
+        except Corrupt as why:
+            self._say(f"{one.path} was not taken as a request: {why.message}.")
+            return
+        target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
+        file = self.vault.move(one.path, target, one.file, note.raw)
+        written = slip(target, file, note)
+        assert written is not None
+        with self.ledger.write() as book:
+            book.adopt(written.hash)
+        self.outbox.record(Call("adopt_request", VAULT_AGENT, "vault"))
+        self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
+
+
+def _request(one: Found) -> bool:
+    return one.note is not None and slip(one.path, one.file, one.note) is not None
 
 
 def _unmoved(state: life.State | None, place: Place | None, found: list[Found]) -> bool:
@@ -484,3 +534,8 @@ def _unmoved(state: life.State | None, place: Place | None, found: list[Found]) 
     (one,) = found
     right = HOMES if isinstance(state, life.Pending) else (folders.APPROVED,)
     return not (one.note or one.broken) and one.path == place.path and one.folder in right
+
+
+def _counts(entry: Entry, place: Place, one: Found) -> bool:
+    """Whether this can be the letter's note: tools may write to Drafts/, and name any letter there."""
+    return one.folder != folders.DRAFTS or one.path == place.path or entry.form == "draft"

@@ -152,6 +152,8 @@ class Database:
             raise _in_our_words(why, self.path) from why
         except OSError as why:
             raise _unwritable(self.path) from why
+        except UnicodeEncodeError as why:
+            raise Invalid("A text holds half a character", remedy="Use valid Unicode.") from why
 
 
 def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:

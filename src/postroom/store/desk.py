@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
-from postroom.core.errors import Corrupt, Unavailable
+from postroom.core.errors import Corrupt, Denied, Unavailable
+from postroom.store.database import private_folder
 
 _DESK_ID = r"[a-z2-7]{16}"
 
@@ -30,6 +32,31 @@ def write_mark(vault: Path, id: str) -> None:
 def renew_desk(vault: Path, id: str) -> None:
     """Give the vault another desk."""
     _replace(_file(vault, "desk"), id)
+
+
+def register(vault: Path, desks: Path, desk: str) -> None:
+    """Remember outside the vault which desk it has: whoever deletes it there begins no new one."""
+    private_folder(desks)
+    _replace(_registered(vault, desks), desk)
+
+
+def registered(vault: Path, desks: Path) -> str | None:
+    """Return the desk that this vault had when it was last opened here."""
+    return _read(_registered(vault, desks))
+
+
+def refuse_lost(vault: Path, desks: Path) -> None:
+    """Refuse a vault that had a desk, and has lost it or got another."""
+    known = registered(vault, desks)
+    if known and vault.is_dir() and desk_id(vault) != known:
+        raise Denied(
+            f"The vault {vault} had the desk {known}, and has lost or changed it",
+            remedy=f"Write {known} back into .postroom/desk there, or run `postroom adopt`.",
+        )
+
+
+def _registered(vault: Path, desks: Path) -> Path:
+    return desks / "vaults" / hashlib.sha256(os.fsencode(os.path.realpath(vault))).hexdigest()[:16]
 
 
 def _read(file: Path) -> str | None:

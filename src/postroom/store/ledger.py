@@ -85,7 +85,7 @@ CREATE INDEX note_path ON note (path);
 CREATE TABLE adopted (hash TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE action (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
 CREATE TABLE token (
-    token TEXT PRIMARY KEY, place TEXT NOT NULL, at TEXT NOT NULL
+    token TEXT PRIMARY KEY, place TEXT NOT NULL, at REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE contact (
     account TEXT NOT NULL, domain TEXT NOT NULL, PRIMARY KEY (account, domain)
@@ -168,6 +168,7 @@ class Ledger:
         self._database = Database(path, MIGRATIONS)
         self._clock = clock
         self._draw = draw
+        self._sealing = ""
 
     def close(self) -> None:
         """Let go of the file."""
@@ -275,17 +276,15 @@ class Ledger:
         )
         return tuple(id for (id,) in rows)
 
-    def seen(self, tokens: frozenset[str]) -> dict[str, tuple[str, Stamp]]:
-        """Return those of the tokens that a mail brought which an agent was shown: where, and when."""
-        found = {}
+    def seen(self, tokens: frozenset[str], since: float) -> dict[str, str]:
+        """Return those of the tokens that a mail brought which an agent was shown since, and where."""
+        found: dict[str, str] = {}
         wanted = sorted(tokens)
         for at in range(0, len(wanted), 500):
             some = wanted[at : at + 500]
             marks = ", ".join("?" * len(some))
-            for token, place, stamp in self._database.rows(
-                f"SELECT token, place, at FROM token WHERE token IN ({marks})", some
-            ):
-                found[token] = (place, _stamp(stamp))
+            sql = f"SELECT token, place FROM token WHERE token IN ({marks}) AND at > ?"
+            found.update(self._database.rows(sql, [*some, since]))
         return found
 
     def domains(self, account: str) -> frozenset[str]:
@@ -306,6 +305,11 @@ class Ledger:
             "SELECT seq, line FROM action WHERE seq > ? ORDER BY seq", [after]
         )
         return [(seq, line) for seq, line in rows]
+
+    def wrote(self, line: str) -> bool:
+        """Whether a line of the log is sealed with this ledger's key."""
+        self._sealing = self._sealing or self.meta("key")
+        return audit.sealed(line, self._sealing)
 
     def projected(self) -> int:
         """Return the number of the last action that was written to the log."""
@@ -547,12 +551,13 @@ class Book:
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
 
-    def see(self, tokens: frozenset[str], place: str) -> None:
-        """Remember what a mail brought that an agent was shown; where it came first stays."""
-        at = json.dumps(self._clock())
+    def see(self, tokens: frozenset[str], place: str, *, keep: float) -> None:
+        """Remember what a mail brought that an agent was shown; forget what was shown before `keep`."""
+        now = self._clock().wall
+        self._do("DELETE FROM token WHERE at < ?", keep)
         self._connection.executemany(
-            "INSERT OR IGNORE INTO token VALUES (?, ?, ?)",
-            [(token, place, at) for token in sorted(tokens)],
+            "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
+            [(token, place, now) for token in sorted(tokens)],
         )
 
     def meet(self, account: str, domains: frozenset[str]) -> None:
@@ -582,8 +587,17 @@ class Book:
             desk=self.get("desk"),
             timestamp=self._clock().iso,
             correlation_id=_uuid4(self._draw(16)),
+            key=self._key(),
         )
         self._do("INSERT INTO action VALUES (?, ?)", seq, line)
+
+    def _key(self) -> str:
+        """Return the key that seals our lines in the log, drawn for the first."""
+        key = self.get("key")
+        if not key:
+            key = self._draw(32).hex()
+            self.set("key", key)
+        return key
 
     def take(self, read: audit.Read) -> None:
         """Take over an action that the log has and this ledger has not: what it spent stays spent."""

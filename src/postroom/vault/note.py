@@ -28,7 +28,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _MEND = "The file is left as it is: mend its frontmatter."
 # CommonMark 0.31, sections 4.2 and 4.5.
-_HEADING = re.compile(r" {0,3}##(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*\n?")
+_HEADING = re.compile(r" {0,3}##(?:[ \t]([^\n]*))?\n?")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
 
@@ -276,7 +276,10 @@ def sections(body: str) -> list[tuple[str, str]]:
     parts = [("", [""])]
     for line, mark in _marked(body):
         if mark == " " and (heading := _HEADING.fullmatch(line)):
-            parts.append((heading[1] or "", []))
+            title = (heading[1] or "").strip(" \t")
+            closing = title.rstrip("#")  # a closing run of # is none of the title
+            title = closing.rstrip(" \t") if not closing or closing[-1] in " \t" else title
+            parts.append((title, []))
         parts[-1][1].append(line)
     return [(title, "".join(lines)) for title, lines in parts]
 

@@ -27,7 +27,7 @@ from postroom.core.errors import (
 
 MAX_SIZE = 30_000_000
 # No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
-_NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f\ud800-\udc7f\udd00-\udfff]+")
+_NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a note's place must not hold us up
 # How file systems without hard links, and systems that forbid them, refuse one.

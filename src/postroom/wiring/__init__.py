@@ -11,7 +11,7 @@ from postroom.config import Account, Config, load
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.mail.local import LocalMailbox
-from postroom.store.desk import desk_id, make_desk
+from postroom.store.desk import desk_id, make_desk, refuse_lost, register
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -59,7 +59,11 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
     """Return the state folder; None where no desk was made yet, unless it is to be."""
     if config.state is not None:
         return config.state
-    desk = make_desk(config.vault, draw_id) if make else desk_id(config.vault)
+    refuse_lost(config.vault, config.desks)
+    desk = desk_id(config.vault)
+    if desk is None and make:
+        desk = make_desk(config.vault, draw_id)
+        register(config.vault, config.desks, desk)
     return None if desk is None else config.state_for(desk)
 
 

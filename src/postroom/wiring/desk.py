@@ -17,24 +17,34 @@ from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Mailbox
-from postroom.store.desk import desk_id, make_desk, renew_desk
+from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.ledger import Entry, Ledger
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder
 
 
 @contextmanager
-def desk(config: Config, *, make: bool = False) -> Iterator[Desk | None]:
-    """Lend the desk of these settings; None where there is none yet, unless it is to be made."""
+def desk(config: Config, *, make: bool = False, moved: bool = False) -> Iterator[Desk | None]:
+    """Lend the desk of these settings; None where there is none yet, unless it is to be made.
+
+    `moved` says that the person has moved Postroom's folders in the vault.
+    """
     state = state_folder(config, make=make)
     if state is None or not (make or _ledger(state).exists()):
         yield None
         return
     with ExitStack() as stack:
-        yield open_desk(config, state, stack)
+        yield open_desk(config, state, stack, moved=moved)
 
 
-def open_desk(config: Config, state: Path, stack: ExitStack, *, tools: Tools | None = None) -> Desk:
+def open_desk(
+    config: Config,
+    state: Path,
+    stack: ExitStack,
+    *,
+    tools: Tools | None = None,
+    moved: bool = False,
+) -> Desk:
     """Open the desk that is kept in this state folder; the stack closes it."""
     tools = tools or _tools(config)
     identity.refuse_strangers(config.vault, _ledger(state))
@@ -42,6 +52,7 @@ def open_desk(config: Config, state: Path, stack: ExitStack, *, tools: Tools | N
     ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
     stack.callback(ledger.close)
     identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)
+    identity.keep_room(ledger, config.room, moved=moved)
     vault = Vault(config.vault, *filter(None, [config.room]))
     stack.callback(vault.close)
     opened: dict[str, Mailbox] = {}
@@ -62,7 +73,7 @@ def open_desk(config: Config, state: Path, stack: ExitStack, *, tools: Tools | N
         mailboxes=mailboxes,
         account=config.default_account,
         rules=pinned(rules(config), ledger),
-        tools=tools,
+        tools=replace(tools, belongs=lambda: identity.check(config.vault, ledger)),
     )
 
 
@@ -147,10 +158,12 @@ def _first_line(file: str) -> str:
 
 def adopt(config: Config) -> str:
     """Make this machine the one that sends from the vault; return the new desk's id."""
-    old, new = desk_id(config.vault), draw_id()
+    old, new = registered(config.vault, config.desks) or desk_id(config.vault), draw_id()
     if config.state is None and old and config.state_for(old).exists():
         config.state_for(old).rename(config.state_for(new))
     renew_desk(config.vault, new)
+    if config.state is None:
+        register(config.vault, config.desks, new)
     state = config.state_for(new)
     tools = _tools(config)
     with closing(Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)) as ledger:

@@ -151,11 +151,50 @@ def test_adoption_without_an_explicit_state_takes_the_mail_along(person):
     id = person.draft()
     assert approve(person, id).code == 0
     desks = person.folder / ".local/state/postroom"
-    (before,) = [path.name for path in desks.iterdir()]
+    (before,) = {path.name for path in desks.iterdir()} - {"vaults"}
     assert person.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
-    (after,) = [path.name for path in desks.iterdir()]
+    (after,) = {path.name for path in desks.iterdir()} - {"vaults"}
     assert before != after == (person.vault / ".postroom/desk").read_text().strip()
     assert sent(person) == ["Hello"]
+
+
+def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person):
+    del person.environment["POSTROOM_STATE"]
+    person.live(undo_seconds=0)
+    person.run("init")
+    person.draft()
+    shutil.rmtree(person.vault / ".postroom")
+    refused = person.run("pending")
+    assert refused.code == 4
+    assert "has lost or changed it" in refused.err
+    assert not (person.vault / ".postroom").exists()
+    assert person.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    assert person.run("pending", "--json").json["letters"][0]["state"] == "unknown"
+
+
+def test_the_log_is_whole_after_an_adoption(live):
+    live.draft()
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    live.draft("later", subject="Later")
+    assert live.run("audit", "verify").code == 0
+
+
+def test_another_room_is_refused_until_the_person_has_moved_it(live):
+    live.draft()
+    file = live.folder / ".config/postroom/postroom.toml"
+    file.write_text(file.read_text() + '[vault]\nroom = "Post"\n')
+    assert live.run("pending").code == 4
+    assert live.run("init").code == 0
+    assert live.run("pending").code == 0
+
+
+def test_a_hostile_note_cannot_speak_to_the_terminal(live):
+    (live.vault / "Drafts/x.md").write_text(
+        '---\nletter: "x\\e[8mhidden"\nto: a@example.com\nstatus: pending_approval\n---\nHi\n'
+    )
+    shown = live.run("pending")
+    assert "does not know" in shown.err
+    assert "\x1b" not in shown.err
 
 
 def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_again(live):

@@ -1,0 +1,329 @@
+"""How a repeated call is recognised: by what it says, by its idempotency key, and for how long."""
+
+from dataclasses import replace
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.letter import Enclosure
+from postroom.core.policy import DAY
+from postroom.desk.outbox import Call
+from tests.desks import SEND, YOU, Office
+from tests.providers import BARRED, Courier
+
+OTHER = Call("send_email", "codex")
+
+
+@pytest.fixture
+def courier():
+    return Courier()
+
+
+@pytest.fixture
+def office(tmp_path, courier):
+    office = Office(tmp_path)
+    office.wrap = courier
+    office.reopen()
+    yield office
+    office.close()
+
+
+def again(office, letter, n=1, **how):
+    """Repeat a call: the same words, frozen under another id."""
+    return office.propose(letter.with_id("b" * (9 - n) + "z" * (n + 1)), **how)
+
+
+def sent(office, letter, **wish):
+    """Bring a letter out."""
+    entry = office.propose(letter, **wish)
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    assert office.desk.dispatch(entry.id).kind == "sent"
+    return entry
+
+
+# The content key
+
+
+@pytest.mark.parametrize("kind", ["pending", "approved", "sending", "unknown"])
+def test_an_open_letter_with_the_same_content_is_the_letter(office, courier, kind):
+    letter = office.letter()
+    office.propose(letter)
+    courier.settles = False
+    if kind != "pending":
+        office.desk.approve(letter.id, by="ada", digest=letter.digest)
+    if kind == "unknown":
+        courier.loses(after=False)
+        office.clock.go(10)
+        office.desk.send_approved()
+    if kind == "sending":
+        seen = []
+        office.clock.go(10)
+        other = office.beside()
+        office.at("published", lambda: seen.append(again(other, letter)))
+        office.desk.send_approved()
+        other.close()
+        assert [(entry.id, entry.kind) for entry in seen] == [(letter.id, "sending")]
+    else:
+        assert again(office, letter).id == letter.id
+    assert (
+        len(office.desk.ledger.lines(*["pending", "approved", "sending", "unknown", "sent"])) == 1
+    )
+    assert courier.tried <= 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"subject": "Hello!"},
+        {"text": "Good day.\n"},
+        {"html": "<p>Good day</p>"},
+        {"to": (Address.parse("ann2@example.com"),)},
+        {"to": (Address.parse("Another name <ann@example.com>"),)},
+        {"cc": (Address.parse("cat@example.com"),)},
+        {"bcc": (Address.parse("cat@example.com"),)},
+        {"reply_to": (Address.parse("cat@example.com"),)},
+        {"thread": "18e51234"},
+        {"in_reply_to": "<a@example.com>"},
+        {"attachments": (Enclosure("a.pdf", "application/pdf", b"%PDF-"),)},
+        {"sender": replace(YOU, name="Me")},
+    ],
+)
+def test_a_letter_that_differs_in_anything_is_another(office, change):
+    letter = office.letter()
+    office.propose(letter)
+    entry = office.propose(replace(letter, id="bbbbbbbbbb", **change))
+    assert entry.id == "bbbbbbbbbb"
+    assert len(office.desk.ledger.lines("pending")) == 2
+
+
+def test_the_same_words_of_another_agent_are_another_letter(office):
+    letter = office.letter()
+    office.propose(letter)
+    assert again(office, letter, call=OTHER).id != letter.id
+
+
+def test_a_letter_that_a_person_edited_is_still_recognised_by_what_the_agent_wrote(office):
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.edit(letter.id, replace(letter, text="Other words.\n"))
+    assert again(office, letter).id == letter.id
+    assert (
+        office.propose(replace(letter, id="cccccccccc", text="Other words.\n")).id == "cccccccccc"
+    )
+
+
+def test_the_same_call_is_answered_already_sent_for_24_hours(office, courier):
+    letter = office.letter()
+    sent(office, letter)
+    office.clock.go(DAY - 1)
+    answer = again(office, letter)
+    assert (answer.id, answer.kind) == (letter.id, "sent")
+    assert answer.state.at.iso == "2026-11-15T00:00:10Z"
+    assert len(courier.accepted) == 1
+
+
+def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office):
+    letter = office.letter()
+    sent(office, letter)
+    office.clock.go(DAY)
+    fresh = again(office, letter)
+    assert fresh.id != letter.id
+    assert fresh.kind == "pending"
+    assert f"The same text was written before: {letter.id}" in str(fresh.card)
+    assert letter.id in office.page(fresh.id, "Risk assessment")
+
+
+def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office):
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.reject(letter.id, by="ada", reason="Not to Ann")
+    office.clock.go(30 * DAY)
+    for key in ("", "new"):
+        answer = again(office, letter, key=key)
+        assert (answer.id, answer.state.reason) == (letter.id, "Not to Ann")
+    assert office.desk.ledger.lines() == []
+
+
+def closed(office, courier, letter, kind, **wish):
+    office.propose(letter, **wish)
+    if kind == "failed":
+        courier.refuses(BARRED)
+        office.desk.approve(letter.id, by="ada", digest=letter.digest)
+        office.clock.go(10)
+        office.desk.send_approved()
+    elif kind == "expired":
+        office.clock.go(3 * DAY)
+        office.look()
+    else:
+        office.desk.withdraw(SEND, letter.id)
+    assert office.state_of(letter.id) == kind
+
+
+@pytest.mark.parametrize("kind", ["failed", "expired", "withdrawn"])
+def test_the_same_call_for_a_letter_that_failed_expired_or_was_withdrawn_is_a_new_letter(
+    office, courier, kind
+):
+    letter = office.letter()
+    closed(office, courier, letter, kind)
+    fresh = again(office, letter)
+    assert (fresh.id != letter.id, fresh.kind) == (True, "pending")
+    assert again(office, letter, 2).id == fresh.id
+
+
+def test_of_several_letters_of_one_content_the_open_one_is_the_letter(office):
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.withdraw(SEND, letter.id)
+    second = again(office, letter)
+    office.desk.reject(second.id, by="ada", reason="no")
+    office.move(letter.id, "Approved")
+    office.look()
+    assert office.state_of(letter.id) == "pending"
+    assert again(office, letter, 2).id == letter.id
+
+
+# The idempotency key
+
+
+def test_the_same_key_names_the_same_letter(office):
+    letter = office.letter()
+    office.propose(letter, key="k1")
+    assert again(office, letter, key="k1").id == letter.id
+
+
+def test_a_key_used_for_other_words_is_a_conflict_and_nothing_is_entered(office):
+    letter = office.letter()
+    office.propose(letter, key="k1")
+    with pytest.raises(Conflict, match=letter.id):
+        office.propose(office.letter(), key="k1")
+    assert len(office.desk.ledger.lines()) == 1
+
+
+def test_a_key_is_its_agents_own(office):
+    office.propose(office.letter(), key="k1")
+    assert office.propose(office.letter(), call=OTHER, key="k1").kind == "pending"
+
+
+def test_a_new_key_for_an_open_letter_binds_to_it(office):
+    letter = office.letter()
+    office.propose(letter, key="k1")
+    assert again(office, letter, key="k2").id == letter.id
+    with pytest.raises(Conflict):
+        office.propose(office.letter(), key="k2")
+
+
+def test_a_key_names_its_letter_for_ever_once_it_was_sent(office, courier):
+    letter = office.letter()
+    sent(office, letter, key="k1")
+    office.clock.go(365 * DAY)
+    answer = again(office, letter, key="k1")
+    assert (answer.id, answer.kind) == (letter.id, "sent")
+    assert len(courier.accepted) == 1
+
+
+def test_a_new_key_after_the_sending_is_a_new_letter_whose_card_says_so(office):
+    letter = office.letter()
+    sent(office, letter, key="k1")
+    fresh = again(office, letter, key="k2")
+    assert (fresh.id != letter.id, fresh.kind) == (True, "pending")
+    assert "written before" in str(fresh.card)
+    assert again(office, letter, 2, key="k1").id == letter.id
+    assert again(office, letter, 3, key="k2").id == fresh.id
+
+
+@pytest.mark.parametrize("kind", ["failed", "expired", "withdrawn"])
+def test_a_key_names_its_letter_even_when_that_is_closed(office, courier, kind):
+    letter = office.letter()
+    closed(office, courier, letter, kind, key="k1")
+    assert again(office, letter, key="k1").id == letter.id
+    assert again(office, letter, key="k2").id != letter.id
+
+
+def test_a_key_that_a_person_opened_again_names_the_open_letter(office):
+    letter = office.letter()
+    office.propose(letter, key="k1")
+    office.desk.reject(letter.id, by="ada", reason="no")
+    office.move(letter.id, "Approved")
+    office.look()
+    answer = again(office, letter, key="k1")
+    assert (answer.id, answer.kind) == (letter.id, "pending")
+
+
+@pytest.mark.parametrize("key", ["k" * 201, "a\nb", "\x00", "a\u202eb"])
+def test_a_key_that_is_too_long_or_unprintable_is_refused(office, key):
+    with pytest.raises(Invalid):
+        office.propose(office.letter(), key=key)
+    assert office.desk.ledger.lines() == []
+
+
+def test_a_key_of_200_characters_is_taken(office):
+    assert office.propose(office.letter(), key="k" * 200).kind == "pending"
+
+
+# Rehearsals
+
+
+def test_a_rehearsal_with_a_key_does_not_use_it_up(office):
+    letter = office.letter()
+    office.reopen(live=False)
+    assert office.propose(letter, key="k1").kind == "rehearsal"
+    office.reopen(live=True)
+    entry = again(office, letter, key="k1")
+    assert (entry.kind, entry.id != letter.id) == ("pending", True)
+    assert again(office, letter, 2, key="k1").id == entry.id
+
+
+def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office):
+    letter = office.letter()
+    office.reopen(live=False)
+    office.propose(letter)
+    office.reopen(live=True)
+    entry = again(office, letter)
+    assert entry.kind == "pending"
+    assert office.desk.ledger.lines("rehearsal") == []
+
+
+def test_a_rehearsal_of_other_words_stays(office):
+    office.reopen(live=False)
+    office.propose()
+    office.propose()
+    assert len(office.desk.ledger.lines("rehearsal")) == 2
+
+
+def test_a_letter_that_waits_is_not_rehearsed_over(office):
+    letter = office.letter()
+    office.propose(letter)
+    office.reopen(live=False)
+    answer = again(office, letter)
+    assert (answer.id, answer.kind) == (letter.id, "pending")
+
+
+# Replacing
+
+
+def test_a_letter_names_the_one_that_it_replaces(office):
+    first = office.propose()
+    office.desk.reject(first.id, by="ada", reason="shorter", revise=True)
+    assert office.propose(office.letter(), replaces=first.id).replaces == first.id
+
+
+def test_a_letter_of_another_agent_cannot_be_replaced(office):
+    first = office.propose(call=OTHER)
+    with pytest.raises(NotFound):
+        office.propose(office.letter(), replaces=first.id)
+    assert len(office.desk.ledger.lines()) == 1
+
+
+def test_a_letter_that_does_not_exist_cannot_be_replaced(office):
+    with pytest.raises(NotFound):
+        office.propose(office.letter(), replaces="zzzzzzzzzz")
+
+
+def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office):
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.reject(letter.id, by="ada", reason="shorter", revise=True)
+    answer = again(office, letter, replaces=letter.id)
+    assert (answer.id, answer.state.revise) == (letter.id, True)

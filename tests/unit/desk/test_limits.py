@@ -1,0 +1,614 @@
+"""Every limit, at its edge and through the desk; what is counted, what is given back, and whose clock counts."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.errors import AuthRequired, Denied, Invalid, Limited
+from postroom.core.policy import DAY, Rules
+from postroom.desk.outbox import Call
+from tests.desks import ANN, SEND, YOU, Dead, Office
+from tests.providers import BARRED, BUSY, Courier
+
+HOUR = 3600.0
+LIMITS = {
+    "sends": 3,
+    "window": HOUR,
+    "paced": 100,
+    "pace": 60,
+    "recipients_per_letter": 4,
+    "recipients_per_hour": 100,
+    "open_letters": 100,
+    "proposals_per_hour": 100,
+    "replies_per_thread": 100,
+}
+
+
+@pytest.fixture
+def courier():
+    return Courier()
+
+
+@pytest.fixture
+def office(tmp_path, courier):
+    office = Office(tmp_path)
+    office.wrap = courier
+    office.reopen(**LIMITS)
+    yield office
+    office.close()
+
+
+def limit(office, **rules):
+    office.reopen(**(LIMITS | rules))
+
+
+def people(count, start=0):
+    return tuple(Address.parse(f"p{n}@example.com") for n in range(start, start + count))
+
+
+def send(office, **changes):
+    """Let a person approve a letter and a dispatcher try it; return what became of it."""
+    entry = office.propose(office.letter(**changes))
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    return office.desk.dispatch(entry.id)
+
+
+def held(office, **changes):
+    """Return why the next letter may not leave, and the seconds until it may."""
+    entry = send(office, **changes)
+    assert entry.kind == "approved"
+    return entry.state.held, entry.state.wait
+
+
+# The budget
+
+
+def test_the_budget_lets_so_many_letters_out_in_its_window_and_no_more(office):
+    kinds = [send(office).kind for _ in range(4)]
+    assert kinds == ["sent", "sent", "sent", "approved"]
+    assert len(office.sent()) == 3
+
+
+def test_the_budget_refuses_with_document_000s_words_and_the_time_left(office):
+    for _ in range(3):
+        send(office)
+    why, wait = held(office)
+    assert why == "Rate limit exceeded (3 emails/hour)"
+    assert wait == HOUR - 30
+
+
+def test_there_is_room_again_at_the_moment_that_was_named_and_not_before(office):
+    for _ in range(3):
+        send(office)
+    entry = send(office)
+    office.clock.go(entry.state.wait - 0.5)
+    assert office.desk.send_approved() == []
+    office.clock.go(0.5)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+def test_the_window_slides(office):
+    send(office)
+    office.clock.go(HOUR / 2)
+    send(office)
+    send(office)
+    office.clock.go(HOUR / 2)
+    assert send(office).kind == "sent"
+    assert send(office).kind == "approved"
+
+
+def test_the_budget_by_default_is_10_an_hour():
+    assert (Rules().sends, Rules().window) == (10, 3600)
+
+
+def test_another_window_is_named_by_its_seconds(office):
+    limit(office, sends=1, window=100)
+    send(office)
+    assert held(office) == ("Rate limit exceeded (1 emails/100 seconds)", 90)
+
+
+def test_a_restart_does_not_refill_the_budget(office):
+    for _ in range(3):
+        send(office)
+    office.reopen()
+    assert send(office).kind == "approved"
+
+
+def test_all_agents_share_the_budget(office):
+    for agent in ("a", "b", "c", "d"):
+        entry = office.propose(call=Call("send_email", agent))
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    office.desk.send_approved()
+    assert len(office.sent()) == 3
+
+
+def test_a_smaller_budget_counts_what_was_sent_before(office):
+    send(office)
+    send(office)
+    limit(office, sends=2)
+    assert send(office).kind == "approved"
+
+
+def test_where_no_approval_is_required_the_budget_still_counts(office):
+    limit(office, required=False)
+    assert [office.propose().kind for _ in range(4)] == ["sent", "sent", "sent", "approved"]
+
+
+def test_a_rehearsal_costs_nothing(office):
+    limit(office, live=False)
+    for _ in range(5):
+        office.propose()
+    limit(office)
+    assert [send(office).kind for _ in range(3)] == ["sent"] * 3
+
+
+# The pace
+
+
+def test_the_pace_holds_back_what_is_too_fast(office):
+    limit(office, sends=100, paced=2, pace=60)
+    assert [send(office).kind for _ in range(2)] == ["sent", "sent"]
+    assert held(office) == ("Rate limit exceeded (2 emails/minute)", 40)
+    office.clock.go(40)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+def test_the_pace_by_default_is_10_a_minute():
+    assert (Rules().paced, Rules().pace) == (10, 60)
+
+
+def test_the_budget_is_checked_before_the_pace(office):
+    limit(office, sends=2, paced=2, undo_seconds=0)
+    send(office)
+    send(office)
+    why, wait = held(office)
+    assert why == "Rate limit exceeded (2 emails/hour)"
+    assert wait > 60
+
+
+# Recipients
+
+
+def test_a_letter_has_at_most_so_many_recipients(office):
+    assert office.propose(office.letter(to=people(4))).kind == "pending"
+    with pytest.raises(Invalid, match="5 recipients; 4 is the most"):
+        office.propose(office.letter(to=people(5)))
+    with pytest.raises(Invalid):
+        office.propose(office.letter(to=people(2), cc=people(2, 2), bcc=people(1, 4)))
+
+
+def test_a_recipient_named_twice_counts_once(office):
+    assert (
+        office.propose(office.letter(to=people(4), cc=people(4), bcc=people(2))).kind == "pending"
+    )
+
+
+def test_a_person_cannot_edit_a_letter_over_the_recipient_cap(office):
+    entry = office.propose()
+    with pytest.raises(Invalid):
+        office.desk.edit(entry.id, replace(entry.letter, to=people(5)))
+    assert office.desk.ledger.entry(entry.id).letter == entry.letter
+
+
+def test_a_cap_lowered_since_the_approval_fails_the_letter(office):
+    entry = office.approved(to=people(4))
+    limit(office, recipients_per_letter=3)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "failed"
+    assert office.where(entry.id) == "Failed"
+
+
+def test_so_many_recipients_are_reached_in_an_hour(office):
+    limit(office, sends=100, recipients_per_hour=5)
+    assert send(office, to=people(3)).kind == "sent"
+    assert send(office, to=people(2)).kind == "sent"
+    why, wait = held(office)
+    assert why == "Rate limit exceeded (5 recipients/hour)"
+    assert wait == HOUR - 20
+
+
+def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office):
+    limit(office, sends=100, recipients_per_hour=5)
+    send(office, to=people(2))
+    office.clock.go(590)
+    send(office, to=people(2))
+    entry = send(office, to=people(4))
+    assert entry.kind == "approved"
+    assert entry.state.wait == HOUR - 10
+    office.clock.go(entry.state.wait)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+# Conversations
+
+
+def test_one_conversation_gets_so_many_letters_in_an_hour(office):
+    limit(office, sends=100, replies_per_thread=2)
+    reply = {"thread": "abc", "in_reply_to": "<a@example.com>"}
+    assert [send(office, **reply).kind for _ in range(2)] == ["sent", "sent"]
+    assert held(office, **reply)[0] == "Rate limit exceeded (2 letters in one conversation/hour)"
+    assert send(office, thread="def", in_reply_to="<b@example.com>").kind == "sent"
+    assert send(office).kind == "sent"
+
+
+# Agents
+
+
+def test_an_agent_has_at_most_so_many_open_letters(office):
+    limit(office, open_letters=3)
+    entries = [office.propose() for _ in range(3)]
+    with pytest.raises(Denied, match="3 letters of this agent wait already"):
+        office.propose()
+    assert office.propose(call=Call("send_email", "codex")).kind == "pending"
+    office.desk.reject(entries[0].id, by="ada", reason="")
+    assert office.propose().kind == "pending"
+
+
+@pytest.mark.parametrize("kind", ["approved", "unknown"])
+def test_a_letter_on_its_way_is_still_open(office, courier, kind):
+    limit(office, open_letters=1)
+    courier.settles = False
+    entry = office.approved()
+    if kind == "unknown":
+        courier.loses(after=False)
+        office.desk.send_approved()
+    assert office.state_of(entry.id) == kind
+    with pytest.raises(Denied):
+        office.propose()
+
+
+def test_a_repeated_call_is_no_further_letter(office):
+    limit(office, open_letters=1, proposals_per_hour=1)
+    letter = office.letter()
+    office.propose(letter)
+    for _ in range(3):
+        assert office.propose(letter.with_id("bbbbbbbbbb")).id == letter.id
+
+
+def test_an_agent_proposes_at_most_so_many_letters_an_hour(office):
+    limit(office, proposals_per_hour=3)
+    for _ in range(3):
+        entry = office.propose()
+        office.desk.withdraw(SEND, entry.id)
+    with pytest.raises(Limited, match=r"3 letters proposed/hour") as refused:
+        office.propose()
+    assert refused.value.seconds == HOUR
+    assert office.propose(call=Call("send_email", "codex")).kind == "pending"
+    office.clock.go(HOUR)
+    assert office.propose().kind == "pending"
+
+
+def test_rehearsals_are_proposals_too(office):
+    limit(office, live=False, proposals_per_hour=2)
+    office.propose()
+    office.propose()
+    with pytest.raises(Limited):
+        office.propose()
+
+
+def test_a_refused_proposal_leaves_one_line_and_no_letter(office):
+    limit(office, proposals_per_hour=1)
+    office.propose()
+    before = office.desk.ledger.head()
+    with pytest.raises(Limited):
+        office.propose()
+    ((_, line),) = office.desk.ledger.actions(before)
+    assert '"result":"rate_limited"' in line
+    assert len(office.desk.ledger.lines()) == 1
+
+
+def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office):
+    limit(office, open_letters=1, proposals_per_hour=1)
+    for n in range(3):
+        office.write(
+            f"Approved/{n}.md", f"---\nto: ann@example.com\nsubject: No. {n}\n---\nHello {n}\n"
+        )
+    assert office.look() == ""
+    assert len(office.desk.ledger.lines("approved")) == 3
+
+
+def test_a_persons_own_drafts_are_held_to_the_budget(office):
+    for n in range(4):
+        office.write(
+            f"Approved/{n}.md", f"---\nto: ann@example.com\nsubject: No. {n}\n---\nHello {n}\n"
+        )
+    office.look()
+    office.clock.go(10)
+    office.desk.send_approved()
+    assert len(office.sent()) == 3
+
+
+# Given back
+
+
+@pytest.mark.parametrize("why", [BUSY, BARRED, AuthRequired("sign in"), Limited("no", seconds=1)])
+def test_an_explicit_refusal_gives_the_budget_back(office, courier, why):
+    limit(office, sends=1)
+    courier.refuses(why)
+    send(office)
+    assert send(office).kind == "sent"
+
+
+def test_a_proof_that_nothing_was_sent_gives_the_budget_back(office, courier):
+    limit(office, sends=1)
+    courier.loses(after=False)
+    entry = send(office)
+    assert entry.kind == "approved"
+    assert office.desk.dispatch(entry.id).kind == "sent"
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("resolved", [None, True, False])
+def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
+    office, courier, after, resolved
+):
+    limit(office, sends=1)
+    courier.settles = False
+    courier.loses(after=after)
+    entry = send(office)
+    assert entry.kind == "unknown"
+    if resolved is not None:
+        office.desk.resolve(entry.id, by="ada", sent=resolved)
+    assert send(office).kind == "approved"
+
+
+def test_a_claim_whose_owner_died_counts(office, courier):
+    limit(office, sends=1)
+    courier.settles = False
+    office.approved()
+    office.dies_at("claimed")
+    with pytest.raises(Dead):
+        office.desk.send_approved()
+    office.reopen()
+    assert send(office).kind == "approved"
+
+
+def test_a_letter_that_is_refused_again_and_again_costs_one(office, courier):
+    limit(office, sends=2)
+    courier.refuses(times=5)
+    entry = send(office)
+    for _ in range(5):
+        office.clock.go(office.desk.ledger.entry(entry.id).state.wait)
+        office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"
+    assert send(office).kind == "sent"
+    assert send(office).kind == "approved"
+
+
+def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office):
+    limit(office, sends=1)
+    entry = office.approved()
+    office.at("checked", lambda: office.desk.recall(entry.id))
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "pending"
+    assert send(office).kind == "sent"
+
+
+def test_a_letter_that_may_not_leave_costs_nothing(office):
+    limit(office, sends=1)
+    entry = office.approved()
+    limit(office, sends=1, deny=("ann@example.com",))
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "failed"
+    assert send(office, to=people(1)).kind == "sent"
+
+
+# Clocks
+
+
+@pytest.mark.parametrize("jump", [2 * HOUR, 10 * DAY, -2 * HOUR, -10 * DAY])
+def test_a_wall_clock_that_is_set_does_not_move_the_budget(office, jump):
+    limit(office, sends=1)
+    send(office)
+    office.clock.jump(jump)
+    assert held(office) == ("Rate limit exceeded (1 emails/hour)", HOUR - 10)
+    office.clock.go(HOUR - 10)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+@pytest.mark.parametrize("jump", [100 * HOUR, -100 * HOUR])
+def test_a_wall_clock_that_is_set_neither_expires_nor_keeps_a_letter(office, jump):
+    entry = office.propose()
+    office.clock.jump(jump)
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    office.clock.go(72 * HOUR - 1)
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    office.clock.go(1)
+    office.look()
+    assert office.state_of(entry.id) == "expired"
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+def test_a_wall_clock_that_is_set_does_not_shorten_or_lengthen_the_undo_window(office, jump):
+    entry = office.propose()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.jump(jump)
+    office.clock.go(9)
+    assert office.desk.send_approved() == []
+    office.clock.go(1)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office):
+    limit(office, sends=1)
+    send(office)
+    office.close()
+    office.clock.reboot()
+    office.clock.jump(HOUR / 2)
+    office.open()
+    assert held(office)[1] == HOUR / 2 - 10
+    office.clock.go(HOUR / 2)
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+def test_after_a_reboot_with_the_clock_set_back_no_time_has_passed(office):
+    limit(office, sends=1)
+    send(office)
+    office.close()
+    office.clock.reboot()
+    office.clock.jump(-DAY)
+    office.open()
+    assert held(office)[1] == HOUR
+
+
+def test_a_day_of_refusals_is_a_day_of_time_and_not_of_the_wall_clock(office, courier):
+    courier.refuses(times=2)
+    entry = send(office)
+    office.clock.jump(3 * DAY)
+    office.clock.go(30)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "approved"
+
+
+# Who may get mail
+
+
+@pytest.mark.parametrize(
+    ("rule", "address", "covered"),
+    [
+        ("eve@example.com", "eve@example.com", True),
+        ("eve@example.com", "EVE@Example.COM", True),
+        ("eve@example.com", "eve2@example.com", False),
+        ("example.com", "eve@example.com", True),
+        ("Example.COM", "eve@example.com", True),
+        ("@example.com", "eve@example.com", True),
+        ("example.com", "eve@mail.example.com", True),
+        ("example.com", "eve@badexample.com", False),
+        ("example.com", "eve@example.com.evil.example", False),
+    ],
+)
+def test_a_rule_is_about_an_address_or_a_domain_with_all_below_it(office, rule, address, covered):
+    letter = office.letter(to=(Address.parse(address),))
+    limit(office, deny=(rule,))
+    if covered:
+        with pytest.raises(Denied, match=r"recipients\.deny"):
+            office.propose(letter)
+    else:
+        assert office.propose(letter).kind == "pending"
+    limit(office, allow=(rule,))
+    fresh = office.letter(to=(Address.parse(address),), text="Other words.\n")
+    if covered:
+        assert office.propose(fresh).kind == "pending"
+    else:
+        with pytest.raises(Denied, match=r"recipients\.allow"):
+            office.propose(fresh)
+
+
+@pytest.mark.parametrize("part", ["to", "cc", "bcc"])
+def test_one_denied_recipient_anywhere_refuses_the_letter(office, part):
+    limit(office, deny=("eve@example.net",))
+    eve = Address.parse("eve@example.net")
+    more = {"to": (ANN, eve)} if part == "to" else {part: (eve,)}
+    with pytest.raises(Denied):
+        office.propose(office.letter(**more))
+
+
+def test_the_deny_list_is_over_the_allow_list(office):
+    limit(office, allow=("example.com",), deny=("ann@example.com",))
+    with pytest.raises(Denied, match="deny"):
+        office.propose()
+
+
+def test_where_no_approval_is_required_the_deny_list_and_the_cap_still_count(office, courier):
+    limit(office, required=False, deny=("ann@example.com",))
+    with pytest.raises(Denied):
+        office.propose()
+    with pytest.raises(Invalid):
+        office.propose(office.letter(to=people(5)))
+    assert courier.tried == 0
+
+
+def test_a_person_cannot_edit_a_letter_to_a_denied_recipient(office):
+    limit(office, deny=("eve@example.net",))
+    entry = office.propose()
+    with pytest.raises(Denied):
+        office.desk.edit(entry.id, replace(entry.letter, to=(Address.parse("eve@example.net"),)))
+
+
+# Loops
+
+
+def test_a_letter_to_oneself_alone_is_refused(office):
+    with pytest.raises(Denied, match="loop"):
+        office.propose(office.letter(to=(YOU,)))
+    with pytest.raises(Denied, match="loop"):
+        office.propose(office.letter(to=(Address.parse("YOU@example.org"),), cc=(YOU,)))
+
+
+def test_a_copy_to_oneself_is_allowed(office):
+    assert office.propose(office.letter(cc=(YOU,))).kind == "pending"
+
+
+@pytest.mark.parametrize(
+    "who", ["mailer-daemon", "MAILER-DAEMON", "postmaster", "noreply", "no-reply", "do-not-reply"]
+)
+def test_a_machine_is_not_answered(office, who):
+    robot = Address.parse(f"{who}@example.com")
+    with pytest.raises(Denied, match="machine"):
+        office.propose(office.letter(to=(robot,), in_reply_to="<a@example.com>"))
+    assert office.propose(office.letter(to=(robot,))).kind == "pending"
+
+
+# Stopped
+
+
+def test_paused_stops_what_needs_no_approval_too(office, courier):
+    limit(office, required=False)
+    (office.vault / "PAUSED").touch()
+    assert "paused" in office.propose().state.held
+    assert courier.tried == 0
+    (office.vault / "PAUSED").unlink()
+    assert [one.kind for one in office.desk.send_approved()] == ["sent"]
+
+
+def test_paused_is_looked_at_in_the_moment_of_sending(office, courier):
+    office.approved()
+    office.at("locked", (office.vault / "PAUSED").touch)
+    office.desk.send_approved()
+    assert courier.tried == 0
+
+
+def test_a_held_letter_is_not_written_again_at_every_look(office):
+    entry = office.approved()
+    (office.vault / "PAUSED").touch()
+    office.desk.send_approved()
+    version = office.desk.ledger.entry(entry.id).version
+    for _ in range(3):
+        assert office.desk.send_approved() == []
+    assert office.desk.ledger.entry(entry.id).version == version
+
+
+def test_an_undo_window_of_no_seconds_is_none(office):
+    limit(office, undo_seconds=0)
+    entry = office.propose()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    assert office.desk.dispatch(entry.id).kind == "sent"
+
+
+def test_a_repeated_call_does_not_wait_for_a_long_undo_window(office):
+    limit(office, undo_seconds=3600)
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.approve(letter.id, by="ada", digest=letter.digest)
+    before = office.clock()
+    assert office.propose(letter.with_id("bbbbbbbbbb")).kind == "approved"
+    assert office.clock() == before
+
+
+def test_other_times_to_expire_count(office):
+    limit(office, expiry_seconds=HOUR)
+    entry = office.propose()
+    assert office.field(entry.id, "expires") == "2026-11-15T01:00:00Z"
+    office.clock.go(HOUR)
+    office.look()
+    assert office.state_of(entry.id) == "expired"
+
+
+def test_every_rule_has_a_test_here():
+    tested = set(LIMITS) | {"live", "source", "required", "trust", "undo_seconds", "expiry_seconds"}
+    assert {field.name for field in fields(Rules)} == tested | {"allow", "deny"}

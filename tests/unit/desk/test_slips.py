@@ -1,0 +1,599 @@
+"""Slips: document 000's matching rules, and how a person's word given beforehand is spent once."""
+
+import os
+import shutil
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.letter import Enclosure
+from postroom.desk.outbox import Call, Proposal
+from postroom.mail.mailbox import Arrival
+from postroom.vault.note import Note
+from tests.desks import ANN, SEND, START, Dead, Office
+from tests.mails import mail
+from tests.providers import BARRED, BUSY, Courier
+
+BOB = Address.parse("bob@example.net")
+HOUR = 3600.0
+REPLY = Call("reply_email", "claude")
+
+
+@pytest.fixture
+def courier():
+    return Courier()
+
+
+@pytest.fixture
+def office(tmp_path, courier):
+    office = Office(tmp_path)
+    office.wrap = courier
+    office.reopen()
+    yield office
+    office.close()
+
+
+def put(office, name="ann", where="Approved", age=0.0, body="", **fields):
+    """Write a slip, `age` seconds ago; a field that is None is left out."""
+    fields = {"type": "email_send", "status": "approved", "to": "ann@example.com"} | fields
+    head = "".join(f"{key}: {value}\n" for key, value in fields.items() if value is not None)
+    path = office.write(f"{where}/{name}.md", f"---\n{head}---\n{body}")
+    moment = path.stat().st_mtime - age
+    os.utime(path, (moment, moment))
+    return path
+
+
+def call(office, letter=None):
+    """Let an agent ask in a contract in which slips count."""
+    return office.desk.post(SEND, letter or office.letter(), Proposal(), slips=True)
+
+
+def done(office, name="ann"):
+    return Note.parse((office.vault / "Done" / f"{name}.md").read_bytes()).text("status") == "done"
+
+
+def answer(office, **changes):
+    """Return a letter that answers a mail from Ann, whose conversation is known."""
+    raw = mail(message_id="<q@example.com>", sender="ann@example.com")
+    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    (found,) = office.box.search("in:inbox").items
+    values = {
+        "in_reply_to": "<q@example.com>",
+        "references": ("<q@example.com>",),
+        "thread": office.box.message(found.id).thread,
+        "subject": "Re: Hello",
+    }
+    return office.letter(**(values | changes))
+
+
+# Document 000's five rules
+
+
+def test_rule_1_a_slip_in_approved_lets_the_letter_out(office):
+    put(office)
+    assert call(office).kind == "sent"
+    assert office.sent() == ["Hello"]
+
+
+@pytest.mark.parametrize(
+    "where", ["Pending_Approval", "Drafts", "Plans", "Rejected", "Done", "Needs_Action", "."]
+)
+def test_rule_1_a_slip_elsewhere_lets_nothing_out(office, where):
+    put(office, where=where)
+    assert call(office).kind == "pending"
+    assert office.sent() == []
+
+
+def test_rule_2_the_type_must_be_that_of_the_action(office):
+    put(office, type="email_reply")
+    assert call(office).kind == "pending"
+    put(office, "second", type="email_send")
+    assert call(office).kind == "sent"
+
+
+def test_rule_2_a_reply_needs_a_slip_for_replies(office):
+    letter = answer(office)
+    put(office, type="email_send")
+    assert call(office, letter).kind == "pending"
+    put(office, "second", type="email_reply")
+    assert call(office, letter.with_id("bbbbbbbbbb")).kind == "sent"
+
+
+@pytest.mark.parametrize("kind", ["email", "send_email", "approval", "Email_Send", '""'])
+def test_rule_2_another_type_is_no_slip(office, kind):
+    put(office, type=kind)
+    assert call(office).kind == "pending"
+
+
+@pytest.mark.parametrize("status", ["pending", "rejected", "done", "yes", "true", None])
+def test_rule_3_the_status_must_be_approved(office, status):
+    put(office, status=status)
+    assert call(office).kind == "pending"
+    assert "a slip needs `status: approved`" in office.look()
+
+
+@pytest.mark.parametrize("to", ["ANN@EXAMPLE.COM", "Ann@Example.com", '"ann@example.com"'])
+def test_rule_4_the_recipient_matches_whatever_its_case(office, to):
+    put(office, to=to)
+    assert call(office).kind == "sent"
+
+
+@pytest.mark.parametrize("to", ["bob@example.net", "ann@example.com.evil.example", "ann", None])
+def test_rule_4_another_recipient_does_not_match(office, to):
+    put(office, to=to)
+    assert call(office).kind == "pending"
+
+
+def test_rule_5_the_most_recent_of_several_is_used(office):
+    put(office, "old", age=300, created="2026-11-01")
+    put(office, "new", age=100, created="2026-11-03")
+    put(office, "middle", age=200, created="2026-11-02")
+    for name in ("new", "middle", "old"):
+        assert call(office).kind == "sent"
+        office.look()
+        assert done(office, name)
+    assert call(office).kind == "pending"
+
+
+# What must match further
+
+
+@pytest.mark.parametrize("subject", ["Hello", "hello", "'  Hello  '"])
+def test_a_subject_that_is_given_and_the_same_matches(office, subject):
+    put(office, subject=subject)
+    assert call(office).kind == "sent"
+
+
+@pytest.mark.parametrize("subject", ["Hello again", "Hell", "'Re: Hello'"])
+def test_a_subject_that_is_given_and_another_does_not_match(office, subject):
+    put(office, subject=subject)
+    assert call(office).kind == "pending"
+
+
+def test_a_conversation_that_is_given_must_be_the_letters(office):
+    letter = answer(office)
+    put(office, type="email_reply", thread_id="18e51234")
+    assert call(office, letter).kind == "pending"
+    put(office, "second", type="email_reply", thread_id=letter.thread)
+    assert call(office, letter.with_id("bbbbbbbbbb")).kind == "sent"
+
+
+def test_a_conversation_alone_covers_a_reply_to_the_one_who_is_answered(office):
+    letter = answer(office)
+    put(office, type="email_reply", to=None, thread_id=letter.thread)
+    assert call(office, letter).kind == "sent"
+
+
+def test_a_conversation_alone_covers_nobody_else(office):
+    letter = answer(office, to=(BOB,))
+    put(office, type="email_reply", to=None, thread_id=letter.thread)
+    assert call(office, letter).kind == "pending"
+
+
+def test_a_thread_that_looks_like_a_number_is_compared_as_written(office):
+    letter = answer(office, thread="18e51234")
+    put(office, type="email_reply", thread_id="18e51234")
+    assert call(office, letter).kind == "sent"
+
+
+@pytest.mark.parametrize("part", ["to", "cc", "bcc"])
+def test_the_whole_envelope_must_be_the_slips_recipient(office, part):
+    put(office)
+    more = {"to": (ANN, BOB)} if part == "to" else {part: (BOB,)}
+    assert call(office, office.letter(**more)).kind == "pending"
+
+
+def test_the_same_person_named_twice_is_one(office):
+    put(office)
+    assert call(office, office.letter(cc=(ANN,))).kind == "sent"
+
+
+def test_a_letter_with_an_attachment_needs_more_than_a_slip(office):
+    put(office)
+    file = Enclosure("a.pdf", "application/pdf", b"%PDF-")
+    assert call(office, office.letter(attachments=(file,))).kind == "pending"
+
+
+def test_a_slips_body_is_never_sent(office, courier):
+    put(office, body="Dear Ann, this is what the slip says.\n", subject="Hello")
+    office.look()
+    office.clock.go(HOUR)
+    office.desk.send_approved()
+    assert courier.accepted == []
+    call(office)
+    assert b"what the slip says" not in courier.accepted[0].wire
+
+
+def test_slips_count_only_where_the_contract_has_them(office):
+    put(office)
+    assert office.propose().kind == "pending"
+
+
+def test_a_slip_covers_first_contact_and_has_no_undo_window(office):
+    put(office)
+    before = office.clock()
+    entry = call(office)
+    assert "No person has written to them before" in str(entry.card)
+    assert (entry.kind, office.clock()) == ("sent", before)
+
+
+def test_in_rehearsal_a_slip_lets_nothing_out_and_is_not_spent(office):
+    office.reopen(live=False)
+    slip = put(office)
+    assert call(office).kind == "rehearsal"
+    office.reopen(live=True)
+    assert slip.exists()
+    assert call(office).kind == "sent"
+
+
+# Spent once
+
+
+def test_a_slip_is_spent_once(office, courier):
+    put(office)
+    assert call(office).kind == "sent"
+    assert call(office).kind == "pending"
+    office.look()
+    assert call(office).kind == "pending"
+    assert len(courier.accepted) == 1
+
+
+def test_a_spent_slip_goes_to_done_with_its_status(office):
+    slip = put(office, priority="high")
+    entry = call(office)
+    said = office.look()
+    assert not slip.exists()
+    assert done(office)
+    assert "priority: high" in (office.vault / "Done/ann.md").read_text()
+    assert said == "" or entry.id in said
+
+
+@pytest.mark.parametrize("way", ["copy", "put back", "line ends", "status"])
+def test_a_copy_of_a_spent_slip_is_void(office, courier, way):
+    slip = put(office, body="Because I say so.\n")
+    kept = slip.read_bytes()
+    call(office)
+    office.look()
+    if way == "copy":
+        shutil.copy(office.vault / "Done/ann.md", office.vault / "Approved/copy.md")
+    elif way == "put back":
+        slip.write_bytes(kept)
+    elif way == "line ends":
+        slip.write_bytes(kept.replace(b"\n", b"\r\n"))
+    else:
+        slip.write_bytes(kept.replace(b"approved", b"approved  # again"))
+    assert call(office).kind == "pending"
+    office.look()
+    assert list((office.vault / "Approved").iterdir()) == []
+    assert len(courier.accepted) == 1
+
+
+def test_a_copy_beside_an_unspent_slip_is_not_a_second_word(office, courier):
+    shutil.copy(put(office), office.vault / "Approved/copy.md")
+    assert call(office).kind == "sent"
+    assert call(office).kind == "pending"
+    assert len(courier.accepted) == 1
+
+
+def test_another_slip_for_the_same_person_is_another_word(office, courier):
+    put(office, created="2026-11-15T00:00:00Z")
+    assert call(office).kind == "sent"
+    put(office, "second", created="2026-11-15T01:00:00Z")
+    assert call(office).kind == "sent"
+    assert len(courier.accepted) == 2
+
+
+def test_a_fresh_fitting_slip_sends_the_same_words_again(office, courier):
+    letter = office.letter()
+    put(office, created="1")
+    assert call(office, letter).kind == "sent"
+    again = call(office, letter.with_id("bbbbbbbbbb"))
+    assert (again.id, again.kind) == (letter.id, "sent")
+    put(office, "second", created="2")
+    third = call(office, letter.with_id("cccccccccc"))
+    assert (third.id, third.kind) == ("cccccccccc", "sent")
+    assert len(courier.accepted) == 2
+    assert "written before" in str(third.card)
+
+
+def test_a_slip_approves_a_letter_that_waits_when_it_is_called_for_again(office):
+    letter = office.letter()
+    assert call(office, letter).kind == "pending"
+    assert office.where(letter.id) == "Pending_Approval"
+    put(office)
+    again = call(office, letter.with_id("bbbbbbbbbb"))
+    assert (again.id, again.kind) == (letter.id, "sent")
+    assert office.where(letter.id) == "Done"
+
+
+def test_a_slip_does_not_open_a_rejected_letter(office, courier):
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.reject(letter.id, by="ada", reason="never")
+    put(office)
+    assert call(office, letter.with_id("bbbbbbbbbb")).kind == "rejected"
+    assert courier.tried == 0
+
+
+def test_a_slip_lapses_72_hours_after_it_was_first_seen(office):
+    put(office)
+    office.look()
+    office.clock.go(72 * HOUR - 1)
+    letter = office.letter()
+    office.at("checked", lambda: office.clock.go(1))
+    assert call(office, letter).kind == "pending"
+    assert "has lapsed" in office.look()
+    assert call(office, letter.with_id("bbbbbbbbbb")).kind == "pending"
+
+
+def test_a_slip_that_is_not_72_hours_old_has_not_lapsed(office):
+    put(office)
+    office.look()
+    office.clock.go(72 * HOUR - 1)
+    assert call(office).kind == "sent"
+
+
+def test_a_slip_is_spent_at_the_claim_and_not_before(office):
+    put(office)
+    (office.vault / "PAUSED").touch()
+    held = call(office)
+    assert "paused" in held.state.held
+    (hash,) = office.desk.ledger.slips()
+    assert office.desk.ledger.slips()[hash][1] == ""
+    (office.vault / "PAUSED").unlink()
+    office.desk.send_approved()
+    assert office.desk.ledger.slips()[hash][1] == held.id
+    assert office.state_of(held.id) == "sent"
+
+
+def test_of_two_letters_that_one_slip_fits_one_leaves_and_the_other_waits_for_a_word(
+    office, courier
+):
+    put(office)
+    other = office.beside()
+    office.at("checked", lambda: call(other, other.letter(id="zzzzzzzzzz", text="Other words.\n")))
+    entry = call(office)
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+    assert [one.letter.id for one in courier.accepted] == ["zzzzzzzzzz"]
+    other.close()
+
+
+@pytest.mark.parametrize("why", [BUSY, BARRED])
+def test_an_explicit_refusal_frees_the_slip(office, courier, why):
+    put(office)
+    courier.refuses(why)
+    call(office)
+    assert {letter for _, letter in office.desk.ledger.slips().values()} == {""}
+    second = call(office)
+    assert second.kind == "sent"
+    assert len(courier.accepted) == 1
+
+
+def test_a_letter_refused_for_now_spends_its_slip_when_it_is_tried_again(office, courier):
+    put(office)
+    courier.refuses(BUSY)
+    entry = call(office)
+    assert entry.kind == "approved"
+    office.clock.go(30)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"
+    office.look()
+    assert done(office)
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_lost_answer_leaves_the_slip_spent(office, courier, after):
+    put(office)
+    courier.settles = False
+    courier.loses(after=after)
+    entry = call(office)
+    assert entry.kind == "unknown"
+    assert call(office).kind == "pending"
+    office.look()
+    assert call(office).kind == "pending"
+    assert courier.tried == 1
+
+
+@pytest.mark.parametrize("step", ["claimed", "published", "answered", "recorded"])
+def test_a_crash_after_the_claim_never_lets_a_second_letter_out_by_the_same_slip(
+    office, courier, step
+):
+    courier.settles = False
+    put(office)
+    office.dies_at(step)
+    with pytest.raises(Dead):
+        call(office)
+    office.reopen()
+    assert call(office).kind == "pending"
+    office.desk.send_approved()
+    assert call(office).kind == "pending"
+    assert len(courier.accepted) <= 1
+
+
+def test_a_slip_resolved_as_sent_goes_to_done(office, courier):
+    put(office)
+    courier.settles = False
+    courier.loses(after=True)
+    entry = call(office)
+    assert (office.vault / "Approved/ann.md").exists()
+    office.desk.resolve(entry.id, by="ada", sent=True)
+    office.look()
+    assert done(office)
+
+
+# Level desk
+
+
+def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(office, courier):
+    office.desk.set_passphrase("correct horse")
+    office.reopen(trust="desk")
+    slip = put(office)
+    said = office.look()
+    assert "Approved/ann.md went back to Pending_Approval/" in said
+    assert "level desk" in said
+    assert not slip.exists()
+    assert (office.vault / "Pending_Approval/ann.md").exists()
+    put(office, "second")
+    assert call(office).kind == "pending"
+    assert courier.tried == 0
+
+
+# Plans
+
+
+PLAN = {"where": "Plans", "status": "pending"}
+
+
+def test_a_request_in_plans_is_adopted_into_pending_approval(office):
+    plan = put(office, **PLAN, mine="kept", body="Please.\n")
+    said = office.look(adopt=True)
+    assert "Plans/ann.md asks for approval and went to Pending_Approval/" in said
+    assert not plan.exists()
+    note = Note.parse((office.vault / "Pending_Approval/ann.md").read_bytes())
+    assert (note.text("status"), note.text("mine"), note.body) == ("pending", "kept", "Please.\n")
+
+
+def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office):
+    put(office, where="Plans", status="approved")
+    office.look(adopt=True)
+    assert Note.parse((office.vault / "Pending_Approval/ann.md").read_bytes()).text("status") == (
+        "pending"
+    )
+    assert call(office).kind == "pending"
+
+
+def test_a_plan_of_another_type_stays(office):
+    plan = put(office, **PLAN, type="project")
+    assert office.look(adopt=True) == ""
+    assert plan.exists()
+
+
+def test_a_persons_move_of_an_adopted_request_sets_its_status_and_counts(office):
+    put(office, **PLAN)
+    office.look(adopt=True)
+    office.clock.go(60)
+    note = office.vault / "Pending_Approval/ann.md"
+    (office.vault / "Approved").mkdir()
+    moved = note.rename(office.vault / "Approved/ann.md")
+    office.look()
+    fields = Note.parse(moved.read_bytes())
+    assert fields.text("status") == "approved"
+    assert fields.text("approved_at") == "2026-11-15T00:01:00Z"
+    assert call(office).kind == "sent"
+
+
+def test_a_request_that_was_never_adopted_needs_its_status_set_by_hand(office):
+    put(office, status="pending")
+    assert "needs `status: approved`" in office.look()
+    assert call(office).kind == "pending"
+
+
+def test_an_adopted_request_that_an_agent_rewrote_needs_its_status_set_by_hand(office):
+    put(office, **PLAN)
+    office.look(adopt=True)
+    note = office.vault / "Pending_Approval/ann.md"
+    (office.vault / "Approved").mkdir()
+    note.write_text(note.read_text().replace("ann@example.com", "eve@example.com"))
+    note.rename(office.vault / "Approved/ann.md")
+    assert "needs `status: approved`" in office.look()
+    eve = office.letter(to=(Address.parse("eve@example.com"),))
+    assert call(office, eve).kind == "pending"
+
+
+def test_an_adopted_request_moved_to_rejected_lets_nothing_out(office):
+    put(office, **PLAN)
+    office.look(adopt=True)
+    (office.vault / "Rejected").mkdir()
+    (office.vault / "Pending_Approval/ann.md").rename(office.vault / "Rejected/ann.md")
+    office.look()
+    assert call(office).kind == "pending"
+
+
+def test_a_call_does_not_adopt(office):
+    plan = put(office, **PLAN)
+    call(office)
+    assert plan.exists()
+
+
+# `run`
+
+
+def test_run_lets_a_slip_send_the_one_letter_that_it_fits(office, courier):
+    entry = office.propose()
+    office.propose(office.letter(to=(BOB,)))
+    put(office)
+    office.look(adopt=True)
+    assert office.state_of(entry.id) == "approved"
+    assert office.desk.ledger.entry(entry.id).state.verdict.via == "slip"
+    office.desk.send_approved()
+    assert [one.letter.id for one in courier.accepted] == [entry.id]
+    office.look(adopt=True)
+    assert office.where(entry.id) == "Done"
+    assert done(office)
+
+
+def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office):
+    first, second = office.propose(), office.propose()
+    put(office)
+    assert "Approved/ann.md fits 2 letters, and so approves none" in office.look(adopt=True)
+    assert [office.state_of(e.id) for e in (first, second)] == ["pending", "pending"]
+    office.desk.reject(first.id, by="ada", reason="")
+    office.look(adopt=True)
+    assert office.state_of(second.id) == "approved"
+
+
+def test_run_lets_a_slip_that_fits_nothing_wait(office):
+    slip = put(office)
+    assert office.look(adopt=True) == ""
+    entry = office.propose()
+    office.look(adopt=True)
+    assert office.state_of(entry.id) == "approved"
+    assert slip.exists()
+
+
+def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(office, courier):
+    letter = answer(office)
+    office.propose(letter, call=REPLY)
+    put(office, type="email_reply", to=None, thread_id=letter.thread)
+    office.look(adopt=True)
+    office.desk.send_approved()
+    assert [one.letter.id for one in courier.accepted] == [letter.id]
+
+
+def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(office, courier):
+    letter = answer(office, to=(BOB,))
+    office.propose(letter, call=REPLY)
+    put(office, type="email_reply", to=None, thread_id=letter.thread)
+    office.look(adopt=True)
+    office.desk.send_approved()
+    assert courier.accepted == []
+
+
+def test_run_never_sends_two_letters_by_one_slip(office, courier):
+    put(office)
+    first = office.propose()
+    office.look(adopt=True)
+    second = office.propose()
+    office.look(adopt=True)
+    office.desk.send_approved()
+    office.look(adopt=True)
+    office.desk.send_approved()
+    assert len(courier.accepted) == 1
+    assert sorted(office.state_of(e.id) for e in (first, second)) == ["pending", "sent"]
+
+
+def test_looking_without_run_lets_no_slip_send_what_waits(office):
+    entry = office.propose()
+    put(office)
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(office, courier):
+    entry = office.propose()
+    put(office)
+    office.look(adopt=True)
+    office.desk.recall(entry.id)
+    assert office.where(entry.id) == "Pending_Approval"
+    assert courier.tried == 0
