@@ -531,6 +531,8 @@ def _unmoved(state: life.State | None, place: Place | None, found: list[Found]) 
     """Whether an open letter's one note stands untouched where it belongs, the usual case."""
     if state is None or place is None or len(found) != 1:
         return False
+    if isinstance(state, life.Approved) and state.verdict.slip:
+        return False  # its slip may have been taken away
     (one,) = found
     right = HOMES if isinstance(state, life.Pending) else (folders.APPROVED,)
     return not (one.note or one.broken) and one.path == place.path and one.folder in right

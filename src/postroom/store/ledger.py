@@ -483,8 +483,9 @@ class Book:
     def bind(self, agent: str, key: str, entry: Entry) -> None:
         """Let an idempotency key name this letter, for ever."""
         self._do(
-            "INSERT OR IGNORE INTO idempotency VALUES (?, ?, ?, ?)",
-            agent, key, entry.id, entry.content_key,
+            "INSERT OR IGNORE INTO idempotency SELECT ?, ?, ?, ?"
+            " WHERE (SELECT count(*) FROM idempotency WHERE letter = ?) < 100",
+            agent, key, entry.id, entry.content_key, entry.id,
         )  # fmt: skip
 
     def open_letters(self, agent: str) -> int:
