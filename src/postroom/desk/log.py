@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from postroom.core import audit
@@ -79,7 +78,10 @@ class ActionLog:
             return
         shown = self._shown(projected, dict(waiting))
         waiting = [(seq, line) for seq, line in waiting if seq > shown]
-        newest = max((name for name in self._names() if name < _horizon(waiting)), default="")
+        # A file of a day to come counts if we wrote it, before the clock was set back.
+        today = _day(waiting[-1][1]) if waiting else ""
+        names = reversed(self._names())
+        newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
         torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
         for name, last, data in _sheets(waiting, newest):
             if torn and name == newest:
@@ -181,6 +183,9 @@ class ActionLog:
         found = (audit.read(_text(line)) for line in lines)
         return (each for each in found if each and self._is_ours(each))
 
+    def _holds_ours(self, name: str) -> bool:
+        return any(self._ours(reversed(self._tail(name, TAIL).split(b"\n"))))
+
     def _is_ours(self, found: Read) -> bool:
         return found.desk == self._desk and self._trusted(found.line)
 
@@ -212,25 +217,21 @@ class ActionLog:
             return
 
 
-def _horizon(waiting: list[tuple[int, str]]) -> str:
-    """Return the first day that no clock of ours has reached: a file of that name is a stranger's."""
-    found = audit.read(waiting[-1][1]) if waiting else None
-    if found is None:
-        return ""
-    return str(datetime.fromisoformat(found.timestamp).date() + timedelta(days=3))
-
-
 def _text(line: bytes) -> str:
     return line[: audit.MAX_LINE + 1].decode("utf-8", "replace")
+
+
+def _day(line: str) -> str:
+    found = audit.read(line)
+    return f"{found.timestamp[:10] if found else _FIRST_DAY}.json"
 
 
 def _sheets(waiting: list[tuple[int, str]], newest: str) -> Iterator[tuple[str, int, bytes]]:
     """Yield what is to be appended: the file, the number of the last line, the bytes."""
     name, last, data = newest, 0, b""
     for seq, line in waiting:
-        found = audit.read(line)
         # Never an earlier file than the newest, so that the order stands when a clock is set back.
-        its = max(name, f"{found.timestamp[:10] if found else _FIRST_DAY}.json")
+        its = max(name, _day(line))
         if data and (its != name or len(data) > BATCH):
             yield name, last, data
             data = b""

@@ -100,6 +100,7 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is only written again with `restore`: somebody may have moved it.
         """
+        entry = self._ledger.entry(entry.id)  # somebody may have decided since it was read
         place = self._ledger.place(entry.id)
         if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
             return
@@ -126,6 +127,8 @@ class Notes:
             book.set_place(entry.id, placed(path, data, file))
 
     def _create(self, entry: Entry, notice: str) -> Place:
+        if twin := self._twin(entry, f"{folder(entry)}/{_name(entry)}"):
+            return twin
         data = self._rendered(entry, notice)
         path = self.free(folder(entry), _name(entry))
         file = self._vault.create(path, data)
@@ -146,10 +149,22 @@ class Notes:
             path = place.path
             if new != raw:
                 file = self._vault.replace(path, new, file)
+        elif twin := self._twin(entry, f"{folder(entry)}/{name}"):
+            self._vault.remove(place.path, file)
+            return twin
         else:
             path = self.free(folder(entry), name)
             file = self._vault.move(place.path, path, file, new if new != raw else None)
         return placed(path, new, file, notice)
+
+    def _twin(self, entry: Entry, path: str) -> Place | None:
+        """Return the note that an interrupted move of ours left there; it is to be looked at again."""
+        try:
+            raw, file = self._vault.read(path)
+            ours = Note.parse(raw).text("letter") == entry.id
+        except PostroomError:
+            return None
+        return placed(path, raw, file)._replace(hash="", mtime=0) if ours else None
 
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""

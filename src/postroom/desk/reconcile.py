@@ -217,7 +217,14 @@ class Reconciler:
         elif rejected:
             self._reject(entry, rejected[0])
         elif found:
-            self._verdict(entry, self._with_note(found[0]), place)
+            moved = [self._with_note(one) for one in found]
+            texts = {text_of(entry, one.note) if one.note else None for one in moved}
+            if len(texts) > 1:
+                self._back(
+                    entry, moved[0], "Several notes of it are in Approved/, and they differ."
+                )
+            else:
+                self._verdict(entry, moved[0], place)
         else:
             if place.path:
                 self._say(
@@ -291,16 +298,16 @@ class Reconciler:
         slip = entry.state.verdict.slip
         if slip and all(written.hash != slip for written in self.slips(spent=True)):
             self._recall(entry, None, place, "its slip was taken away")
+        elif any(one.path == place.path and one not in standing for one in found):
+            self.notes.follow(entry, place.notice)  # we were stopped before we could move it
         elif standing:
             one = next((one for one in standing if one.path == place.path), standing[0])
             if one.broken or (one.note and text_of(entry, one.note) != settled(entry.letter.text)):
                 self._recall(entry, one, place, "its note was edited after the approval")
             else:
                 self._stand(entry, one, place)
-        elif any(one.path == place.path for one in found) or not (found or place.path):
-            self.notes.follow(
-                entry, place.notice
-            )  # we were stopped before we could move or write it
+        elif not (found or place.path):
+            self.notes.follow(entry, place.notice)  # or before we could write it
         elif rejected:
             self._reject(entry, rejected[0])
         else:

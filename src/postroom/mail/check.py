@@ -42,11 +42,16 @@ def differs(letter: Letter, wire: bytes) -> str:
         bodies = _parts(bodies[0], "alternative")
     if (len(bodies), len(files)) != (len(texts), len(letter.attachments)):
         return "the bytes to be sent have other parts than the letter"
+    if any(_aside(part) for part in mail.walk()):
+        return "the bytes to be sent have text beside their parts"
     for part, (kind, text) in zip(bodies, texts, strict=True):
         if part.get_content_type() != f"text/{kind}" or not _says(part, text):
             return f"the bytes to be sent have another {kind} text than the letter"
     for part, file in zip(files, letter.attachments, strict=True):
-        if part.get_content_type() != file.type or not _holds(part, file.content, wire):
+        # The one by RFC 2231, the other, for old readers, in encoded-words.
+        called = {part.get_filename(), _decoded(str(part.get_param("name")))}
+        same = part.get_content_type() == file.type and called == {file.name}
+        if not same or not _holds(part, file.content, wire):
             return f"the bytes to be sent have another attachment than {file.name}"
     return ""
 
@@ -89,9 +94,13 @@ def _parts(mail: Message, kind: str) -> list[Message]:
     return [part for part in payload if isinstance(part, Message)] if whole else []
 
 
+def _aside(part: Message) -> bool:
+    return any((beside or "").strip() for beside in (part.preamble, part.epilogue))
+
+
 def _says(part: Message, text: str) -> bool:
     payload = part.get_payload(decode=True)
-    if not isinstance(payload, bytes):
+    if not isinstance(payload, bytes) or part.get_content_charset() != "utf-8":
         return False
     said = payload.decode("utf-8", "replace").replace("\r\n", "\n")
     return said in {text, f"{text}\n"}

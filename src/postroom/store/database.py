@@ -61,22 +61,26 @@ class Database:
                 raise
 
     def _prepare(self, migrations: Sequence[str]) -> None:
-        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
         known = len(migrations)
+        self._refuse_newer(known)
+        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
         if self._version() == known:
             return
         with self.write():
             # Read again under the write lock: another process may have migrated meanwhile.
+            self._refuse_newer(known)
             found = self._version()
-            if found > known:
-                raise Corrupt(
-                    f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
-                    remedy="Upgrade Postroom. The file is left as it is.",
-                )
             for script in migrations[found:]:
                 for statement in script.split(";\n"):
                     self._connection.execute(statement)
             self._connection.execute(f"PRAGMA user_version = {known}")
+
+    def _refuse_newer(self, known: int) -> None:
+        if (found := self._version()) > known:
+            raise Corrupt(
+                f"{self.path} was made by a newer Postroom (version {found}; this one knows {known})",
+                remedy="Upgrade Postroom. The file is left as it is.",
+            )
 
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

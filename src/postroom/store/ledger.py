@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from postroom.core import audit, life
 from postroom.core.address import Address
 from postroom.core.audit import Action
-from postroom.core.errors import Corrupt, Denied, NotFound
+from postroom.core.errors import Corrupt, Denied, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
 from postroom.core.risk import Card
@@ -209,7 +209,8 @@ class Ledger:
             f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row",
             [] if agent is None else [agent],
         )
-        return [_line(row) for row in rows]
+        with _parsed("a letter"):
+            return [_line(row) for row in rows]
 
     def history(self, id: str) -> list[life.State]:
         """Return the states that a letter has gone through, oldest first."""
@@ -371,7 +372,7 @@ class Book:
         files = self._connection.execute(
             "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place", [id]
         )
-        try:
+        with _parsed(f"the letter {id}"):
             return Entry(
                 letter=_letter(frozen, tuple(Enclosure(*file) for file in files)),
                 agent=agent,
@@ -386,11 +387,6 @@ class Book:
                 origins=tuple(json.loads(origins)),
                 version=version,
             )
-        except (ValueError, KeyError, TypeError) as why:
-            raise Corrupt(
-                f"The ledger's entry of the letter {id} does not parse",
-                remedy="Put a backup of the state folder in its place.",
-            ) from why
 
     def insert(self, entry: Entry) -> Entry:
         """Enter a letter that is frozen for the first time."""
@@ -609,6 +605,18 @@ class Book:
             slip = read.record.get("parameters", {}).get("slip")
             if isinstance(slip, str) and slip:
                 self._do("INSERT OR REPLACE INTO slip VALUES (?, ?, ?)", slip, at, read.letter)
+
+
+@contextmanager
+def _parsed(what: str) -> Iterator[None]:
+    """Say in our words that the ledger holds what nobody wrote."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, Invalid) as why:
+        raise Corrupt(
+            f"The ledger's entry of {what} does not parse",
+            remedy="Put a backup of the state folder in its place.",
+        ) from why
 
 
 # Letters as JSON

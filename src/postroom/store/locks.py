@@ -49,7 +49,13 @@ def tried(path: Path) -> Iterator[bool]:
 def _taken(path: Path) -> int | None:
     private_folder(path.parent)
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as why:
+            raise Unavailable(
+                f"{path} cannot be opened: {why.strerror}",
+                remedy="Make its folder one that you may write to, and take away what is in its place.",
+            ) from why
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
