@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from postroom.cli import printing
 from postroom.cli.letters import opened
 from postroom.core.audit import ACTORS, RESULTS
+from postroom.core.errors import Invalid
 
 
 @click.command("audit")
@@ -17,10 +19,8 @@ from postroom.core.audit import ACTORS, RESULTS
 @click.option("--letter", default="", metavar="ID", help="Only this letter.")
 @click.option("--since", default="", metavar="DATE", help="From this day or moment (UTC) on.")
 @click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
-@click.option("--actor", default="", type=click.Choice(["", *ACTORS]), help="Only by this actor.")
-@click.option(
-    "--result", default="", type=click.Choice(["", *RESULTS]), help="Only with this result."
-)
+@click.option("--actor", default=None, type=click.Choice(ACTORS), help="Only by this actor.")
+@click.option("--result", default=None, type=click.Choice(RESULTS), help="Only with this result.")
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many."
 )
@@ -30,8 +30,8 @@ def audit_command(
     letter: str,
     since: str,
     until: str,
-    actor: str,
-    result: str,
+    actor: str | None,
+    result: str | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -40,12 +40,16 @@ def audit_command(
     The newest come last. `postroom audit verify` compares the log files with the ledger's chain, and
     finds an edited, deleted, moved or cut-off line, and a ledger that is older than the log.
     """
+    for moment in filter(None, (since, until)):
+        if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):
+            raise Invalid(f"{moment!r} is no date", remedy="Write it as 2026-11-15, or 2026-11.")
     with opened(make=True) as desk:
+        letter = desk.ledger.find(letter) if letter else ""
         if what == "verify":
             _verify(desk.log.verify(), desk.ledger.head(), as_json=as_json)
             return
         found = desk.log.records(
-            since=since, until=until, letter=letter, actor=actor, result=result
+            since=since, until=until, letter=letter, actor=actor or "", result=result or ""
         )
         records = list(found)[-limit:]
     if as_json:
@@ -63,8 +67,11 @@ def _row(record: dict[str, Any]) -> str:
 
     # The files are anybody's to write: what they say is fitted, and so cleaned.
     head = printing.fit(part("timestamp")[:19].replace("T", " "), 19)
+    # A held letter is `rejected` as a call; what became of it says more.
+    outcome = part("state") if part("result") in {"rejected", "success"} else ""
+    outcome = outcome or part("result")
     about = " ".join(filter(None, (part("letter"), part("target"), part("error"))))
-    row = f"{head}  {printing.fit(part('actor'), 10)} {printing.fit(part('action_type'), 15)} {printing.fit(part('result'), 12)}"
+    row = f"{head}  {printing.fit(part('actor'), 10)} {printing.fit(part('action_type'), 15)} {printing.fit(outcome, 12)}"
     return f"{row} {printing.fit(about, max(10, printing.width() - len(row) - 2))}".rstrip()
 
 

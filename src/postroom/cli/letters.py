@@ -118,8 +118,9 @@ def _rows(line: Line, age: str) -> list[str]:
     mark = click.style(MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True)
     whom = printing.fit(line.recipients, 26)
     subject = printing.fit(line.subject or "(no subject)", columns - 44).rstrip()
-    held = line.state.held if isinstance(line.state, life.Approved) else ""
-    about = held or line.warning
+    about = line.warning
+    if isinstance(line.state, life.Approved):
+        about = line.state.held or "`postroom send-approved` sends it after the undo window"
     detail = printing.fit(f"{line.agent}, {age} ago{f': {about}' if about else ''}", columns - 14)
     return [
         f"{mark} {click.style(line.id, fg='cyan')}  {whom}  {subject}",
@@ -160,15 +161,16 @@ def _show(desk: Desk, entry: Entry) -> None:
     for row in printing.letter_lines(entry, html_text):
         click.echo(row)
     if former := desk.ledger.former(entry.id):
-        from postroom.desk.notes import difference
+        from postroom.desk.notes import difference, form
 
         click.echo(click.style("\nWhat you changed:", bold=True))
-        click.echo(difference(former.text, entry.letter.text) or "(recipients or subject only)")
+        click.echo(difference(form(former), form(entry.letter)))
     if edited := desk.edited(entry):
         say(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
         click.echo(edited)
     click.echo()
-    click.echo(printing.folded(life.told(entry.id, entry.state)))
+    for state in desk.ledger.history(entry.id):
+        click.echo(printing.folded(life.told(entry.id, state)))
     click.echo(printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}."))
 
 
@@ -218,7 +220,12 @@ def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: boo
             entry = desk.ledger.entry(desk.ledger.find(id))
             if not digests and not as_json:
                 _show(desk, entry)
-            outcomes.append(_approved_and_sent(desk, entry, digests[at] if digests else ""))
+            try:
+                entry = _approved_and_sent(desk, entry, digests[at] if digests else "")
+            except click.Abort:
+                say(f"The letter {entry.id} was not sent; it still waits.")
+                continue
+            outcomes.append(entry)
         _tell(desk, outcomes, as_json=as_json)
 
 
@@ -229,7 +236,7 @@ def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
         if not re.fullmatch(r"(?:sha256:)?[0-9a-f]{8,64}", digest):
             raise Invalid(
                 "--yes takes at least the first eight hexadecimal digits of the letter's digest",
-                remedy="`postroom show ID` ends with it.",
+                remedy="`postroom show ID` shows it.",
             )
 
 
@@ -238,6 +245,7 @@ def _approve(desk: Desk, entry: Entry, digest: str) -> Entry:
 
     if not isinstance(entry.state, life.Pending):
         raise life.refuse(entry.id, entry.state, "approved")
+    desk.outbox.refuse_rehearsal()
     if not digest and not terminal.agrees(f"Send this letter ({entry.id})?"):
         raise click.Abort
     proof = terminal.passphrase() if desk.rules.trust == "desk" else None
@@ -270,13 +278,15 @@ def _sent(desk: Desk, entry: Entry) -> Entry:
 
 
 def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
+    for sentence in desk.trouble:
+        say(sentence)
     if as_json:
         printing.print_json({"letters": [_entry_json(desk, entry) for entry in entries]})
     for entry in entries:
         if not as_json:
             click.echo(printing.folded(life.told(entry.id, entry.state)))
-        if isinstance(entry.state, life.Approved) and entry.state.held:
-            say("`postroom send-approved` tries again.")
+    if any(isinstance(entry.state, life.Approved) for entry in entries):
+        say("`postroom send-approved` tries again.")
     worst = next((e for e in entries if isinstance(e.state, life.Failed | life.Unknown)), None)
     if worst is not None:
         raise click.exceptions.Exit(9 if isinstance(worst.state, life.Unknown) else 4)
@@ -339,6 +349,7 @@ def edit_command(
     """
     from postroom.cli import terminal
     from postroom.desk.compose import settled
+    from postroom.desk.notes import difference, form
 
     _check_digests((id,), digests)
     with opened() as desk:
@@ -356,7 +367,8 @@ def edit_command(
         else:
             desk.refuse_edited(entry)
             letter = _reworded(entry.letter, file)
-        if replace(letter, text=settled(letter.text)) == entry.letter:
+        letter = replace(letter, text=settled(letter.text))
+        if letter == entry.letter:
             say("Nothing was changed.")
             return
         if digests and not entry.digest.removeprefix("sha256:").startswith(
@@ -367,8 +379,10 @@ def edit_command(
                 remedy=f"Look at it again with `postroom show {entry.id}`.",
             )
         proof = terminal.passphrase() if desk.rules.trust == "desk" else None
-        if not digests and not terminal.agrees(f"Change the letter {entry.id} to this?"):
-            raise click.Abort
+        if not digests:
+            click.echo(difference(form(entry.letter), form(letter)))
+            if not terminal.agrees(f"Change the letter {entry.id} to this?"):
+                raise click.Abort
         entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note)
         if not as_json:
             _show(desk, entry)
@@ -379,10 +393,11 @@ def edit_command(
 
 def _reworded(letter: Letter, file: Path | None) -> Letter:
     from postroom.core.address import Address
+    from postroom.desk.notes import form
 
-    form = _form(letter)
-    text = file.read_text("utf-8") if file else click.edit(form, extension=".txt")
-    if text is None or text == form:
+    shown = form(letter)
+    text = file.read_text("utf-8") if file else click.edit(shown, extension=".txt")
+    if text is None or text == shown:
         return letter
     head, blank, body = text.replace("\r\n", "\n").partition("\n\n")
     fields: dict[str, str] = {}
@@ -398,12 +413,6 @@ def _reworded(letter: Letter, file: Path | None) -> Letter:
         raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
     to, cc, bcc = (Address.parse_list(fields.get(name, "")) for name in ("to", "cc", "bcc"))
     return replace(letter, to=to, cc=cc, bcc=bcc, subject=fields.get("subject", ""), text=body)
-
-
-def _form(letter: Letter) -> str:
-    people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
-    head = "".join(f"{name}: {', '.join(map(str, who))}\n" for name, who in people.items())
-    return f"{head}Subject: {letter.subject}\n\n{letter.text}"
 
 
 @click.command("resolve")

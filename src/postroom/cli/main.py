@@ -115,7 +115,7 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as usage:
         return _report(Invalid(usage.format_message(), remedy=_hint(usage)), as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("\nStopped. Run it again to go on.", err=True)
+        click.echo("\nStopped.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, and nothing more can be said to it.

@@ -57,6 +57,11 @@ def folded(text: str, indent: str = "") -> str:
     )
 
 
+def hanging(head: str, text: str) -> str:
+    """Return a text after its head, its further lines below its beginning."""
+    return head + folded(text, " " * len(head)).lstrip()
+
+
 def fit(text: str, columns: int) -> str:
     """Return the text on one line, padded or cut to this many columns of the terminal."""
     text = line(text)

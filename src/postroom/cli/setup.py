@@ -28,9 +28,10 @@ _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 DASHBOARD = """# Postroom
 
-Letters that agents write wait in [[{room}Pending_Approval]] until you decide.
+Letters that agents write wait in `{room}Pending_Approval/` until you decide.
 
-- Move a letter to `Approved/` to send it, or to `Rejected/`. `postroom pending` lists them.
+- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom pending` lists them.
+- What is approved leaves with `postroom send-approved`, or at once with `postroom approve`.
 - Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.
 
 | folder | what it is for |
@@ -45,13 +46,16 @@ Letters that agents write wait in [[{room}Pending_Approval]] until you decide.
 def init_command(with_passphrase: bool, as_json: bool) -> None:
     """Set up the vault's folders, the ledger and the passphrase.
 
-    In a vault with notes of its own, all of Postroom's goes into the folder Postroom/. Running it
-    again changes nothing that is there. A passphrase is needed at trust level desk; where the
-    settings lower that level, it is asked for.
+    In a vault with notes of its own, all of Postroom's goes into the folder Postroom/: where you
+    have a settings file already, put room = "Postroom" under [vault] there first. Running it again
+    changes nothing that is there. A passphrase is needed at trust level desk; where the settings
+    lower that level, it is asked for.
     """
+    from postroom.config import user_file
     from postroom.wiring.desk import desk
 
     config = _roomed(wiring.settings())
+    wiring.state_folder(config, make=False)  # refuses before anything is made
     config.vault.mkdir(parents=True, exist_ok=True)
     with desk(config, make=True, moved=True) as made:
         assert made is not None
@@ -70,9 +74,11 @@ def init_command(with_passphrase: bool, as_json: bool) -> None:
         return
     click.echo(f"Vault   {config.vault / config.room}")
     click.echo(f"State   {report['state']}")
-    click.echo(f"Made    {', '.join(new) if new else 'nothing: all was there'}")
+    made_now = ", ".join(new) if new else "nothing: all was there"
+    click.echo(printing.hanging("Made    ", made_now))
     if not config.mode.live:
-        say("Postroom rehearses until dry_run = false is in your settings (docs/settings.md).")
+        file = user_file(os.environ, Path.home())
+        say(f"Postroom rehearses: nothing is sent until dry_run = false is in {file}.")
 
 
 def _roomed(config: Config) -> Config:
@@ -125,11 +131,11 @@ def _passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
     wanted = config.approvals
     lower = (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required)
     if known and lower:
-        say(f"The settings lower the trust level from {desk.rules.trust} to {wanted.trust}.")
+        say("The settings ask for less than the ledger holds: that takes the passphrase.")
         proof = terminal.passphrase()
         desk.loosen(proof, trust=wanted.trust, required=str(wanted.required).lower())
     if asked or (wanted.trust == "desk" and not known):
-        old = terminal.passphrase("The passphrase as it is: ") if known else None
+        old = terminal.passphrase("Current passphrase: ") if known else None
         new = terminal.passphrase("A new passphrase: ")
         if terminal.passphrase("Once more: ") != new:
             raise Invalid("The two are not the same", remedy="Nothing was changed. Try again.")
@@ -170,7 +176,8 @@ def status_command(as_json: bool) -> None:
         said = found.reconcile() if found else []
         counts = _counts(found) if found else {}
         spent = _spent(found) if found else 0
-        paused = bool(found and found.paused())
+        paused = found.paused() if found else ""
+        slips = len(found.slips()) if found else 0
     facts = {
         "mode": "live" if held.live else "rehearsal",
         "mode_source": held.source,
@@ -181,23 +188,36 @@ def status_command(as_json: bool) -> None:
         "letters": counts,
         "sent_in_window": spent,
         "sends_allowed": held.sends,
-        "paused": paused,
+        "slips": slips,
+        "paused": bool(paused),
     }
     if as_json:
         printing.print_json(facts)
         return
     for warning in (*config.mode.warnings, *said):
         say(warning)
-    click.echo(f"Mode    {held.mode}{', PAUSED: nothing is sent' if paused else ''}")
-    pinned = "" if held.trust == config.approvals.trust else ", held fast by the ledger"
-    click.echo(f"Trust   {held.trust} ({facts['trust_source']}{pinned})")
+    click.echo(printing.hanging("Mode    ", held.mode))
+    if paused:
+        click.echo(f"        paused by {paused}: nothing is sent")
+    click.echo(printing.hanging("Trust   ", _trust(held.trust, config)))
     if not held.required:
         click.echo("        approvals.required = false: letters leave without a person")
     click.echo(f"Vault   {facts['vault']}")
     waiting = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     click.echo(f"Letters {waiting or 'none open'}")
+    if slips:
+        click.echo(f"Slips   {slips} open: each lets the next letter out that fits it")
     click.echo(f"Budget  {spent} of {held.sends} in {duration(held.window)}")
     say(NOBODY_SENDS)
+
+
+def _trust(level: str, config: Config) -> str:
+    source, wanted = config.source("approvals.trust"), config.approvals.trust
+    if level == wanted:
+        return f"{level} ({source})"
+    return (
+        f"{level}, held by the ledger; settings that say {wanted} ({source}) need `postroom init`"
+    )
 
 
 def _counts(desk: Desk) -> dict[str, int]:
@@ -234,10 +254,8 @@ def doctor_command(as_json: bool) -> None:
         marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "fail": ("FAIL", "red")}
         for check in checks:
             mark, colour = marks[check.verdict]
-            text = printing.folded(f"{check.part:<9} {check.found}", "").replace(
-                "\n", f"\n{' ' * 15}"
-            )
-            click.echo(f"{click.style(mark, fg=colour)} {text}")
+            text = printing.hanging(" " * 15, check.found).lstrip()
+            click.echo(f"{click.style(mark, fg=colour)} {check.part:<9} {text}")
             if check.remedy:
                 click.echo(printing.folded(check.remedy, " " * 15))
     if any(check.verdict == "fail" for check in checks):
@@ -303,12 +321,12 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
             yield Check(
                 "disk", "note", f"{free // 1_000_000} MB left at {place}", "Free some space."
             )
-    yield Check("ledger", "ok", f"{desk.ledger.head():,} actions, {desk.ledger.check()}")
+    yield Check("ledger", "ok", f"{desk.ledger.head():,} lines of actions, {desk.ledger.check()}")
     faults = desk.log.verify()
     yield Check(
         "log",
         "fail" if faults else "ok",
-        f"{len(faults)} faults, the first: {faults[0].what}" if faults else "whole",
+        f"changed: {faults[0].what}" if faults else "whole",
         "See them with `postroom audit verify`." if faults else "",
     )
     unknown = len(desk.ledger.lines("unknown"))
@@ -321,12 +339,15 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
     yield Check(
         "trust",
         "fail" if lacking else "ok",
-        f"{desk.rules.trust} ({config.source('approvals.trust')}),"
-        f" {'a' if locked else 'no'} passphrase is set",
+        f"{_trust(desk.rules.trust, config)}; {'a' if locked else 'no'} passphrase is set",
         "Set one with `postroom init`." if lacking else "",
     )
-    if desk.paused():
-        yield Check("sending", "note", "paused", "Delete the file PAUSED in the vault to go on.")
+    if not desk.rules.required:
+        yield Check(
+            "approval", "note", "approvals.required = false: letters leave without a person"
+        )
+    if paused := desk.paused():
+        yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
     for account in config.accounts:
         try:
             box = wiring.mailbox(config, account.name)

@@ -16,14 +16,16 @@ from postroom.core.errors import Denied
 
 
 @contextmanager
-def opened() -> Iterator[TextIO]:
+def opened(
+    remedy: str = "Run it in one, or give --yes with the first eight digits of the digest.",
+) -> Iterator[TextIO]:
     """Lend the controlling terminal, or refuse: a pipe is nobody's word."""
     try:
         handle = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError as why:
         raise Denied(
             "There is no terminal to ask on",
-            remedy="Run it in one, or give --yes with the first eight digits of the digest.",
+            remedy=remedy,
         ) from why
     # Unbuffered below: a terminal cannot seek.
     with io.TextIOWrapper(os.fdopen(handle, "rb+", buffering=0), write_through=True) as terminal:
@@ -45,7 +47,8 @@ def passphrase(prompt: str = "Passphrase: ") -> str:
     """Ask for the passphrase on the controlling terminal, without showing it."""
     import getpass
 
-    with opened():  # getpass would fall back to stdin
+    # Without one, getpass would fall back to stdin.
+    with opened("The passphrase is asked for on a terminal only: run it in one."):
         return getpass.getpass(prompt)
 
 

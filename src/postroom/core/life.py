@@ -223,7 +223,7 @@ def reject(
     """A person says no, or asks for another version."""
     if isinstance(state, Pending | Approved):
         return Rejected(at, by, reason, revise)
-    raise refuse(id, state, "rejected")
+    raise refuse(id, state, "sent back" if revise else "rejected")
 
 
 def withdraw(id: str, state: State, now: Stamp) -> Withdrawn:

@@ -20,6 +20,7 @@ from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import Call, Outbox, Proposal
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
+from postroom.desk.slips import Slip
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Entry, Ledger
 from postroom.store.locks import held
@@ -62,6 +63,7 @@ class Desk:
         self.rules = rules
         self.ledger = ledger
         self.vault = vault
+        self.trouble: list[str] = []  # what a person should know of, beside the outcome
         self._lock = state / "desk.lock"
         self._tools = tools
         self.clock = clock = tools.clock
@@ -97,11 +99,18 @@ class Desk:
         self.ledger.close()
         self.vault.close()
 
-    def paused(self) -> bool:
-        """Whether a person has stopped all sending; refused where another desk has the vault now."""
+    def paused(self) -> str:
+        """Return the file by which a person has stopped all sending, if there is one.
+
+        Refused where another desk has the vault now.
+        """
         self._tools.belongs()
         names = (folders.PAUSED, f"{folders.PAUSED}.md")  # Obsidian makes no file without .md
-        return any(self.vault.stat(name) is not None for name in names)
+        return next((name for name in names if self.vault.stat(name) is not None), "")
+
+    def slips(self) -> list[Slip]:
+        """Return the slips that may still be spent."""
+        return self._reconciler.slips()
 
     # Folders
 
@@ -128,11 +137,17 @@ class Desk:
             self.log.project()
 
     def follow(self, *entries: Entry, retext: bool = False) -> None:
-        """Bring the notes of these letters, and the log, up to the ledger."""
-        with held(self._lock):
-            for entry in entries:
-                self._notes.follow(entry, retext=retext)
-            self.log.project()
+        """Bring the notes of these letters, and the log, up to the ledger.
+
+        What cannot be written now is no error of what was decided: the next look writes it.
+        """
+        try:
+            with held(self._lock):
+                for entry in entries:
+                    self._notes.follow(entry, retext=retext)
+                self.log.project()
+        except PostroomError as why:
+            self.trouble.append(f"The ledger has it, but not the vault: {why.message}.")
 
     def _followed(self, entry: Entry) -> Entry:
         self.follow(entry)

@@ -53,7 +53,7 @@ class Dispatcher:
     clock: Callable[[], Stamp]
     mailboxes: Callable[[str], Mailbox]
     claims: Path  # the folder of the locks
-    paused: Callable[[], bool]
+    paused: Callable[[], str]  # the file by which a person stopped all sending
     publish: Callable[[], None]  # brings the log up to the ledger
     step: Callable[[str], None] = _no_step
 
@@ -106,7 +106,7 @@ class Dispatcher:
         if not self.rules.live:
             return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
         if paused:
-            return self._hold(entry, state, "all sending is paused (the file PAUSED)")
+            return self._hold(entry, state, f"all sending is paused by {paused}")
         wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
         if why := mime.differs(entry.letter, wire):
             return self._record(entry, life.Failed(now, why), error=why)

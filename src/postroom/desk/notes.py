@@ -16,6 +16,7 @@ from typing import Final
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
 from postroom.core.risk import Card, Level, html_differs
 from postroom.core.stamp import Stamp, elapsed
@@ -72,6 +73,13 @@ def difference(before: str, after: str) -> str:
     return "\n".join(lines)
 
 
+def form(letter: Letter) -> str:
+    """Return what a person may change of a letter: recipients, subject, text."""
+    people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
+    head = "".join(f"{name}: {', '.join(map(str, who))}\n" for name, who in people.items())
+    return f"{head}Subject: {letter.subject}\n\n{letter.text}"
+
+
 class Notes:
     """Writes the notes of letters."""
 
@@ -124,7 +132,7 @@ class Notes:
         data = note.set(self.fields(entry, note)).raw
         file = self._vault.replace(path, data, file)
         with self._ledger.write(synced=False) as book:
-            book.set_place(entry.id, placed(path, data, file))
+            book.set_place(entry.id, placed(entry, path, data, file))
 
     def _create(self, entry: Entry, notice: str) -> Place:
         if twin := self._twin(entry, f"{folder(entry)}/{_name(entry)}"):
@@ -132,7 +140,7 @@ class Notes:
         data = self._rendered(entry, notice)
         path = self.free(folder(entry), _name(entry))
         file = self._vault.create(path, data)
-        return placed(path, data, file, notice)
+        return placed(entry, path, data, file, notice)
 
     def _update(
         self, entry: Entry, raw: bytes, file: File, place: Place, notice: str, *, retext: bool
@@ -155,7 +163,7 @@ class Notes:
         else:
             path = self.free(folder(entry), name)
             file = self._vault.move(place.path, path, file, new if new != raw else None)
-        return placed(path, new, file, notice)
+        return placed(entry, path, new, file, notice)
 
     def _twin(self, entry: Entry, path: str) -> Place | None:
         """Return the note that an interrupted move of ours left there; it is to be looked at again."""
@@ -164,7 +172,7 @@ class Notes:
             ours = Note.parse(raw).text("letter") == entry.id
         except PostroomError:
             return None
-        return placed(path, raw, file)._replace(hash="", mtime=0) if ours else None
+        return placed(entry, path, raw, file)._replace(hash="", mtime=0) if ours else None
 
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""
@@ -197,15 +205,16 @@ class Notes:
         """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
         told = text_of(entry, note) is not None
         note = note.set(self.fields(entry, note))
-        if entry.form == "draft":
-            return note.with_body(f"\n{entry.letter.text}") if retext else note
-        pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         ours = json.loads(place.pages)
+        if entry.form == "draft":
+            untouched = ours.get("") == _hash(note.body) and settled(note.body) != entry.letter.text
+            return note.with_body(f"\n{entry.letter.text}") if retext or untouched else note
+        pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         top, theirs = "", ""
         for title, text in sections(note.body):
             if not title and not top:
                 top = f"{text.rstrip(chr(10))}\n"
-            elif title == "Letter" and not retext and title in pages:
+            elif title == "Letter" and not retext and ours.get(title) != _hash(text):
                 # The person's word. Where a fence is open, all that follows would be inside it.
                 theirs = f"{theirs}{text}" if not told else theirs
                 pages[title] = text if told else ""
@@ -262,8 +271,8 @@ class Notes:
             pages.append(("Letter as its HTML shows it", f"{said}\n\n{_text(html)}"))
         pages.append(("Letter", _text(letter.text)))
         former = self._ledger.former(entry.id) if entry.version > 1 else None
-        if former is not None and former.text != letter.text:
-            pages.append(("Difference", _text(difference(former.text, letter.text))))
+        if former is not None and form(former) != form(letter):
+            pages.append(("Difference", _text(difference(form(former), form(letter)))))
         pages.append(("Risk assessment", _card(entry.card)))
         pages.append(("Rollback plan", self._rollback(entry)))
         return pages
@@ -299,7 +308,9 @@ class Notes:
         level = (
             "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
         )
-        return f"{said}\n\nTrust level: {self._rules.trust} ({level}). Mode: {quote(self._rules.mode)}.\n"
+        risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
+        active = f"Trust level: {self._rules.trust} ({level}). Mode: {quote(self._rules.mode)}."
+        return f"{risk}{said}\n\n{active}\n"
 
     def _rollback(self, entry: Entry) -> str:
         window = duration(self._rules.undo_seconds) if self._rules.undo_seconds else "no time"
@@ -309,18 +320,24 @@ class Notes:
         )
 
 
-def placed(path: str, data: bytes, file: File, notice: str = "") -> Place:
+def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> Place:
     """Return what is remembered of a note that was written."""
     body = data.decode(errors="replace").replace("\r\n", "\n")
     pages = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
+    # As we would write it: what stands there may be the person's.
+    pages["Letter"] = _hash(f"## Letter\n{_text(entry.letter.text)}")
+    if entry.form == "draft":
+        pages = {"": _hash(entry.letter.text)}
     digest = hashlib.sha256(data).hexdigest()
-    return Place(path, digest, notice, json.dumps(pages), file.size, file.mtime_ns, file.inode)
+    shown = (notice, json.dumps(pages), entry.version)
+    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
 
 
 def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     """Return what is remembered of a note that somebody moved or changed."""
     digest = hashlib.sha256(data).hexdigest()
-    return Place(path, digest, place.notice, place.pages, file.size, file.mtime_ns, file.inode)
+    shown = (place.notice, place.pages, place.version)
+    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
 
 
 def _hash(text: str) -> str:

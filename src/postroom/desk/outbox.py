@@ -213,11 +213,7 @@ class Outbox:
 
     def approve(self, id: str, *, by: str, via: str, digest: str = "") -> Entry:
         """Let a letter out after the undo window; `digest` is (the beginning of) what the person saw."""
-        if not self._rules.live:
-            raise Denied(
-                f"{NOT_LIVE} ({self._rules.source}): nothing can be sent, and nothing approved",
-                remedy="Set dry_run = false in your settings file, or DRY_RUN=false.",
-            )
+        self.refuse_rehearsal()
         with self._ledger.write() as book:
             if via == "folder" and not self._folders_count(book):
                 raise Denied(
@@ -237,6 +233,16 @@ class Outbox:
                 return self._decided(book, entry, state, "approve_letter")
         self.expire()
         raise life.refuse(id, self._ledger.entry(id).state, "approved")
+
+    def refuse_rehearsal(self) -> None:
+        """Refuse an approval that could send nothing."""
+        if not self._rules.live:
+            source = self._rules.source
+            wrong = "Nothing says otherwise" if source == "default" else f"{source} says so"
+            raise Denied(
+                f"{NOT_LIVE} ({source}): nothing can be sent, and nothing approved",
+                remedy=f"{wrong}. Set dry_run = false in your settings file, and nothing to true.",
+            )
 
     def approve_by_slip(self, id: str, slip: str) -> Entry:
         """Let a waiting letter out by a slip that fits it; a slip has no undo window."""

@@ -25,7 +25,7 @@ from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import Entry, Ledger, Place
+from postroom.store.ledger import Entry, Ledger, Line, Place
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, quote
 from postroom.vault.vault import File, Vault
@@ -35,6 +35,10 @@ HOMES: Final = (folders.PENDING, folders.DRAFTS)
 ANEW: Final = (
     "You changed the text. It was frozen anew; look at the difference and the risk assessment, and"
     " move the note to Approved/ again to approve it."
+)
+BELIED: Final = (
+    "Its {wrong} is not the letter's, and was put back: the frontmatter only shows. Move the note"
+    " again to approve the letter as it is; recipients are changed with `postroom edit {id}`."
 )
 PROPOSED: Final = "pending_approval"
 _LETTER_LIKE: Final = re.compile(rb"pending_approval|letter")
@@ -91,11 +95,11 @@ class Reconciler:
         looked = self._look()
         fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
         places = self.ledger.places()
-        states = {each.id: each.state for each in self.ledger.lines()}
-        for id in dict.fromkeys((*states, *places, *looked.letters)):
+        lines = {each.id: each for each in self.ledger.lines()}
+        for id in dict.fromkeys((*lines, *places, *looked.letters)):
             found = looked.letters.get(id, [])
             place = places.get(id)
-            if id not in fresh and not _unmoved(states.get(id), place, found):
+            if id not in fresh and not _unmoved(lines.get(id), place, found):
                 self._guarded(self._letter, id, place, found)
         if adopt:
             self._use_slips()
@@ -253,7 +257,7 @@ class Reconciler:
         if text is None or one.note is None:
             self._back(entry, one, "It was moved to Approved/, but its text cannot be told apart.")
         elif wrong := self._belied(entry, one.note):
-            self._back(entry, one, f"Its {wrong} is not the letter's, and was put back.")
+            self._back(entry, one, BELIED.format(wrong=wrong, id=entry.id))
         elif text != settled(entry.letter.text) and self.rules.trust == "folder":
             # Remembered first: were we stopped before it is home again, the same move would approve it.
             self._take(entry.id, one, place)
@@ -269,6 +273,7 @@ class Reconciler:
             except (Denied, Conflict) as why:
                 self._back(self.ledger.entry(entry.id), one, f"{why.message}. {why.remedy}")
                 return
+            self._say(f"The letter {entry.id} was approved: its note was moved to Approved/.")
             self._take(entry.id, one, place)
             self.notes.follow(approved)
 
@@ -382,7 +387,10 @@ class Reconciler:
         assert note is not None
         if one.folder == folders.APPROVED:
             return self._approved_stray(one, note)
-        if one.folder == folders.DRAFTS and note.text("to") and note.text("status") == PROPOSED:
+        if one.folder == folders.DRAFTS and note.text("status") == PROPOSED:
+            if not note.text("to"):
+                self._say(f"{one.path} is no letter: it has no `to`.")
+                return None
             wish = Proposal(home=folders.DRAFTS, form="draft")
             if not self.full:
                 return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
@@ -392,7 +400,9 @@ class Reconciler:
         written = slip(one.path, one.file, note)
         draft = note.text("to") and note.body.strip() and "subject" in note.fields
         if not written and not draft:
-            self._say(f"{one.path} is neither a letter nor a slip, and counts for nothing.")
+            self._say(
+                f"{one.path} counts for nothing: it is no letter ({_lacks(note)}) and no slip."
+            )
         elif self.rules.trust != "folder":
             where = folders.PENDING if written else folders.DRAFTS
             self.notes.put_back(one.path, one.file, where)
@@ -428,6 +438,7 @@ class Reconciler:
             self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
             return None
         self.notes.adopt(entry, one.path, one.file, note)
+        self._say(f"{one.path} is the letter {entry.id} now.")
         return entry.id
 
     # Slips
@@ -530,14 +541,20 @@ class Reconciler:
         self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
 
 
+def _lacks(note: Note) -> str:
+    missing = [key for key in ("to", "subject") if key not in note.fields]
+    return f"it has no {' and no '.join(f'`{key}`' for key in missing or ['text'])}"
+
+
 def _request(one: Found) -> bool:
     return one.note is not None and slip(one.path, one.file, one.note) is not None
 
 
-def _unmoved(state: life.State | None, place: Place | None, found: list[Found]) -> bool:
+def _unmoved(line: Line | None, place: Place | None, found: list[Found]) -> bool:
     """Whether an open letter's one note stands untouched where it belongs, the usual case."""
-    if state is None or place is None or len(found) != 1:
+    if line is None or place is None or len(found) != 1 or place.version != line.version:
         return False
+    state = line.state
     if isinstance(state, life.Approved) and state.verdict.slip:
         return False  # its slip may have been taken away
     (one,) = found

@@ -182,7 +182,7 @@ def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return Corrupt(
             f"{path} is damaged or no database of Postroom's",
-            remedy="It is left as it is. Move it aside and import the mail again, or put a backup in its place.",
+            remedy="It is left as it is. Put a backup in its place.",
         )
     if code == sqlite3.SQLITE_IOERR:
         return Unavailable(

@@ -48,7 +48,11 @@ def registered(vault: Path, desks: Path) -> str | None:
 def refuse_lost(vault: Path, desks: Path) -> None:
     """Refuse a vault that had a desk, and has lost it or got another."""
     known = registered(vault, desks)
-    if known and vault.is_dir() and desk_id(vault) != known:
+    if known and not vault.is_dir():
+        raise Unavailable(
+            f"The vault {vault} is not there", remedy="Bring it back, or set VAULT_PATH to it."
+        )
+    if known and desk_id(vault) != known:
         raise Denied(
             f"The vault {vault} had the desk {known}, and has lost or changed it",
             remedy=f"Write {known} back into .postroom/desk there, or run `postroom adopt`.",

@@ -79,7 +79,7 @@ CREATE TABLE slip (
 ) WITHOUT ROWID;
 CREATE TABLE note (
     letter TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL, notice TEXT NOT NULL,
-    pages TEXT NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL
+    pages TEXT NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX note_path ON note (path);
 CREATE TABLE adopted (hash TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -97,7 +97,7 @@ _ENTRY = (
     "id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, state,"
     " detail, version"
 )
-_PLACE = "path, hash, notice, pages, size, mtime, inode"
+_PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 _OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 
 
@@ -141,6 +141,7 @@ class Line(NamedTuple):
     home: str
     created: Stamp
     state: life.State
+    version: int
 
 
 class Place(NamedTuple):
@@ -150,12 +151,13 @@ class Place(NamedTuple):
     hash: str
     notice: str
     pages: str  # what our sections of it were, as JSON: title and hash
+    version: int  # of the letter that it shows
     size: int
     mtime: int
     inode: int
 
 
-NOWHERE = Place("", "", "", "{}", 0, 0, 0)  # a note that is still to be written
+NOWHERE = Place("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
 
 
 class Ledger:
@@ -205,7 +207,7 @@ class Ledger:
         chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
         of = "" if agent is None else " AND agent = ?"
         rows = self._database.rows(
-            "SELECT id, agent, recipients, subject, card, home, created, state, detail"
+            "SELECT id, agent, recipients, subject, card, home, created, state, detail, version"
             f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row",
             [] if agent is None else [agent],
         )
@@ -542,7 +544,7 @@ class Book:
 
     def set_place(self, id: str, place: Place) -> None:
         """Remember where a letter's note stands."""
-        self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?)", id, *place)
+        self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", id, *place)
 
     def adopt(self, hash: str) -> None:
         """Remember a note that was taken from `Plans/`."""
@@ -655,12 +657,12 @@ def _letter(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 
 def _line(row: Row) -> Line:
-    id, agent, recipients, subject, card, home, created, kind, detail = row
+    id, agent, recipients, subject, card, home, created, kind, detail, version = row
     lines = json.loads(card)
     level, _, warning = lines[0] if lines else (0, "", "")
     return Line(
         id, agent, recipients, subject, level, warning, home, _stamp(created),
-        life.load(kind, detail),
+        life.load(kind, detail), version,
     )  # fmt: skip
 
 

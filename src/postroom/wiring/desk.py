@@ -30,6 +30,8 @@ def desk(config: Config, *, make: bool = False, moved: bool = False) -> Iterator
     `moved` says that the person has moved Postroom's folders in the vault.
     """
     state = state_folder(config, make=make)
+    if state is not None:
+        identity.refuse_strangers(config.vault, _ledger(state))
     if state is None or not (make or _ledger(state).exists()):
         yield None
         return
