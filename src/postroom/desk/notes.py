@@ -210,14 +210,16 @@ class Notes:
             untouched = ours.get("") == _hash(note.body) and settled(note.body) != entry.letter.text
             return note.with_body(f"\n{entry.letter.text}") if retext or untouched else note
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
-        top, theirs = "", ""
+        top, theirs, taken = "", "", False
         for title, text in sections(note.body):
             if not title and not top:
                 top = f"{text.rstrip(chr(10))}\n"
-            elif title == "Letter" and not retext and ours.get(title) != _hash(text):
-                # The person's word. Where a fence is open, all that follows would be inside it.
-                theirs = f"{theirs}{text}" if not told else theirs
-                pages[title] = text if told else ""
+            elif title == "Letter" and not (retext or taken):
+                taken = True
+                if ours.get(title) != _hash(text):
+                    # The person's word. Where a fence is open, all that follows would be inside it.
+                    theirs = f"{theirs}{text}" if not told else theirs
+                    pages[title] = text if told else ""
             elif ours.pop(title, "") == _hash(text):
                 continue
             elif title in SECTIONS:

@@ -25,7 +25,7 @@ from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import Entry, Ledger, Line, Place
+from postroom.store.ledger import NOWHERE, Entry, Ledger, Line, Place
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, quote
 from postroom.vault.vault import File, Vault
@@ -118,22 +118,33 @@ class Reconciler:
     # Looking
 
     def _look(self) -> Looked:
-        looked = Looked({}, [])
-        racy = int(self.clock().wall * 1e9) - RACY
-        for where in (*HOMES, folders.APPROVED):
-            self._look_into(where, racy, looked)
-        # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
-        changed = self.vault.changed(folders.REJECTED)
-        seen = self.ledger.meta("rejected") == str(changed) and changed < racy
-        missing = (
-            place.path and all(one.path != place.path for one in looked.letters.get(id, ()))
-            for id, place in self.ledger.places().items()
-        )
-        if not seen or any(missing):
-            self._look_into(folders.REJECTED, racy, looked)
-            with self.ledger.write(synced=False) as book:
-                book.set("rejected", str(changed))
+        """Look at the folders; again where something is missing, for it may be on its way meanwhile."""
+        said = len(self.said)
+        for last in (False, False, True):
+            del self.said[said:]
+            looked = Looked({}, [])
+            racy = int(self.clock().wall * 1e9) - RACY
+            for where in (*HOMES, folders.APPROVED):
+                self._look_into(where, racy, looked)
+            # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is
+            # all in it.
+            changed = self.vault.changed(folders.REJECTED)
+            seen = self.ledger.meta("rejected") == str(changed) and changed < racy
+            missing = self._missing(looked)
+            if not seen or missing:
+                self._look_into(folders.REJECTED, racy, looked)
+                with self.ledger.write(synced=False) as book:
+                    book.set("rejected", str(changed))
+            if last or not missing or all(looked.letters.get(id) for id in missing):
+                break
         return looked
+
+    def _missing(self, looked: Looked) -> list[str]:
+        return [
+            id
+            for id, place in self.ledger.places().items()
+            if place.path and all(one.path != place.path for one in looked.letters.get(id, ()))
+        ]
 
     def _look_into(self, where: str, racy: int, looked: Looked) -> None:
         known = self.ledger.standing(where)
@@ -348,8 +359,9 @@ class Reconciler:
             in_place = True
         if not found:
             self.notes.follow(entry, place.notice, restore=True)
-        elif len(standing) == len(found):
-            self._stand(entry, standing[0], place)
+        elif standing and all(one.path != place.path or one in standing for one in found):
+            mine = next((one for one in standing if one.path == place.path), standing[0])
+            self._stand(entry, mine, place)
 
     def _closed(self, entry: Entry, place: Place, found: list[Found]) -> None:
         moved = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
@@ -433,11 +445,16 @@ class Reconciler:
             self._say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
             self.full = isinstance(why, Limited | Denied) and call.agent == VAULT_AGENT
             return None
-        if entry.id != letter.id and self.ledger.place(entry.id).path:
+        if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", one.path):
             # A copy, or what a sync client brought back.
             self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
             return None
-        self.notes.adopt(entry, one.path, one.file, note)
+        # Remembered first: gone before it is marked, it is a note that left Approved/.
+        self._remember(entry.id, NOWHERE._replace(path=one.path))
+        try:
+            self.notes.adopt(entry, one.path, one.file, note)
+        except (Conflict, NotFound):
+            return entry.id
         self._say(f"{one.path} is the letter {entry.id} now.")
         return entry.id
 
