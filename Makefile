@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= auto
 
-.PHONY: help demo test test-real check lint bench lock coverage clean
+.PHONY: help demo test crash test-real check lint bench lock coverage clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -26,7 +26,10 @@ demo: $(VENV)/.runtime  ## try it: sample mail, imported and searched, in a fold
 	@$(BIN)/python -m postroom demo
 
 test: $(VENV)/.dev  ## the tests that need nothing but Python
-	$(BIN)/python -m pytest -n $(WORKERS) tests --ignore tests/real
+	$(BIN)/python -m pytest -n $(WORKERS) tests --ignore tests/real --ignore tests/crash
+
+crash: $(VENV)/.dev  ## two dispatchers, killed at every step (POSTROOM_CRASH_LETTERS for more letters)
+	$(BIN)/python -m pytest tests/crash --capture=no
 
 test-real: $(VENV)/.dev  ## the tests against real programs and collections, which it installs
 	bash tests/real/install
@@ -38,14 +41,14 @@ lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-check: lint test test-real  ## all that must hold before a change lands
+check: lint test crash test-real  ## all that must hold before a change lands
 
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench
 
 coverage: $(VENV)/.dev  ## which branches the tests reach
 	$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real --ignore tests/crash
 	$(BIN)/coverage combine && $(BIN)/coverage report
 
 lock: $(VENV)/.dev  ## resolve the locks anew (brings uv into its own folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from bench import mails
 from bench.command import POSTROOM, output, seconds
@@ -25,29 +27,38 @@ def run() -> list[Measure]:
         search = (POSTROOM, "search", mails.COMMON)
         newest = json.loads(output(home, *search, "--json"))["messages"][0]["id"]
         commands = {
-            "python -c pass": (sys.executable, "-c", "pass"),
             "postroom search": search,
             "postroom read": (POSTROOM, "read", newest),
             "postroom --help": (POSTROOM, "--help"),
         }
-        taken: dict[str, list[float]] = {name: [] for name in commands}
-        for command in commands.values():
-            seconds(home, command)  # once for the byte code and the disk
-        for _ in range(RUNS):
-            for name, command in commands.items():
-                taken[name].append(seconds(home, command))
-    (_, bare), *others = ((name, Times(runs)) for name, runs in taken.items())
-    say(f"start: {RUNS} runs each by turns, a mailbox of {MAILS:,} mails;")
+        say(f"start: {RUNS} runs each by turns, a mailbox of {MAILS:,} mails;")
+        return turns("start", home, commands, bounded="postroom search")
+
+
+def turns(
+    bench: str, home: Path, commands: Mapping[str, Sequence[str]], *, bounded: str
+) -> list[Measure]:
+    """Measure commands in that home by turns with `python -c pass`; the bound is for one of them."""
+    nothing = (sys.executable, "-c", "pass")
+    for command in (nothing, *commands.values()):
+        seconds(home, command)  # once for the byte code and the disk
+    runs: list[float] = []
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(RUNS):
+        runs.append(seconds(home, nothing))
+        for name, command in commands.items():
+            taken[name].append(seconds(home, command))
+    bare = Times(runs)
     say(f"python -c pass: median {bare.median * 1e3:.1f} ms, best {bare.best * 1e3:.1f} ms")
     say(f"{'':16}{'median':>11}{'ratio':>9}{'best':>12}{'ratio':>9}{'bound':>10}")
     measures = []
-    for name, times in others:
+    for name, times in ((name, Times(found)) for name, found in taken.items()):
         # The best run is judged: a process that does the same each time is only ever held up.
         ratio = times.best / bare.best
-        bound = str(BOUND) if name == "postroom search" else ""
+        bound = str(BOUND) if name == bounded else ""
         verdict = BOUND.verdict(ratio) if bound else ""
         measures.append(
-            Measure("start", name, times.best, "s", "python -c pass", bare.best, bound, verdict)
+            Measure(bench, name, times.best, "s", "python -c pass", bare.best, bound, verdict)
         )
         say(
             f"{name:16}{times.median * 1e3:8.1f} ms{times.median / bare.median:7.1f} ×"

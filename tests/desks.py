@@ -17,7 +17,7 @@ from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Entry, Ledger
-from postroom.vault.note import Note
+from postroom.vault.note import Note, sections
 from postroom.vault.vault import Vault
 
 START = 1_794_700_800.0  # 2026-11-15 00:00 UTC
@@ -25,6 +25,10 @@ YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
 SEND = Call("send_email", "claude")
 DESK = "abcdefgh22334455"
+
+
+class Dead(BaseException):
+    """The process ended here, as by kill -9."""
 
 
 class Clock:
@@ -63,9 +67,11 @@ class Office:
         self.clock = Clock()
         self.rules = Rules(**{"live": True, "source": "test", **rules})
         self.told: list[Entry] = []
-        self.chance = random.Random(7)  # noqa: S311
+        self.chance = random.Random(7)
         self.wrap: Callable[[Mailbox], Mailbox] = lambda box: box
         self.step: Callable[[str], None] = lambda _name: None
+        self.ledgers: type[Ledger] = Ledger
+        self.vaults: type[Vault] = Vault
         self.drawn = 0
         self.vault.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
@@ -79,13 +85,13 @@ class Office:
             draw=self.chance.randbytes,
             sleep=self.clock.go,
             notify=self.told.append,
-            step=lambda name: self.step(name),
+            step=lambda name: self.step(name),  # noqa: PLW0108 - it may be set later
         )
-        ledger = Ledger(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)
+        ledger = self.ledgers(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)
         self._stack.callback(ledger.close)
         with ledger.write() as book:
             book.set("desk", DESK)
-        vault = Vault(self.vault)
+        vault = self.vaults(self.vault)
         self._stack.callback(vault.close)
         self.box = LocalMailbox(
             self.state / "mail.sqlite", (YOU,), now=lambda: self.clock.wall, zone=UTC
@@ -114,6 +120,33 @@ class Office:
         if rules:
             self.rules = Rules(**{"live": True, "source": "test", **rules})
         return self.open()
+
+    def beside(self) -> Office:
+        """Return another process at the same desk, with the same clock; to be closed like this one."""
+        other = Office(self.folder)
+        other.clock, other.chance, other.wrap = self.clock, self.chance, self.wrap
+        other.close()
+        other.rules = self.rules
+        other.open()
+        return other
+
+    def at(self, step: str, act: Callable[[], object]) -> None:
+        """Let somebody act once, when a dispatcher comes to this step."""
+
+        def watch(name: str) -> None:
+            if name == step:
+                self.step = lambda _name: None
+                act()
+
+        self.step = watch
+
+    def dies_at(self, step: str) -> None:
+        """Let the process end at this step; it is to be reopened."""
+
+        def die() -> None:
+            raise Dead
+
+        self.at(step, die)
 
     # Letters
 
@@ -158,7 +191,7 @@ class Office:
             try:
                 if Note.parse(path.read_bytes()).text("letter") == id:
                     found.append(path)
-            except Exception:  # noqa: BLE001, PERF203 - not one that can be read
+            except Exception:  # noqa: BLE001 - not one that can be read
                 continue
         return found
 
@@ -185,3 +218,22 @@ class Office:
         text = note.read_text(encoding="utf-8")
         assert old in text
         note.write_text(text.replace(old, new), encoding="utf-8")
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file into the vault as a person would."""
+        target = self.vault / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(text.encode())
+        return target
+
+    def field(self, id: str, key: str) -> str:
+        """Return a field of a letter's one note."""
+        return Note.parse(self.note(id).read_bytes()).text(key)
+
+    def page(self, id: str, title: str) -> str:
+        """Return a section of a letter's one note."""
+        return dict(sections(Note.parse(self.note(id).read_bytes()).body))[title]
+
+    def look(self, *, adopt: bool = False) -> str:
+        """Reconcile; return all that was said."""
+        return " ".join(self.desk.reconcile(adopt=adopt))

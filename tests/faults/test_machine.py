@@ -30,7 +30,7 @@ def test_a_damaged_mailbox_is_named_and_left_alone(full):
         outcome = full.run(*command)
         assert outcome.code == 10
         assert "damaged" in outcome.err
-        assert "Move it aside" in outcome.err
+        assert "Put a backup in its place" in outcome.err
         assert "Traceback" not in outcome.err
     assert database(full).read_bytes() == raw
 

@@ -15,10 +15,10 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
+from postroom.core.card import Card, Level
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
-from postroom.core.risk import Card, Level, html_differs
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.store.ledger import Entry, Ledger, Place
@@ -267,8 +267,7 @@ class Notes:
         if notice:
             pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
-        html = self._html_text(letter.html) if letter.html else ""
-        if letter.html and html_differs(letter, html):
+        if letter.html and (html := self._belying(letter)):
             said = "The HTML part says something else than the plain text. Most people see this:"
             pages.append(("Letter as its HTML shows it", f"{said}\n\n{_text(html)}"))
         pages.append(("Letter", _text(letter.text)))
@@ -278,6 +277,13 @@ class Notes:
         pages.append(("Risk assessment", _card(entry.card)))
         pages.append(("Rollback plan", self._rollback(entry)))
         return pages
+
+    def _belying(self, letter: Letter) -> str:
+        """Return what the HTML part shows, where that is something else than the plain text."""
+        from postroom.core.risk import html_differs  # its tables are needed for this alone
+
+        html = self._html_text(letter.html)
+        return (html or "(nothing)") if html_differs(letter, html) else ""
 
     def _what_to_do(self, entry: Entry) -> str:
         id, state, folder_counts = entry.id, entry.state, self._rules.trust == "folder"

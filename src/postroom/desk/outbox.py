@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 
 from postroom.core import life, policy
 from postroom.core.audit import Action, Read
+from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
-from postroom.core.risk import Card
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.store.ledger import Book, Entry, Ledger
@@ -311,10 +311,10 @@ class Outbox:
     def expire(self) -> list[Entry]:
         """Close what nobody decided in time."""
         late = [
-            line.id
-            for line in self._ledger.lines("pending")
-            if isinstance(line.state, life.Pending)
-            and elapsed(line.state.since, self._clock()) >= self._rules.expiry_seconds
+            id
+            for id, (state, _) in self._ledger.standings("pending").items()
+            if isinstance(state, life.Pending)
+            and elapsed(state.since, self._clock()) >= self._rules.expiry_seconds
         ]
         closed = []
         for id in late:

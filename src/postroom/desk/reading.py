@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from postroom.core.card import Card, Facts, Level, Line
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message, Party
-from postroom.core.risk import Card, Facts, Level, Line, assess, letter_tokens, tokens
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.mail.mailbox import Mailbox
@@ -31,6 +31,8 @@ class Reading:
 
     def shown(self, message: Message) -> None:
         """Remember what a mail brought that an agent is about to be shown."""
+        from postroom.core.risk import tokens
+
         mail = message.mail
         people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
         brought = tokens(f"{mail.subject}\n{mail.text}", mail.html) | {
@@ -61,6 +63,8 @@ class Reading:
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
+        from postroom.core.risk import assess  # its tables are loaded for new letters alone
+
         try:
             return assess(letter, self._facts(letter), origins)
         except PostroomError as why:
@@ -69,6 +73,8 @@ class Reading:
             return Card((*bare.lines, unchecked))
 
     def _facts(self, letter: Letter) -> Facts:
+        from postroom.core.risk import letter_tokens
+
         box = self._mailboxes(letter.account)
         thread, automatic = _conversation(box, letter)
         return Facts(

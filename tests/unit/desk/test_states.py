@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -225,7 +226,7 @@ def in_the_terminal(office, entry):
 
 def by_moving_the_note(office, entry):
     office.move(entry.id, APPROVED)
-    assert office.look() == ""
+    assert "not approved" not in office.look()
 
 
 @pytest.mark.parametrize("approve", [in_the_terminal, by_moving_the_note])
@@ -497,7 +498,7 @@ def test_approving_in_rehearsal_is_refused_with_the_remedy(office):
     office.reopen(live=False)
     with pytest.raises(Denied, match="rehearses") as refused:
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
-    assert "DRY_RUN=false" in refused.value.remedy
+    assert "dry_run = false" in refused.value.remedy
     assert office.state_of(entry.id) == "pending"
 
 
@@ -508,7 +509,7 @@ def test_a_note_moved_in_rehearsal_comes_home_with_the_remedy(office):
     assert "rehearses" in office.look()
     assert office.state_of(entry.id) == "pending"
     assert office.where(entry.id) == HOME
-    assert "DRY_RUN=false" in office.page(entry.id, "Notice")
+    assert "dry_run = false" in office.page(entry.id, "Notice")
 
 
 # approved
@@ -1115,6 +1116,17 @@ def test_an_unknown_letters_note_that_was_moved_is_put_back_and_said(office, los
     assert office.look() == ""
 
 
+def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_copy(office, lost):
+    note = office.note(lost.id)
+    renamed = note.rename(note.with_name("renamed.md"))
+    shutil.copy(renamed, office.vault / HOME / "copy.md")
+    assert "copy" in office.look()
+    office.desk.resolve(lost.id, by="ada", sent=True)
+    assert not renamed.exists()
+    done = Note.parse((office.vault / DONE / "renamed.md").read_bytes())
+    assert done.text("status") == "done"
+
+
 @pytest.mark.parametrize("act", ["approve", "reject", "withdraw", "recall"])
 def test_an_unknown_letter_takes_no_other_verdict(office, lost, act):
     acts = {
@@ -1571,7 +1583,7 @@ def test_a_note_that_names_a_letter_nobody_knows_is_said_and_counts_for_nothing(
 
 def test_a_note_in_approved_that_is_nothing_is_said(office):
     office.write("Approved/shopping.md", "Milk, bread\n")
-    assert "neither a letter nor a slip" in office.look()
+    assert "Approved/shopping.md counts for nothing" in office.look()
 
 
 def test_a_provider_that_cannot_be_reached_holds_the_letter(office, courier):
@@ -1580,6 +1592,108 @@ def test_a_provider_that_cannot_be_reached_holds_the_letter(office, courier):
     office.desk.send_approved()
     assert state(office, entry.id).held == "no network"
     assert courier.tried == 0
+
+
+@pytest.mark.parametrize("start", [APPROVED, REJECTED])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
+    office, start, renamed
+):
+    moves = []
+
+    class Slow(Vault):
+        def list(self, folder):
+            if folder == start and moves:
+                moves.pop()()
+            return super().list(folder)
+
+    office.vaults = Slow
+    office.reopen()
+    entry = office.approved() if start == APPROVED else office.propose()
+    note = office.move(entry.id, start)
+    moves.append(lambda: note.rename(office.vault / HOME / ("mine.md" if renamed else note.name)))
+    office.look()
+    assert moves == []
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == HOME
+
+
+@contextmanager
+def dying_before_the_note(office):
+    """Let the process end when it comes to write a note, its decision being in the ledger."""
+
+    class Mortal(Vault):
+        def replace(self, *_what):
+            raise Dead
+
+        def move(self, *_what):
+            raise Dead
+
+    office.vaults = Mortal
+    office.reopen()
+    with pytest.raises(Dead):
+        yield
+    office.vaults = Vault
+    office.reopen()
+
+
+def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(office):
+    entry = office.propose()
+    with dying_before_the_note(office):
+        office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
+    office.clock.jump(365 * DAY)
+    office.look()
+    edited = office.desk.ledger.entry(entry.id)
+    assert edited.letter.text == "Other words.\n"
+    assert office.field(entry.id, "digest") == edited.digest
+    assert "Other words." in office.page(entry.id, "Letter")
+    assert office.desk.edited(edited) == ""
+
+
+def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(office, courier):
+    courier.settles = False
+    courier.loses(after=True)
+    entry = office.approved()
+    with dying_before_the_note(office):
+        office.desk.send_approved()
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert office.state_of(entry.id) == "unknown"
+    assert office.where(entry.id) == APPROVED
+    assert office.field(entry.id, "status") == "unknown"
+    assert "postroom resolve" in office.page(entry.id, "What to do")
+
+
+def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(office, courier):
+    courier.refuses(BUSY)
+    entry = office.approved()
+    with dying_before_the_note(office):
+        office.desk.send_approved()
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert BUSY.message in office.page(entry.id, "What to do")
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "where"),
+    [
+        (lambda o, e: o.desk.recall(e.id), "pending", HOME),
+        (lambda o, e: o.desk.reject(e.id, by="ada", reason=""), "rejected", REJECTED),
+        (lambda o, e: o.desk.withdraw(SEND, e.id), "withdrawn", REJECTED),
+        (lambda o, e: o.desk.send_approved(), "sent", DONE),
+    ],
+)
+def test_a_note_left_behind_by_any_decision_is_brought_to_its_place_at_the_next_look(
+    office, act, kind, where
+):
+    entry = office.approved()
+    with dying_before_the_note(office):
+        act(office, entry)
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert office.state_of(entry.id) == kind
+    assert office.where(entry.id) == where
 
 
 # the log
@@ -1613,3 +1727,15 @@ def test_each_call_leaves_exactly_one_line(office):
     later = office.propose()
     count(lambda: office.desk.withdraw(SEND, later.id))
     assert lines == [1] * 6
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 4, 30, 365])
+def test_a_clock_that_is_set_back_leaves_a_log_that_verifies(office, days):
+    office.propose()
+    office.clock.jump(-days * DAY)
+    office.propose()
+    assert office.desk.log.verify() == []
+    office.clock.jump(2 * days * DAY)
+    office.propose()
+    assert office.desk.log.verify() == []
+    assert office.look() == ""

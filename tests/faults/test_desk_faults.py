@@ -1,0 +1,840 @@
+"""A desk whose disk, clock, ledger, vault or provider fails: nothing leaves twice, nothing is lost."""
+
+import os
+import resource
+import shutil
+import sqlite3
+from contextlib import closing, contextmanager
+
+import pytest
+
+from postroom.core.errors import Corrupt, Unavailable
+from postroom.core.letter import Enclosure
+from postroom.desk.dispatch import ASK_AGAIN
+from postroom.mail.mailbox import NotSent, Sent, Unknown
+from postroom.store.ledger import Ledger
+from postroom.vault.vault import Vault
+from tests.desks import SEND, Dead, Office
+
+DAY = 86_400.0
+LIMITS = dict.fromkeys(
+    ("sends", "paced", "recipients_per_hour", "open_letters", "proposals_per_hour"), 1000
+)
+
+
+class Outside:
+    """A provider outside the state folder: it takes whatever it is given, however often."""
+
+    def __init__(self):
+        self.accepted = []  # letters, each time that one was taken
+        self.tells = False  # whether it can be asked
+        self.meanwhile = lambda: None  # what happens between its taking a letter and its answer
+        self.forge = lambda wire: wire
+
+    def __call__(self, box):
+        return Line(self, box)
+
+    def ids(self):
+        return [letter.id for letter in self.accepted]
+
+
+class Line:
+    """A connection to that provider; mail is read in the embedded mailbox."""
+
+    def __init__(self, provider, box):
+        self._provider = provider
+        self._box = box
+
+    def __getattr__(self, name):
+        return getattr(self._box, name)
+
+    def wire(self, letter, *, date):
+        return self._provider.forge(self._box.wire(letter, date=date))
+
+    def send(self, letter, _wire):
+        self._provider.accepted.append(letter)
+        self._provider.meanwhile()
+        return Sent("m", "t")
+
+    def settle(self, letter):
+        if not self._provider.tells:
+            return Unknown("it tells nothing")
+        taken = letter.id in self._provider.ids()
+        return Sent("m", "t") if taken else NotSent("it was never handed over")
+
+
+@pytest.fixture
+def outside():
+    return Outside()
+
+
+@pytest.fixture
+def office(tmp_path, outside):
+    with closing(Office(tmp_path, **LIMITS)) as office:
+        office.wrap = outside
+        office.reopen(**LIMITS)
+        yield office
+
+
+def passes(office, times=3):
+    """Let a dispatcher run several times, and time pass."""
+    said = []
+    for _ in range(times):
+        said += office.desk.reconcile()
+        office.desk.send_approved()
+        office.clock.go(ASK_AGAIN + 1)
+    return " ".join(said + office.desk.reconcile())
+
+
+# The disk
+
+
+@contextmanager
+def full_disk():
+    """Let no file grow, as on a full disk; root is stopped too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_on_a_full_disk_no_letter_is_taken_in_and_none_is_half_taken_in(office):
+    office.propose()
+    with full_disk(), pytest.raises(Unavailable) as said:
+        office.propose()
+    assert "ledger.sqlite" in said.value.message
+    assert len(office.desk.ledger.lines()) == 1
+    office.propose()
+    assert len(office.desk.ledger.lines()) == 2
+    assert office.desk.log.verify() == []
+
+
+def test_on_a_full_disk_nothing_is_approved_or_sent_and_later_all_is_sent_once(office, outside):
+    waiting, approved = office.propose(), office.approved()
+    with full_disk():
+        with pytest.raises(Unavailable):
+            office.desk.approve(waiting.id, by="ada", digest=waiting.digest)
+        with pytest.raises(Unavailable):
+            office.desk.send_approved()
+        assert outside.accepted == []
+    assert office.state_of(waiting.id) == "pending"
+    passes(office)
+    assert outside.ids() == [approved.id]
+    assert office.where(approved.id) == "Done"
+    assert office.desk.log.verify() == []
+
+
+@pytest.mark.parametrize(("tells", "then"), [(True, "sent"), (False, "unknown")])
+def test_a_disk_that_fills_up_before_the_outcome_is_on_it_does_not_send_twice(
+    office, outside, tells, then
+):
+    outside.tells = tells
+    entry, other = office.approved(), office.approved()
+    disk = full_disk()
+    outside.meanwhile = disk.__enter__
+    try:
+        with pytest.raises(Unavailable):
+            office.desk.send_approved()
+    finally:
+        disk.__exit__(None, None, None)
+        outside.meanwhile = lambda: None
+    assert office.state_of(entry.id) == "sending"
+    passes(office)
+    assert outside.ids() == [entry.id, other.id]
+    assert (office.state_of(entry.id), office.state_of(other.id)) == (then, "sent")
+    assert office.desk.log.verify() == []
+
+
+@pytest.mark.parametrize(("tells", "then"), [(True, "sent"), (False, "unknown")])
+def test_a_disk_that_fills_up_after_the_claim_lets_nothing_leave(office, outside, tells, then):
+    outside.tells = tells
+    entry = office.approved()
+    disk = full_disk()
+    office.at("claimed", disk.__enter__)
+    try:
+        with pytest.raises(Unavailable):
+            office.desk.send_approved()
+    finally:
+        disk.__exit__(None, None, None)
+    assert outside.accepted == []
+    passes(office)
+    assert office.state_of(entry.id) == then
+    assert outside.ids() == [entry.id] * tells
+
+
+def test_a_log_that_cannot_be_written_lets_nothing_leave_until_it_can(office, outside):
+    entry = office.approved()
+    (file,) = (office.vault / "Logs/actions").iterdir()
+    kept = file.rename(office.vault / "kept")
+    file.mkdir()
+    office.desk.dispatcher.everything()
+    assert outside.accepted == []
+    assert office.state_of(entry.id) == "approved"
+    file.rmdir()
+    kept.rename(file)
+    passes(office)
+    assert outside.ids() == [entry.id]
+    assert office.desk.log.verify() == []
+
+
+def test_a_state_folder_without_a_place_for_claims_lets_nothing_leave(office, outside):
+    entry = office.approved()
+    (office.state / "claims").write_text("in the way")
+    with pytest.raises(Unavailable):
+        office.desk.send_approved()
+    assert (outside.accepted, office.state_of(entry.id)) == ([], "approved")
+    (office.state / "claims").unlink()
+    passes(office)
+    assert outside.ids() == [entry.id]
+
+
+def test_a_claim_that_cannot_be_locked_lets_nothing_leave_and_is_said_in_our_words(office, outside):
+    entry = office.approved()
+    (office.state / "claims" / entry.id).mkdir(parents=True, mode=0o700)
+    with pytest.raises(Unavailable):
+        office.desk.send_approved()
+    assert (outside.accepted, office.state_of(entry.id)) == ([], "approved")
+
+
+def test_a_desk_whose_lock_cannot_be_opened_says_so_in_our_words(office, outside):
+    entry = office.approved()
+    lock = office.state / "desk.lock"
+    lock.unlink()
+    lock.mkdir()
+    with pytest.raises(Unavailable):
+        office.desk.reconcile()
+    # The claim cannot be published, so nothing was handed over, and that is certain.
+    office.desk.dispatcher.dispatch(entry.id)
+    assert (outside.accepted, office.state_of(entry.id)) == ([], "approved")
+
+
+def test_a_ledger_that_is_no_file_is_named(tmp_path):
+    (tmp_path / "state/ledger.sqlite").mkdir(parents=True)
+    (tmp_path / "state").chmod(0o700)
+    with pytest.raises(Unavailable) as said:
+        Office(tmp_path)
+    assert "ledger.sqlite" in said.value.message
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_ledger_of_a_newer_version_is_left_alone(office, journal):
+    office.propose()
+    office.close()
+    path = office.state / "ledger.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+        assert connection.execute(f"PRAGMA journal_mode = {journal}").fetchone() == (journal,)
+    before = path.read_bytes()
+    with pytest.raises(Corrupt) as said:
+        Ledger(path, clock=office.clock, draw=os.urandom)
+    assert "newer Postroom (version 99" in said.value.message
+    assert path.read_bytes() == before
+
+
+# Backups
+
+
+class Backup:
+    """A copy of the state folder, made while nobody writes to it."""
+
+    def __init__(self, office):
+        self.office = office
+        self.copy = office.folder / "backup"
+        office.close()
+        shutil.copytree(office.state, self.copy)
+        office.open()
+
+    def restore(self):
+        """Put it in the place of what is there, and start anew."""
+        self.office.close()
+        shutil.rmtree(self.office.state)
+        shutil.copytree(self.copy, self.office.state)
+        self.office.open()
+
+
+def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(office, outside):
+    leaves = [office.approved().id for _ in range(20)]
+    stays = [office.approved() for _ in range(3)]
+    undone = office.approved()
+    rejected, withdrawn, waiting = (office.propose() for _ in range(3))
+    backup = Backup(office)
+    for id in leaves:
+        office.desk.dispatch(id)
+    office.desk.recall(undone.id)
+    office.desk.reject(rejected.id, by="ada", reason="No.")
+    office.desk.withdraw(SEND, withdrawn.id)
+    late = office.propose()
+    assert sorted(outside.ids()) == sorted(leaves)
+
+    backup.restore()
+    assert "ahead of the ledger" in passes(office)
+    passes(office)
+    assert sorted(outside.ids()) == sorted(leaves)
+    assert {office.state_of(id) for id in leaves} == {"sent"}
+    assert {office.where(id) for id in leaves} == {"Done"}
+    assert {office.state_of(entry.id) for entry in (*stays, waiting)} == {"unknown"}
+    assert {office.where(entry.id) for entry in (*stays, waiting)} == {"Approved"}
+    assert office.state_of(undone.id) == "pending"
+    assert office.state_of(rejected.id) == "rejected"
+    assert office.state_of(withdrawn.id) == "withdrawn"
+    assert {line.id for line in office.desk.ledger.lines("unknown")} == {
+        entry.id for entry in (*stays, waiting)
+    }
+    assert office.desk.log.verify() == []
+    # A letter that this ledger never knew: its note is said to be unknown, and moves nothing.
+    office.move(late.id, "Approved")
+    assert late.id in passes(office)
+    assert len(outside.accepted) == 20
+
+
+def test_after_a_restored_backup_the_budget_is_still_spent(tmp_path, outside):
+    with closing(Office(tmp_path, sends=3)) as office:
+        office.wrap = outside
+        office.reopen(sends=3)
+        entries = [office.approved() for _ in range(3)]
+        backup = Backup(office)
+        office.desk.send_approved()
+        assert len(outside.accepted) == 3
+        backup.restore()
+        office.desk.reconcile()
+        assert {office.state_of(entry.id) for entry in entries} == {"sent"}
+        fourth = office.approved()
+        office.desk.send_approved()
+        assert office.state_of(fourth.id) == "approved"
+        assert len(outside.accepted) == 3
+        office.clock.go(3600)
+        office.desk.send_approved()
+        assert len(outside.accepted) == 4
+
+
+def close_rejected(office, entry):
+    office.desk.reject(entry.id, by="ada", reason="Not yet.")
+
+
+def close_expired(office, entry):
+    office.clock.go(72 * 3600)
+    office.desk.reconcile()
+
+
+def close_unknown(office, entry):
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    office.dies_at("published")
+    with pytest.raises(Dead):
+        office.desk.send_approved()
+    office.reopen(**LIMITS)
+    office.desk.send_approved()
+
+
+@pytest.mark.parametrize("close", [close_rejected, close_expired, close_unknown])
+def test_a_letter_that_a_restored_ledger_has_closed_is_sent_if_the_log_says_so(
+    office, outside, close
+):
+    entry = office.propose()
+    close(office, entry)
+    backup = Backup(office)
+    if office.state_of(entry.id) == "unknown":
+        office.desk.resolve(entry.id, by="ada", sent=False)
+    else:
+        office.move(entry.id, "Approved")
+        office.desk.reconcile()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    office.desk.send_approved()
+    assert outside.ids() == [entry.id]
+    backup.restore()
+    passes(office)
+    assert office.state_of(entry.id) == "sent"
+    assert office.where(entry.id) == "Done"
+    assert outside.ids() == [entry.id]
+
+
+@pytest.mark.parametrize(
+    ("step", "then", "times"),
+    [
+        ("claimed", "sent", 1),  # nothing was handed over before the claim is in the log
+        ("published", "unknown", 0),
+        ("taken", "unknown", 1),
+        ("answered", "unknown", 1),
+        ("recorded", "unknown", 1),
+    ],
+)
+def test_a_ledger_put_back_between_claim_and_outcome_sends_nothing_that_may_have_left(
+    office, outside, step, then, times
+):
+    entry = office.approved()
+    backup = Backup(office)
+
+    def die():
+        raise Dead
+
+    if step == "taken":
+        outside.meanwhile = die
+    else:
+        office.dies_at(step)
+    with pytest.raises(Dead):
+        office.desk.send_approved()
+    outside.meanwhile = lambda: None
+    backup.restore()
+    passes(office)
+    assert outside.ids() == [entry.id] * times
+    assert office.state_of(entry.id) == then
+    assert office.desk.log.verify() == []
+
+
+# The clock
+
+JUMPS = [DAY, -DAY, 400 * DAY]
+
+
+@pytest.mark.parametrize("seconds", JUMPS)
+def test_a_clock_that_jumps_refills_no_budget(tmp_path, outside, seconds):
+    with closing(Office(tmp_path, sends=2)) as office:
+        office.wrap = outside
+        office.reopen(sends=2)
+        for _ in range(3):
+            office.approved()
+        office.desk.send_approved()
+        office.clock.jump(seconds)
+        for _ in range(3):
+            office.desk.reconcile()
+            office.desk.send_approved()
+            office.clock.go(1000)
+        assert len(outside.accepted) == 2
+        office.clock.go(600)
+        office.desk.send_approved()
+        assert len(outside.accepted) == 3
+        assert office.desk.log.verify() == []
+
+
+@pytest.mark.parametrize("seconds", JUMPS)
+def test_a_clock_that_jumps_neither_shortens_nor_lengthens_the_undo_window(
+    office, outside, seconds
+):
+    entry = office.propose()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(9)
+    office.clock.jump(seconds)
+    office.desk.send_approved()
+    assert outside.accepted == []
+    office.clock.go(1)
+    office.desk.send_approved()
+    assert outside.ids() == [entry.id]
+
+
+@pytest.mark.parametrize("seconds", JUMPS)
+def test_a_clock_that_jumps_lets_no_letter_expire_sooner_or_later(office, seconds):
+    entry = office.propose()
+    office.clock.go(71 * 3600)
+    office.clock.jump(seconds)
+    office.desk.reconcile()
+    assert office.state_of(entry.id) == "pending"
+    office.clock.go(3600)
+    office.desk.reconcile()
+    assert office.state_of(entry.id) == "expired"
+
+
+@pytest.mark.parametrize("seconds", JUMPS)
+def test_a_clock_that_jumps_does_not_end_the_patience_with_a_provider(office, outside, seconds):
+    entry = office.approved()
+
+    def refuse():
+        outside.accepted.pop()
+        raise Unavailable("busy")
+
+    outside.meanwhile = refuse
+    office.desk.send_approved()
+    office.clock.jump(seconds)
+    office.clock.go(3600)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "approved"
+    outside.meanwhile = lambda: None
+    office.clock.go(3600)
+    office.desk.send_approved()
+    assert outside.ids() == [entry.id]
+
+
+# Sync clients
+
+CONFLICTS = ["{} (conflict 2026-11-15)", "{}.sync-conflict-20261115-101112-ABCDEFG", "{} 2"]
+
+
+def conflicted(office, note, folder, name):
+    """Let a sync client put a copy of a note into a folder, under the name that it gives."""
+    target = office.vault / folder / (name.format(note.stem) + ".md")
+    target.parent.mkdir(exist_ok=True)
+    shutil.copy(note, target)
+    return target
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_a_conflict_copy_in_approved_is_no_verdict_while_the_note_waits(office, outside, name):
+    entry = office.propose()
+    copy = conflicted(office, office.note(entry.id), "Approved", name)
+    assert copy.name in passes(office)
+    assert (office.state_of(entry.id), outside.accepted) == ("pending", [])
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_a_conflict_copy_at_home_neither_decides_nor_is_lost(office, outside, name):
+    entry = office.propose()
+    copy = conflicted(office, office.note(entry.id), "Pending_Approval", name)
+    passes(office)
+    assert (office.state_of(entry.id), outside.accepted) == ("pending", [])
+    assert copy.exists()
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+@pytest.mark.parametrize("folder", ["Approved", "Pending_Approval", "Rejected"])
+def test_conflict_copies_of_an_approved_letter_send_nothing_more_and_take_nothing_back(
+    office, outside, name, folder
+):
+    entry = office.approved()
+    conflicted(office, office.note(entry.id), folder, name)
+    passes(office)
+    assert outside.ids() == [entry.id]
+    assert office.state_of(entry.id) == "sent"
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_conflict_copies_of_a_sent_letter_go_to_done_and_send_nothing(office, outside, name):
+    entry = office.approved()
+    office.desk.send_approved()
+    note = office.note(entry.id)
+    for folder in ("Approved", "Pending_Approval", "Rejected"):
+        conflicted(office, note, folder, name)
+        passes(office)
+        assert {copy.parent.name for copy in office.notes(entry.id)} == {"Done"}
+    office.clock.go(25 * 3600)
+    passes(office)
+    assert outside.ids() == [entry.id]
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_two_machines_that_moved_one_note_and_one_of_them_edited_it_have_approved_nothing(
+    office, outside, name
+):
+    entry = office.propose()
+    moved = office.move(entry.id, "Approved")
+    copy = conflicted(office, moved, "Approved", name)
+    text = copy.read_text("utf-8")
+    assert "Good day" in text
+    copy.write_text(text.replace("Good day", "Good night"), "utf-8")
+    passes(office)
+    assert outside.accepted == []
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_note_of_another_machines_desk_counts_for_nothing(office, outside):
+    entry = office.propose()
+    note = office.note(entry.id)
+    foreign = note.read_text("utf-8").replace("abcdefgh22334455", "zzzzzzzz22334455")
+    note.unlink()
+    office.desk.reconcile()
+    (office.vault / "Approved").mkdir(exist_ok=True)
+    (office.vault / "Approved/foreign.md").write_text(foreign, "utf-8")
+    assert "another desk" in passes(office)
+    assert (office.state_of(entry.id), outside.accepted) == ("pending", [])
+
+
+SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\nGo ahead.\n"
+
+
+def test_a_slip_that_a_sync_client_brings_back_is_void(office, outside):
+    slip = office.vault / "Approved" / "slip.md"
+    slip.parent.mkdir(exist_ok=True)
+    slip.write_text(SLIP)
+    first = office.desk.post(SEND, office.letter(), slips=True)
+    assert outside.ids() == [first.id]
+    office.desk.reconcile()
+    assert not slip.exists()
+    for name in ("slip.md", "slip (conflict 2026-11-15).md", "slip.sync-conflict-1.md"):
+        (slip.parent / name).write_text(SLIP.replace("\n", "\r\n"))
+    second = office.desk.post(SEND, office.letter(), slips=True)
+    office.desk.reconcile(adopt=True)
+    office.clock.go(25 * 3600)
+    passes(office)
+    office.desk.reconcile(adopt=True)
+    passes(office)
+    assert office.state_of(second.id) == "pending"
+    assert outside.ids() == [first.id]
+    assert list(slip.parent.glob("*slip*")) == []
+
+
+DRAFT = "---\nto: ann@example.com\nsubject: Lunch\nstatus: approved\n---\nShall we say noon?\n"
+
+
+@pytest.mark.parametrize("hours", [0, 25, 80])
+@pytest.mark.parametrize("name", ["lunch.md", "lunch (conflict 2026-11-15).md"])
+def test_an_approved_draft_that_a_sync_client_brings_back_is_void(office, outside, hours, name):
+    draft = office.vault / "Approved" / "lunch.md"
+    draft.parent.mkdir(exist_ok=True)
+    draft.write_text(DRAFT)
+    office.desk.reconcile()
+    office.clock.go(10)
+    passes(office)
+    assert len(outside.accepted) == 1
+    office.clock.go(hours * 3600)
+    (draft.parent / name).write_text(DRAFT)
+    said = passes(office)
+    assert "counts for nothing" in said
+    assert len(outside.accepted) == 1
+    assert [line.state for line in office.desk.ledger.lines()] == []
+
+
+# Interrupted moves of our own
+
+
+class Cut(Vault):
+    """A vault whose process dies in the middle of a move: the note has two names."""
+
+    cut = False
+
+    def __init__(self, root):
+        def link(source, target, **where):
+            os.link(source, target, **where)
+            if Cut.cut:
+                raise Dead
+
+        super().__init__(root, link=link)
+
+
+@contextmanager
+def cut(office):
+    """Let the next link be the last that the process does; then start anew."""
+    office.vaults = Cut
+    office.reopen(**LIMITS)
+    Cut.cut = True
+    try:
+        with pytest.raises(Dead):
+            yield
+    finally:
+        Cut.cut = False
+        office.vaults = Vault
+        office.reopen(**LIMITS)
+
+
+def test_a_move_to_approved_that_was_cut_off_leaves_one_note(office):
+    entry = office.propose()
+    with cut(office):
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.desk.reconcile()
+    assert office.where(entry.id) == "Approved"
+
+
+def test_a_move_to_done_that_was_cut_off_leaves_one_note(office, outside):
+    entry = office.approved()
+    with cut(office):
+        office.desk.send_approved()
+    passes(office)
+    assert outside.ids() == [entry.id]
+    assert office.where(entry.id) == "Done"
+
+
+def test_a_move_to_rejected_that_was_cut_off_leaves_one_note(office):
+    entry = office.approved()
+    with cut(office):
+        office.desk.reject(entry.id, by="ada", reason="No.")
+    office.desk.reconcile()
+    assert office.where(entry.id) == "Rejected"
+
+
+def test_a_move_home_that_was_cut_off_leaves_one_note_and_is_no_new_approval(office, outside):
+    entry = office.approved()
+    with cut(office):
+        office.desk.recall(entry.id)
+    office.desk.reconcile()
+    for note in office.notes(entry.id):
+        if note.parent.name == "Pending_Approval":
+            note.unlink()  # as somebody does who wants none of it
+    passes(office)
+    assert (office.state_of(entry.id), outside.accepted) == ("pending", [])
+    assert office.where(entry.id) == "Pending_Approval"
+
+
+def test_a_note_in_done_that_was_written_as_the_process_died_is_not_written_twice(office, outside):
+    office.reopen(**LIMITS, required=False)
+    letter = office.letter()
+    office.vaults = Cut
+    office.reopen(**LIMITS, required=False)
+    Cut.cut = True
+    try:
+        with pytest.raises(Dead):
+            office.propose(letter)
+    finally:
+        Cut.cut = False
+    office.vaults = Vault
+    office.reopen(**LIMITS, required=False)
+    passes(office)
+    assert outside.ids() == [letter.id]
+    assert office.where(letter.id) == "Done"
+
+
+# Two processes
+
+
+def test_a_person_who_resolves_while_the_provider_is_asked_holds_up_no_other_letter(
+    office, outside
+):
+    outside.meanwhile = lambda: (_ for _ in ()).throw(ConnectionResetError())
+    entry = office.approved()
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "unknown"
+    outside.meanwhile = lambda: None
+    office.clock.go(ASK_AGAIN)
+    other = office.approved()
+    with closing(office.beside()) as person:
+        office.at("locked", lambda: person.desk.resolve(entry.id, by="ada", sent=True))
+        office.desk.send_approved()
+    assert (office.state_of(entry.id), office.state_of(other.id)) == ("sent", "sent")
+    assert outside.ids() == [entry.id, other.id]
+
+
+def test_a_person_who_recalls_what_was_tampered_with_holds_up_no_other_letter(office, outside):
+    entry, other = office.approved(), office.approved()
+    tamper(office, "UPDATE letter SET frozen = replace(frozen, 'Good', 'Bad') WHERE id = ?", entry)
+    with closing(office.beside()) as person:
+        office.at("locked", lambda: person.desk.recall(entry.id))
+        office.desk.send_approved()
+    assert (office.state_of(entry.id), office.state_of(other.id)) == ("pending", "sent")
+    assert outside.ids() == [other.id]
+
+
+def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(office, outside):
+    def refuse():
+        outside.accepted.pop()
+        raise Unavailable("busy")
+
+    entry = office.approved()
+    outside.meanwhile = refuse
+    changed = office.desk.dispatcher.everything()  # the first half of `send_approved`
+    outside.meanwhile = lambda: None
+    office.clock.go(60)
+    with closing(office.beside()) as other:
+        other.desk.send_approved()
+    assert office.where(entry.id) == "Done"
+    office.desk.follow(*changed)  # and the second
+    assert office.state_of(entry.id) == "sent"
+    assert office.where(entry.id) == "Done"
+
+
+# Letters that were changed after the approval
+
+
+def tamper(office, sql, entry):
+    with closing(sqlite3.connect(office.state / "ledger.sqlite")) as connection:
+        assert connection.execute(sql, [entry.id]).rowcount == 1
+        connection.commit()
+
+
+def frozen(change):
+    return f"UPDATE letter SET frozen = {change} WHERE id = ?"
+
+
+CHANGES = {
+    "a byte of the text": frozen("replace(frozen, 'Good day', 'Good dax')"),
+    "a recipient added": frozen(
+        "json_insert(frozen, '$.to[#]', json_array('eve', 'example.net', ''))"
+    ),
+    "a recipient changed": frozen("json_set(frozen, '$.to[0][0]', 'anne')"),
+    "a name changed": frozen("json_set(frozen, '$.to[0][2]', 'Anne')"),
+    "a hidden recipient": frozen(
+        "json_insert(frozen, '$.bcc[#]', json_array('eve', 'example.net', ''))"
+    ),
+    "another reply address": frozen(
+        "json_insert(frozen, '$.reply_to[#]', json_array('eve', 'example.net', ''))"
+    ),
+    "the subject": frozen("json_set(frozen, '$.subject', 'Hello!')"),
+    "what it answers": frozen("json_set(frozen, '$.in_reply_to', '<1@example.net>')"),
+    "its references": frozen("json_insert(frozen, '$.references[#]', '<1@example.net>')"),
+    "its thread": frozen("json_set(frozen, '$.thread', '7')"),
+    "the sender": frozen("json_set(frozen, '$.sender[0]', 'boss')"),
+    "an HTML part": frozen("json_set(frozen, '$.html', '<p>Hello</p>')"),
+    "a byte of a file": "UPDATE enclosure SET content = x'00ff' WHERE letter = ?",
+    "the name of a file": "UPDATE enclosure SET name = 'b.bin' WHERE letter = ?",
+    "a file more": "INSERT INTO enclosure SELECT letter, 1, 'b.bin', type, content FROM enclosure WHERE letter = ?",
+    "the digest": "UPDATE letter SET digest = 'sha256:00' WHERE id = ?",
+    "letter and digest": "UPDATE letter SET digest = 'sha256:00', subject = 'x' WHERE id = ?",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_letter_that_was_changed_after_its_approval_is_refused(office, outside, change):
+    entry = office.approved(attachments=(Enclosure("a.bin", "application/octet-stream", b"\0"),))
+    other = office.approved()
+    tamper(office, CHANGES[change], entry)
+    office.desk.send_approved()
+    office.desk.reconcile()
+    assert outside.ids() == [other.id]
+    assert office.state_of(entry.id) == "failed"
+    assert "digest" in office.desk.ledger.entry(entry.id).state.reason
+    assert office.where(entry.id) == "Failed"
+    assert office.desk.log.verify() == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        frozen("substr(frozen, 1, 40)"),
+        frozen("json_set(frozen, '$.subject', 'a' || char(10) || 'Bcc: eve@example.net')"),
+        frozen("json_remove(frozen, '$.to')"),
+        frozen("json_set(frozen, '$.to', json_array())"),
+        "UPDATE letter SET detail = '{' WHERE id = ?",
+    ],
+)
+def test_a_letter_that_no_longer_parses_is_not_sent_and_that_is_said_in_our_words(
+    office, outside, damage
+):
+    entry = office.approved()
+    tamper(office, damage, entry)
+    with pytest.raises(Corrupt):
+        office.desk.send_approved()
+    assert outside.accepted == []
+
+
+def flipped(old, new):
+    def forge(wire):
+        assert wire.count(old) >= 1, wire
+        return wire.replace(old, new, 1)
+
+    return forge
+
+
+FORGERIES = {
+    "a hidden recipient": lambda wire: b"Bcc: eve@example.net\r\n" + wire,
+    "a second To": lambda wire: b"To: eve@example.net\r\n" + wire,
+    "another To": flipped(b"ann@example.com", b"anm@example.com"),
+    "another Cc": lambda wire: b"Cc: eve@example.net\r\n" + wire,
+    "another sender": flipped(b"you@example.org", b"yox@example.org"),
+    "another reply address": lambda wire: b"Reply-To: eve@example.net\r\n" + wire,
+    "another subject": flipped(b"Subject: Hello", b"Subject: Hallo"),
+    "another Message-ID": flipped(b"Message-ID: <", b"Message-ID: <x"),
+    "another letter's id": flipped(b"X-Postroom-Letter: ", b"X-Postroom-Letter: x"),
+    "what it answers": lambda wire: b"In-Reply-To: <1@example.net>\r\n" + wire,
+    "references": lambda wire: b"References: <1@example.net>\r\n" + wire,
+    "a strange header": lambda wire: b"X-Track: 1\r\n" + wire,
+    "a byte of the text": flipped(b"Good day", b"Good dax"),
+    "more text": lambda wire: wire + b"PS: one more thing\r\n",
+    "a byte of the file": flipped(b"AAECAwQF", b"AAECAwQG"),
+    "no text": flipped(b"Good day", b""),
+    "another charset": flipped(b"charset=utf-8", b"charset=utf-7"),
+    "another type": flipped(b"text/plain", b"text/html"),
+    "another type of file": flipped(b"application/octet-stream;", b"text/x-shellscript;"),
+    "another name of the file": flipped(b'filename="a.bin"', b'filename="a.exe"'),
+    "text before the parts": flipped(b"\r\n\r\n--", b"\r\n\r\nread me first\r\n--"),
+    "nothing": lambda _wire: b"",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_bytes_that_say_something_else_than_the_letter_do_not_leave(office, outside, forgery):
+    file = Enclosure("a.bin", "application/octet-stream", bytes(range(64)))
+    entry = office.approved(attachments=(file,))
+    outside.forge = FORGERIES[forgery]
+    office.desk.send_approved()
+    assert outside.accepted == []
+    assert office.state_of(entry.id) == "failed"
+    assert office.where(entry.id) == "Failed"
+    assert "bytes to be sent" in office.desk.ledger.entry(entry.id).state.reason

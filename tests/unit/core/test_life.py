@@ -1,0 +1,133 @@
+"""Every state survives the ledger, every event fits the states it has, and each is told in one sentence."""
+
+from dataclasses import fields
+
+import pytest
+
+from postroom.core import life
+from postroom.core.errors import Conflict
+from postroom.core.stamp import Stamp, elapsed
+
+THEN = Stamp(1_794_700_800.0, "boot-1", 1000.0)
+NOW = Stamp(1_794_700_860.0, "boot-1", 1060.0)
+VERDICT = life.Verdict("ada", "terminal", THEN, "sha256:00", "slip")
+ID = "abcdefghij"
+STATES = (
+    life.Rehearsal(THEN),
+    life.Pending(THEN),
+    life.Approved(VERDICT, THEN, 10),
+    life.Approved(VERDICT, THEN, 10, "busy", 3, NOW),
+    life.Sending(VERDICT, NOW, "00ff", 1, THEN),
+    life.Sent(NOW, "m1", "t1"),
+    life.Sent(NOW, "m1", "t1", ("eve@example.com", "bob@example.com"), VERDICT, "resolved by ada"),
+    life.Rejected(NOW, "ada", "Not to Ann"),
+    life.Rejected(NOW, "ada", "Warmer", revise=True),
+    life.Withdrawn(NOW),
+    life.Expired(NOW),
+    life.Failed(NOW, "refused"),
+    life.Unknown(NOW, "lost", THEN),
+    life.Unknown(NOW, "lost", THEN, VERDICT),
+)
+EVENTS = {
+    "approve": lambda state: life.approve(ID, state, VERDICT, 10),
+    "recall": lambda state: life.recall(ID, state, NOW),
+    "reject": lambda state: life.reject(ID, state, at=NOW, by="ada", reason="no"),
+    "withdraw": lambda state: life.withdraw(ID, state, NOW),
+    "resolve": lambda state: life.resolve(ID, state, NOW, "ada", sent=True),
+    "reopen": lambda state: life.reopen(ID, state, NOW),
+}
+HAS = {
+    "approve": {"pending"},
+    "recall": {"approved"},
+    "reject": {"pending", "approved"},
+    "withdraw": {"pending", "approved"},
+    "resolve": {"unknown"},
+    "reopen": {"rejected", "withdrawn", "expired", "failed"},
+}
+
+
+def test_there_is_an_example_of_every_state():
+    assert {life.name(state) for state in STATES} == set(life.STATES)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_is_the_same_after_the_ledger_kept_it(state):
+    assert life.load(life.name(state), life.dump(state)) == state
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_happens_only_in_the_states_that_have_it(event, state):
+    if life.name(state) in HAS[event]:
+        assert EVENTS[event](state)
+    else:
+        with pytest.raises(Conflict) as refused:
+            EVENTS[event](state)
+        assert life.told(ID, state) in refused.value.message
+        assert f"postroom show {ID}" in refused.value.remedy
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_became_of_a_letter_is_one_sentence_that_names_it(state):
+    said = life.told(ID, state)
+    assert said.startswith(f"The letter {ID} ")
+    assert said.endswith(".")
+    for part in fields(state):
+        value = getattr(state, part.name)
+        if part.name in ("reason", "held", "why") and value:
+            assert value in said
+
+
+def test_partial_refusals_are_told():
+    assert "but not to eve@example.com, bob@example.com" in life.told(ID, STATES[6])
+
+
+def test_a_retry_keeps_the_verdict_the_first_try_and_the_count():
+    claimed = life.claim(life.Approved(VERDICT, THEN, 0), THEN, "00")
+    held = life.retry(claimed, NOW, 30, "busy")
+    again = life.claim(held, NOW, "11")
+    assert (again.verdict, again.first, again.tries) == (VERDICT, THEN, 2)
+    assert life.hold(held, NOW, 0, "paused").first == THEN
+
+
+def test_a_recalled_letter_begins_anew():
+    assert life.recall(ID, life.Approved(VERDICT, THEN, 10, "busy", 3, THEN), NOW) == life.Pending(
+        NOW
+    )
+
+
+def test_an_unknown_letter_that_was_not_sent_waits_for_a_new_verdict():
+    assert life.resolve(ID, STATES[-1], NOW, "ada", sent=False) == life.Pending(NOW)
+    assert life.resolve(ID, STATES[-1], NOW, "ada", sent=True).verdict == VERDICT
+
+
+def test_open_states_are_those_that_wait_or_are_on_their_way():
+    assert set(life.OPEN) == {"pending", "approved", "sending", "unknown"}
+
+
+# Stamps
+
+
+@pytest.mark.parametrize(
+    ("since", "now", "seconds"),
+    [
+        (Stamp(100, "a", 10), Stamp(200, "a", 15), 5),
+        (Stamp(100, "a", 10), Stamp(0, "a", 15), 5),
+        (Stamp(100, "a", 10), Stamp(200, "a", 5), 0),
+        (Stamp(100, "a", 10), Stamp(200, "b", 5), 100),
+        (Stamp(100, "a", 10), Stamp(50, "b", 500), 0),
+        (Stamp(100, "", 10), Stamp(200, "b", 15), 100),
+        (Stamp(100, "", 10), Stamp(200, "", 15), 5),
+        (Stamp(100, "", 10), Stamp(103, "", 15), 3),
+        (Stamp(100, "", 10), Stamp(50, "", 15), 0),
+        (Stamp(100, "", 10), Stamp(200, "", 5), 100),
+    ],
+)
+def test_within_one_boot_the_steady_clock_counts_across_boots_the_wall_clock_else_the_shorter(
+    since, now, seconds
+):
+    assert elapsed(since, now) == seconds
+
+
+def test_a_stamp_is_written_in_utc_to_the_second():
+    assert Stamp(1_794_700_800.9).iso == "2026-11-15T00:00:00Z"

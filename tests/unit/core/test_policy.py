@@ -1,0 +1,108 @@
+"""The rules by themselves: what is counted in a window, how long to wait, and how a wait is said."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.address import Address
+from postroom.core.errors import Limited
+from postroom.core.letter import Letter
+from postroom.core.policy import BACK_OFF, Rules, Spent, back_off, covers, duration, room
+from postroom.core.stamp import Stamp
+
+ANN = Address.parse("ann@example.com")
+
+
+def letter(count: int = 1) -> Letter:
+    people = tuple(Address.parse(f"p{n}@example.com") for n in range(count))
+    return Letter(id="aaaaaaaaaa", account="x", sender=ANN, to=people)
+
+
+def stamp(seconds: float) -> Stamp:
+    return Stamp(1e9 + seconds, "boot", seconds)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 9)), max_size=12),
+    st.integers(1, 9),
+    st.builds(
+        Rules,
+        sends=st.integers(1, 5),
+        paced=st.integers(1, 5),
+        recipients_per_hour=st.integers(9, 20),
+    ),
+)
+def test_there_is_room_at_the_moment_that_was_named_and_none_a_moment_before(claims, count, rules):
+    spent = [Spent(stamp(at), heads, "") for at, heads in claims]
+    now, asked = 5000.0, letter(count)
+    for _ in range(4):  # the budget, then the recipients, then the pace may each have their word
+        try:
+            room(spent, asked, rules, stamp(now))
+        except Limited as full:
+            assert 0 < full.seconds <= rules.window
+            with pytest.raises(Limited):
+                room(spent, asked, rules, stamp(now + full.seconds - 0.25))
+            now += full.seconds
+        else:
+            break
+    room(spent, asked, rules, stamp(now))
+    window = [at for at, _ in claims if now - at < rules.window]
+    assert len(window) < rules.sends
+    assert (
+        sum(n for at, n in claims if now - at < rules.window) + count <= rules.recipients_per_hour
+    )
+    assert sum(now - at < rules.pace for at, _ in claims) < rules.paced
+
+
+def test_what_never_fits_is_refused_all_the_same():
+    with pytest.raises(Limited) as full:
+        room([], letter(3), Rules(recipients_per_hour=2), stamp(0))
+    assert full.value.seconds == 3600
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (0, "1 second"),
+        (1, "1 second"),
+        (59.6, "60 seconds"),
+        (89, "89 seconds"),
+        (90, "2 minutes"),
+        (720, "12 minutes"),
+        (3599, "60 minutes"),
+        (7200, "2 hours"),
+        (259_200, "72 hours"),
+    ],
+)
+def test_a_wait_is_said_in_words(seconds, said):
+    assert duration(seconds) == said
+
+
+@given(st.floats(0, 1e6))
+def test_a_wait_that_is_said_is_never_much_shorter_than_it_is(seconds):
+    count, unit = duration(seconds).split()
+    size = {"second": 1, "minute": 60, "hour": 3600}[unit.rstrip("s")]
+    assert int(count) * size >= seconds - size / 2
+    assert int(count) >= 1
+
+
+def test_the_waits_between_tries_grow_and_then_stay():
+    waits = [back_off(tries) for tries in range(1, 12)]
+    assert waits == sorted(waits)
+    assert waits[0] == BACK_OFF[0]
+    assert waits[-1] == BACK_OFF[-1] == 3600
+
+
+@pytest.mark.parametrize("rule", ["example.com", "@EXAMPLE.com", "Ann@example.com", "com"])
+def test_a_rule_covers_whatever_its_case(rule):
+    assert covers(rule, ANN)
+
+
+@pytest.mark.parametrize("rule", ["ann", "ample.com", "an@example.com", "mail.example.com", ""])
+def test_a_rule_covers_nothing_else(rule):
+    assert not covers(rule, ANN)
+
+
+def test_the_mode_says_where_it_comes_from():
+    assert Rules().mode == "rehearsal (default)"
+    assert Rules(live=True, source="DRY_RUN").mode == "live (DRY_RUN)"
