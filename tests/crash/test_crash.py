@@ -34,9 +34,10 @@ from tests.crash.worker import Asked, Late, Mute
 LETTERS = int(os.environ.get("POSTROOM_CRASH_LETTERS", "1020"))
 SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
 SHARE = -(-LETTERS // 3)  # of one provider
-KILLS = 20  # at each step, with each provider
-KILLS_WITHIN = 7  # at each of the finer ones
-ANYWHERE = {"": 30}  # that die at a random moment
+MORE = max(1, LETTERS // 1000)
+KILLS = 20 * MORE  # at each step, with each provider
+KILLS_WITHIN = 7 * MORE  # at each of the finer ones
+ANYWHERE = {"": 30 * MORE}  # that die at a random moment
 LIVES = {"dispatch": 0.5, "write": 2.0}  # seconds at most, of one that dies anywhere
 PATIENCE = 2.0  # seconds that a worker is given to reach the step at which it dies
 LONGEST = 180 + LETTERS  # seconds for one provider, on a machine that others use too
@@ -129,7 +130,11 @@ class Storm:
             for role in ["dispatch"] * self.dispatchers + ["write"]:
                 wanted = self.dispatchers if role == "dispatch" else 1
                 if sum(one.role == role for one in workers) < wanted:
-                    workers.append(self._start(role, plans[role].pop() if plans[role] else ""))
+                    step = plans[role].pop() if plans[role] else ""
+                    # Where only letters are missing, time is for them.
+                    lives = LIVES[role] if any(plans.values()) else 10 * LIVES[role]
+                    lives = PATIENCE if step else self.chance.uniform(0.01, lives)
+                    workers.append(self._start(role, step, lives))
             for dead in self._wait(workers):
                 workers.remove(dead)
                 if not self._ended(dead) and dead.step:
@@ -143,11 +148,10 @@ class Storm:
                 workers.remove(dead)
                 self._ended(dead)
 
-    def _start(self, role, step):
+    def _start(self, role, step, lives):
         # The pipe ends with the process, however that ends.
         pipe, end = os.pipe()
         nth = 1 if step == "asking" else self.chance.randint(1, 3)
-        lives = PATIENCE if step else self.chance.uniform(0.01, LIVES[role])
         pid = os.fork()
         if not pid:
             try:

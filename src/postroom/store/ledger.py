@@ -211,7 +211,7 @@ class Ledger:
     def lines(self, *states: str, agent: str | None = None) -> list[Line]:
         """Return the letters in these states (all open ones without any), oldest first."""
         chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
-        of = "" if agent is None else " AND agent = ?"
+        of = "" if agent is None else " AND +agent = ?"
         rows = self._database.rows(
             "SELECT id, agent, recipients, subject, card, home, created, state, detail"
             f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row",
@@ -504,16 +504,19 @@ class Book:
     def open_letters(self, agent: str) -> int:
         """Return how many letters of this agent wait or are on their way."""
         row = self._row(
-            f"SELECT count(*) FROM letter WHERE state IN ({_OPEN}) AND agent = ?", agent
+            # The plus keeps SQLite from the agent's index, in which all closed letters are too.
+            f"SELECT count(*) FROM letter WHERE state IN ({_OPEN}) AND +agent = ?",
+            agent,
         )
         return int(row[0]) if row else 0
 
     def proposals(self, agent: str, most: int) -> list[Stamp]:
-        """Return when the agent proposed its last letters."""
-        rows = self._connection.execute(
-            "SELECT created FROM letter WHERE agent = ? ORDER BY row DESC LIMIT ?", [agent, most]
-        )
-        return [_stamp(created) for (created,) in rows.fetchall()]
+        """Return when the agent proposed its last letters, if there are so many; fewer are never too many."""
+        newest = "SELECT created FROM letter WHERE agent = ? ORDER BY row DESC LIMIT ?"
+        if self._row(f"{newest} OFFSET ?", agent, 1, most - 1) is None:
+            return []
+        rows = self._connection.execute(newest, [agent, most]).fetchall()
+        return [_stamp(created) for (created,) in rows]
 
     # Limits and slips
 

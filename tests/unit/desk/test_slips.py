@@ -552,6 +552,15 @@ def test_run_lets_a_slip_send_the_one_letter_that_it_fits(office, courier):
     assert done(office)
 
 
+def test_run_puts_the_note_of_a_letter_that_a_slip_approved_into_approved(office):
+    entry = office.propose()
+    put(office)
+    office.look(adopt=True)
+    assert office.state_of(entry.id) == "approved"
+    assert office.where(entry.id) == "Approved"
+    assert office.field(entry.id, "status") == "approved"
+
+
 def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office):
     first, second = office.propose(), office.propose()
     put(office)
