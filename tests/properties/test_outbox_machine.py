@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -765,8 +765,10 @@ class OutboxMachine(RuleBasedStateMachine):
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = settings(
     max_examples=60,
+    derandomize=True,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )
-TestOutbox = pytest.mark.timeout(300)(TestOutbox)
+TestOutbox = pytest.mark.timeout(600)(TestOutbox)  # a failure is shrunk for minutes

@@ -19,7 +19,7 @@ from postroom.core.card import Card, Level
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.store.ledger import Entry, Ledger, Place
 from postroom.vault import folders
@@ -135,9 +135,9 @@ class Notes:
             book.set_place(entry.id, placed(entry, path, data, file))
 
     def _create(self, entry: Entry, notice: str) -> Place:
-        if twin := self._twin(entry, f"{folder(entry)}/{_name(entry)}"):
-            return twin
         data = self._rendered(entry, notice)
+        if twin := self._twin(entry, f"{folder(entry)}/{_name(entry)}", data):
+            return twin
         path = self.free(folder(entry), _name(entry))
         file = self._vault.create(path, data)
         return placed(entry, path, data, file, notice)
@@ -157,7 +157,7 @@ class Notes:
             path = place.path
             if new != raw:
                 file = self._vault.replace(path, new, file)
-        elif twin := self._twin(entry, f"{folder(entry)}/{name}"):
+        elif twin := self._twin(entry, f"{folder(entry)}/{name}", new):
             self._vault.remove(place.path, file)
             return twin
         else:
@@ -165,14 +165,13 @@ class Notes:
             file = self._vault.move(place.path, path, file, new if new != raw else None)
         return placed(entry, path, new, file, notice)
 
-    def _twin(self, entry: Entry, path: str) -> Place | None:
-        """Return the note that an interrupted move of ours left there; it is to be looked at again."""
+    def _twin(self, entry: Entry, path: str, data: bytes) -> Place | None:
+        """Return the note that an interrupted move of ours left there: to the byte what we would write."""
         try:
             raw, file = self._vault.read(path)
-            ours = Note.parse(raw).text("letter") == entry.id
         except PostroomError:
             return None
-        return placed(entry, path, raw, file)._replace(hash="", mtime=0) if ours else None
+        return placed(entry, path, raw, file) if raw == data else None
 
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""
@@ -299,10 +298,9 @@ class Notes:
             case life.Pending():
                 said = f"Approve it with `postroom approve {id}`. A moved note is no verdict here."
             case life.Approved(verdict=verdict, held=held, wait=wait, since=since):
-                left = duration(max(1.0, wait - elapsed(since, self._clock())))
                 said = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
                 said += f"Held: {quote(held)}. " if held else ""
-                said += f"It may leave in {left}. " if wait else ""
+                said += f"It may leave from {_later(since, wait)} on. " if wait else ""
                 said += f"Until then move it back to `{entry.home}/`, or `postroom undo {id}`."
             case life.Sending(at=at):
                 said = f"Being sent since {at.iso}."

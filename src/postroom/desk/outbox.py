@@ -126,6 +126,7 @@ class Outbox:
         # of the person's that comes back after a recall is a stale copy, not another word.
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
+        same = same and not (wish.slip and book.used(known.id, wish.slip))
         if isinstance(known.state, life.Pending) and verdict and same and not self._lapsed(known):
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
@@ -248,6 +249,8 @@ class Outbox:
         """Let a waiting letter out by a slip that fits it; a slip has no undo window."""
         with self._ledger.write() as book:
             entry = book.entry(id)
+            if book.used(id, slip):
+                return entry
             verdict = life.Verdict(PERSON, "slip", self._clock(), entry.digest, slip)
             state = life.approve(id, entry.state, verdict, 0)
             return self._decided(book, entry, state, "approve_letter")

@@ -523,7 +523,7 @@ class Reconciler:
                 self._say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
 
     def _by_slip(self, id: str, hash: str) -> None:
-        self.outbox.approve_by_slip(id, hash)
+        self.notes.follow(self.outbox.approve_by_slip(id, hash))
 
     def _adopt_plans(self) -> None:
         """Put requests from Plans/ before the person, as what they are."""

@@ -545,6 +545,16 @@ class Book:
         )
         self._do("UPDATE slip SET letter = '' WHERE letter = ?", id)
 
+    def used(self, id: str, slip: str) -> bool:
+        """Whether this slip let the letter out before, and the person took that back."""
+        return bool(
+            self._row(
+                "SELECT 1 FROM history WHERE letter = ? AND state = 'approved' AND instr(detail, ?)",
+                id,
+                slip,
+            )
+        )
+
     def see_slip(self, hash: str) -> None:
         """Remember when a slip was first seen."""
         self._do("INSERT OR IGNORE INTO slip VALUES (?, ?, '')", hash, json.dumps(self._clock()))
