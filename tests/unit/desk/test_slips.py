@@ -630,6 +630,19 @@ def test_a_slip_taken_away_before_the_claim_takes_its_approval_back(office, cour
     assert courier.tried == 0
 
 
+def test_a_slip_taken_away_brings_the_note_home_whatever_its_name(office):
+    entry = office.propose()
+    slip = put(office)
+    office.look(adopt=True)
+    office.look()
+    note = office.note(entry.id)
+    note.rename(note.with_name("renamed.md"))
+    slip.unlink()
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.note(entry.id) == office.vault / "Pending_Approval/renamed.md"
+
+
 def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(office, courier):
     entry = office.propose()
     put(office)
