@@ -313,7 +313,8 @@ class Reconciler:
         assert isinstance(entry.state, life.Approved)
         slip = entry.state.verdict.slip
         if slip and all(written.hash != slip for written in self.slips(spent=True)):
-            self._recall(entry, None, place, "its slip was taken away")
+            one = next(iter(standing or found), None)
+            self._recall(entry, one, place, "its slip was taken away")
         elif any(one.path == place.path and one not in standing for one in found):
             self.notes.follow(entry, place.notice)  # we were stopped before we could move it
         elif standing:
