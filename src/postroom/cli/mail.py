@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,8 @@ from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.core.errors import Invalid, NotFound
 from postroom.core.language import parse
+from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
+from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
 
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox
 
 SHOWN_REFUSALS = 5
+HEAD_WIDTH = 42  # unread mark, date, sender
+ID_WIDTH = 13  # of an id of the embedded mailbox
 FIRST_STEPS = (
     "Run `postroom import PATH`, or `postroom demo` to try it with sample mail. If your mail is in"
     " another vault, set VAULT_PATH, or path under [vault] in your settings."
@@ -103,13 +108,13 @@ def search_command(
         with closing(box):
             page = box.search(text, limit=limit, cursor=cursor)
     if as_json:
-        messages = [printing.summary_json(item) for item in page.items]
+        messages = [_summary_json(item) for item in page.items]
         printing.print_json(
             {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
         )
         return
     for item in page.items:
-        for row in printing.summary_lines(item):
+        for row in _summary_lines(item):
             click.echo(row)
     if box is not None and not page.items:
         say(f"No mail matches: {text}" if text else "The mailbox is empty.")
@@ -144,9 +149,9 @@ def read_command(
             return
         message = box.message(id)
     if as_json:
-        printing.print_json(printing.message_json(message))
+        printing.print_json(_message_json(message))
         return
-    for row in printing.message_lines(message, quotes=quotes):
+    for row in _message_lines(message, quotes=quotes):
         click.echo(row)
 
 
@@ -163,13 +168,13 @@ def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) ->
     with _opened(account) as box:
         found = box.thread(id)
     if as_json:
-        messages = [printing.message_json(message) for message in found.messages]
+        messages = [_message_json(message) for message in found.messages]
         printing.print_json({"id": found.id, "subject": found.subject, "messages": messages})
         return
     for at, message in enumerate(found.messages, 1):
         rule = f"── {at} of {len(found.messages)} "
         click.echo(click.style(rule + "─" * (printing.width() - len(rule) - 1), dim=True))
-        for row in printing.message_lines(message, quotes=quotes):
+        for row in _message_lines(message, quotes=quotes):
             click.echo(row)
         click.echo()
 
@@ -227,3 +232,118 @@ def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int], None]]
     name = printing.fit(source.path.name, 20)
     with click.progressbar(length=source.size, label=name, file=sys.stderr, width=0) as bar:
         yield bar.update
+
+
+# What is printed
+
+
+def _iso_date(second: int) -> str:
+    """Return the instant in UTC, as ISO 8601."""
+    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _summary_lines(summary: Summary) -> Iterator[str]:
+    """Yield two lines: who, when and what; then how it begins."""
+    columns = printing.width()
+    unread = UNREAD in summary.labels
+    who = line(summary.sender.shown) or "(nobody)"
+    subject = line(summary.subject) or "(no subject)"
+    about = f"[{summary.attachments}] {subject}" if summary.attachments else subject
+    head = (
+        f"{'*' if unread else ' '} {printing.short_date(summary.date)}  {printing.fit(who, 20)}  "
+    )
+    yield click.style((head + printing.fit(about, columns - HEAD_WIDTH - 1)).rstrip(), bold=unread)
+    yield click.style(f"  {summary.id:<{ID_WIDTH}}    ", fg="cyan") + click.style(
+        printing.fit(summary.snippet, columns - ID_WIDTH - 7).rstrip(), dim=True
+    )
+
+
+def _summary_json(summary: Summary) -> dict[str, Any]:
+    """Return a line of a list as JSON has it."""
+    return {
+        "id": summary.id,
+        "thread": summary.thread,
+        "date": _iso_date(summary.date),
+        "from": _party_json(summary.sender),
+        "to": [_party_json(party) for party in summary.to],
+        "subject": summary.subject,
+        "snippet": summary.snippet,
+        "labels": sorted(summary.labels),
+        "unread": UNREAD in summary.labels,
+        "attachments": summary.attachments,
+        "size": summary.size,
+        "message_id": summary.message_id,
+    }
+
+
+def _party_json(party: Party | None) -> dict[str, str]:
+    """Return a person as JSON has them."""
+    return {"name": party.name, "address": party.address} if party else {"name": "", "address": ""}
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    """Return a whole mail as JSON has it."""
+    from postroom.core.quoting import split
+
+    mail = message.mail
+    fresh, quoted = split(mail.text)
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "date": _iso_date(message.date),
+        "from": _party_json(mail.sender),
+        "to": [_party_json(party) for party in mail.to],
+        "cc": [_party_json(party) for party in mail.cc],
+        "bcc": [_party_json(party) for party in mail.bcc],
+        "reply_to": [_party_json(party) for party in mail.reply_to],
+        "subject": mail.subject,
+        "text": fresh,
+        "quoted": quoted,
+        "attachments": [
+            {"part": a.part, "name": a.name, "type": a.type, "size": a.size, "inline": a.inline}
+            for a in mail.attachments
+        ],
+        "labels": sorted(message.labels),
+        "unread": UNREAD in message.labels,
+        "size": message.size,
+        "message_id": mail.message_id,
+        "references": list(mail.references),
+        "hidden_characters": mail.hidden,
+        "damage": list(mail.damage),
+    }
+
+
+def _message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
+    """Yield a mail as a person reads it: its head, its text, its attachments, and what was amiss."""
+    from postroom.core.quoting import split
+
+    mail = message.mail
+    people = [
+        ("From", (mail.sender,) if mail.sender else ()),
+        ("To", mail.to),
+        ("Cc", mail.cc),
+        ("Bcc", mail.bcc),
+    ]
+    for name, parties in people:
+        if parties:
+            yield from printing.listed(name, [line(str(party)) for party in parties])
+    yield f"{printing.field('Date')}{printing.short_date(message.date)}"
+    yield f"{printing.field('Subject')}{click.style(line(mail.subject) or '(no subject)', bold=True)}"
+    own = sorted(message.labels - SYSTEM_LABELS)
+    yield f"{printing.field('Labels')}{', '.join([*own, *sorted(message.labels & SYSTEM_LABELS)]) or 'none'}"
+    yield f"{printing.field('Id')}{message.id}   thread {message.thread}"
+    for attachment in mail.attachments:
+        kind = f"{attachment.type}, {printing.size(attachment.size)}, part {attachment.part}"
+        yield f"{printing.field('File')}{line(attachment.name)} ({kind})"
+    yield ""
+    fresh, quoted = split(mail.text)
+    yield from printing.wrapped(
+        clean(mail.text if quotes else fresh).text.strip("\n") or "(no text)"
+    )
+    if quoted.strip() and not quotes:
+        count = len(quoted.strip().split("\n"))
+        yield click.style(f"\n[{count} quoted lines left out; --quotes shows them]", dim=True)
+    if mail.hidden:
+        yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
+    for sentence in mail.damage:
+        yield click.style(f"[{line(sentence)}]", fg="yellow")

@@ -229,7 +229,7 @@ def _counts(desk: Desk) -> dict[str, int]:
 
 def _spent(desk: Desk) -> int:
     with desk.ledger.write(synced=False) as book:
-        claims = book.spent()
+        claims = book.spent(desk.rules.claims)
     now = desk.clock()
     return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
 

@@ -12,6 +12,7 @@ from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
 
 DAY: Final = 86_400.0
+SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
 BACK_OFF: Final = (30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0)
 _ROBOTS: Final = frozenset({"mailer-daemon", "postmaster", "noreply", "no-reply", "donotreply", "do-not-reply"})  # fmt: skip
 
@@ -42,6 +43,11 @@ class Rules:
     def mode(self) -> str:
         """The mode and where it comes from, as every surface names it."""
         return f"{'live' if self.live else 'rehearsal'} ({self.source})"
+
+    @property
+    def claims(self) -> int:
+        """How many of the newest claims tell all: where they fill a window, it is full."""
+        return max(self.sends, self.paced)
 
 
 class Spent(NamedTuple):

@@ -15,7 +15,7 @@ _UNSPACED = (
 )
 _SYMBOLS = "\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 _ASCII_TOKEN = re.compile(r"[0-9a-z]+")
-_TOKEN = re.compile(f"[{_UNSPACED}{_SYMBOLS}]|(?:(?![{_UNSPACED}{_SYMBOLS}])[^\\W_])+")
+_TOKEN = f"[{_UNSPACED}{_SYMBOLS}]|(?:(?![{_UNSPACED}{_SYMBOLS}])[^\\W_])+"
 _DIACRITICS = re.compile("[\u0300-\u036f]+")
 # More marks in a row than any word has (Unicode's Stream-Safe Text: 30); ranges that hold them all.
 _MARKS = (
@@ -23,7 +23,8 @@ _MARKS = (
     "\u302a-\u302f\u3099\u309a\ua66f-\uabed\ufb1e\ufe20-\ufe2f\U000101fd-\U00016ff1\U0001bc9e"
     "\U0001d165-\U0001e94a"
 )
-_MARK_RUN = re.compile(f"((?:(?![^\\W\\d])[{_MARKS}]){{30}})(?:(?![^\\W\\d])[{_MARKS}])+")
+# The two large ones are compiled at their first use: `re` keeps them, and most commands need none.
+_MARK_RUN = f"((?:(?![^\\W\\d])[{_MARKS}]){{30}})(?:(?![^\\W\\d])[{_MARKS}])+"
 
 # Controls but tab and newline; soft hyphen, fillers, joiners, direction marks and overrides; tags,
 # variation selectors, lone surrogates and noncharacters. Joiners and selectors that shape the
@@ -88,10 +89,10 @@ def words(text: str) -> list[str]:
         found = _ASCII_TOKEN.findall(text.lower())
     else:
         # Cut first: normalization sorts a run of marks, in a time that grows with its square.
-        text = _MARK_RUN.sub(r"\1", text)
+        text = re.sub(_MARK_RUN, r"\1", text)
         marked = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
         plain = unicodedata.normalize("NFKC", _DIACRITICS.sub("", marked))
-        found = _TOKEN.findall(plain)
+        found = re.findall(_TOKEN, plain)
     # Most texts have no run that long, and asking is cheaper than cutting every word.
     if found and max(map(len, found)) > TOKEN_CHARS:
         return [token[:TOKEN_CHARS] for token in found]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.letter import ID_BYTES, MAX_REFERENCES, Enclosure, Letter, letter_id
 from postroom.core.text import clean
-from postroom.mail.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from postroom.mail.mailbox import Mailbox
 
 
 class Written(NamedTuple):

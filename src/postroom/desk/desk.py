@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
@@ -14,19 +16,21 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.compose import Composer, settled
-from postroom.desk.dispatch import Dispatcher
 from postroom.desk.log import ActionLog
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import Call, Outbox, Proposal
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
-from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Entry, Ledger
 from postroom.store.locks import held
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from postroom.desk.dispatch import Dispatcher
+    from postroom.mail.mailbox import Mailbox
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
 RESTORED = "the ledger was put back from a backup"
@@ -83,15 +87,23 @@ class Desk:
             clock=clock,
             desk=id,
         )
-        self.dispatcher = Dispatcher(
-            ledger=ledger,
-            rules=rules,
-            clock=clock,
-            mailboxes=mailboxes,
-            claims=state / "claims",
+        self._mailboxes = mailboxes
+        self._state = state
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        """Who sends what was approved."""
+        from postroom.desk.dispatch import Dispatcher  # a list of letters needs neither it nor MIME
+
+        return Dispatcher(
+            ledger=self.ledger,
+            rules=self.rules,
+            clock=self.clock,
+            mailboxes=self._mailboxes,
+            claims=self._state / "claims",
             paused=self.paused,
             publish=self.publish,
-            step=tools.step,
+            step=self._tools.step,
         )
 
     def close(self) -> None:

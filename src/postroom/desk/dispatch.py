@@ -27,7 +27,7 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.core.policy import DAY, Rules
+from postroom.core.policy import DAY, SLIP_SECONDS, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.mail import mailbox, mime
@@ -36,7 +36,6 @@ from postroom.store.ledger import Book, Entry, Ledger
 from postroom.store.locks import tried
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
-SLIP_SECONDS = 72 * 3600.0
 _FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
 
 
@@ -137,8 +136,7 @@ class Dispatcher:
     def _claim(self, entry: Entry, state: life.Approved, wire: bytes) -> Entry:
         now = self.clock()
         with self.ledger.write() as book:
-            book.prune(lambda at: elapsed(at, now) < max(self.rules.window, self.rules.pace) + DAY)
-            policy.room(book.spent(), entry.letter, self.rules, now)
+            policy.room(book.spent(self.rules.claims), entry.letter, self.rules, now)
             if slip := state.verdict.slip:
                 book.spend_slip(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
             book.spend(entry.letter, now)

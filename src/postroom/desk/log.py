@@ -14,8 +14,8 @@ from postroom.core import audit
 from postroom.core.audit import Fault, Read
 from postroom.core.errors import Corrupt, PostroomError
 
-TAIL = 65_536  # bytes; holds the newest lines of a file where nobody else writes to it
-LONG_TAIL = 16_000_000
+TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it
+LONGER = (262_144, 16_000_000)
 MAX_FILE = 128_000_000  # bytes; of a larger file the end is read
 BATCH = 32_768  # bytes in one append
 
@@ -175,7 +175,7 @@ class ActionLog:
     def _blocks(self) -> Iterator[list[bytes]]:
         """Yield the lines at the ends of the files, newest file first; of each a few, then more."""
         for name in reversed(self._names()):
-            for size in (TAIL, LONG_TAIL):
+            for size in (TAIL, *LONGER):
                 data = self._tail(name, size)
                 whole = len(data) < size
                 yield data.split(b"\n")[0 if whole else 1 :]

@@ -6,7 +6,6 @@ sections are replaced, all else is left as it was written.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -69,6 +68,8 @@ def difference(before: str, after: str) -> str:
     old, new = before.splitlines(), after.splitlines()
     if len(old) + len(new) > MAX_COMPARED:  # comparing takes a time that grows with the square
         return f"{len(old)} lines became {len(new)}; they are too many to compare."
+    import difflib  # for what was edited alone
+
     lines = difflib.unified_diff(old, new, "as it was", "as it is", lineterm="", n=2)
     return "\n".join(lines)
 
@@ -203,11 +204,11 @@ class Notes:
     ) -> Note:
         """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
         told = text_of(entry, note) is not None
-        note = note.set(self.fields(entry, note))
+        fields = self.fields(entry, note)
         ours = json.loads(place.pages)
         if entry.form == "draft":
             untouched = ours.get("") == _hash(note.body) and settled(note.body) != entry.letter.text
-            return note.with_body(f"\n{entry.letter.text}") if retext or untouched else note
+            return note.set(fields, f"\n{entry.letter.text}" if retext or untouched else None)
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         top, theirs, taken = "", "", False
         for title, text in sections(note.body):
@@ -226,7 +227,7 @@ class Notes:
             else:
                 theirs += text
         body = top + "".join(pages.values()) + theirs
-        return note.with_body(f"{body.rstrip(chr(10))}\n")
+        return note.set(fields, f"{body.rstrip(chr(10))}\n")
 
     def fields(self, entry: Entry, note: Note | None = None) -> dict[str, str | None]:
         """Return the frontmatter that the note of a letter has; None where a key has no place."""

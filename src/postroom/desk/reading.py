@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from postroom.core.card import Card, Facts, Level, Line
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.message import Message, Party
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
-from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Ledger
+
+if TYPE_CHECKING:
+    from postroom.core.message import Message, Party
+    from postroom.mail.mailbox import Mailbox
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
 PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
-PAGE: Final = 100
+PAGE, FIRST_PAGE = 100, 5
 
 
 class Reading:
@@ -96,7 +98,8 @@ class Reading:
         last, newest = self._ledger.meta(key), ""
         domains: set[str] = set()
         for _ in range(PAGES):
-            page = box.search("in:sent", limit=PAGE, cursor=cursor)
+            # Mostly there is one more letter than the last time.
+            page = box.search("in:sent", limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
             newest = newest or (page.items[0].id if page.items else "")
             for summary in page.items:
                 if summary.id == last:

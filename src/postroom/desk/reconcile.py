@@ -16,11 +16,10 @@ from typing import Final, NamedTuple
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Corrupt, Denied, Limited, NotFound, PostroomError
-from postroom.core.policy import Rules
+from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import line
 from postroom.desk.compose import Composer, Written, settled
-from postroom.desk.dispatch import SLIP_SECONDS
 from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading

@@ -97,6 +97,7 @@ _ENTRY = (
     "id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, state,"
     " detail, version"
 )
+MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 _OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 
@@ -520,10 +521,13 @@ class Book:
 
     # Limits and slips
 
-    def spent(self) -> list[Spent]:
-        """Return the claims that count against the limits."""
-        rows = self._connection.execute("SELECT at, recipients, thread FROM spent").fetchall()
-        return [Spent(_stamp(at), recipients, thread) for at, recipients, thread in rows]
+    def spent(self, most: int) -> list[Spent]:
+        """Return the newest claims, this many at most: older ones change no limit of that size."""
+        rows = self._connection.execute(
+            "SELECT at, recipients, thread FROM spent ORDER BY rowid DESC LIMIT ?", [most]
+        ).fetchall()
+        moments = json.loads(f"[{','.join(at for at, _, _ in rows)}]")
+        return [Spent(Stamp(*at), *row[1:]) for at, row in zip(moments, rows, strict=True)]
 
     def spend(self, letter: Letter, at: Stamp) -> None:
         """Count a claim."""
@@ -531,12 +535,8 @@ class Book:
             "INSERT INTO spent VALUES (?, ?, ?, ?)",
             letter.id, json.dumps(at), len(letter.envelope), letter.thread,
         )  # fmt: skip
-
-    def prune(self, keep: Callable[[Stamp], bool]) -> None:
-        """Forget the claims that no window reaches any more."""
-        for rowid, at in self._connection.execute("SELECT rowid, at FROM spent").fetchall():
-            if not keep(_stamp(at)):
-                self._do("DELETE FROM spent WHERE rowid = ?", rowid)
+        # By their number: a clock that is wrong for a while must not make them look old.
+        self._do("DELETE FROM spent WHERE rowid <= (SELECT max(rowid) FROM spent) - ?", MAX_CLAIMS)
 
     def refund(self, id: str) -> None:
         """Give back what an explicit refusal did not use: the newest claim, and the slip."""

@@ -80,8 +80,11 @@ class Note:
         texts = value if isinstance(value, list) else [value]
         return ", ".join(text for text in texts if isinstance(text, str))
 
-    def set(self, changes: Mapping[str, str | None]) -> Note:
-        """Return the note with these keys set, or removed where None; no other line is touched."""
+    def set(self, changes: Mapping[str, str | None], body: str | None = None) -> Note:
+        """Return the note with these keys set, or removed where None; no other line is touched.
+
+        A `body` replaces the one that is there, in the file's own kind of newlines.
+        """
         top, newline, fields = self._top, self._newline(), dict(self.fields)
         pairs = {key.value: (key, value) for key, value in _pairs(top.inner)}
         indent = " " * (top.inner[0].column if pairs else 0)
@@ -102,15 +105,19 @@ class Note:
             fields[name] = new
         if added and top.start == self._body:
             added = f"---{newline}{added}---{newline}"
-        return self._proven([*cuts, (top.end, top.end, added)], fields, self.body)
+        cuts.append((top.end, top.end, added))
+        if body is None:
+            return self._proven(cuts, fields, self.body)
+        body = _encodable(_RETURN.sub("\n", body))
+        new = body.replace("\n", newline)
+        if new and self._text[: self._body].endswith(("-", " ", "\t")):
+            new = newline + new
+        cuts.append((self._body, len(self._text), new))
+        return self._proven(cuts, fields, body)
 
     def with_body(self, body: str) -> Note:
-        """Return the note with another body, in the file's own kind of newlines."""
-        body = _encodable(_RETURN.sub("\n", body))
-        new = body.replace("\n", self._newline())
-        if new and self._text[: self._body].endswith(("-", " ", "\t")):
-            new = self._newline() + new
-        return self._proven([(self._body, len(self._text), new)], dict(self.fields), body)
+        """Return the note with another body and the same fields."""
+        return self.set({}, body)
 
     def _newline(self) -> str:
         found = _NEWLINE.search(self._text)

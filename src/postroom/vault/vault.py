@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -81,7 +80,9 @@ class Vault:
 
     def names(self, folder: str) -> Names:
         """Return the names of all files of a folder, sorted; none where there is no folder."""
-        return sorted(file.name for file in self._scan(folder))
+        with suppress(NotFound), self._entries(folder) as entries:
+            return sorted(entry.name for entry in entries)
+        return []
 
     def changed(self, folder: str) -> int:
         """Return when a name in the folder was last added or removed, 0 where there is no folder."""
@@ -191,11 +192,15 @@ class Vault:
             return b""
 
     def _scan(self, folder: str) -> Iterator[File]:
-        with suppress(NotFound), self._held(folder, folder) as fd, os.scandir(fd) as entries:
+        with suppress(NotFound), self._entries(folder) as entries:
             for entry in entries:
-                if entry.is_file(follow_symlinks=False) and _NAME.fullmatch(entry.name):
-                    with suppress(FileNotFoundError):  # it may be gone since
-                        yield _file(entry.name, entry.stat(follow_symlinks=False))
+                with suppress(FileNotFoundError):  # it may be gone since
+                    yield _file(entry.name, entry.stat(follow_symlinks=False))
+
+    @contextmanager
+    def _entries(self, folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with self._held(folder, folder) as fd, os.scandir(fd) as found:
+            yield (e for e in found if _NAME.fullmatch(e.name) and e.is_file(follow_symlinks=False))
 
     @contextmanager
     def _at(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -247,14 +252,18 @@ def _parts(path: str) -> Names:
 def _descend(fd: int, path: str, *, make: bool) -> int:
     """Open folder after folder, each in the one before it, so that no link is ever followed."""
     names = _parts(path) if path else []
-    fd = os.open(".", _FOLDER, dir_fd=fd)
+    fd = os.open(".", _FOLDER, dir_fd=fd)  # not dup: a lock on it must end when it is closed
     for name in names:
         try:
-            if make and not os.access(name, os.F_OK, dir_fd=fd, follow_symlinks=False):
+            try:
+                inner = os.open(name, _FOLDER, dir_fd=fd)
+            except FileNotFoundError:
+                if not make:
+                    raise
                 with suppress(FileExistsError):  # another process was first
                     os.mkdir(name, dir_fd=fd)
                 os.fsync(fd)
-            inner = os.open(name, _FOLDER, dir_fd=fd)
+                inner = os.open(name, _FOLDER, dir_fd=fd)
         finally:
             os.close(fd)
         fd = inner
@@ -277,7 +286,7 @@ def _beside(
     folder: int, data: bytes, mode: int, *, exact: bool = False
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Hold a synced file with a hidden name; where nobody renames it, it is gone afterwards."""
-    temp = f".postroom-{secrets.token_hex(8)}.tmp"
+    temp = f".postroom-{os.urandom(8).hex()}.tmp"
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
     try:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from postroom.config import Config
 from postroom.core.policy import Rules
@@ -16,11 +17,13 @@ from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call
-from postroom.mail.mailbox import Mailbox
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.ledger import Entry, Ledger
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder
+
+if TYPE_CHECKING:
+    from postroom.mail.mailbox import Mailbox
 
 
 @contextmanager

@@ -358,7 +358,7 @@ def test_what_was_done_to_the_file_is_found(desk, change, found):
 def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk):
     desk.act()
     with desk.file().open("ab") as file:
-        file.write(b"{" * (log.LONG_TAIL + 5))
+        file.write(b"{" * (log.LONGER[-1] + 5))
     assert desk.log.ahead() == []
     desk.act()
     assert desk.faults() == [("2026-01-05", 2, "not a line of the log")]

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -352,6 +352,16 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
     kept = [path.read_text(encoding="utf-8") for path in office.vault.rglob("*.md")]
     former = office.desk.ledger.former(entry.id)
     assert "Good evening" in "".join([*kept, former.text if former else ""])
+
+
+def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office):
+    entry = office.propose()
+    office.edit(entry.id, "Good day", "Good evening")
+    text = office.desk.note_text(entry)
+    office.edit(entry.id, "1th time.", "1th time. And one more word.")
+    with suppress(Conflict):  # refused is as good
+        office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
+    assert "And one more word." in office.note(entry.id).read_text(encoding="utf-8")
 
 
 def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejected(office):
