@@ -22,7 +22,7 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
-demo: $(VENV)/.runtime  ## try it: sample mail, letters that wait, in a folder of its own
+demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
 test: $(VENV)/.dev  ## the tests that need nothing but Python

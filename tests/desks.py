@@ -234,6 +234,12 @@ class Office:
         """Return a section of a letter's one note."""
         return dict(sections(Note.parse(self.note(id).read_bytes()).body))[title]
 
+    def head(self, id: str) -> str:
+        """Return what a letter's one note says first: what to do, or what became of it."""
+        said = dict(sections(Note.parse(self.note(id).read_bytes()).body))
+        open_ = self.state_of(id) in {"pending", "approved", "sending", "unknown"}
+        return said["What to do" if open_ else "Outcome"]
+
     def look(self, *, adopt: bool = False) -> str:
         """Reconcile; return all that was said."""
         return " ".join(self.desk.reconcile(adopt=adopt))

@@ -23,14 +23,14 @@ def torn_at(offset, *, batch):
     """A desk whose process died when this much of the last append was on disk."""
     with fresh() as desk:
         desk.act("2026-01-05", "2026-01-05")
-        before = desk.file().stat().st_size
+        before, mark = desk.file().stat().st_size, desk.ledger.marked
         for _ in range(batch):
             desk.ledger.act("2026-01-05", target="john.doe@example.com", error="é😀")
         desk.log.project()
         appended = desk.file().stat().st_size - before
         with desk.file().open("r+b") as file:
             file.truncate(before + min(offset, appended))
-        desk.ledger.mark = 2
+        desk.ledger.marked = mark
         desk.log.project()
         desk.act("2026-01-06")
         shown = [*desk.shown("2026-01-05"), *desk.shown("2026-01-06")]

@@ -42,7 +42,7 @@ desktop = false
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the demo's folder here."
 )
 def demo_command(keep: Path | None) -> None:
-    """Try it: sample mail, letters that wait, in a folder of its own.
+    """Try it with sample mail, in a folder of its own.
 
     It reads and writes nothing of yours: no settings, no mailbox, no account.
     """

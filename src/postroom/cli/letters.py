@@ -17,7 +17,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.core import life
-from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
 
@@ -33,7 +33,13 @@ HEADINGS = {
     "approved": "Approved",
     "sending": "Being sent",
     "rehearsal": "Rehearsals, which are never sent",
+    "sent": "Sent",
+    "rejected": "Rejected",
+    "withdrawn": "Withdrawn",
+    "expired": "Expired",
+    "failed": "Failed",
 }
+PAST = 50  # letters that are no longer open, in a list of all
 MARKS = {0: " ", 1: "?", 2: "!"}
 PATIENCE = 60.0  # seconds for another dispatcher to finish
 
@@ -78,7 +84,12 @@ def person() -> str:
 
 
 @click.command("pending")
-@click.option("--all", "everything", is_flag=True, help="Show rehearsals too.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"Show rehearsals, and the last {PAST} closed letters too.",
+)
 @_json
 def pending_command(everything: bool, as_json: bool) -> None:
     """List the letters that wait, newest last.
@@ -86,9 +97,11 @@ def pending_command(everything: bool, as_json: bool) -> None:
     `!` marks a letter with a red line on its risk card, `?` one that is worth a look. `postroom show
     ID` shows all of it; the first letters of an id are enough.
     """
-    states = (*ORDER, "rehearsal") if everything else ORDER
+    states = tuple(HEADINGS) if everything else ORDER
     with opened(make=True) as desk:
-        lines = desk.ledger.lines(*states)
+        lines = desk.ledger.lines(*ORDER)
+        if everything:
+            lines += desk.ledger.lines(*(set(states) - set(ORDER)), newest=PAST)
         now = desk.clock()
         rules = desk.rules
     if as_json:
@@ -118,10 +131,17 @@ def _rows(line: Line, age: str) -> list[str]:
     mark = click.style(MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True)
     whom = printing.fit(line.recipients, 26)
     subject = printing.fit(line.subject or "(no subject)", columns - 44).rstrip()
-    about = line.warning
-    if isinstance(line.state, life.Approved):
-        about = line.state.held or "`postroom send-approved` sends it after the undo window"
-    detail = printing.fit(f"{line.agent}, {age} ago{f': {about}' if about else ''}", columns - 14)
+    match line.state:
+        case life.Approved(held=held):
+            about = held or "`postroom send-approved` sends it after the undo window"
+        case life.Sent(at=at):
+            about = f"sent {printing.short_date(int(at.wall))}"
+        case life.Rejected(reason=about) | life.Failed(reason=about):
+            pass
+        case _:
+            about = line.warning
+    who = "by hand" if line.agent == "person" else line.agent
+    detail = printing.fit(f"{who}, {age} ago{f': {about}' if about else ''}", columns - 14)
     return [
         f"{mark} {click.style(line.id, fg='cyan')}  {whom}  {subject}",
         f"              {detail.rstrip()}",
@@ -145,7 +165,7 @@ def _line_json(line: Line) -> dict[str, Any]:
 @click.argument("id")
 @_json
 def show_command(id: str, as_json: bool) -> None:
-    """Show one letter as it will be sent, with its risk card and history."""
+    """Show one letter with its risk card and history."""
     with opened() as desk:
         entry = desk.ledger.entry(desk.ledger.find(id))
         if as_json:
@@ -240,6 +260,15 @@ def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
             )
 
 
+def _refuse_another(entry: Entry, digests: tuple[str, ...]) -> None:
+    seen = "".join(digests[:1]).removeprefix("sha256:")
+    if not entry.digest.removeprefix("sha256:").startswith(seen):
+        raise Conflict(
+            f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
+            remedy=f"Look at it again with `postroom show {entry.id}`.",
+        )
+
+
 def _approve(desk: Desk, entry: Entry, digest: str) -> Entry:
     from postroom.cli import terminal
 
@@ -285,6 +314,8 @@ def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
     for entry in entries:
         if not as_json:
             click.echo(printing.folded(life.told(entry.id, entry.state)))
+            if path := desk.ledger.place(entry.id).path:
+                click.echo(f"  {path}")
     if any(isinstance(entry.state, life.Approved) for entry in entries):
         say("`postroom send-approved` tries again.")
     worst = next((e for e in entries if isinstance(e.state, life.Failed | life.Unknown)), None)
@@ -318,7 +349,7 @@ def revise_command(id: str, ask: str, as_json: bool) -> None:
 @click.argument("id")
 @_json
 def undo_command(id: str, as_json: bool) -> None:
-    """Recall an approved letter, as long as nobody has begun to send it."""
+    """Recall an approved letter that is not being sent yet."""
     with opened() as desk:
         _tell(desk, [desk.recall(desk.ledger.find(id))], as_json=as_json)
 
@@ -371,13 +402,7 @@ def edit_command(
         if letter == entry.letter:
             say("Nothing was changed.")
             return
-        if digests and not entry.digest.removeprefix("sha256:").startswith(
-            digests[0].removeprefix("sha256:")
-        ):
-            raise Conflict(
-                f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
-                remedy=f"Look at it again with `postroom show {entry.id}`.",
-            )
+        _refuse_another(entry, digests)
         proof = terminal.passphrase() if desk.rules.trust == "desk" else None
         if not digests:
             click.echo(difference(form(entry.letter), form(letter)))
@@ -396,7 +421,7 @@ def _reworded(letter: Letter, file: Path | None) -> Letter:
     from postroom.desk.notes import form
 
     shown = form(letter)
-    text = file.read_text("utf-8") if file else click.edit(shown, extension=".txt")
+    text = file.read_text("utf-8") if file else _typed(shown)
     if text is None or text == shown:
         return letter
     head, blank, body = text.replace("\r\n", "\n").partition("\n\n")
@@ -413,6 +438,16 @@ def _reworded(letter: Letter, file: Path | None) -> Letter:
         raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
     to, cc, bcc = (Address.parse_list(fields.get(name, "")) for name in ("to", "cc", "bcc"))
     return replace(letter, to=to, cc=cc, bcc=bcc, subject=fields.get("subject", ""), text=body)
+
+
+def _typed(shown: str) -> str | None:
+    try:
+        return click.edit(shown, extension=".txt")
+    except click.ClickException as why:
+        raise Unavailable(
+            f"No editor: {why.format_message()}",
+            remedy="Set EDITOR to the command of yours, or give the letter with --file.",
+        ) from why
 
 
 @click.command("resolve")
@@ -437,8 +472,7 @@ def resolve_command(
         if not isinstance(entry.state, life.Unknown):
             raise life.refuse(entry.id, entry.state, "resolved")
         word = "was sent" if was_sent else "was not sent"
-        if digests and not entry.digest.removeprefix("sha256:").startswith(digests[0]):
-            raise Conflict(f"The letter's digest is {entry.digest}", remedy="Look at it again.")
+        _refuse_another(entry, digests)
         if not digests:
             if not as_json:
                 _show(desk, entry)
@@ -453,7 +487,7 @@ def resolve_command(
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
 @_json
 def send_approved_command(wait: bool, as_json: bool) -> None:
-    """Send what is approved and due, and settle what was interrupted.
+    """Send what is approved and due; settle what was interrupted.
 
     Takes requests from Plans/ and slips in Approved/ too.
     """

@@ -13,46 +13,38 @@ from postroom import __version__
 from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 
-# command → module that defines it, its first line of help; the modules are imported when called.
-COMMANDS = {
-    "adopt": (
-        "postroom.cli.setup",
-        "Send from this vault here; the other machine then only reads.",
-    ),
-    "approve": ("postroom.cli.letters", "Approve letters, after a look at each, and send them."),
-    "audit": ("postroom.cli.audit", "Show what was done, when, and by whose word."),
-    "demo": (
-        "postroom.cli.demo",
-        "Try it: sample mail, letters that wait, in a folder of its own.",
-    ),
-    "doctor": ("postroom.cli.setup", "Check each part, and say how to mend what is amiss."),
-    "edit": ("postroom.cli.letters", "Change a letter, look at the result, and send it."),
-    "import": ("postroom.cli.mail", "Import mail from mbox, Maildir or .eml files."),
-    "init": ("postroom.cli.setup", "Set up the vault's folders, the ledger and the passphrase."),
-    "pending": ("postroom.cli.letters", "List the letters that wait, newest last."),
-    "read": ("postroom.cli.mail", "Show one mail."),
-    "reject": ("postroom.cli.letters", "Say no to a letter, with a reason that reaches the agent."),
-    "resolve": (
-        "postroom.cli.letters",
-        "Settle a letter of which nobody knows whether it was sent.",
-    ),
-    "revise": ("postroom.cli.letters", "Ask the agent for another version of a letter."),
-    "search": ("postroom.cli.mail", "Search mail, newest first, in Gmail's search language."),
-    "send-approved": (
-        "postroom.cli.letters",
-        "Send what is approved and due, and settle what was interrupted.",
-    ),
-    "show": (
-        "postroom.cli.letters",
-        "Show one letter as it will be sent, with its risk card and history.",
-    ),
-    "status": ("postroom.cli.setup", "Say what waits, in which mode, at which trust level."),
-    "thread": ("postroom.cli.mail", "Show a whole conversation, oldest mail first."),
-    "undo": (
-        "postroom.cli.letters",
-        "Recall an approved letter, as long as nobody has begun to send it.",
-    ),
+# group → command → its module and first line of help; the modules are imported when called.
+GROUPS = {
+    "Start": {
+        "demo": ("demo", "Try it with sample mail, in a folder of its own."),
+        "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
+        "status": ("setup", "Say what waits, in which mode, at which trust level."),
+        "doctor": ("setup", "Check each part, and say how to mend what is amiss."),
+        "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
+    },
+    "Letters": {
+        "pending": ("letters", "List the letters that wait, newest last."),
+        "show": ("letters", "Show one letter with its risk card and history."),
+        "approve": ("letters", "Approve letters, after a look at each, and send them."),
+        "edit": ("letters", "Change a letter, look at the result, and send it."),
+        "reject": ("letters", "Say no to a letter, with a reason that reaches the agent."),
+        "revise": ("letters", "Ask the agent for another version of a letter."),
+        "undo": ("letters", "Recall an approved letter that is not being sent yet."),
+        "send-approved": (
+            "letters",
+            "Send what is approved and due; settle what was interrupted.",
+        ),
+        "resolve": ("letters", "Settle a letter of which nobody knows whether it was sent."),
+        "audit": ("audit", "Show what was done, when, and by whose word."),
+    },
+    "Mail": {
+        "import": ("mail", "Import mail from mbox, Maildir or .eml files."),
+        "search": ("mail", "Search mail, newest first, in Gmail's search language."),
+        "read": ("mail", "Show one mail."),
+        "thread": ("mail", "Show a whole conversation, oldest mail first."),
+    },
 }
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
 
 class Commands(click.Group):
@@ -69,15 +61,20 @@ class Commands(click.Group):
         from importlib import import_module
 
         command = getattr(
-            import_module(COMMANDS[cmd_name][0]), f"{cmd_name.replace('-', '_')}_command"
+            import_module(f"postroom.cli.{COMMANDS[cmd_name][0]}"),
+            f"{cmd_name.replace('-', '_')}_command",
         )
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list from the table, so that `--help` imports nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+        widest = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(widest), about) for name, (_, about) in group.items()]
+                )
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

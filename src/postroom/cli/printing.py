@@ -91,6 +91,7 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
     import hashlib
 
     from postroom.core.risk import html_differs
+    from postroom.desk.outbox import WHO
 
     letter = entry.letter
     people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
@@ -99,7 +100,8 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
         if addresses:
             yield from listed(name, [str(address) for address in addresses])
     yield f"{field('Subject')}{click.style(letter.subject or '(no subject)', bold=True)}"
-    yield f"{field('Agent')}{line(entry.agent)}, {short_date(int(entry.created.wall))}, id {entry.id}"
+    who = WHO.get(entry.agent) or line(entry.agent)
+    yield f"{field('Agent')}{who}, {short_date(int(entry.created.wall))}, id {entry.id}"
     for at, file in enumerate(letter.attachments):
         origin = entry.origins[at] if at < len(entry.origins) else "agent"
         sha = hashlib.sha256(file.content).hexdigest()[:12]

@@ -12,7 +12,7 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
-from postroom.core.errors import Invalid, PostroomError
+from postroom.core.errors import Conflict, Invalid, PostroomError
 from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
 from postroom.vault.folders import FOLDERS
@@ -155,6 +155,11 @@ def adopt_command(as_json: bool) -> None:
     from postroom.wiring.desk import adopt
 
     config = wiring.settings()
+    if _sends(config):
+        raise Conflict(
+            f"This machine sends from the vault {config.vault} already",
+            remedy="There is nothing to adopt; `postroom doctor` checks the rest.",
+        )
     if not terminal.agrees(f"Send from the vault {config.vault} on this machine from now on?"):
         raise click.Abort
     new = adopt(config)
@@ -162,6 +167,17 @@ def adopt_command(as_json: bool) -> None:
         printing.print_json({"desk": new})
     else:
         click.echo(f"This machine sends from {config.vault} now, as desk {new}.")
+
+
+def _sends(config: Config) -> bool:
+    """Whether the desk of these settings is whole, and this machine's."""
+    from postroom.wiring.desk import desk
+
+    try:
+        with desk(config) as found:
+            return found is not None
+    except PostroomError:
+        return False
 
 
 @click.command("status")

@@ -64,7 +64,8 @@ def _value(key: str, value: Value) -> Value:
 
 
 def _fit(text: str, most: int) -> str:
-    while len(json.dumps(text)) > most:
+    # A character takes twelve bytes at most, so that most texts need no counting.
+    while 12 * len(text) + 2 > most and len(json.dumps(text)) > most:
         text = text[: len(text) * 3 // 4]
     return text
 
@@ -130,6 +131,15 @@ def digest(line: str) -> str:
     """Return what the next line carries of this one."""
     # A damaged file may hold what is no text; it has a digest all the same.
     return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Mark(NamedTuple):
+    """How far the log was written: the last number, the file, its size, when a file was last made."""
+
+    seq: int = 0
+    name: str = ""
+    size: int = 0
+    changed: int = 0
 
 
 class Read(NamedTuple):

@@ -300,7 +300,8 @@ class _Desk:
                 text = f"A host looks like {_quoted(known)} and is not it"
                 odd.append((STOP if sure else LOOK, "links", text))
             if link.how == "loads" and link.host:
-                text = "Opening the letter tells these hosts, and the address can carry text out"
+                opened = "Opening the letter" if self.letter.html else "Showing its Markdown"
+                text = f"{opened} tells these hosts, and the address can carry text out"
                 odd.append((STOP, "remote_images", text))
             limit = f"{findings.MAX_LINKS:,} links, {findings.MAX_ADDRESS:,} characters of each"
             place = link.host or (f"{link.scheme}:" if link.scheme else limit)

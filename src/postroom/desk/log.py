@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from postroom.core import audit
-from postroom.core.audit import Fault, Read
+from postroom.core.audit import Fault, Mark, Read
 from postroom.core.errors import Corrupt, PostroomError
+from postroom.vault.vault import Vault
 
 TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it
 LONGER = (262_144, 16_000_000)
@@ -33,24 +34,11 @@ class Chain(Protocol):
     def actions(self, after: int) -> list[tuple[int, str]]:
         """Return the actions past this number, in order, each as its line."""
 
-    def projected(self) -> int:
-        """Return the number of the last action that was written to the log."""
+    def mark(self) -> Mark:
+        """Return how far the log was written."""
 
-    def set_projected(self, seq: int) -> None:
+    def set_mark(self, mark: Mark) -> None:
         """Remember how far the log was written."""
-
-
-class Files(Protocol):
-    """What the log needs of the vault."""
-
-    def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder, none where there is no folder."""
-
-    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
-        """Add to the end of a file in one synced write; make it, and its folder, if missing."""
-
-    def tail(self, path: str, size: int = TAIL) -> bytes:
-        """Return the last bytes of a file, all of them where it has fewer."""
 
 
 class ActionLog:
@@ -58,14 +46,14 @@ class ActionLog:
 
     def __init__(
         self,
-        files: Files,
+        vault: Vault,
         chain: Chain,
         *,
         desk: str,
         folder: str = "Logs/actions",
         trusted: Callable[[str], bool] = lambda _line: True,
     ) -> None:
-        self._files = files
+        self._files = vault
         self._chain = chain
         self._desk = desk
         self._folder = folder
@@ -73,28 +61,36 @@ class ActionLog:
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
-        projected = self._chain.projected()
-        waiting = self._chain.actions(projected)
+        mark = self._chain.mark()
+        waiting = self._chain.actions(mark.seq)
         if not waiting:
             return
-        shown = self._shown(projected, dict(waiting))
-        waiting = [(seq, line) for seq, line in waiting if seq > shown]
-        # A file of a day to come counts if we wrote it, before the clock was set back.
-        today = _day(waiting[-1][1]) if waiting else ""
-        names = reversed(self._names())
-        newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
-        torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
+        today, torn = _day(waiting[-1][1]), b""
+        if today <= mark.name and self._untouched(mark):
+            newest = mark.name
+        else:
+            shown = self._shown(mark.seq, dict(waiting))
+            waiting = [(seq, line) for seq, line in waiting if seq > shown]
+            # A file of a day to come counts if we wrote it, before the clock was set back.
+            names = reversed(self._names())
+            newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
+            torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
+            mark = mark._replace(seq=shown)
         for name, last, data in _sheets(waiting, newest):
             if torn and name == newest:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
                 torn = b""
-            self._files.append(f"{self._folder}/{name}", data)
-            self._chain.set_projected(last)
+            size = self._files.append(f"{self._folder}/{name}", data)
+            mark = Mark(last, name, size, self._files.changed(self._folder))
+            self._chain.set_mark(mark)
         if not waiting:
-            self._chain.set_projected(shown)
+            self._chain.set_mark(mark)
 
     def ahead(self) -> list[Read]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
+        mark = self._chain.mark()
+        if mark.seq <= self._chain.head() and self._untouched(mark):
+            return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (
             next(self._ours(sorted(b, key=_number, reverse=True)), None) for b in self._blocks()
@@ -162,6 +158,13 @@ class ActionLog:
                     not value or found.record.get(key) == value for key, value in wanted.items()
                 ):
                     yield found.record
+
+    def _untouched(self, mark: Mark) -> bool:
+        """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
+        if not mark.name or self._files.changed(self._folder) != mark.changed:
+            return False
+        file = self._files.stat(f"{self._folder}/{mark.name}")
+        return file is not None and file.size == mark.size
 
     def _shown(self, projected: int, waiting: dict[int, str]) -> int:
         """Return the last number that the files show: after a crash they are ahead of the mark."""

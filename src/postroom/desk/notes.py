@@ -20,6 +20,7 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
+from postroom.desk.outbox import WHO
 from postroom.store.ledger import Entry, Ledger, Place
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, fenced, quote, render, sections
@@ -37,9 +38,11 @@ FOLDERS: Final = {
 }
 STATUS: Final = {"sending": "approved", "sent": "done"}
 MAX_COMPARED: Final = 4_000
+MAX_FOUND: Final = 2_000  # characters of a risk card in the frontmatter of a draft
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
+    "Outcome",
     "Notice",
     "Envelope",
     "Letter as its HTML shows it",
@@ -109,7 +112,7 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is only written again with `restore`: somebody may have moved it.
         """
-        entry = self._ledger.entry(entry.id)  # somebody may have decided since it was read
+        entry = self._ledger.current(entry)
         place = self._ledger.place(entry.id)
         if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
             return
@@ -238,6 +241,7 @@ class Notes:
         common: dict[str, str | None] = {
             "status": STATUS.get(entry.kind, entry.kind),
             "approved_at": verdict.at.iso if verdict else None,
+            "sent_at": state.at.iso if isinstance(state, life.Sent) else None,
             "letter": entry.id,
             "digest": entry.digest,
             "letter_version": str(entry.version),
@@ -249,6 +253,8 @@ class Notes:
         if entry.form == "draft":
             if waits:
                 common["status"] = "pending_approval"
+            found = " ".join(one.text for one in entry.card.lines)[:MAX_FOUND]
+            common |= {"risk_assessment": found or None}
             common |= {"trust": self._rules.trust, "mode": self._rules.mode}
             return common | (_as_written(entry, note) if note else {})
         return {
@@ -263,7 +269,8 @@ class Notes:
 
     def _pages(self, entry: Entry, notice: str) -> list[tuple[str, str]]:
         letter = entry.letter
-        pages = [("What to do", self._what_to_do(entry))]
+        title = "What to do" if entry.kind in life.OPEN else "Outcome"
+        pages = [(title, self._what_to_do(entry))]
         if notice:
             pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
@@ -320,10 +327,17 @@ class Notes:
         return f"{risk}{said}\n\n{active}\n"
 
     def _rollback(self, entry: Entry) -> str:
-        window = duration(self._rules.undo_seconds) if self._rules.undo_seconds else "no time"
+        gone = "A mail that was sent cannot be called back; write to the same people to correct it."
+        match entry.state:
+            case life.Sent():
+                return f"{gone}\n"
+            case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
+                window = self._rules.undo_seconds
+                waits = duration(window) if window else "no time"
+                return f"After approval it waits {waits}: `postroom undo {entry.id}` recalls it. {gone}\n"
         return (
-            f"After approval it waits {window}: `postroom undo {entry.id}` recalls it. A mail that was"
-            " sent cannot be called back; write to the same people to correct it.\n"
+            "Nothing was sent, so there is nothing to roll back. If you want it after all, move this"
+            f" note to `{folders.APPROVED}/`: it then waits for your word again.\n"
         )
 
 
@@ -410,7 +424,7 @@ def _envelope(entry: Entry) -> str:
             f"- Attachment: {quote(file.name)}, {quote(file.type)}, {len(file.content):,} bytes,"
             f" SHA-256 {sha}…, from the {origin}"
         )
-    rows.append(f"- Agent: {quote(entry.agent)}")
+    rows.append(f"- Agent: {WHO.get(entry.agent) or quote(entry.agent)}")
     rows.append(f"- Digest: `{entry.digest}`")
     return "\n".join(rows) + "\n"
 

@@ -15,10 +15,11 @@ from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
-from postroom.store.ledger import Book, Entry, Ledger
+from postroom.store.ledger import Book, Entry, Ledger, Standing
 
 HOME = "Pending_Approval"
 PERSON = "person"
+WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
 MAX_AGENT = 64
@@ -311,11 +312,12 @@ class Outbox:
         since = entry.state.since if isinstance(entry.state, life.Pending) else None
         return since is not None and elapsed(since, self._clock()) >= self._rules.expiry_seconds
 
-    def expire(self) -> list[Entry]:
-        """Close what nobody decided in time."""
+    def expire(self, standings: dict[str, Standing] | None = None) -> list[Entry]:
+        """Close what nobody decided in time; of all letters, or of these."""
+        standings = self._ledger.standings("pending") if standings is None else standings
         late = [
             id
-            for id, (state, _) in self._ledger.standings("pending").items()
+            for id, (state, _) in standings.items()
             if isinstance(state, life.Pending)
             and elapsed(state.since, self._clock()) >= self._rules.expiry_seconds
         ]

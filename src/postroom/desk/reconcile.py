@@ -89,17 +89,22 @@ class Reconciler:
         self.said, self.full = [], False
         if adopt:
             self._adopt_plans()
-        for entry in self.outbox.expire():
+        standings = self.ledger.standings()  # what changes meanwhile is read again by itself
+        for entry in self.outbox.expire(standings):
+            standings.pop(entry.id)
             self.notes.follow(entry)
         looked = self._look()
         fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
         places = self.ledger.places()
-        standings = self.ledger.standings()
+        stale = self.ledger.meta("noted") != self.rules.trust  # what the notes say to do
         for id in dict.fromkeys((*standings, *places, *looked.letters)):
             found = looked.letters.get(id, [])
             place = places.get(id)
-            if id not in fresh and not _unmoved(standings.get(id), place, found):
+            if id not in fresh and (stale or not _unmoved(standings.get(id), place, found)):
                 self._guarded(self._letter, id, place, found)
+        if stale:
+            with self.ledger.write(synced=False) as book:
+                book.set("noted", self.rules.trust)
         if adopt:
             self._use_slips()
         return self.said
@@ -251,7 +256,11 @@ class Reconciler:
         one = self._with_note(one) if one.path != place.path else one
         if one.note is not None:
             wanted = self.notes.fields(entry, one.note)
-            wrong = [key for key, value in wanted.items() if one.note.text(key) != (value or "")]
+            wrong = [
+                key
+                for key, value in wanted.items()
+                if one.note.text(key) != (value or "") and key not in {"trust", "mode"}
+            ]
             if wrong and place.path:
                 self._say(
                     f"{one.path}: {', '.join(wrong)} only show what the letter is, and"

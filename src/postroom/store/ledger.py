@@ -209,17 +209,24 @@ class Ledger:
         with self._database.snapshot() as connection:
             return Book(connection, self._clock, self._draw).entry(id)
 
-    def lines(self, *states: str, agent: str | None = None) -> list[Line]:
-        """Return the letters in these states (all open ones without any), oldest first."""
+    def current(self, entry: Entry) -> Entry:
+        """Return a letter as it is now: somebody may have decided since it was read."""
+        row = self._database.row("SELECT version FROM letter WHERE id = ?", [entry.id])
+        return entry if row == (entry.version,) else self.entry(entry.id)
+
+    def lines(self, *states: str, agent: str | None = None, newest: int = -1) -> list[Line]:
+        """Return the letters in these states (all open ones without any), oldest first.
+
+        Of more than `newest`, the newest; less than 0 is no bound.
+        """
         chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
         of = "" if agent is None else " AND +agent = ?"
         rows = self._database.rows(
             "SELECT id, agent, recipients, subject, card, home, created, state, detail"
-            f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row",
-            [] if agent is None else [agent],
+            f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row DESC LIMIT ?",
+            [newest] if agent is None else [agent, newest],
         )
-        with _parsed("a letter"):
-            return [_line(row) for row in rows]
+        return [_line(row) for row in reversed(rows)]
 
     def standings(self, *states: str) -> dict[str, Standing]:
         """Return the state and version of each letter in these states (all open ones without any)."""
@@ -227,8 +234,7 @@ class Ledger:
         rows = self._database.rows(
             f"SELECT id, state, detail, version FROM letter WHERE state IN ({chosen}) ORDER BY row"
         )
-        with _parsed("a letter"):
-            return {id: Standing(life.load(kind, text), at) for id, kind, text, at in rows}
+        return {row[0]: _standing(row) for row in rows}
 
     def history(self, id: str) -> list[life.State]:
         """Return the states that a letter has gone through, oldest first."""
@@ -330,14 +336,14 @@ class Ledger:
         self._sealing = self._sealing or self.meta("key")
         return audit.sealed(line, self._sealing)
 
-    def projected(self) -> int:
-        """Return the number of the last action that was written to the log."""
-        return int(self.meta("projected") or 0)
+    def mark(self) -> audit.Mark:
+        """Return how far the log was written."""
+        return audit.Mark(*json.loads(self.meta("log") or "[]"))
 
-    def set_projected(self, seq: int) -> None:
+    def set_mark(self, mark: audit.Mark) -> None:
         """Remember how far the log was written."""
         with self.write(synced=False) as book:
-            book.set("projected", str(seq))
+            book.set("log", json.dumps(mark))
 
 
 class Book:
@@ -390,7 +396,7 @@ class Book:
         files = self._connection.execute(
             "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place", [id]
         )
-        with _parsed(f"the letter {id}"):
+        with _parsed(id):
             return Entry(
                 letter=_letter(frozen, tuple(Enclosure(*file) for file in files)),
                 agent=agent,
@@ -638,13 +644,13 @@ class Book:
 
 
 @contextmanager
-def _parsed(what: str) -> Iterator[None]:
+def _parsed(id: str) -> Iterator[None]:
     """Say in our words that the ledger holds what nobody wrote."""
     try:
         yield
     except (ValueError, KeyError, TypeError, Invalid) as why:
         raise Corrupt(
-            f"The ledger's entry of {what} does not parse",
+            f"The ledger's entry of the letter {id} does not parse",
             remedy="Put a backup of the state folder in its place.",
         ) from why
 
@@ -686,12 +692,16 @@ def _letter(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
 
 def _line(row: Row) -> Line:
     id, agent, recipients, subject, card, home, created, kind, detail = row
-    lines = json.loads(card)
-    level, _, warning = lines[0] if lines else (0, "", "")
-    return Line(
-        id, agent, recipients, subject, level, warning, home, _stamp(created),
-        life.load(kind, detail),
-    )  # fmt: skip
+    with _parsed(id):
+        lines, at, state = json.loads(card), _stamp(created), life.load(kind, detail)
+        level, _, warning = lines[0] if lines else (0, "", "")
+        return Line(id, agent, recipients, subject, level, warning, home, at, state)
+
+
+def _standing(row: Row) -> Standing:
+    id, kind, detail, version = row
+    with _parsed(id):
+        return Standing(life.load(kind, detail), version)
 
 
 def _recipients(letter: Letter) -> str:

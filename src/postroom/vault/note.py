@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from postroom.core.errors import Corrupt, Invalid
@@ -56,6 +57,7 @@ class Note:
     _body: int = field(compare=False, repr=False)
 
     @classmethod
+    @lru_cache(maxsize=8)  # what was just written is mostly the next that is read
     def parse(cls, raw: bytes) -> Note:
         """Return the note; what cannot be read is `Corrupt`, with its line and column."""
         try:
@@ -278,7 +280,8 @@ def fenced(section: str) -> str | None:
     return "".join(held).removesuffix("\n")
 
 
-def sections(body: str) -> list[tuple[str, str]]:
+@lru_cache(maxsize=8)
+def sections(body: str) -> tuple[tuple[str, str], ...]:
     """Return (title, text) of each part that starts with `## title`; the texts joined are the body."""
     parts = [("", [""])]
     for line, mark in _marked(body):
@@ -288,7 +291,7 @@ def sections(body: str) -> list[tuple[str, str]]:
             title = closing.rstrip(" \t") if not closing or closing[-1] in " \t" else title
             parts.append((title, []))
         parts[-1][1].append(line)
-    return [(title, "".join(lines)) for title, lines in parts]
+    return tuple((title, "".join(lines)) for title, lines in parts)
 
 
 def _marked(body: str) -> Iterator[tuple[str, str]]:

@@ -167,8 +167,11 @@ class Vault:
             os.unlink(name, dir_fd=folder)
             _sync(folder, path)
 
-    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
-        """Add to the end of a file, made where it is missing: all of it or, on a full disk, nothing."""
+    def append(self, path: str, data: bytes, mode: int = 0o600) -> int:
+        """Add to the end of a file, made where it is missing: all of it or, on a full disk, nothing.
+
+        Returns the size that it has then.
+        """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._at(path, make=True) as (folder, name):
             with _opened(folder, name, flags, mode) as fd:
@@ -182,6 +185,7 @@ class Vault:
                     raise
             if size == 0:
                 _sync(folder, path)
+        return size + len(data)
 
     def tail(self, path: str, size: int = 65_536) -> bytes:
         """Return the last bytes of a file, none where it is missing."""
@@ -251,9 +255,10 @@ def _parts(path: str) -> Names:
 
 def _descend(fd: int, path: str, *, make: bool) -> int:
     """Open folder after folder, each in the one before it, so that no link is ever followed."""
-    names = _parts(path) if path else []
-    fd = os.open(".", _FOLDER, dir_fd=fd)  # not dup: a lock on it must end when it is closed
-    for name in names:
+    if not path:
+        return os.open(".", _FOLDER, dir_fd=fd)  # not dup: a lock on it must end when it is closed
+    root = fd
+    for name in _parts(path):
         try:
             try:
                 inner = os.open(name, _FOLDER, dir_fd=fd)
@@ -265,7 +270,8 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
                 os.fsync(fd)
                 inner = os.open(name, _FOLDER, dir_fd=fd)
         finally:
-            os.close(fd)
+            if fd != root:
+                os.close(fd)
         fd = inner
     return fd
 

@@ -80,6 +80,7 @@ def test_an_approved_letter_can_be_recalled_during_the_undo_window(person):
     undone = person.run("undo", id)
     assert undone.code == 0
     assert "waits for a person" in undone.out
+    assert "Drafts/hello.md" in undone.out
     assert (person.vault / "Drafts/hello.md").exists()
     assert person.run("undo", id).code == 7
 
@@ -129,6 +130,36 @@ def test_an_editor_is_opened_where_no_file_is_given(live):
     assert seen.code == 0, seen.out
     assert live.show(id)["text"] == "Good night, Ann.\n"
     assert live.show(id)["state"] == "pending"
+
+
+def test_without_an_editor_the_remedy_is_named(live):
+    id = live.draft()
+    live.environment["EDITOR"] = "/no/such/editor"
+    refused = live.run("edit", id)
+    assert refused.code == 8
+    assert "Set EDITOR" in refused.err
+    assert "--file" in refused.err
+
+
+def test_closed_letters_are_listed_where_all_are_asked_for(live):
+    one, two = live.draft("one", subject="One"), live.draft("two", subject="Two")
+    live.run("reject", one, "--reason", "too long")
+    assert live.run("approve", two, "--yes", digest(live, two)[:8]).code == 0
+    assert live.run("pending").out == "Nothing waits.\n"
+    shown = live.run("pending", "--all").out
+    assert "Rejected (1)" in shown
+    assert "too long" in shown
+    assert "Sent (1)" in shown
+    states = {
+        line["id"]: line["state"] for line in live.run("pending", "--all", "--json").json["letters"]
+    }
+    assert states == {one: "rejected", two: "sent"}
+
+
+def test_a_digest_may_be_given_with_its_name(live):
+    id = live.draft()
+    assert live.run("approve", id, "--yes", f"sha256:{digest(live, id)}").code == 0
+    assert sent(live) == ["Hello"]
 
 
 def test_a_note_edited_in_place_stops_approve_until_its_text_is_taken(live):

@@ -152,6 +152,7 @@ def test_adoption_without_an_explicit_state_takes_the_mail_along(person):
     assert approve(person, id).code == 0
     desks = person.folder / ".local/state/postroom"
     (before,) = {path.name for path in desks.iterdir()} - {"vaults"}
+    shutil.rmtree(person.vault / ".postroom")
     assert person.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
     (after,) = {path.name for path in desks.iterdir()} - {"vaults"}
     assert before != after == (person.vault / ".postroom/desk").read_text().strip()
@@ -172,8 +173,17 @@ def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person):
     assert person.run("pending", "--json").json["letters"][0]["state"] == "unknown"
 
 
+def test_a_desk_that_is_whole_is_not_adopted(live):
+    id = live.draft()
+    refused = live.run("adopt")
+    assert refused.code == 7
+    assert "already" in refused.err
+    assert live.show(id)["state"] == "pending"
+
+
 def test_the_log_is_whole_after_an_adoption(live):
     live.draft()
+    meta(live, "machine", "another")
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
     live.draft("later", subject="Later")
     assert live.run("audit", "verify").code == 0

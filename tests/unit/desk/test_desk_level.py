@@ -175,7 +175,7 @@ def test_an_approved_letters_note_moved_home_still_takes_the_approval_back(offic
 
 def test_the_notes_of_this_level_name_it(office):
     entry = office.propose()
-    assert "Trust level: desk" in office.page(entry.id, "What to do")
+    assert "Trust level: desk" in office.head(entry.id)
 
 
 # The passphrase itself

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from postroom.core import audit
-from postroom.core.audit import GENESIS, Action
+from postroom.core.audit import GENESIS, Action, Mark
 from postroom.core.errors import Denied, Unavailable
 from postroom.desk import log
 from postroom.desk.log import ActionLog
@@ -23,7 +23,7 @@ class Ledger:
     def __init__(self, desk=DESK):
         self.desk = desk
         self.chain = []
-        self.mark = 0
+        self.marked = Mark()
 
     def act(self, day="2026-01-05", **fields):
         action = Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
@@ -44,11 +44,11 @@ class Ledger:
     def actions(self, after=0):
         return list(enumerate(self.chain, 1))[after:]
 
-    def projected(self):
-        return self.mark
+    def mark(self):
+        return self.marked
 
-    def set_projected(self, seq):
-        self.mark = seq
+    def set_mark(self, mark):
+        self.marked = mark
 
 
 class Desk:
@@ -99,7 +99,7 @@ def test_each_action_stands_once_in_the_file_of_its_day(desk):
     desk.log.project()
     assert desk.shown("2026-01-05") == desk.ledger.chain[:2]
     assert desk.shown("2026-01-06") == desk.ledger.chain[2:]
-    assert desk.ledger.mark == 3
+    assert desk.ledger.marked.seq == 3
     assert desk.faults() == []
     assert desk.file().stat().st_mode & 0o777 == 0o600
 
@@ -131,11 +131,11 @@ def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk):
     for _ in range(500):
         desk.ledger.act()
     desk.log.project()
-    desk.ledger.mark = 0
+    desk.ledger.marked = Mark(0)
     desk.log.project()
     desk.act()
     assert desk.shown() == desk.ledger.chain
-    assert desk.ledger.mark == 501
+    assert desk.ledger.marked.seq == 501
 
 
 def test_a_torn_line_is_completed_in_its_place(desk):
@@ -232,9 +232,9 @@ def test_our_last_line_is_found_before_thousands_of_anothers(desk, neighbour):
         for _ in range(500):
             neighbour.ledger.act(day)
     neighbour.log.project()
-    desk.ledger.mark = 0
+    desk.ledger.marked = Mark(0)
     desk.log.project()
-    assert desk.ledger.mark == 2
+    assert desk.ledger.marked.seq == 2
     del desk.ledger.chain[1:]
     assert [found.seq for found in desk.log.ahead()] == [2]
 
@@ -276,7 +276,7 @@ def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk):
     for _ in range(400):
         desk.ledger.act()
     desk.log.project()
-    desk.ledger.mark = 5
+    desk.ledger.marked = Mark(5)
     desk.act()
     assert desk.shown() == desk.ledger.chain
     assert desk.log.ahead() == []
@@ -412,7 +412,7 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(desk):
     with pytest.raises(Denied):
         desk.log.project()
     assert secret.read_text() == "kept"
-    assert desk.ledger.mark == 2
+    assert desk.ledger.marked.seq == 2
 
 
 # Reading

@@ -174,7 +174,7 @@ def brought(office, courier, kind, letter=None):
 @pytest.mark.parametrize("kind", EVERY)
 def test_every_note_names_the_trust_level_and_the_mode(office, courier, kind):
     entry = brought(office, courier, kind)
-    said = office.page(entry.id, "What to do")
+    said = office.head(entry.id)
     assert "Trust level: folder (moving this note is the verdict)" in said
     assert "Mode: `live (test)`" in said
 
@@ -184,7 +184,7 @@ def test_a_note_at_level_desk_says_that_moving_it_is_no_verdict(office, courier,
     office.desk.set_passphrase("correct horse")
     office.reopen(trust="desk")
     entry = brought(office, courier, kind)
-    said = office.page(entry.id, "What to do")
+    said = office.head(entry.id)
     assert "Trust level: desk (a passphrase is the verdict)" in said
     if kind == "pending":
         assert "A moved note is no verdict here" in said
@@ -205,7 +205,7 @@ def test_a_note_of_a_draft_names_the_trust_level_and_the_mode_too(office):
 @pytest.mark.parametrize("kind", EVERY)
 def test_every_note_says_what_can_be_done_or_what_became_of_it(office, courier, kind):
     entry = brought(office, courier, kind)
-    said = office.page(entry.id, "What to do")
+    said = office.head(entry.id)
     expected = {
         "pending": f"postroom approve {entry.id}",
         "approved": f"postroom undo {entry.id}",
@@ -342,6 +342,7 @@ def assert_unrendered(office, id):
         title
         for title in (
             "What to do",
+            "Outcome",
             "Notice",
             "Envelope",
             "Letter as its HTML shows it",
@@ -1038,3 +1039,41 @@ def test_a_persons_file_of_the_same_name_is_never_written_over(office):
 
 def test_a_note_says_moments_in_utc(office):
     assert Stamp(START).iso == "2026-11-15T00:00:00Z"
+
+
+def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office):
+    entry = office.propose()
+    assert "Move this note" in office.head(entry.id)
+    office.desk.set_passphrase("correct horse")
+    office.reopen(trust="desk")
+    office.look()
+    assert "A moved note is no verdict here" in office.head(entry.id)
+    assert "Trust level: desk" in office.head(entry.id)
+
+
+def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office):
+    entry = office.approved()
+    office.desk.send_approved()
+    assert office.field(entry.id, "sent_at") == "2026-11-15T00:00:10Z"
+    assert "What to do" not in titles(office, entry.id)
+    assert "postroom undo" not in office.note(entry.id).read_text(encoding="utf-8")
+
+
+def test_the_note_of_a_rejected_letter_says_how_to_have_it_after_all(office):
+    entry = office.propose()
+    office.desk.reject(entry.id, by="ada", reason="no")
+    assert "Nothing was sent" in office.page(entry.id, "Rollback plan")
+    office.move(entry.id, "Approved")
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert "Move this note" in office.head(entry.id)
+
+
+def test_a_draft_shows_its_risk_card_in_its_frontmatter(office):
+    draft = office.write(
+        "Drafts/d.md",
+        "---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n---\nHello Ann\n",
+    )
+    office.look()
+    found = Note.parse(draft.read_bytes()).text("risk_assessment")
+    assert "No person has written to them before: ann@example.com" in found

@@ -370,7 +370,7 @@ def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejec
     assert state(office, entry.id).reason == "Not to Ann"
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "status") == "rejected"
-    assert "Not to Ann" in office.page(entry.id, "What to do")
+    assert "Not to Ann" in office.head(entry.id)
     assert office.desk.status(SEND, entry.id).state.reason == "Not to Ann"
 
 
@@ -669,7 +669,7 @@ def test_while_paused_an_approved_letter_is_held_with_the_reason(office, name):
     office.desk.send_approved()
     assert "paused" in state(office, entry.id).held
     assert office.where(entry.id) == APPROVED
-    assert "paused" in office.page(entry.id, "What to do")
+    assert "paused" in office.head(entry.id)
     (office.vault / name).unlink()
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
@@ -681,7 +681,7 @@ def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office):
     office.desk.send_approved()
     assert "rehearses" in state(office, entry.id).held
     assert office.where(entry.id) == APPROVED
-    assert "rehearses" in office.page(entry.id, "What to do")
+    assert "rehearses" in office.head(entry.id)
     office.reopen(live=True)
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
@@ -699,7 +699,7 @@ def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_
     assert [office.state_of(e.id) for e in (first, second)] == ["sent", "approved"]
     held = state(office, second.id)
     assert "Rate limit exceeded (1 emails/" in held.held
-    told = office.page(second.id, "What to do")
+    told = office.head(second.id)
     assert "Rate limit exceeded" in told
     assert "may leave from 2026-11-15T" in told
     office.clock.go(held.wait)
@@ -713,7 +713,7 @@ def test_a_recipient_denied_since_the_approval_fails_the_letter(office):
     office.desk.send_approved()
     assert "no mail" in state(office, entry.id).reason
     assert office.where(entry.id) == FAILED
-    assert "no mail" in office.page(entry.id, "What to do")
+    assert "no mail" in office.head(entry.id)
     assert office.sent() == []
 
 
@@ -768,7 +768,7 @@ def test_recipients_that_were_refused_are_listed_and_not_tried_again(office, cou
     entry = office.approved(to=(ANN, bob))
     office.desk.send_approved()
     assert state(office, entry.id).refused == ("bob@example.com",)
-    assert "not to bob@example.com" in office.page(entry.id, "What to do")
+    assert "not to bob@example.com" in office.head(entry.id)
     assert office.where(entry.id) == DONE
     office.clock.go(DAY)
     office.desk.send_approved()
@@ -793,7 +793,7 @@ def test_a_refusal_for_now_leaves_the_letter_approved_with_reason_and_next_try(
     held = state(office, entry.id)
     assert (held.held, held.wait) == (why.message, wait)
     assert office.where(entry.id) == APPROVED
-    assert why.message in office.page(entry.id, "What to do")
+    assert why.message in office.head(entry.id)
     office.clock.go(wait - 1)
     assert office.desk.send_approved() == []
     office.clock.go(1)
@@ -890,7 +890,7 @@ def test_an_uncertain_letter_of_which_nothing_is_proved_is_unknown_and_stays_in_
     assert "keeps no record" in state(office, entry.id).why
     assert office.where(entry.id) == APPROVED
     assert office.field(entry.id, "status") == "unknown"
-    assert f"postroom resolve {entry.id} --sent" in office.page(entry.id, "What to do")
+    assert f"postroom resolve {entry.id} --sent" in office.head(entry.id)
 
 
 def test_a_letter_whose_fate_is_unknown_is_never_sent_again(office, courier):
@@ -1672,7 +1672,7 @@ def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(of
     assert office.state_of(entry.id) == "unknown"
     assert office.where(entry.id) == APPROVED
     assert office.field(entry.id, "status") == "unknown"
-    assert "postroom resolve" in office.page(entry.id, "What to do")
+    assert "postroom resolve" in office.head(entry.id)
 
 
 def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(office, courier):
@@ -1682,7 +1682,7 @@ def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(of
         office.desk.send_approved()
     office.clock.jump(365 * DAY)
     office.look()
-    assert BUSY.message in office.page(entry.id, "What to do")
+    assert BUSY.message in office.head(entry.id)
 
 
 @pytest.mark.parametrize(

@@ -369,8 +369,8 @@ def test_sections_are_split_at_second_level_headings_alone():
     assert [title for title, _ in parts] == ["", "A", "B", "", "C#"]
     assert "".join(text for _, text in parts) == body
     assert parts[1] == ("A", "## A ##\na\n")
-    assert sections("") == [("", "")]
-    assert sections("## A") == [("", ""), ("A", "## A")]
+    assert list(sections("")) == [("", "")]
+    assert list(sections("## A")) == [("", ""), ("A", "## A")]
 
 
 @pytest.mark.parametrize(
