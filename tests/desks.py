@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from datetime import UTC
 from pathlib import Path
 
+import pytest
+
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
 from postroom.core.policy import Rules
@@ -147,6 +149,13 @@ class Office:
             raise Dead
 
         self.at(step, die)
+
+    def killed_at(self, step: str) -> None:
+        """Send what is approved, be killed at this step, and come back."""
+        self.dies_at(step)
+        with pytest.raises(Dead):
+            self.desk.send_approved()
+        self.reopen()
 
     # Letters
 

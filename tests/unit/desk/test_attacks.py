@@ -11,18 +11,11 @@ from postroom.core.address import Address
 from postroom.core.errors import Invalid, NotFound
 from postroom.desk import passphrase
 from postroom.desk.outbox import Call, Proposal
-from tests.desks import SEND, Office
+from tests.desks import SEND
 
 BOB = Address.parse("bob@else.example")
 OWN = "---\nto: ann@example.com\nsubject: Offer\n---\nAn offer.\n"
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
-
-
-@pytest.fixture
-def office(tmp_path):
-    made = Office(tmp_path)
-    yield made
-    made.close()
 
 
 def sends(office):

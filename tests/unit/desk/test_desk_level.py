@@ -10,24 +10,15 @@ from postroom.core.policy import Rules
 from postroom.vault.note import Note
 from postroom.wiring.desk import pinned
 from tests.desks import SEND, Office
-from tests.providers import Courier
 
 WORD = "correct horse battery"
 
 
 @pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
+def office(office):
     office.desk.set_passphrase(WORD)
     office.reopen(trust="desk")
-    yield office
-    office.close()
+    return office
 
 
 @pytest.mark.parametrize("proof", [None, "", "wrong", WORD.upper()])

@@ -9,24 +9,10 @@ from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Call
-from tests.desks import SEND, YOU, Office
-from tests.providers import BARRED, Courier
+from tests.desks import SEND, YOU
+from tests.providers import BARRED
 
 OTHER = Call("send_email", "codex")
-
-
-@pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
-    office.reopen()
-    yield office
-    office.close()
 
 
 def again(office, letter, n=1, **how):

@@ -8,8 +8,8 @@ from postroom.core.address import Address
 from postroom.core.errors import AuthRequired, Denied, Invalid, Limited
 from postroom.core.policy import DAY, Rules
 from postroom.desk.outbox import Call
-from tests.desks import ANN, SEND, YOU, Dead, Office
-from tests.providers import BARRED, BUSY, Courier
+from tests.desks import ANN, SEND, YOU
+from tests.providers import BARRED, BUSY
 
 HOUR = 3600.0
 LIMITS = {
@@ -26,17 +26,9 @@ LIMITS = {
 
 
 @pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
+def office(office):
     office.reopen(**LIMITS)
-    yield office
-    office.close()
+    return office
 
 
 def limit(office, **rules):
@@ -359,10 +351,7 @@ def test_a_claim_whose_owner_died_counts(office, courier):
     limit(office, sends=1)
     courier.settles = False
     office.approved()
-    office.dies_at("claimed")
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at("claimed")
     assert send(office).kind == "approved"
 
 

@@ -11,27 +11,13 @@ from postroom.core.stamp import Stamp
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Arrival
 from postroom.vault.note import Note, fenced, sections
-from tests.desks import ANN, DESK, SEND, START, Office
+from tests.desks import ANN, DESK, SEND, START
 from tests.mails import mail
-from tests.providers import BARRED, BUSY, Courier
+from tests.providers import BARRED, BUSY
 
 BOB = Address.parse('"Bob, the other" <bob@example.net>')
 CAT = Address.parse("cat@example.net")
 THREE_DAYS = 72 * 3600.0
-
-
-@pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
-    office.reopen()
-    yield office
-    office.close()
 
 
 def parsed(office, id):

@@ -10,27 +10,13 @@ from postroom.core.letter import Enclosure
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Arrival
 from postroom.vault.note import Note, fenced, sections
-from tests.desks import ANN, SEND, START, Dead, Office
+from tests.desks import ANN, SEND, START, Dead
 from tests.mails import mail
-from tests.providers import BARRED, BUSY, Courier
+from tests.providers import BARRED, BUSY
 
 BOB = Address.parse("bob@example.net")
 HOUR = 3600.0
 REPLY = Call("reply_email", "claude")
-
-
-@pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
-    office.reopen()
-    yield office
-    office.close()
 
 
 def put(office, name="ann", where="Approved", age=0.0, body="", **fields):

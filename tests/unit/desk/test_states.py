@@ -16,8 +16,8 @@ from postroom.core.policy import DAY
 from postroom.desk.outbox import Call, Proposal
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
-from tests.desks import ANN, SEND, Dead, Office
-from tests.providers import BARRED, BUSY, LOST, Courier
+from tests.desks import ANN, SEND, Dead
+from tests.providers import BARRED, BUSY, LOST
 
 HOUR = 3600.0
 THREE_DAYS = 72 * HOUR
@@ -28,20 +28,6 @@ HOME, APPROVED, REJECTED, DONE, FAILED = (
     "Done",
     "Failed",
 )
-
-
-@pytest.fixture
-def courier():
-    return Courier()
-
-
-@pytest.fixture
-def office(tmp_path, courier):
-    office = Office(tmp_path)
-    office.wrap = courier
-    office.reopen()
-    yield office
-    office.close()
 
 
 def state(office, id):
@@ -924,10 +910,7 @@ def test_a_claim_whose_owner_died_before_sending_goes_back_to_approved_by_the_pr
     office, courier, step
 ):
     entry = office.approved()
-    office.dies_at(step)
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at(step)
     assert office.state_of(entry.id) == "sending"
     office.desk.send_approved()
     assert office.state_of(entry.id) == "approved"
@@ -938,10 +921,7 @@ def test_a_claim_whose_owner_died_before_sending_goes_back_to_approved_by_the_pr
 
 def test_a_claim_whose_owner_died_after_sending_is_sent_by_the_providers_proof(office, courier):
     entry = office.approved()
-    office.dies_at("answered")
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at("answered")
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
     assert office.where(entry.id) == DONE
@@ -952,10 +932,7 @@ def test_a_claim_whose_owner_died_after_sending_is_sent_by_the_providers_proof(o
 def test_a_claim_whose_owner_died_is_unknown_where_nothing_is_proved(office, courier, step):
     courier.settles = False
     entry = office.approved()
-    office.dies_at(step)
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at(step)
     office.desk.send_approved()
     assert office.state_of(entry.id) == "unknown"
     assert "its sender died" in state(office, entry.id).why
@@ -965,10 +942,7 @@ def test_a_claim_whose_owner_died_is_unknown_where_nothing_is_proved(office, cou
 def test_a_crash_before_the_claim_changes_nothing(office, courier):
     for step in ("locked", "checked"):
         entry = office.approved()
-        office.dies_at(step)
-        with pytest.raises(Dead):
-            office.desk.send_approved()
-        office.reopen()
+        office.killed_at(step)
         assert office.state_of(entry.id) == "approved"
         office.desk.send_approved()
         assert office.state_of(entry.id) == "sent"
@@ -977,10 +951,7 @@ def test_a_crash_before_the_claim_changes_nothing(office, courier):
 
 def test_a_crash_after_the_record_leaves_only_the_note_behind(office, courier):
     entry = office.approved()
-    office.dies_at("recorded")
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at("recorded")
     assert office.state_of(entry.id) == "sent"
     office.look()
     assert office.where(entry.id) == DONE
@@ -1049,10 +1020,7 @@ def test_what_was_done_to_the_note_while_it_was_sent_counts_after_a_refusal(
 
 def test_a_no_given_while_it_was_sent_is_still_found_long_after_the_first_look(office):
     entry = office.approved()
-    office.dies_at("published")
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at("published")
     office.move(entry.id, REJECTED)
     office.clock.jump(365 * DAY)
     assert office.look() == ""
@@ -1346,10 +1314,7 @@ def test_a_repeated_call_for_a_letter_whose_sender_died_answers_with_what_became
     office, courier
 ):
     entry = office.approved()
-    office.dies_at("answered")
-    with pytest.raises(Dead):
-        office.desk.send_approved()
-    office.reopen()
+    office.killed_at("answered")
     answer = office.propose(entry.letter.with_id("bbbbbbbbbb"))
     assert (answer.id, answer.kind) == (entry.id, "sent")
     assert len(courier.accepted) == 1

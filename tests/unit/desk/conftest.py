@@ -1,0 +1,20 @@
+"""A desk to work on, and the provider behind it."""
+
+import pytest
+
+from tests.desks import Office
+from tests.providers import Courier
+
+
+@pytest.fixture
+def courier():
+    return Courier()
+
+
+@pytest.fixture
+def office(tmp_path, courier):
+    office = Office(tmp_path)
+    office.wrap = courier
+    office.reopen()
+    yield office
+    office.close()
