@@ -72,6 +72,7 @@ class Office:
         self.chance = random.Random(7)
         self.wrap: Callable[[Mailbox], Mailbox] = lambda box: box
         self.step: Callable[[str], None] = lambda _name: None
+        self.sleep: Callable[[float], None] = self.clock.go
         self.ledgers: type[Ledger] = Ledger
         self.vaults: type[Vault] = Vault
         self.drawn = 0
@@ -85,7 +86,7 @@ class Office:
         tools = Tools(
             clock=self.clock,
             draw=self.chance.randbytes,
-            sleep=self.clock.go,
+            sleep=lambda seconds: self.sleep(seconds),  # noqa: PLW0108
             notify=self.told.append,
             step=lambda name: self.step(name),  # noqa: PLW0108 - it may be set later
         )

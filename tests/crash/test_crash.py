@@ -298,7 +298,7 @@ class Storm:
     def _check_budget(self, histories):
         """What is spent is what was claimed, but for the claims that a proof gave back."""
         with closing(sqlite3.connect(self.folder / "state" / "ledger.sqlite")) as connection:
-            spent = Counter(id for (id,) in connection.execute("SELECT letter FROM spent"))
+            spent = Counter(id for (id,) in connection.execute("SELECT letter FROM claim"))
         claimed = Counter()
         for id, history in histories.items():
             moves = list(pairwise(life.name(state) for state in history))

@@ -140,7 +140,7 @@ def _rows(line: Line, age: str) -> list[str]:
             pass
         case _:
             about = line.warning
-    who = "by hand" if line.agent == "person" else line.agent
+    who = {"person": "by hand", "vault": "a note in Drafts/"}.get(line.agent, line.agent)
     detail = printing.fit(f"{who}, {age} ago{f': {about}' if about else ''}", columns - 14)
     return [
         f"{mark} {click.style(line.id, fg='cyan')}  {whom}  {subject}",

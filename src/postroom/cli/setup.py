@@ -12,7 +12,7 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
-from postroom.core.errors import Conflict, Invalid, PostroomError
+from postroom.core.errors import Invalid, PostroomError
 from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
 from postroom.vault.folders import FOLDERS
@@ -155,12 +155,11 @@ def adopt_command(as_json: bool) -> None:
     from postroom.wiring.desk import adopt
 
     config = wiring.settings()
+    question = f"Send from the vault {config.vault} on this machine from now on?"
     if _sends(config):
-        raise Conflict(
-            f"This machine sends from the vault {config.vault} already",
-            remedy="There is nothing to adopt; `postroom doctor` checks the rest.",
-        )
-    if not terminal.agrees(f"Send from the vault {config.vault} on this machine from now on?"):
+        say(f"This machine sends from the vault {config.vault} already, and its desk is whole.")
+        question = "Begin a new desk all the same, with all open letters unknown?"
+    if not terminal.agrees(question):
         raise click.Abort
     new = adopt(config)
     if as_json:
@@ -244,9 +243,9 @@ def _counts(desk: Desk) -> dict[str, int]:
 
 
 def _spent(desk: Desk) -> int:
-    with desk.ledger.write(synced=False) as book:
-        claims = book.spent(desk.rules.claims)
     now = desk.clock()
+    with desk.ledger.write(synced=False) as book:
+        claims = book.spent(now, desk.rules.window)
     return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
 
 

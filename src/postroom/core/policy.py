@@ -45,9 +45,9 @@ class Rules:
         return f"{'live' if self.live else 'rehearsal'} ({self.source})"
 
     @property
-    def claims(self) -> int:
-        """How many of the newest claims tell all: where they fill a window, it is full."""
-        return max(self.sends, self.paced)
+    def reach(self) -> float:
+        """How many seconds back a claim still counts."""
+        return max(self.window, self.pace)
 
 
 class Spent(NamedTuple):

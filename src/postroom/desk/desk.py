@@ -102,6 +102,7 @@ class Desk:
             mailboxes=self._mailboxes,
             claims=self._state / "claims",
             paused=self.paused,
+            look=self._look,
             publish=self.publish,
             step=self._tools.step,
         )
@@ -134,6 +135,9 @@ class Desk:
             said += self._reconciler.reconcile(adopt=adopt)
             self.log.project()
         return said
+
+    def _look(self) -> None:
+        self.trouble += [said for said in self.reconcile() if said not in self.trouble]
 
     def _restored(self) -> list[str]:
         ahead = self.log.ahead()
@@ -262,8 +266,10 @@ class Desk:
 
     def prove(self, proof: str | None) -> None:
         """At trust level desk, refuse without the passphrase."""
-        if self.rules.trust != "folder":
-            passphrase.check(self.ledger.meta(passphrase.KEY), proof)
+        kept = self.ledger.meta(passphrase.KEY)
+        # By our rules, or by the ledger's as of now: it may have been raised since we began.
+        if self.rules.trust != "folder" or (kept and self.ledger.meta("trust") == "desk"):
+            passphrase.check(kept, proof)
 
     def note_text(self, entry: Entry) -> str | None:
         """Return the text that stands in the letter's note, if it can be told."""

@@ -53,6 +53,7 @@ class Dispatcher:
     mailboxes: Callable[[str], Mailbox]
     claims: Path  # the folder of the locks
     paused: Callable[[], str]  # the file by which a person stopped all sending
+    look: Callable[[], None]  # takes in what was done to the notes
     publish: Callable[[], None]  # brings the log up to the ledger
     step: Callable[[str], None] = _no_step
 
@@ -65,7 +66,7 @@ class Dispatcher:
             self.step("locked")
             match entry.state:
                 case life.Approved() as state if self._due(state):
-                    return self._send(entry, state)
+                    return self._look_and_send(entry, state)
                 case life.Sending():
                     return self._settle(entry, "its sender died")
                 case life.Unknown(asked=asked) if elapsed(asked, self.clock()) >= ASK_AGAIN:
@@ -91,6 +92,16 @@ class Dispatcher:
         return self.due_in(state) <= 0
 
     # The way out
+
+    def _look_and_send(self, entry: Entry, state: life.Approved) -> Entry:
+        try:
+            self.look()  # the person may have taken the note back while the undo window passed
+        except PostroomError as absent:
+            return self._hold(entry, state, absent.message, policy.back_off(1))
+        entry = self.ledger.current(entry)
+        if isinstance(entry.state, life.Approved) and self._due(entry.state):
+            return self._send(entry, entry.state)
+        return entry
 
     def _send(self, entry: Entry, state: life.Approved) -> Entry:
         now = self.clock()
@@ -136,7 +147,7 @@ class Dispatcher:
     def _claim(self, entry: Entry, state: life.Approved, wire: bytes) -> Entry:
         now = self.clock()
         with self.ledger.write() as book:
-            policy.room(book.spent(self.rules.claims), entry.letter, self.rules, now)
+            policy.room(book.spent(now, self.rules.reach), entry.letter, self.rules, now)
             if slip := state.verdict.slip:
                 book.spend_slip(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
             book.spend(entry.letter, now)
@@ -228,13 +239,15 @@ class Dispatcher:
     ) -> Entry:
         try:
             with self.ledger.write() as book:
-                if refund:
-                    book.refund(entry.id)
-                # After the claim the outcome is a fact, whatever was believed meanwhile.
-                claimed = isinstance(entry.state, life.Sending)
-                new = book.swap(book.entry(entry.id) if claimed else entry, state)
+                if refund and isinstance(entry.state, life.Sending):
+                    book.refund(entry.id, entry.state.verdict.slip)
+                # That it was sent, or may have been, is a fact, whatever was believed meanwhile.
+                fact = isinstance(entry.state, life.Sending) and isinstance(
+                    state, life.Sent | life.Unknown
+                )
+                new = book.swap(book.entry(entry.id) if fact else entry, state)
                 self._line(book, new, "send_letter", error)
-        except Conflict:  # before the claim, or about an unknown letter, a person was quicker
+        except Conflict:  # a person was quicker
             return self.ledger.entry(entry.id)
         self.step("recorded")
         return new
@@ -245,6 +258,8 @@ class Dispatcher:
         parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
         if verdict is not None:
             parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
+        if action == "claim_letter":  # what a ledger from a backup must know of it
+            parameters |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
         book.log(
             Action(
                 actor="dispatcher",

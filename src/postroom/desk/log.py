@@ -65,8 +65,9 @@ class ActionLog:
         waiting = self._chain.actions(mark.seq)
         if not waiting:
             return
-        today, torn = _day(waiting[-1][1]), b""
-        if today <= mark.name and self._untouched(mark):
+        today = _day(waiting[-1][1])
+        sound = today <= mark.name and self._untouched(mark)
+        if sound:
             newest = mark.name
         else:
             shown = self._shown(mark.seq, dict(waiting))
@@ -74,12 +75,11 @@ class ActionLog:
             # A file of a day to come counts if we wrote it, before the clock was set back.
             names = reversed(self._names())
             newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
-            torn = self._tail(newest, TAIL).rpartition(b"\n")[2] if newest else b""
             mark = mark._replace(seq=shown)
         for name, last, data in _sheets(waiting, newest):
-            if torn and name == newest:
+            torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
+            if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
-                torn = b""
             size = self._files.append(f"{self._folder}/{name}", data)
             mark = Mark(last, name, size, self._files.changed(self._folder))
             self._chain.set_mark(mark)
@@ -190,7 +190,7 @@ class ActionLog:
         return (each for each in found if each and self._is_ours(each))
 
     def _holds_ours(self, name: str) -> bool:
-        return any(self._ours(reversed(self._tail(name, TAIL).split(b"\n"))))
+        return any(self._ours(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
 
     def _is_ours(self, found: Read) -> bool:
         return found.desk == self._desk and self._trusted(found.line)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from postroom.core import life
@@ -38,7 +39,26 @@ FOLDERS: Final = {
 }
 STATUS: Final = {"sending": "approved", "sent": "done"}
 MAX_COMPARED: Final = 4_000
-MAX_FOUND: Final = 2_000  # characters of a risk card in the frontmatter of a draft
+MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
+# What a draft must be able to take: the keys of ours, with more text than any of them has.
+MARKS: Final = dict.fromkeys(
+    [
+        "status",
+        "approved_at",
+        "sent_at",
+        "letter",
+        "digest",
+        "letter_version",
+        "desk",
+        "agent",
+        "expires",
+        "risk",
+        "trust",
+        "mode",
+        "risk_assessment",
+    ],
+    "x" * 1_000,
+) | {"risk_assessment": "x" * 4 * MAX_FOUND}
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
@@ -113,6 +133,7 @@ class Notes:
         where it was left is only written again with `restore`: somebody may have moved it.
         """
         entry = self._ledger.current(entry)
+        self.finish(entry)
         place = self._ledger.place(entry.id)
         if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
             return
@@ -129,7 +150,7 @@ class Notes:
         except (Conflict, NotFound):
             return  # somebody was at it in this moment: the next look finds out what they did
         with self._ledger.write(synced=False) as book:
-            book.set_place(entry.id, standing)
+            book.written(entry.id, standing)
 
     def adopt(self, entry: Entry, path: str, file: File, note: Note) -> None:
         """Mark a note that somebody wrote as this letter's; until then, it is nobody's."""
@@ -140,9 +161,7 @@ class Notes:
 
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
-        if twin := self._twin(entry, f"{folder(entry)}/{_name(entry)}", data):
-            return twin
-        path = self.free(folder(entry), _name(entry))
+        path = self._intended(entry, _name(entry), data)
         file = self._vault.create(path, data)
         return placed(entry, path, data, file, notice)
 
@@ -161,21 +180,35 @@ class Notes:
             path = place.path
             if new != raw:
                 file = self._vault.replace(path, new, file)
-        elif twin := self._twin(entry, f"{folder(entry)}/{name}", new):
-            self._vault.remove(place.path, file)
-            return twin
         else:
-            path = self.free(folder(entry), name)
+            path = self._intended(entry, name, new)
             file = self._vault.move(place.path, path, file, new if new != raw else None)
         return placed(entry, path, new, file, notice)
 
-    def _twin(self, entry: Entry, path: str, data: bytes) -> Place | None:
-        """Return the note that an interrupted move of ours left there: to the byte what we would write."""
+    def _intended(self, entry: Entry, name: str, data: bytes) -> str:
+        """Return where a note will be written, after the ledger knows it."""
+        path = self.free(folder(entry), name)
+        with self._ledger.write(synced=False) as book:
+            book.intend(entry.id, path, hashlib.sha256(data).hexdigest())
+        return path
+
+    def finish(self, entry: Entry) -> bool:
+        """Bring a write of ours to its end that was interrupted; return whether there was one."""
+        path, hash = self._ledger.intended(entry.id)
+        place = self._ledger.place(entry.id)
         try:
-            raw, file = self._vault.read(path)
+            raw, file = self._vault.read(path) if path else (b"", None)
         except PostroomError:
-            return None
-        return placed(entry, path, raw, file) if raw == data else None
+            return False
+        if file is None or hashlib.sha256(raw).hexdigest() != hash:
+            return False
+        with suppress(PostroomError):  # the old one is gone, or somebody was at it
+            old, was = self._vault.read(place.path)
+            if path != place.path and hashlib.sha256(old).hexdigest() == place.hash:
+                self._vault.remove(place.path, was)
+        with self._ledger.write(synced=False) as book:
+            book.written(entry.id, placed(entry, path, raw, file)._replace(version=0))
+        return True
 
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""
@@ -210,8 +243,10 @@ class Notes:
         fields = self.fields(entry, note)
         ours = json.loads(place.pages)
         if entry.form == "draft":
-            untouched = ours.get("") == _hash(note.body) and settled(note.body) != entry.letter.text
-            return note.set(fields, f"\n{entry.letter.text}" if retext or untouched else None)
+            # What somebody typed meanwhile stays: the letter is then not approved before they agree.
+            text = settled(note.body)
+            follows = ours.get("") == _hash(text) and text != entry.letter.text
+            return note.set(fields, f"\n{entry.letter.text}" if follows else None)
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         top, theirs, taken = "", "", False
         for title, text in sections(note.body):
@@ -403,8 +438,9 @@ def _text(text: str) -> str:
     return f"{fence(text.strip(chr(10)))}\n"
 
 
-def _specs(addresses: tuple[object, ...]) -> str:
-    return ", ".join(getattr(address, "spec") for address in addresses)  # noqa: B009
+def _specs(addresses: tuple[Address, ...]) -> str:
+    # For the frontmatter, which has little room; the envelope below it has them all.
+    return ", ".join(address.spec for address in addresses)[:MAX_FOUND]
 
 
 def _later(stamp: Stamp, seconds: float) -> str:

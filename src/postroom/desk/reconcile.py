@@ -15,12 +15,20 @@ from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Corrupt, Denied, Limited, NotFound, PostroomError
+from postroom.core.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    PostroomError,
+)
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.core.text import line
 from postroom.desk.compose import Composer, Written, settled
-from postroom.desk.notes import Notes, folder, found_at, text_of
+from postroom.desk.notes import MARKS, Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
@@ -80,13 +88,14 @@ class Reconciler:
     desk: str
     said: list[str] = field(default_factory=list)
     full: bool = False  # no more drafts are taken in this look
+    missed: bool = False  # somebody was at a note meanwhile
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes and bring them up to date; return what a person should know.
 
         `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
         """
-        self.said, self.full = [], False
+        self.said, self.full, self.missed = [], False, False
         if adopt:
             self._adopt_plans()
         standings = self.ledger.standings()  # what changes meanwhile is read again by itself
@@ -102,7 +111,7 @@ class Reconciler:
             place = places.get(id)
             if id not in fresh and (stale or not _unmoved(standings.get(id), place, found)):
                 self._guarded(self._letter, id, place, found)
-        if stale:
+        if stale and not self.missed:
             with self.ledger.write(synced=False) as book:
                 book.set("noted", self.rules.trust)
         if adopt:
@@ -114,7 +123,11 @@ class Reconciler:
         try:
             return act(*what)
         except (Conflict, NotFound):
-            return None
+            self.missed = True
+        except (Corrupt, Denied, Invalid) as why:  # one note must not keep all others waiting
+            named = what[0].path if isinstance(what[0], Found) else f"The letter {what[0]}"
+            self._say(f"{named}: {why.message}. {why.remedy}")
+        return None
 
     def _say(self, sentence: str) -> None:
         self.said.append(sentence)
@@ -204,6 +217,10 @@ class Reconciler:
             return
         place = place or self.ledger.place(id)
         found = [one for one in found if _counts(entry, place, one)]
+        ours = {place.path, self.ledger.intended(id)[0]}
+        if all(one.path in ours for one in found) and self.notes.finish(entry):
+            self.notes.follow(entry, place.notice)
+            return
         match entry.state:
             case life.Pending():
                 self._pending(entry, place, found)
@@ -444,7 +461,7 @@ class Reconciler:
         if not self.rules.live:
             return None
         try:
-            note.set({"letter": "aaaaaaaaaa"})  # what cannot be marked cannot be watched
+            note.set(MARKS)  # what cannot be marked cannot be watched
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)

@@ -25,7 +25,7 @@ from postroom.core.card import Card
 from postroom.core.errors import Corrupt, Denied, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
-from postroom.core.stamp import Stamp
+from postroom.core.stamp import Stamp, elapsed
 from postroom.store.database import Database, Row
 
 MIGRATIONS = (
@@ -90,6 +90,17 @@ CREATE TABLE token (
 CREATE TABLE contact (
     account TEXT NOT NULL, domain TEXT NOT NULL, PRIMARY KEY (account, domain)
 ) WITHOUT ROWID;
+""",
+    """
+CREATE TABLE claim (
+    row INTEGER PRIMARY KEY, letter TEXT NOT NULL, recipients INTEGER NOT NULL,
+    thread TEXT NOT NULL, wall REAL NOT NULL, boot TEXT NOT NULL, steady REAL NOT NULL
+);
+INSERT INTO claim SELECT NULL, letter, recipients, thread, json_extract(at, '$[0]'),
+    json_extract(at, '$[1]'), json_extract(at, '$[2]') FROM spent ORDER BY rowid;
+DROP TABLE spent;
+CREATE INDEX claim_wall ON claim (wall);
+CREATE INDEX claim_steady ON claim (boot, steady);
 """,
 )
 
@@ -271,6 +282,11 @@ class Ledger:
         """Return where a letter's note stands."""
         row = self._database.row(f"SELECT {_PLACE} FROM note WHERE letter = ?", [id])
         return NOWHERE if row is None else Place(*row)
+
+    def intended(self, id: str) -> tuple[str, str]:
+        """Return the path and the hash of a note that we began to write; nothing where it was done."""
+        hash, _, path = self.meta(f"note {id}").partition(" ")
+        return path, hash
 
     def meta(self, key: str) -> str:
         """Return what was kept under this key, or nothing."""
@@ -527,29 +543,39 @@ class Book:
 
     # Limits and slips
 
-    def spent(self, most: int) -> list[Spent]:
-        """Return the newest claims, this many at most: older ones change no limit of that size."""
+    def spent(self, now: Stamp, seconds: float) -> list[Spent]:
+        """Return the claims that may be younger than this, by either clock, oldest first.
+
+        None is older than one before it, whatever a clock said that was behind for a while.
+        """
         rows = self._connection.execute(
-            "SELECT at, recipients, thread FROM spent ORDER BY rowid DESC LIMIT ?", [most]
+            "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
+            " FROM claim WHERE wall > ? OR (boot = ? AND steady > ?)) ORDER BY row",
+            [now.wall - seconds, now.boot, now.steady - seconds],
         ).fetchall()
-        moments = json.loads(f"[{','.join(at for at, _, _ in rows)}]")
-        return [Spent(Stamp(*at), *row[1:]) for at, row in zip(moments, rows, strict=True)]
+        claims, last = [], None
+        for recipients, thread, *moment in rows:
+            at = Stamp(*moment)
+            if last is not None and elapsed(last, now) < elapsed(at, now):
+                at = last
+            elif at.wall <= now.wall:
+                last = at
+            claims.append(Spent(at, recipients, thread))
+        return claims
 
     def spend(self, letter: Letter, at: Stamp) -> None:
         """Count a claim."""
-        self._do(
-            "INSERT INTO spent VALUES (?, ?, ?, ?)",
-            letter.id, json.dumps(at), len(letter.envelope), letter.thread,
-        )  # fmt: skip
+        self._claim(letter.id, len(letter.envelope), letter.thread, at)
         # By their number: a clock that is wrong for a while must not make them look old.
-        self._do("DELETE FROM spent WHERE rowid <= (SELECT max(rowid) FROM spent) - ?", MAX_CLAIMS)
+        self._do("DELETE FROM claim WHERE row <= (SELECT max(row) FROM claim) - ?", MAX_CLAIMS)
 
-    def refund(self, id: str) -> None:
-        """Give back what an explicit refusal did not use: the newest claim, and the slip."""
-        self._do(
-            "DELETE FROM spent WHERE rowid = (SELECT max(rowid) FROM spent WHERE letter = ?)", id
-        )
-        self._do("UPDATE slip SET letter = '' WHERE letter = ?", id)
+    def _claim(self, id: str, recipients: int, thread: str, at: Stamp) -> None:
+        self._do("INSERT INTO claim VALUES (NULL, ?, ?, ?, ?, ?, ?)", id, recipients, thread, *at)
+
+    def refund(self, id: str, slip: str) -> None:
+        """Give back what an explicit refusal did not use: the newest claim, and its slip."""
+        self._do("DELETE FROM claim WHERE row = (SELECT max(row) FROM claim WHERE letter = ?)", id)
+        self._do("UPDATE slip SET letter = '' WHERE letter = ? AND hash = ?", id, slip)
 
     def used(self, id: str, slip: str) -> bool:
         """Whether this slip let the letter out before, and the person took that back."""
@@ -575,6 +601,15 @@ class Book:
         self._do("UPDATE slip SET letter = ? WHERE hash = ?", id, hash)
 
     # Notes, tokens, contacts, settings
+
+    def intend(self, id: str, path: str, hash: str) -> None:
+        """Remember what is about to be written where, in case nobody comes back to say so."""
+        self.set(f"note {id}", f"{hash} {path}")
+
+    def written(self, id: str, place: Place) -> None:
+        """Remember where a note stands that was written as intended."""
+        self._do("DELETE FROM meta WHERE key = ?", f"note {id}")
+        self.set_place(id, place)
 
     def set_place(self, id: str, place: Place) -> None:
         """Remember where a letter's note stands."""
@@ -636,11 +671,16 @@ class Book:
         """Take over an action that the log has and this ledger has not: what it spent stays spent."""
         self._do("INSERT INTO action VALUES (?, ?)", read.seq, read.line)
         if read.action_type == "claim_letter":
-            at = json.dumps(Stamp(datetime.fromisoformat(read.timestamp).timestamp()))
-            self._do("INSERT INTO spent VALUES (?, ?, 1, '')", read.letter, at)
-            slip = read.record.get("parameters", {}).get("slip")
-            if isinstance(slip, str) and slip:
-                self._do("INSERT OR REPLACE INTO slip VALUES (?, ?, ?)", slip, at, read.letter)
+            at = Stamp(datetime.fromisoformat(read.timestamp).timestamp())
+            said: dict[str, Any] = read.record.get("parameters", {})
+            self._claim(read.letter, said.get("recipients", 1), said.get("thread", ""), at)
+            if slip := said.get("slip"):
+                self._do(
+                    "INSERT OR REPLACE INTO slip VALUES (?, ?, ?)",
+                    slip,
+                    json.dumps(at),
+                    read.letter,
+                )
 
 
 @contextmanager

@@ -173,11 +173,11 @@ def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person):
     assert person.run("pending", "--json").json["letters"][0]["state"] == "unknown"
 
 
-def test_a_desk_that_is_whole_is_not_adopted(live):
+def test_a_desk_that_is_whole_is_only_begun_anew_by_who_wants_that(live):
     id = live.draft()
-    refused = live.run("adopt")
-    assert refused.code == 7
-    assert "already" in refused.err
+    asked = live.at_terminal("adopt", answers=[("all the same", "n\n")])
+    assert asked.code != 0
+    assert "already" in asked.out
     assert live.show(id)["state"] == "pending"
 
 

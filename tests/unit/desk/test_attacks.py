@@ -8,10 +8,11 @@ import pytest
 
 from postroom.core import audit, life
 from postroom.core.address import Address
-from postroom.core.errors import Invalid, NotFound
+from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.desk import passphrase
 from postroom.desk.outbox import Call, Proposal
 from tests.desks import SEND
+from tests.providers import BUSY
 
 BOB = Address.parse("bob@else.example")
 OWN = "---\nto: ann@example.com\nsubject: Offer\n---\nAn offer.\n"
@@ -214,3 +215,142 @@ def test_a_file_whose_name_is_no_text_stops_nobody(office):
         stream.write(OWN.encode().replace(b"subject", b"status: pending_approval\nsubject"))
     office.look()
     assert [line.id for line in office.desk.ledger.lines()] == [entry.id]
+
+
+@pytest.mark.parametrize("folder", ["Pending_Approval", "Rejected"])
+@pytest.mark.parametrize("way", ["dispatch", "send_approved"])
+def test_a_note_taken_back_while_the_undo_window_passes_is_not_sent(office, folder, way):
+    entry = office.propose()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(5)
+    office.move(entry.id, folder)
+    office.clock.go(5)
+    office.desk.dispatch(entry.id) if way == "dispatch" else office.desk.send_approved()
+    assert office.state_of(entry.id) == ("rejected" if folder == "Rejected" else "pending")
+    assert office.sent() == []
+
+
+def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(office):
+    letter = office.letter()
+    entry = office.propose(letter)
+    office.move(entry.id, "Approved")
+
+    def sleep(seconds):
+        office.move(entry.id, "Pending_Approval")
+        office.clock.go(seconds)
+
+    office.sleep = sleep
+    assert office.desk.post(SEND, replace(letter, id="bbbbbbbbbb")).kind == "pending"
+    assert office.sent() == []
+
+
+@pytest.mark.parametrize("head", ["? agent\n: x\n", f"long: {'x' * 64_000}\n"])
+def test_a_draft_that_cannot_be_marked_keeps_no_other_waiting(office, head):
+    office.write(
+        "Drafts/odd.md",
+        f"---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n{head}---\nHello\n",
+    )
+    entry = office.approved()
+    assert "Drafts/odd.md" in office.look()
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"
+    assert len(office.desk.ledger.lines()) == 0
+
+
+def test_a_letter_to_very_many_has_a_note(office):
+    many = tuple(Address.parse(f"{'x' * 60}{number}@{'y' * 60}.example") for number in range(600))
+    office.reopen(recipients_per_letter=1000)
+    entry = office.propose(office.letter(to=many))
+    assert many[-1].spec in office.page(entry.id, "Envelope")
+    assert "back in Pending_Approval" not in office.look()
+
+
+def test_a_clock_that_was_behind_for_a_while_refills_no_budget(office, courier):
+    office.reopen(sends=10, open_letters=100, proposals_per_hour=1000)
+
+    def sent(times):
+        for _ in range(times):
+            office.desk.dispatch(office.approved().id)
+        return len(courier.accepted)
+
+    assert sent(5) == 5
+    office.clock.reboot()
+    office.clock.jump(-10 * 3600)
+    assert sent(5) == 10
+    office.clock.reboot()
+    office.clock.jump(10 * 3600)
+    assert sent(5) == 10
+
+
+def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office, courier):
+    courier.settles = False
+    office.write("Approved/slip.md", SLIP)
+    courier.loses(after=True)
+    entry = office.desk.post(SEND, office.letter(subject="First"), slips=True)
+    office.desk.resolve(entry.id, by="ada", sent=False)
+    entry = office.desk.ledger.entry(entry.id)
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    office.clock.go(20)
+    courier.refuses(BUSY)
+    assert office.desk.dispatch(entry.id).kind == "approved"
+    second = office.desk.post(SEND, office.letter(subject="Second"), slips=True)
+    assert second.kind == "pending"
+
+
+def test_a_ledger_from_a_backup_knows_how_many_were_written_to(office, courier):
+    office.reopen(recipients_per_hour=50)
+    office.propose()
+    office.close()
+    shutil.copytree(office.state, office.folder / "backup")
+    office.open()
+
+    def sent(number):
+        to = tuple(Address.parse(f"p{number}.{at}@example.com") for at in range(25))
+        return office.desk.dispatch(office.approved(to=to).id).kind
+
+    assert [sent(1), sent(2), sent(3)] == ["sent", "sent", "approved"]
+    office.close()
+    shutil.rmtree(office.state)
+    shutil.copytree(office.folder / "backup", office.state)
+    office.open()
+    office.look()
+    assert sent(4) == "approved"
+    assert sum(len(got.letter.envelope) for got in courier.accepted) == 50
+
+
+def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office):
+    draft = office.write("Drafts/d.md", OWN.replace("---\nAn", "status: pending_approval\n---\nAn"))
+    office.look()
+    (line,) = office.desk.ledger.lines()
+    entry = office.desk.ledger.entry(line.id)
+    office.desk.outbox.edit(entry.id, replace(entry.letter, text="From the terminal.\n"))
+    draft.write_text(f"{draft.read_text()}\nTyped in Obsidian.\n")
+    office.desk.follow(office.desk.ledger.entry(entry.id), retext=True)
+    assert "Typed in Obsidian." in draft.read_text()
+    with pytest.raises(Conflict, match="Typed in Obsidian"):
+        office.desk.approve(entry.id, by="ada", digest="")
+
+
+def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(office, courier):
+    entry = office.approved()
+
+    def meanwhile():
+        office.desk.outbox.distrust((), "put back from a backup")
+        office.desk.resolve(entry.id, by="ada", sent=False)
+        office.desk.reject(entry.id, by="ada", reason="never")
+
+    office.at("published", meanwhile)
+    courier.refuses(BUSY)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "rejected"
+    assert sends(office) == []
+
+
+def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office):
+    entry = office.propose()
+    began = office.desk
+    began.set_passphrase("correct horse")
+    with began.ledger.write() as book:
+        book.set("trust", "desk")  # as another process does that was opened at this level
+    with pytest.raises(Denied):
+        began.approve(entry.id, by="ada", digest=entry.digest)

@@ -452,3 +452,12 @@ def test_no_body_reaches_a_file(desk):
     (record,) = map(json.loads, desk.shown())
     assert record["parameters"] == {"subject": "Hello", "to": "j***@example.com"}
     assert desk.faults() == []
+
+
+def test_a_torn_line_is_mended_in_whichever_file_comes_next(desk):
+    desk.act("2026-01-05")
+    desk.ledger.act("2026-01-06")
+    desk.file("2026-01-06").write_bytes(desk.ledger.chain[-1].encode()[:100])  # killed meanwhile
+    desk.ledger.act("2026-01-05")  # and the clock set back
+    desk.log.project()
+    assert desk.faults() == []
