@@ -544,14 +544,15 @@ class Book:
     # Limits and slips
 
     def spent(self, now: Stamp, seconds: float) -> list[Spent]:
-        """Return the claims that may be younger than this, by either clock, oldest first.
+        """Return the claims that are younger than this, or may be, oldest first.
 
         None is older than one before it, whatever a clock said that was behind for a while.
         """
         rows = self._connection.execute(
             "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
-            " FROM claim WHERE wall > ? OR (boot = ? AND steady > ?)) ORDER BY row",
-            [now.wall - seconds, now.boot, now.steady - seconds],
+            " FROM claim WHERE (boot = ?1 AND steady > ?2) OR ((boot != ?1 OR boot = '') AND wall > ?3))"
+            " ORDER BY row",
+            [now.boot, now.steady - seconds, now.wall - seconds],
         ).fetchall()
         claims, last = [], None
         for recipients, thread, *moment in rows:
