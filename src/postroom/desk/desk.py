@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from postroom.desk.outbox import Call, Outbox, Proposal
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
+from postroom.desk.strays import Strays
 from postroom.store.ledger import Entry, Ledger
 from postroom.store.locks import held
 from postroom.vault import folders
@@ -76,7 +77,8 @@ class Desk:
         self.outbox = Outbox(ledger, rules, self.reading, clock)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
         self._notes = Notes(vault, ledger, rules, clock, desk=id, html_text=html_text)
-        self._reconciler = Reconciler(
+        said: list[str] = []
+        self._strays = Strays(
             vault=vault,
             ledger=ledger,
             outbox=self.outbox,
@@ -85,7 +87,18 @@ class Desk:
             reading=self.reading,
             rules=rules,
             clock=clock,
+            say=said.append,
+        )
+        self._reconciler = Reconciler(
+            vault=vault,
+            ledger=ledger,
+            outbox=self.outbox,
+            notes=self._notes,
+            strays=self._strays,
+            rules=rules,
+            clock=clock,
             desk=id,
+            said=said,
         )
         self._mailboxes = mailboxes
         self._state = state
@@ -123,7 +136,7 @@ class Desk:
 
     def slips(self) -> list[Slip]:
         """Return the slips that may still be spent."""
-        return self._reconciler.slips()
+        return self._strays.slips()
 
     # Folders
 
@@ -178,18 +191,19 @@ class Desk:
 
         With `slips`, one in Approved/ that fits is the person's word.
         """
-        self.reconcile()
         wish = wish or Proposal()
         with self._recorded(call):
+            self.reconcile()
             if slips and self.rules.live and self.rules.trust == "folder":
                 whom = self.reading.answered(letter)
-                fitting = (s for s in self._reconciler.slips() if s.fits(letter, whom))
+                fitting = (s for s in self._strays.slips() if s.fits(letter, whom))
                 if found := next(fitting, None):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
-        fresh = entry.id == letter.id
-        if isinstance(entry.state, life.Approved | life.Sending):
-            entry = self._send_now(entry)
+            fresh = entry.id == letter.id
+            leaves = isinstance(entry.state, life.Approved | life.Sending)
+            entry = self._send_now(entry) if leaves else entry
+        if leaves:
             self.outbox.record(call, entry)
         self.follow(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
@@ -209,15 +223,15 @@ class Desk:
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's."""
-        self.reconcile()
         with self._recorded(call):
+            self.reconcile()
             entry = self.outbox.withdraw(call, id)
         return self._followed(entry)
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
-        self.reconcile()
         with self._recorded(call):
+            self.reconcile()
             entry = self.outbox.status(call, id)
         self.publish()
         return entry
@@ -229,7 +243,8 @@ class Desk:
             yield
         except PostroomError as refused:
             self.outbox.record(call, error=refused)
-            self.publish()
+            with suppress(PostroomError):  # the next look writes the log
+                self.publish()
             raise
 
     # A person

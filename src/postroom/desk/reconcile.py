@@ -9,33 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.address import Address
 from postroom.core.errors import (
     Conflict,
     Corrupt,
     Denied,
     Invalid,
-    Limited,
     NotFound,
     PostroomError,
 )
-from postroom.core.policy import SLIP_SECONDS, Rules
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp
 from postroom.core.text import line
-from postroom.desk.compose import Composer, Written, settled
-from postroom.desk.notes import MARKS, Notes, folder, found_at, text_of
-from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
-from postroom.desk.reading import Reading
-from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import NOWHERE, Entry, Ledger, Place, Standing
+from postroom.desk.compose import settled
+from postroom.desk.notes import Notes, folder, found_at, text_of
+from postroom.desk.outbox import PERSON, Outbox
+from postroom.desk.strays import Found, Strays, with_note
+from postroom.store.ledger import Entry, Ledger, Place, Standing
 from postroom.vault import folders
-from postroom.vault.note import Note, fence, quote
-from postroom.vault.vault import File, Vault
+from postroom.vault.note import Note
+from postroom.vault.vault import Vault
 
 RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
 HOMES: Final = (folders.PENDING, folders.DRAFTS)
@@ -47,23 +44,7 @@ BELIED: Final = (
     "Its {wrong} is not the letter's, and was put back: the frontmatter only shows. Move the note"
     " again to approve the letter as it is; recipients are changed with `postroom edit {id}`."
 )
-PROPOSED: Final = "pending_approval"
 _LETTER_LIKE: Final = re.compile(rb"pending_approval|letter")
-VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
-
-
-class Found(NamedTuple):
-    """A note of a letter, where it stands now; without `note` it was not touched, or is broken."""
-
-    path: str
-    file: File
-    note: Note | None = None
-    broken: bool = False
-
-    @property
-    def folder(self) -> str:
-        """The folder that it stands in."""
-        return self.path.rpartition("/")[0]
 
 
 class Looked(NamedTuple):
@@ -81,13 +62,11 @@ class Reconciler:
     ledger: Ledger
     outbox: Outbox
     notes: Notes
-    composer: Composer
-    reading: Reading
+    strays: Strays
     rules: Rules
     clock: Callable[[], Stamp]
     desk: str
-    said: list[str] = field(default_factory=list)
-    full: bool = False  # no more drafts are taken in this look
+    said: list[str]
     missed: bool = False  # somebody was at a note meanwhile
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
@@ -95,15 +74,17 @@ class Reconciler:
 
         `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
         """
-        self.said, self.full, self.missed = [], False, False
+        self.said.clear()
+        self.missed = self.strays.full = False
         if adopt:
-            self._adopt_plans()
+            for request in self.strays.requests():
+                self._guarded(self.strays.adopt, request)
         standings = self.ledger.standings()  # what changes meanwhile is read again by itself
         for entry in self.outbox.expire(standings):
             standings.pop(entry.id)
             self.notes.follow(entry)
         looked = self._look()
-        fresh = {self._guarded(self._stray, stray) for stray in looked.strays}
+        fresh = {self._guarded(self.strays.take, stray) for stray in looked.strays}
         places = self.ledger.places()
         stale = self.ledger.meta("noted") != self.rules.trust  # what the notes say to do
         for id in dict.fromkeys((*standings, *places, *looked.letters)):
@@ -115,8 +96,9 @@ class Reconciler:
             with self.ledger.write(synced=False) as book:
                 book.set("noted", self.rules.trust)
         if adopt:
-            self._use_slips()
-        return self.said
+            for id, hash in self.strays.fitting():
+                self._guarded(self._by_slip, id, hash)
+        return list(self.said)
 
     def _guarded(self, act: Callable[..., str | None], *what: object) -> str | None:
         """Do it, unless somebody decides, moves or edits in this moment: the next look sees that."""
@@ -131,6 +113,9 @@ class Reconciler:
 
     def _say(self, sentence: str) -> None:
         self.said.append(sentence)
+
+    def _by_slip(self, id: str, hash: str) -> None:
+        self.notes.follow(self.outbox.approve_by_slip(id, hash))
 
     # Looking
 
@@ -253,7 +238,7 @@ class Reconciler:
         elif rejected:
             self._reject(entry, rejected[0])
         elif found:
-            moved = [self._with_note(one) for one in found]
+            moved = [with_note(self.vault, one) for one in found]
             texts = {text_of(entry, one.note) if one.note else None for one in moved}
             if len(texts) > 1:
                 self._back(
@@ -270,7 +255,7 @@ class Reconciler:
 
     def _stand(self, entry: Entry, one: Found, place: Place) -> None:
         """A note stands where it may: remember it there, and put changed display fields back."""
-        one = self._with_note(one) if one.path != place.path else one
+        one = with_note(self.vault, one) if one.path != place.path else one
         if one.note is not None:
             wanted = self.notes.fields(entry, one.note)
             wrong = [
@@ -326,7 +311,7 @@ class Reconciler:
         self.notes.follow(entry, notice)
 
     def _reject(self, entry: Entry, one: Found) -> None:
-        one = self._with_note(one)
+        one = with_note(self.vault, one)
         reason = one.note.text("reason") if one.note else ""
         rejected = self.outbox.reject(entry.id, by=PERSON, reason=reason)
         self._take(entry.id, one, self.ledger.place(entry.id))
@@ -337,7 +322,7 @@ class Reconciler:
         rejected = [one for one in found if one.folder == folders.REJECTED]
         assert isinstance(entry.state, life.Approved)
         slip = entry.state.verdict.slip
-        if slip and all(written.hash != slip for written in self.slips(spent=True)):
+        if slip and all(written.hash != slip for written in self.strays.slips(spent=True)):
             one = next(iter(standing or found), None)
             self._recall(entry, one, place, "its slip was taken away")
         elif any(one.path == place.path and one not in standing for one in found):
@@ -360,7 +345,7 @@ class Reconciler:
         told = f"The letter {entry.id} was recalled: {why}."
         self._say(told)
         if one is not None:
-            self._take(entry.id, self._with_note(one), place)
+            self._take(entry.id, with_note(self.vault, one), place)
         self.notes.follow(entry, told, restore=one is None)
 
     def _settled(self, entry: Entry, place: Place, found: list[Found], why: str) -> None:
@@ -380,7 +365,7 @@ class Reconciler:
                 self.notes.put_back(one.path, one.file, right)
             else:
                 self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
-                self._take(entry.id, self._with_note(one), place)
+                self._take(entry.id, with_note(self.vault, one), place)
                 self.notes.follow(entry, place.notice)
             in_place = True
         if not found:
@@ -394,7 +379,7 @@ class Reconciler:
         opens = moved and not isinstance(entry.state, life.Sent)
         if opens and (not place.path or self.vault.stat(place.path) is None):
             # Remembered first, as above: this move opens it, and only another one approves it.
-            self._take(entry.id, self._with_note(moved[0]), place)
+            self._take(entry.id, with_note(self.vault, moved[0]), place)
             entry = self.outbox.reopen(entry.id)
             told = f"The letter {entry.id} waits again: its note was moved to Approved/."
             self._say(told)
@@ -407,190 +392,6 @@ class Reconciler:
         """Remember that a letter's note stands here now."""
         if one.note is not None:
             self._remember(id, found_at(place, one.path, one.note.raw, one.file))
-
-    def _with_note(self, one: Found) -> Found:
-        if one.note is not None:
-            return one
-        try:
-            raw, file = self.vault.read(one.path)
-            return Found(one.path, file, Note.parse(raw))
-        except (Corrupt, NotFound):
-            return one
-
-    # Notes without a letter
-
-    def _stray(self, one: Found) -> str | None:
-        """Take a note without a letter for what it is; return the letter that it became."""
-        note = one.note
-        assert note is not None
-        if one.folder == folders.APPROVED:
-            return self._approved_stray(one, note)
-        if one.folder == folders.DRAFTS and note.text("status") == PROPOSED:
-            if not note.text("to"):
-                self._say(f"{one.path} is no letter: it has no `to`.")
-                return None
-            wish = Proposal(home=folders.DRAFTS, form="draft")
-            if not self.full:
-                return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
-        return None
-
-    def _approved_stray(self, one: Found, note: Note) -> str | None:
-        written = slip(one.path, one.file, note)
-        draft = note.text("to") and note.body.strip() and "subject" in note.fields
-        if not written and not draft:
-            self._say(
-                f"{one.path} counts for nothing: it is no letter ({_lacks(note)}) and no slip."
-            )
-        elif self.rules.trust != "folder":
-            where = folders.PENDING if written else folders.DRAFTS
-            self.notes.put_back(one.path, one.file, where)
-            self._say(
-                f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
-            )
-        elif written:
-            self._see(written, one, note)
-        elif not self.rules.live:
-            self._say(f"{one.path} is not sent: Postroom rehearses ({self.rules.source}).")
-        else:
-            wish = Proposal(home=folders.DRAFTS, form="draft", verdict=PERSON)
-            return self._freeze(one, note, Call("approve_draft", PERSON, PERSON), wish)
-        return None
-
-    def _freeze(self, one: Found, note: Note, call: Call, wish: Proposal) -> str | None:
-        """Make a letter of a note whose whole body is its text, and return its id."""
-        if not self.rules.live:
-            return None
-        try:
-            note.set(MARKS)  # what cannot be marked cannot be watched
-            to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
-            answers, account = note.text("reply_to_message_id"), note.text("account")
-            written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
-            letter = self.composer.letter(written)
-            entry = self.outbox.propose(call, letter, wish)
-        except PostroomError as why:
-            self._say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
-            self.full = isinstance(why, Limited | Denied) and call.agent == VAULT_AGENT
-            return None
-        if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", one.path):
-            # A copy, or what a sync client brought back.
-            self._say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
-            return None
-        # Remembered first: gone before it is marked, it is a note that left Approved/.
-        self._remember(entry.id, NOWHERE._replace(path=one.path))
-        try:
-            self.notes.adopt(entry, one.path, one.file, note)
-        except (Conflict, NotFound):
-            return entry.id
-        self._say(f"{one.path} is the letter {entry.id} now.")
-        return entry.id
-
-    # Slips
-
-    def _see(self, written: Slip, one: Found, note: Note) -> None:
-        spent = self.ledger.slips().get(written.hash)
-        if spent and spent[1]:
-            entry = self.ledger.entry(spent[1])
-            if isinstance(entry.state, life.Sent):
-                target = self.notes.put_back(one.path, one.file, folders.DONE)
-                self._done(target)
-                self._say(f"{one.path} was spent on the letter {entry.id} and went to Done/.")
-            return
-        if written.status != "approved" and self.ledger.adopted(written.hash):
-            now = self.clock().iso
-            try:
-                data = note.set({"status": "approved", "approved_at": now}).raw
-            except Corrupt as why:
-                self._say(f"{one.path} approves nothing: {why.message}.")
-                return
-            self.vault.replace(one.path, data, one.file)
-        elif written.status != "approved":
-            self._say(f"{one.path} approves nothing: a slip needs `status: approved`.")
-        if spent is None:
-            with self.ledger.write() as book:
-                book.see_slip(written.hash)
-        elif elapsed(spent[0], self.clock()) >= SLIP_SECONDS:
-            self._say(f"{one.path} has lapsed: it was first seen more than 72 hours ago.")
-
-    def _done(self, path: str) -> None:
-        raw, file = self.vault.read(path)
-        try:
-            self.vault.replace(path, Note.parse(raw).set({"status": "done"}).raw, file)
-        except (Corrupt, Conflict):
-            return
-
-    def slips(self, *, spent: bool = False) -> list[Slip]:
-        """Return the slips that may still be spent, the newest first; or those that were, too."""
-        known, now = self.ledger.slips(), self.clock()
-        found = []
-        for one in self._notes_in(folders.APPROVED):
-            written = slip(one.path, one.file, one.note) if one.note else None
-            seen, letter = known.get(written.hash, (None, "")) if written else (None, "")
-            if written and seen and (spent or not letter) and elapsed(seen, now) < SLIP_SECONDS:
-                found.append(written)
-        return sorted(found, key=lambda each: each.file.mtime_ns, reverse=True)
-
-    def _notes_in(self, where: str) -> Iterator[Found]:
-        for file in self.vault.list(where):
-            one = self._with_note(Found(f"{where}/{file.name}", file, None))
-            if one.note is not None:
-                yield one
-
-    def _use_slips(self) -> None:
-        """Let a slip approve the one waiting letter that it fits."""
-        if not self.rules.live or self.rules.trust != "folder":
-            return
-        for written in self.slips():
-            waiting = [self.ledger.entry(each.id) for each in self.ledger.lines("pending")]
-            whom = self.reading.answered
-            fitting = [e for e in waiting if written.fits(e.letter, whom(e.letter))]
-            if len(fitting) == 1:
-                self._guarded(self._by_slip, fitting[0].id, written.hash)
-            elif fitting:
-                self._say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
-
-    def _by_slip(self, id: str, hash: str) -> None:
-        self.notes.follow(self.outbox.approve_by_slip(id, hash))
-
-    def _adopt_plans(self) -> None:
-        """Put requests from Plans/ before the person, as what they are."""
-        waiting = sum(1 for one in self._notes_in(folders.PENDING) if _request(one))
-        for one in [one for one in self._notes_in(folders.PLANS) if _request(one)]:
-            if waiting >= self.rules.open_letters:
-                self._say(f"{waiting} requests wait already; the others stay in {folders.PLANS}/.")
-                return
-            self._guarded(self._adopt, one)
-            waiting += 1
-
-    def _adopt(self, one: Found) -> None:
-        assert one.note is not None
-        whom = one.note.text("to") or f"thread {one.note.text('thread_id')}"
-        told = (
-            f"Moved to `{folders.APPROVED}/`, this lets out the next letter to {quote(whom)} that"
-        )
-        told += " fits it, **whatever that letter says**. What the agent wrote about it:"
-        try:
-            note = one.note.set({"status": "pending"})
-            note = note.with_body(f"\n## A request\n{told}\n\n{fence(one.note.body.strip())}\n")
-        except Corrupt as why:
-            self._say(f"{one.path} was not taken as a request: {why.message}.")
-            return
-        target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
-        file = self.vault.move(one.path, target, one.file, note.raw)
-        written = slip(target, file, note)
-        assert written is not None
-        with self.ledger.write() as book:
-            book.adopt(written.hash)
-        self.outbox.record(Call("adopt_request", VAULT_AGENT, "vault"))
-        self._say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
-
-
-def _lacks(note: Note) -> str:
-    missing = [key for key in ("to", "subject") if key not in note.fields]
-    return f"it has no {' and no '.join(f'`{key}`' for key in missing or ['text'])}"
-
-
-def _request(one: Found) -> bool:
-    return one.note is not None and slip(one.path, one.file, one.note) is not None
 
 
 def _unmoved(standing: Standing | None, place: Place | None, found: list[Found]) -> bool:
