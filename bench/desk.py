@@ -27,7 +27,7 @@ from postroom.core.risk import Card, Level, Line
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Tools
 from postroom.desk.outbox import HOME, Call
-from postroom.store.ledger import NOWHERE, Entry
+from postroom.store.entries import NOWHERE, Entry
 from postroom.vault import folders
 from postroom.wiring.desk import clock, open_desk
 

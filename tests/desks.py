@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC
 from pathlib import Path
 
 import pytest
 
+from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
 from postroom.core.policy import Rules
@@ -18,15 +19,37 @@ from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
-from postroom.store.ledger import Entry, Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Ledger
 from postroom.vault.note import Note, sections
 from postroom.vault.vault import Vault
+from tests.providers import BUSY, Courier
 
 START = 1_794_700_800.0  # 2026-11-15 00:00 UTC
 YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
+BOB = Address.parse('"Bob, the other" <bob@example.net>')
+CAT = Address.parse("cat@example.net")
 SEND = Call("send_email", "claude")
 DESK = "abcdefgh22334455"
+HOUR = 3600.0
+THREE_DAYS = 72 * HOUR
+HOME, APPROVED, REJECTED, DONE, FAILED = (
+    "Pending_Approval",
+    "Approved",
+    "Rejected",
+    "Done",
+    "Failed",
+)
+DRAFT = """---
+to: ann@example.com
+subject: From my own hand
+priority: urgent
+---
+
+Dear Ann,
+this I wrote myself.
+"""
 
 
 class Dead(BaseException):
@@ -253,3 +276,69 @@ class Office:
     def look(self, *, adopt: bool = False) -> str:
         """Reconcile; return all that was said."""
         return " ".join(self.desk.reconcile(adopt=adopt))
+
+
+def state(office: Office, id: str) -> life.State:
+    """Return how a letter stands."""
+    return office.desk.ledger.entry(id).state
+
+
+def parsed(office: Office, id: str) -> Note:
+    """Return a letter's one note."""
+    return Note.parse(office.note(id).read_bytes())
+
+
+def titles(office: Office, id: str) -> list[str]:
+    """Return the titles of a letter's one note."""
+    return [title for title, _ in sections(parsed(office, id).body) if title]
+
+
+def journey(office: Office, courier: Courier, entry: Entry) -> Iterator[str]:
+    """Yield after each step of a letter's way through all its states but the closed ones."""
+    id = entry.id
+    yield "pending"
+    office.desk.approve(id, by="ada", digest=entry.digest)
+    yield "approved"
+    office.desk.recall(id)
+    yield "recalled"
+    office.move(id, "Approved")
+    office.look()
+    yield "moved"
+    (office.vault / "PAUSED").touch()
+    office.clock.go(10)
+    office.desk.send_approved()
+    yield "paused"
+    (office.vault / "PAUSED").unlink()
+    courier.refuses(BUSY)
+    office.desk.send_approved()
+    yield "refused"
+    office.clock.go(30)
+    courier.settles = False
+    courier.loses(after=False)
+    office.desk.send_approved()
+    yield "unknown"
+    office.desk.resolve(id, by="ada", sent=False)
+    yield "resolved"
+    office.desk.reject(id, by="ada", reason="no")
+    yield "rejected"
+    office.move(id, "Approved")
+    office.look()
+    yield "reopened"
+    office.clock.go(THREE_DAYS)
+    office.look()
+    yield "expired"
+    office.move(id, "Approved")
+    office.look()
+    office.desk.approve(id, by="ada", digest=entry.digest)
+    office.clock.go(10)
+    office.desk.send_approved()
+    assert office.state_of(id) == "sent"
+    yield "sent"
+
+
+def survives(office: Office, courier: Courier, entry: Entry, *words: str) -> None:
+    """Assert that these words stand in a letter's note all along."""
+    for step in journey(office, courier, entry):
+        text = office.note(entry.id).read_bytes().decode()
+        missing = [word for word in words if word not in text]
+        assert not missing, (step, text)

@@ -25,7 +25,8 @@ from postroom.desk.notes import folder, text_of
 from postroom.desk.outbox import Call, Proposal
 from postroom.desk.slips import slip
 from postroom.mail import mime
-from postroom.store.ledger import Book, Entry, Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 from tests.desks import Clock, Dead, Office

@@ -24,7 +24,7 @@ from postroom.core.stamp import elapsed
 if TYPE_CHECKING:
     from postroom.core.letter import Letter
     from postroom.desk.desk import Desk
-    from postroom.store.ledger import Entry, Line
+    from postroom.store.entries import Entry, Line
 
 ORDER = ("unknown", "pending", "approved", "sending")
 HEADINGS = {

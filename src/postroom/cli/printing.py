@@ -15,7 +15,7 @@ import click
 from postroom.core.text import clean, line
 
 if TYPE_CHECKING:
-    from postroom.store.ledger import Entry
+    from postroom.store.entries import Entry
 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 WIDTH = 80

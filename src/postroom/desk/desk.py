@@ -23,7 +23,8 @@ from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
 from postroom.desk.strays import Strays
-from postroom.store.ledger import Entry, Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Ledger
 from postroom.store.locks import held
 from postroom.vault import folders
 from postroom.vault.note import Note

@@ -32,7 +32,8 @@ from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
-from postroom.store.ledger import Book, Entry, Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Book, Ledger
 from postroom.store.locks import tried
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown

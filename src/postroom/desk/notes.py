@@ -22,7 +22,8 @@ from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.desk.outbox import WHO
-from postroom.store.ledger import Entry, Ledger, Place
+from postroom.store.entries import Entry, Place
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, fenced, quote, render, sections
 from postroom.vault.vault import File, Vault

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from postroom.core.redaction import addresses, subject
-from postroom.store.ledger import Entry
+from postroom.store.entries import Entry
 
 PATIENCE = 10.0
 _APPLE = (

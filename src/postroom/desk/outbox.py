@@ -15,7 +15,8 @@ from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
-from postroom.store.ledger import Book, Entry, Ledger, Standing
+from postroom.store.entries import Entry, Standing
+from postroom.store.ledger import Book, Ledger
 
 HOME = "Pending_Approval"
 PERSON = "person"

@@ -29,7 +29,8 @@ from postroom.desk.compose import settled
 from postroom.desk.notes import Notes, folder, found_at, text_of
 from postroom.desk.outbox import PERSON, Outbox
 from postroom.desk.strays import Found, Strays, with_note
-from postroom.store.ledger import Entry, Ledger, Place, Standing
+from postroom.store.entries import Entry, Place, Standing
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault

@@ -16,7 +16,8 @@ from postroom.desk.notes import MARKS, Notes
 from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import NOWHERE, Ledger
+from postroom.store.entries import NOWHERE
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, quote
 from postroom.vault.vault import File, Vault

@@ -8,101 +8,26 @@ few tables, transactions that are serial, and nothing of SQLite's.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from postroom.core import audit, life
-from postroom.core.address import Address
 from postroom.core.audit import Action
 from postroom.core.card import Card
-from postroom.core.errors import Corrupt, Denied, Invalid, NotFound
+from postroom.core.errors import Denied, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
 from postroom.core.stamp import Stamp, elapsed
+from postroom.store import entries
 from postroom.store.database import Database, Row
-
-MIGRATIONS = (
-    """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE letter (
-    row INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    agent TEXT NOT NULL,
-    content_key TEXT NOT NULL,
-    text_key TEXT NOT NULL,
-    digest TEXT NOT NULL,
-    frozen TEXT NOT NULL,
-    origins TEXT NOT NULL,
-    recipients TEXT NOT NULL,
-    subject TEXT NOT NULL,
-    card TEXT NOT NULL,
-    home TEXT NOT NULL,
-    form TEXT NOT NULL,
-    replaces TEXT NOT NULL,
-    created TEXT NOT NULL,
-    state TEXT NOT NULL,
-    detail TEXT NOT NULL,
-    version INTEGER NOT NULL
-);
-CREATE INDEX letter_content ON letter (agent, content_key);
-CREATE INDEX letter_text ON letter (text_key);
-CREATE INDEX letter_agent ON letter (agent, row);
-CREATE INDEX letter_state ON letter (state, row);
-CREATE TABLE enclosure (
-    letter TEXT NOT NULL, place INTEGER NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,
-    content BLOB NOT NULL, PRIMARY KEY (letter, place)
-);
-CREATE TABLE history (
-    letter TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, detail TEXT NOT NULL,
-    PRIMARY KEY (letter, version)
-) WITHOUT ROWID;
-CREATE TABLE revision (
-    letter TEXT NOT NULL, version INTEGER NOT NULL, frozen TEXT NOT NULL,
-    PRIMARY KEY (letter, version)
-) WITHOUT ROWID;
-CREATE TABLE idempotency (
-    agent TEXT NOT NULL, key TEXT NOT NULL, letter TEXT NOT NULL, content_key TEXT NOT NULL,
-    PRIMARY KEY (agent, key)
-) WITHOUT ROWID;
-CREATE TABLE spent (
-    letter TEXT NOT NULL, at TEXT NOT NULL, recipients INTEGER NOT NULL, thread TEXT NOT NULL
-);
-CREATE TABLE slip (
-    hash TEXT PRIMARY KEY, seen TEXT NOT NULL, letter TEXT NOT NULL DEFAULT ''
-) WITHOUT ROWID;
-CREATE TABLE note (
-    letter TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL, notice TEXT NOT NULL,
-    pages TEXT NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX note_path ON note (path);
-CREATE TABLE adopted (hash TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE action (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
-CREATE TABLE token (
-    token TEXT PRIMARY KEY, place TEXT NOT NULL, at REAL NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE contact (
-    account TEXT NOT NULL, domain TEXT NOT NULL, PRIMARY KEY (account, domain)
-) WITHOUT ROWID;
-""",
-    """
-CREATE TABLE claim (
-    row INTEGER PRIMARY KEY, letter TEXT NOT NULL, recipients INTEGER NOT NULL,
-    thread TEXT NOT NULL, wall REAL NOT NULL, boot TEXT NOT NULL, steady REAL NOT NULL
-);
-INSERT INTO claim SELECT NULL, letter, recipients, thread, json_extract(at, '$[0]'),
-    json_extract(at, '$[1]'), json_extract(at, '$[2]') FROM spent ORDER BY rowid;
-DROP TABLE spent;
-CREATE INDEX claim_wall ON claim (wall);
-CREATE INDEX claim_steady ON claim (boot, steady);
-""",
-)
+from postroom.store.entries import NOWHERE, Entry, Line, Place, Standing
+from postroom.store.schema import MIGRATIONS
 
 _ENTRY = (
     "id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, state,"
@@ -111,71 +36,6 @@ _ENTRY = (
 MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 _OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A letter in the ledger; `digest` is what it had when it was frozen."""
-
-    letter: Letter
-    agent: str
-    state: life.State
-    created: Stamp
-    card: Card
-    digest: str
-    content_key: str
-    home: str
-    form: str = "note"  # or "draft": a note whose whole body is the letter's text
-    replaces: str = ""
-    origins: tuple[str, ...] = field(default=())
-    version: int = 1
-
-    @property
-    def id(self) -> str:
-        """The letter's id."""
-        return self.letter.id
-
-    @property
-    def kind(self) -> str:
-        """The name of its state."""
-        return life.name(self.state)
-
-
-class Line(NamedTuple):
-    """A letter as a list shows it."""
-
-    id: str
-    agent: str
-    recipients: str
-    subject: str
-    level: int
-    warning: str
-    home: str
-    created: Stamp
-    state: life.State
-
-
-class Standing(NamedTuple):
-    """How a letter stands."""
-
-    state: life.State
-    version: int
-
-
-class Place(NamedTuple):
-    """Where a letter's note stood when it was last written or seen, and what it was."""
-
-    path: str
-    hash: str
-    notice: str
-    pages: str  # what our sections of it were, as JSON: title and hash
-    version: int  # of the letter that it shows
-    size: int
-    mtime: int
-    inode: int
-
-
-NOWHERE = Place("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
 
 
 class Ledger:
@@ -233,11 +93,11 @@ class Ledger:
         chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
         of = "" if agent is None else " AND +agent = ?"
         rows = self._database.rows(
-            "SELECT id, agent, recipients, subject, card, home, created, state, detail"
+            "SELECT id, agent, recipients, subject, card, created, state, detail"
             f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row DESC LIMIT ?",
             [newest] if agent is None else [agent, newest],
         )
-        return [_line(row) for row in reversed(rows)]
+        return [entries.line(row) for row in reversed(rows)]
 
     def standings(self, *states: str) -> dict[str, Standing]:
         """Return the state and version of each letter in these states (all open ones without any)."""
@@ -245,7 +105,7 @@ class Ledger:
         rows = self._database.rows(
             f"SELECT id, state, detail, version FROM letter WHERE state IN ({chosen}) ORDER BY row"
         )
-        return {row[0]: _standing(row) for row in rows}
+        return {row[0]: entries.standing(row) for row in rows}
 
     def history(self, id: str) -> list[life.State]:
         """Return the states that a letter has gone through, oldest first."""
@@ -259,7 +119,7 @@ class Ledger:
         row = self._database.row(
             "SELECT frozen FROM revision WHERE letter = ? ORDER BY version LIMIT 1", [id]
         )
-        return None if row is None else _letter(row[0], self.entry(id).letter.attachments)
+        return None if row is None else entries.thawed(row[0], self.entry(id).letter.attachments)
 
     def places(self) -> dict[str, Place]:
         """Return where the notes of open letters stand, and of closed ones those still to be written."""
@@ -296,7 +156,7 @@ class Ledger:
     def slips(self) -> dict[str, tuple[Stamp, str]]:
         """Return every slip that was seen: when first, and the letter that it was spent on."""
         rows = self._database.rows("SELECT hash, seen, letter FROM slip")
-        return {hash: (_stamp(seen), letter) for hash, seen, letter in rows}
+        return {hash: (entries.stamp(seen), letter) for hash, seen, letter in rows}
 
     def adopted(self, hash: str) -> bool:
         """Whether this note without a letter was taken from `Plans/`."""
@@ -313,7 +173,7 @@ class Ledger:
         rows = self._database.rows(
             "SELECT id FROM letter WHERE text_key = ? AND id != ? AND state != 'rehearsal'"
             " ORDER BY row DESC LIMIT 5",
-            [_key(text), but],
+            [entries.text_key(text), but],
         )
         return tuple(id for (id,) in rows)
 
@@ -412,12 +272,12 @@ class Book:
         files = self._connection.execute(
             "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place", [id]
         )
-        with _parsed(id):
+        with entries.parsed(id):
             return Entry(
-                letter=_letter(frozen, tuple(Enclosure(*file) for file in files)),
+                letter=entries.thawed(frozen, tuple(Enclosure(*file) for file in files)),
                 agent=agent,
                 state=life.load(kind, detail),
-                created=_stamp(created),
+                created=entries.stamp(created),
                 card=Card.from_json(json.loads(card)),
                 digest=digest,
                 content_key=content_key,
@@ -434,8 +294,9 @@ class Book:
         self._connection.execute(
             "INSERT INTO letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                letter.id, entry.agent, entry.content_key, _key(letter.text), entry.digest,
-                _frozen(letter), json.dumps(entry.origins), _recipients(letter), letter.subject,
+                letter.id, entry.agent, entry.content_key, entries.text_key(letter.text),
+                entry.digest, entries.frozen(letter), json.dumps(entry.origins),
+                entries.recipients(letter), letter.subject,
                 json.dumps(entry.card.to_json()), entry.home, entry.form, entry.replaces,
                 json.dumps(entry.created), entry.kind, life.dump(entry.state), entry.version,
             ],
@@ -482,7 +343,8 @@ class Book:
             self._do(
                 "UPDATE letter SET frozen = ?, text_key = ?, recipients = ?, subject = ?"
                 " WHERE id = ?",
-                _frozen(letter), _key(letter.text), _recipients(letter), letter.subject, entry.id,
+                entries.frozen(letter), entries.text_key(letter.text),
+                entries.recipients(letter), letter.subject, entry.id,
             )  # fmt: skip
         self._remember(new)
         return new
@@ -539,7 +401,7 @@ class Book:
         if self._row(f"{newest} OFFSET ?", agent, 1, most - 1) is None:
             return []
         rows = self._connection.execute(newest, [agent, most]).fetchall()
-        return [_stamp(created) for (created,) in rows]
+        return [entries.stamp(created) for (created,) in rows]
 
     # Limits and slips
 
@@ -595,7 +457,7 @@ class Book:
     def spend_slip(self, hash: str, id: str, fresh: Callable[[Stamp], bool]) -> None:
         """Spend a slip on a letter, once, while it is fresh; else `Denied`."""
         row = self._row("SELECT seen FROM slip WHERE hash = ? AND letter IN ('', ?)", hash, id)
-        if row is None or not fresh(_stamp(row[0])):
+        if row is None or not fresh(entries.stamp(row[0])):
             raise Denied(
                 "The slip was spent on another letter, or has lapsed", remedy="Write a new one."
             )
@@ -682,79 +544,6 @@ class Book:
                     json.dumps(at),
                     read.letter,
                 )
-
-
-@contextmanager
-def _parsed(id: str) -> Iterator[None]:
-    """Say in our words that the ledger holds what nobody wrote."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, Invalid) as why:
-        raise Corrupt(
-            f"The ledger's entry of the letter {id} does not parse",
-            remedy="Put a backup of the state folder in its place.",
-        ) from why
-
-
-# Letters as JSON
-
-
-def _frozen(letter: Letter) -> str:
-    people = {
-        part: [[a.local, a.domain, a.name] for a in getattr(letter, part)]
-        for part in ("to", "cc", "bcc", "reply_to")
-    }
-    sender = letter.sender
-    return json.dumps(
-        {
-            "id": letter.id,
-            "account": letter.account,
-            "sender": [sender.local, sender.domain, sender.name],
-            **people,
-            "subject": letter.subject,
-            "text": letter.text,
-            "html": letter.html,
-            "thread": letter.thread,
-            "in_reply_to": letter.in_reply_to,
-            "references": letter.references,
-        },
-        ensure_ascii=False,
-    )
-
-
-def _letter(frozen: str, attachments: tuple[Enclosure, ...]) -> Letter:
-    values: dict[str, Any] = json.loads(frozen)
-    for part in ("to", "cc", "bcc", "reply_to"):
-        values[part] = tuple(Address(*address) for address in values[part])
-    values["sender"] = Address(*values["sender"])
-    values["references"] = tuple(values["references"])
-    return Letter(**values, attachments=attachments)
-
-
-def _line(row: Row) -> Line:
-    id, agent, recipients, subject, card, home, created, kind, detail = row
-    with _parsed(id):
-        lines, at, state = json.loads(card), _stamp(created), life.load(kind, detail)
-        level, _, warning = lines[0] if lines else (0, "", "")
-        return Line(id, agent, recipients, subject, level, warning, home, at, state)
-
-
-def _standing(row: Row) -> Standing:
-    id, kind, detail, version = row
-    with _parsed(id):
-        return Standing(life.load(kind, detail), version)
-
-
-def _recipients(letter: Letter) -> str:
-    return ", ".join(address.spec for address in letter.envelope)
-
-
-def _stamp(text: str) -> Stamp:
-    return Stamp(*json.loads(text))
-
-
-def _key(text: str) -> str:
-    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest() if text.strip() else ""
 
 
 def _uuid4(drawn: bytes) -> str:

@@ -18,7 +18,8 @@ from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
-from postroom.store.ledger import Entry, Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder
 

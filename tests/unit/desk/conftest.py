@@ -18,3 +18,14 @@ def office(tmp_path, courier):
     office.reopen()
     yield office
     office.close()
+
+
+@pytest.fixture
+def lost(office, courier):
+    """A letter that may or may not have been sent."""
+    courier.settles = False
+    courier.loses(after=False)
+    entry = office.approved()
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "unknown"
+    return entry

@@ -5,7 +5,8 @@ from contextlib import closing
 
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
-from postroom.store.ledger import MIGRATIONS, Ledger
+from postroom.store.ledger import Ledger
+from postroom.store.schema import MIGRATIONS
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
 

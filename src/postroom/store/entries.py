@@ -1,0 +1,159 @@
+"""A letter as the ledger keeps it: its entry, its place in the vault, and the rows that they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from postroom.core import life
+from postroom.core.address import Address
+from postroom.core.card import Card
+from postroom.core.errors import Corrupt, Invalid
+from postroom.core.letter import Enclosure, Letter
+from postroom.core.stamp import Stamp
+from postroom.store.database import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A letter in the ledger; `digest` is what it had when it was frozen."""
+
+    letter: Letter
+    agent: str
+    state: life.State
+    created: Stamp
+    card: Card
+    digest: str
+    content_key: str
+    home: str
+    form: str = "note"  # or "draft": a note whose whole body is the letter's text
+    replaces: str = ""
+    origins: tuple[str, ...] = field(default=())
+    version: int = 1
+
+    @property
+    def id(self) -> str:
+        """The letter's id."""
+        return self.letter.id
+
+    @property
+    def kind(self) -> str:
+        """The name of its state."""
+        return life.name(self.state)
+
+
+class Line(NamedTuple):
+    """A letter as a list shows it."""
+
+    id: str
+    agent: str
+    recipients: str
+    subject: str
+    level: int
+    warning: str
+    created: Stamp
+    state: life.State
+
+
+class Standing(NamedTuple):
+    """How a letter stands."""
+
+    state: life.State
+    version: int
+
+
+class Place(NamedTuple):
+    """Where a letter's note stood when it was last written or seen, and what it was."""
+
+    path: str
+    hash: str
+    notice: str
+    pages: str  # what our sections of it were, as JSON: title and hash
+    version: int  # of the letter that it shows
+    size: int
+    mtime: int
+    inode: int
+
+
+NOWHERE = Place("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
+
+
+@contextmanager
+def parsed(id: str) -> Iterator[None]:
+    """Say in our words that the ledger holds what nobody wrote."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, Invalid) as why:
+        raise Corrupt(
+            f"The ledger's entry of the letter {id} does not parse",
+            remedy="Put a backup of the state folder in its place.",
+        ) from why
+
+
+def frozen(letter: Letter) -> str:
+    """Return a letter as JSON, but for its attachments."""
+    people = {
+        part: [[a.local, a.domain, a.name] for a in getattr(letter, part)]
+        for part in ("to", "cc", "bcc", "reply_to")
+    }
+    sender = letter.sender
+    return json.dumps(
+        {
+            "id": letter.id,
+            "account": letter.account,
+            "sender": [sender.local, sender.domain, sender.name],
+            **people,
+            "subject": letter.subject,
+            "text": letter.text,
+            "html": letter.html,
+            "thread": letter.thread,
+            "in_reply_to": letter.in_reply_to,
+            "references": letter.references,
+        },
+        ensure_ascii=False,
+    )
+
+
+def thawed(text: str, attachments: tuple[Enclosure, ...]) -> Letter:
+    """Return the letter that `frozen` wrote."""
+    values: dict[str, Any] = json.loads(text)
+    for part in ("to", "cc", "bcc", "reply_to"):
+        values[part] = tuple(Address(*address) for address in values[part])
+    values["sender"] = Address(*values["sender"])
+    values["references"] = tuple(values["references"])
+    return Letter(**values, attachments=attachments)
+
+
+def line(row: Row) -> Line:
+    """Return a row as a list shows it."""
+    id, agent, whom, subject, card, created, kind, detail = row
+    with parsed(id):
+        lines, at, state = json.loads(card), stamp(created), life.load(kind, detail)
+        level, _, warning = lines[0] if lines else (0, "", "")
+        return Line(id, agent, whom, subject, level, warning, at, state)
+
+
+def standing(row: Row) -> Standing:
+    """Return how a letter stands."""
+    id, kind, detail, version = row
+    with parsed(id):
+        return Standing(life.load(kind, detail), version)
+
+
+def recipients(letter: Letter) -> str:
+    """Return the whole envelope as a list shows it."""
+    return ", ".join(address.spec for address in letter.envelope)
+
+
+def stamp(text: str) -> Stamp:
+    """Return a moment from JSON."""
+    return Stamp(*json.loads(text))
+
+
+def text_key(text: str) -> str:
+    """Return what letters with the same words share."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest() if text.strip() else ""

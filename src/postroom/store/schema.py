@@ -1,0 +1,80 @@
+"""The tables of the ledger, and the steps from those of older versions."""
+
+from __future__ import annotations
+
+MIGRATIONS = (
+    """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE letter (
+    row INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    agent TEXT NOT NULL,
+    content_key TEXT NOT NULL,
+    text_key TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    frozen TEXT NOT NULL,
+    origins TEXT NOT NULL,
+    recipients TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    card TEXT NOT NULL,
+    home TEXT NOT NULL,
+    form TEXT NOT NULL,
+    replaces TEXT NOT NULL,
+    created TEXT NOT NULL,
+    state TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    version INTEGER NOT NULL
+);
+CREATE INDEX letter_content ON letter (agent, content_key);
+CREATE INDEX letter_text ON letter (text_key);
+CREATE INDEX letter_agent ON letter (agent, row);
+CREATE INDEX letter_state ON letter (state, row);
+CREATE TABLE enclosure (
+    letter TEXT NOT NULL, place INTEGER NOT NULL, name TEXT NOT NULL, type TEXT NOT NULL,
+    content BLOB NOT NULL, PRIMARY KEY (letter, place)
+);
+CREATE TABLE history (
+    letter TEXT NOT NULL, version INTEGER NOT NULL, state TEXT NOT NULL, detail TEXT NOT NULL,
+    PRIMARY KEY (letter, version)
+) WITHOUT ROWID;
+CREATE TABLE revision (
+    letter TEXT NOT NULL, version INTEGER NOT NULL, frozen TEXT NOT NULL,
+    PRIMARY KEY (letter, version)
+) WITHOUT ROWID;
+CREATE TABLE idempotency (
+    agent TEXT NOT NULL, key TEXT NOT NULL, letter TEXT NOT NULL, content_key TEXT NOT NULL,
+    PRIMARY KEY (agent, key)
+) WITHOUT ROWID;
+CREATE TABLE spent (
+    letter TEXT NOT NULL, at TEXT NOT NULL, recipients INTEGER NOT NULL, thread TEXT NOT NULL
+);
+CREATE TABLE slip (
+    hash TEXT PRIMARY KEY, seen TEXT NOT NULL, letter TEXT NOT NULL DEFAULT ''
+) WITHOUT ROWID;
+CREATE TABLE note (
+    letter TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL, notice TEXT NOT NULL,
+    pages TEXT NOT NULL, version INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL,
+    inode INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX note_path ON note (path);
+CREATE TABLE adopted (hash TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE action (seq INTEGER PRIMARY KEY, line TEXT NOT NULL);
+CREATE TABLE token (
+    token TEXT PRIMARY KEY, place TEXT NOT NULL, at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE contact (
+    account TEXT NOT NULL, domain TEXT NOT NULL, PRIMARY KEY (account, domain)
+) WITHOUT ROWID;
+""",
+    """
+CREATE TABLE claim (
+    row INTEGER PRIMARY KEY, letter TEXT NOT NULL, recipients INTEGER NOT NULL,
+    thread TEXT NOT NULL, wall REAL NOT NULL, boot TEXT NOT NULL, steady REAL NOT NULL
+);
+INSERT INTO claim SELECT NULL, letter, recipients, thread, json_extract(at, '$[0]'),
+    json_extract(at, '$[1]'), json_extract(at, '$[2]') FROM spent ORDER BY rowid;
+DROP TABLE spent;
+CREATE INDEX claim_wall ON claim (wall);
+CREATE INDEX claim_steady ON claim (boot, steady);
+""",
+)

@@ -1,0 +1,331 @@
+"""What a person wrote into a note stays; what only shows is put back; broken notes go where they belong."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.desks import ANN, SEND, THREE_DAYS, journey, survives
+from tests.providers import BARRED
+
+# What is a person's stays
+
+
+def test_a_persons_keys_and_comments_survive_every_transition(office, courier):
+    entry = office.propose()
+    mine = "# mine: keep\ntags: [a,  b]   # two\ndue: 2026-11-20\nratio: 1_000\n"
+    office.edit(entry.id, "---\ntype:", f"---\n{mine}type:")
+    assert office.look() == ""
+    survives(office, courier, entry, mine)
+
+
+def test_a_persons_sections_survive_every_transition(office, courier):
+    entry = office.propose()
+    mine = "## My thoughts\nAsk **Cat** first.\n\n### And then\n- [ ] call\n"
+    office.edit(entry.id, "## Envelope", f"{mine}\n## Envelope")
+    survives(office, courier, entry, mine)
+
+
+def test_what_a_person_wrote_at_the_top_survives_every_transition(office, courier):
+    entry = office.propose()
+    office.edit(entry.id, "\n## What to do", "\n# My heading\nCall Cat.\n\n## What to do")
+    survives(office, courier, entry, "# My heading\nCall Cat.\n")
+
+
+def test_what_a_person_wrote_at_the_end_survives_every_transition(office, courier):
+    entry = office.propose()
+    note = office.note(entry.id)
+    note.write_text(note.read_text(encoding="utf-8") + "\nMy remark: ask Cat.\n", encoding="utf-8")
+    survives(office, courier, entry, "My remark: ask Cat.")
+
+
+@pytest.mark.parametrize(
+    "title", ["What to do", "Envelope", "Letter", "Risk assessment", "Rollback plan"]
+)
+def test_what_a_person_wrote_into_a_section_of_ours_survives_every_transition(
+    office, courier, title
+):
+    entry = office.propose()
+    page = office.page(entry.id, title)
+    office.edit(entry.id, page, f"{page.rstrip()}\n\nMy remark: ask Cat.\n\n")
+    survives(office, courier, entry, "My remark: ask Cat.")
+
+
+@pytest.mark.parametrize("title", ["Notice", "Difference", "Letter as its HTML shows it"])
+def test_a_persons_section_with_a_title_of_ours_survives_every_transition(office, courier, title):
+    entry = office.propose()
+    office.edit(entry.id, "## Rollback plan", f"## {title}\nMy remark.\n\n## Rollback plan")
+    survives(office, courier, entry, "My remark.")
+
+
+def test_a_remark_beside_the_letters_fence_survives_an_edit_in_the_terminal(office):
+    entry = office.propose()
+    office.edit(entry.id, "time.\n```\n", "time.\n```\nMy remark: ask Cat.\n")
+    edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
+    assert "My remark: ask Cat." in office.note(entry.id).read_text(encoding="utf-8")
+    assert office.desk.note_text(edited) == "Other words.\n"
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_the_kind_of_newlines_and_a_byte_order_mark_survive_every_transition(
+    office, courier, bom, newline
+):
+    entry = office.propose()
+    note = office.note(entry.id)
+    text = note.read_text(encoding="utf-8").replace("type:", "mine: yes\ntype:", 1)
+    note.write_bytes((bom + text.replace("\n", newline)).encode())
+    for step in journey(office, courier, entry):
+        raw = office.note(entry.id).read_bytes().decode()
+        assert raw.startswith(f"{bom}---{newline}mine: yes{newline}"), step
+        assert raw.count("\r\n") == (raw.count("\n") if newline == "\r\n" else 0), step
+    assert office.desk.note_text(entry) == entry.letter.text
+
+
+@pytest.mark.parametrize("way", ["rejected", "withdrawn", "expired", "failed"])
+def test_an_edit_in_place_is_still_in_the_note_when_the_letter_closes(office, courier, way):
+    entry = office.propose()
+    if way == "failed":
+        courier.refuses(BARRED)
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+        office.clock.go(10)
+        office.at("published", lambda: office.edit(entry.id, "Good day", "Good evening"))
+        office.desk.send_approved()
+    else:
+        office.edit(entry.id, "Good day", "Good evening")
+        if way == "rejected":
+            office.desk.reject(entry.id, by="ada", reason="")
+        elif way == "withdrawn":
+            office.desk.withdraw(SEND, entry.id)
+        else:
+            office.clock.go(THREE_DAYS)
+            office.look()
+    assert office.state_of(entry.id) == way
+    assert "Good evening" in office.page(entry.id, "Letter")
+
+
+def test_two_letter_sections_are_no_verdict_and_both_texts_stay(office):
+    entry = office.propose()
+    office.edit(
+        entry.id, "## Risk assessment", "## Letter\n```text\nAnother try\n```\n\n## Risk assessment"
+    )
+    office.move(entry.id, "Approved")
+    assert "cannot be told apart" in office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+    text = office.note(entry.id).read_text(encoding="utf-8")
+    assert "Another try" in text
+    assert "Good day, for the 1th time." in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("1th time.\n```", "1th time."),
+        ("```text\nGood", "Good"),
+        ("## Letter\n", "## A letter\n"),
+        ("1th time.\n```", "1th time.\n```\n```text\nand this\n```"),
+    ],
+)
+def test_a_letter_whose_text_cannot_be_told_is_not_approved_by_a_move(office, old, new):
+    entry = office.propose()
+    office.edit(entry.id, old, new)
+    office.move(entry.id, "Approved")
+    assert "cannot be told apart" in office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+    assert "Good day, for the 1th time." in office.note(entry.id).read_text(encoding="utf-8")
+
+
+def test_a_note_with_a_broken_fence_does_not_grow(office):
+    entry = office.propose()
+    office.edit(entry.id, "1th time.\n```", "1th time.")
+    sizes = []
+    for _ in range(4):
+        office.move(entry.id, "Approved")
+        office.look()
+        sizes.append(office.note(entry.id).stat().st_size)
+    assert sizes[1:] == [sizes[1]] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("```text\n", "~~~\n").replace("\n```\n", "\n~~~\n"),
+        lambda text: text.replace("```text\n", "```text\n\n\n"),
+        lambda text: text.replace("\n```\n", "\n\n\n```\n"),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("## Letter\n", "## Letter\n\nRead this:\n\n"),
+        lambda text: re.sub(r'^(letter|digest|desk): "(.*)"$', r"\1: \2", text, flags=re.M),
+    ],
+)
+def test_what_changes_no_word_of_the_letter_does_not_keep_a_move_from_approving(office, change):
+    entry = office.propose()
+    note = office.note(entry.id)
+    text = note.read_text(encoding="utf-8")
+    assert change(text) != text
+    note.write_bytes(change(text).encode())
+    office.move(entry.id, "Approved")
+    office.look()
+    assert office.state_of(entry.id) == "approved"
+
+
+@pytest.mark.parametrize("id", ["2222222222", "2e34567777", "77e2222222", "noyesnull2"])
+def test_ids_are_compared_as_written_where_an_editor_took_the_quotes_away(office, id):
+    entry = office.propose(office.letter(id=id))
+    note = office.note(id)
+    text = note.read_text(encoding="utf-8")
+    note.write_text(text.replace(f'letter: "{id}"', f"letter: {id}"), encoding="utf-8")
+    office.move(id, "Approved")
+    office.look()
+    assert office.state_of(entry.id) == "approved"
+
+
+# Display fields
+
+
+@pytest.mark.parametrize(
+    ("key", "lie"),
+    [
+        ("type", "email_reply"),
+        ("action_type", "reply_email"),
+        ("to", "eve@example.com"),
+        ("subject", "Other"),
+        ("created", "2020-01-01"),
+        ("digest", "sha256:00"),
+        ("agent", "somebody"),
+        ("status", "approved"),
+        ("expires", "2099-01-01T00:00:00Z"),
+        ("risk", "nothing unusual"),
+    ],
+)
+def test_a_changed_display_field_is_put_back_and_said(office, key, lie):
+    entry = office.propose()
+    right = office.field(entry.id, key)
+    office.edit(entry.id, f'{key}: "{right}"', f"{key}: {lie}")
+    said = office.look()
+    assert office.field(entry.id, key) == right
+    assert key in said
+    assert "put back" in said
+    assert office.look() == ""
+
+
+def test_a_subject_given_to_a_letter_without_one_is_put_back_and_said(office):
+    entry = office.propose(office.letter(subject=""))
+    office.edit(entry.id, 'subject: ""', "subject: A fine subject")
+    said = office.look()
+    assert office.field(entry.id, "subject") == ""
+    assert "subject" in said
+
+
+def test_a_changed_recipient_names_the_way_to_change_it(office):
+    entry = office.propose()
+    office.edit(entry.id, 'to: "ann@example.com"', "to: eve@example.com")
+    assert f"postroom edit {entry.id}" in office.look()
+
+
+def test_a_note_moved_with_a_changed_recipient_goes_to_nobody_else(office, courier):
+    entry = office.propose()
+    office.edit(entry.id, 'to: "ann@example.com"', "to: eve@example.com")
+    office.move(entry.id, "Approved")
+    office.look()
+    office.clock.go(10)
+    office.desk.send_approved()
+    assert [one.letter.envelope for one in courier.accepted] in ([], [(ANN,)])
+    assert office.field(entry.id, "to") == "ann@example.com"
+
+
+def test_a_display_field_that_was_removed_comes_back(office):
+    entry = office.propose()
+    office.edit(entry.id, 'to: "ann@example.com"\n', "")
+    assert "to" in office.look()
+    assert office.field(entry.id, "to") == "ann@example.com"
+
+
+def test_a_letters_id_taken_out_of_its_note_comes_back(office):
+    entry = office.propose()
+    note = office.note(entry.id)
+    note.write_text(
+        note.read_text(encoding="utf-8").replace(f'letter: "{entry.id}"\n', ""), encoding="utf-8"
+    )
+    office.look()
+    assert office.note(entry.id) == note
+
+
+def test_a_note_of_an_earlier_version_of_the_letter_approves_nothing(office):
+    entry = office.propose()
+    old = office.note(entry.id).read_bytes()
+    office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
+    office.desk.edit(entry.id, entry.letter)
+    office.note(entry.id).unlink()
+    office.write("Approved/from a backup.md", old.decode())
+    assert entry.id in office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+
+
+# Broken notes
+
+
+BROKEN = b"---\nto: [unclosed\nmine: My words\n---\nMy words too\n"
+
+
+@pytest.mark.parametrize("broken", [BROKEN, b"\xff\xfe" + BROKEN, b"---\nno end, My words\n"])
+def test_a_broken_note_is_said_counts_for_nothing_and_is_left_as_it_is(office, broken):
+    entry = office.propose()
+    note = office.note(entry.id)
+    note.write_bytes(broken)
+    said = office.look()
+    assert f"{note.name} cannot be read" in said
+    assert "counts for nothing" in said
+    assert note.read_bytes() == broken
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_broken_note_moved_to_approved_approves_nothing_and_the_letter_gets_another(office):
+    entry = office.propose()
+    office.note(entry.id).write_bytes(BROKEN)
+    office.look()
+    old = next((office.vault / "Pending_Approval").iterdir())
+    (office.vault / "Approved").mkdir()
+    moved = old.rename(office.vault / "Approved" / old.name)
+    assert "cannot be read" in office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+    assert moved.read_bytes() == BROKEN
+
+
+@pytest.mark.parametrize("verdict", ["approve", "reject"])
+def test_a_broken_note_goes_with_its_letter_as_it_is(office, verdict):
+    entry = office.propose()
+    note = office.note(entry.id)
+    note.write_bytes(BROKEN)
+    if verdict == "approve":
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+        office.clock.go(10)
+        office.desk.send_approved()
+    else:
+        office.desk.reject(entry.id, by="ada", reason="")
+    where = "Done" if verdict == "approve" else "Rejected"
+    assert (office.vault / where / note.name).read_bytes() == BROKEN
+
+
+def test_a_broken_note_that_was_mended_counts_again(office):
+    entry = office.propose()
+    note = office.note(entry.id)
+    good = note.read_bytes()
+    note.write_bytes(BROKEN)
+    office.look()
+    note.write_bytes(good)
+    assert office.look() == ""
+    office.move(entry.id, "Approved")
+    office.look()
+    assert office.state_of(entry.id) == "approved"
+
+
+@pytest.mark.parametrize("name", ["Approved/x.md", "Drafts/x.md", "Pending_Approval/x.md"])
+def test_a_broken_note_of_nobodys_is_left_as_it_is(office, name):
+    note = office.write(name, "---\na: [\n---\n")
+    office.look()
+    assert note.read_text() == "---\na: [\n---\n"

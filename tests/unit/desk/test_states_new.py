@@ -1,0 +1,237 @@
+"""New letters, line by line of the table of states; and the one line that each call leaves."""
+
+import json
+
+import pytest
+
+from postroom.core import life
+from postroom.core.errors import Conflict, NotFound, Unavailable
+from postroom.core.policy import DAY
+from postroom.desk.outbox import Call, Proposal
+from postroom.vault.note import Note
+from postroom.vault.vault import Vault
+from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead
+
+# new
+
+
+def test_a_call_makes_a_letter_that_waits_at_home_and_the_person_is_notified(office):
+    entry = office.propose()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == HOME
+    assert [told.id for told in office.told] == [entry.id]
+    assert office.sent() == []
+
+
+def test_a_repeated_call_notifies_nobody_again(office):
+    letter = office.letter()
+    first = office.propose(letter)
+    assert office.propose(letter.with_id("bbbbbbbbbb")).id == first.id
+    assert len(office.told) == 1
+
+
+def test_a_rehearsal_is_entered_without_a_note_and_tells_nobody(office):
+    office.reopen(live=False)
+    entry = office.propose()
+    assert entry.kind == "rehearsal"
+    assert office.notes(entry.id) == []
+    assert office.told == []
+    assert office.look() == ""
+    assert office.notes(entry.id) == []
+
+
+def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office):
+    office.reopen(live=False)
+    first = office.letter()
+    office.propose(first)
+    second = office.propose(first.with_id("bbbbbbbbbb"))
+    assert second.id == "bbbbbbbbbb"
+    with pytest.raises(NotFound):
+        office.desk.ledger.entry(first.id)
+    assert [line.id for line in office.desk.ledger.lines("rehearsal")] == ["bbbbbbbbbb"]
+
+
+def test_a_rehearsal_can_never_be_sent_not_even_when_the_mode_is_live_again(office):
+    office.reopen(live=False)
+    entry = office.propose()
+    office.reopen(live=True)
+    with pytest.raises(Conflict, match="rehearsal"):
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    assert office.desk.dispatch(entry.id).kind == "rehearsal"
+    assert office.sent() == []
+
+
+def test_where_no_approval_is_required_a_letter_leaves_within_the_call_without_an_undo_window(
+    office,
+):
+    office.reopen(required=False)
+    before = office.clock()
+    entry = office.propose()
+    assert entry.kind == "sent"
+    assert office.clock() == before
+    assert office.sent() == ["Hello"]
+    assert office.where(entry.id) == DONE
+    assert [life.name(one) for one in office.desk.ledger.history(entry.id)] == [
+        "approved",
+        "sending",
+        "sent",
+    ]
+
+
+@pytest.mark.parametrize("step", ["locked", "checked", "claimed", "published", "answered"])
+def test_where_no_approval_is_required_there_is_a_note_only_at_the_outcome(office, step):
+    office.reopen(required=False)
+    letter, seen = office.letter(), []
+    office.at(step, lambda: seen.append(office.notes(letter.id)))
+    office.propose(letter)
+    assert seen == [[]]
+    assert office.where(letter.id) == DONE
+
+
+def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_with_it(office):
+    slip = office.write(
+        "Approved/ann.md",
+        "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n",
+    )
+    before = office.clock()
+    entry = office.desk.post(SEND, office.letter(), Proposal(), slips=True)
+    assert entry.kind == "sent"
+    assert entry.state.verdict.via == "slip"
+    assert office.clock() == before
+    assert office.where(entry.id) == DONE
+    assert not slip.exists()
+    assert Note.parse((office.vault / DONE / "ann.md").read_bytes()).text("status") == "done"
+
+
+def test_a_draft_that_a_person_wrote_into_approved_is_approved_and_gets_its_letter(office):
+    draft = office.write("Approved/own.md", DRAFT)
+    office.look()
+    note = Note.parse(draft.read_bytes())
+    id = note.text("letter")
+    assert office.state_of(id) == "approved"
+    assert note.text("priority") == "urgent"
+    assert note.body == "\nDear Ann,\nthis I wrote myself.\n"
+    assert office.desk.ledger.entry(id).letter.text == "Dear Ann,\nthis I wrote myself.\n"
+    assert office.told == []
+
+
+def test_a_draft_that_a_person_wrote_into_approved_waits_out_the_undo_window(office):
+    draft = office.write("Approved/own.md", DRAFT)
+    office.look()
+    id = Note.parse(draft.read_bytes()).text("letter")
+    office.clock.go(9.9)
+    assert office.desk.send_approved() == []
+    office.clock.go(0.2)
+    assert [entry.id for entry in office.desk.send_approved()] == [id]
+    assert office.sent() == ["From my own hand"]
+    assert office.where(id) == DONE
+    assert office.field(id, "status") == "done"
+    assert office.look() == ""
+
+
+class Dying(Vault):
+    """A vault whose process ends before it first writes over a note."""
+
+    alive = False
+
+    def replace(self, *what):
+        if not Dying.alive:
+            Dying.alive = True
+            raise Dead
+        return super().replace(*what)
+
+
+def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office):
+    Dying.alive, office.vaults = False, Dying
+    office.reopen()
+    draft = office.write("Approved/own.md", DRAFT)
+    with pytest.raises(Dead):
+        office.look()
+    office.reopen()
+    office.look()
+    id = Note.parse(draft.read_bytes()).text("letter")
+    assert [line.id for line in office.desk.ledger.lines()] == [id]
+    assert office.state_of(id) == "approved"
+    office.move(id, REJECTED)
+    office.look()
+    assert office.state_of(id) == "rejected"
+
+
+def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office):
+    office.write("Approved/own.md", DRAFT)
+    office.look()
+    office.clock.go(10)
+    office.desk.send_approved()
+    office.write("Approved/own.md", DRAFT)
+    assert "counts for nothing again" in office.look()
+    office.clock.go(THREE_DAYS)
+    office.look()
+    office.desk.send_approved()
+    assert office.sent() == ["From my own hand"]
+
+
+# the log
+
+
+class Gone(Vault):
+    """A vault on a disk that was taken away."""
+
+    def list(self, folder):
+        raise Unavailable("The disk is gone")
+
+
+@pytest.mark.parametrize("act", ["propose", "status", "withdraw"])
+def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office, act):
+    entry = office.propose()
+    office.vaults = Gone
+    office.reopen()
+    before = office.desk.ledger.head()
+    with pytest.raises(Unavailable):
+        if act == "propose":
+            office.propose()
+        else:
+            getattr(office.desk, act)(SEND, entry.id)
+    ((_, line),) = office.desk.ledger.actions(before)
+    assert json.loads(line)["result"] == "error"
+
+
+@pytest.mark.parametrize("kind", ["status", "withdraw"])
+def test_a_call_that_is_refused_leaves_its_one_line_too(office, kind):
+    before = office.desk.ledger.head()
+    call = Call(kind, "claude")
+    with pytest.raises(NotFound):
+        getattr(office.desk, kind)(call, "zzzzzzzzzz")
+    assert office.desk.ledger.head() == before + 1
+
+
+def test_each_call_leaves_exactly_one_line(office):
+    letter = office.letter()
+    lines = []
+
+    def count(act):
+        before = office.desk.ledger.head()
+        act()
+        new = office.desk.ledger.actions(before)
+        lines.append(sum('"actor":"email_mcp"' in line for _, line in new))
+
+    count(lambda: office.propose(letter))
+    count(lambda: office.propose(letter.with_id("bbbbbbbbbb")))
+    count(lambda: office.desk.status(SEND, letter.id))
+    office.move(letter.id, APPROVED)
+    count(lambda: office.propose(letter.with_id("bbbbbbbbbb")))
+    count(lambda: office.propose(letter.with_id("bbbbbbbbbb")))
+    later = office.propose()
+    count(lambda: office.desk.withdraw(SEND, later.id))
+    assert lines == [1] * 6
+
+
+@pytest.mark.parametrize("days", [1, 2, 3, 4, 30, 365])
+def test_a_clock_that_is_set_back_leaves_a_log_that_verifies(office, days):
+    office.propose()
+    office.clock.jump(-days * DAY)
+    office.propose()
+    assert office.desk.log.verify() == []
+    office.clock.jump(2 * days * DAY)
+    office.propose()
+    assert office.desk.log.verify() == []
+    assert office.look() == ""

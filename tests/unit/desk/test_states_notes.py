@@ -1,0 +1,180 @@
+"""What is in the way of a note, and what a process leaves behind that dies before it is written."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from postroom.core.policy import DAY
+from postroom.vault.vault import Vault
+from tests.desks import APPROVED, DONE, HOME, REJECTED, SEND, Dead, state
+from tests.providers import BUSY
+
+# notes in the way
+
+
+def in_place_of(note, kind, tmp_path):
+    note.unlink()
+    if kind == "link":
+        note.symlink_to(tmp_path / "elsewhere.md")
+    elif kind == "folder":
+        note.mkdir()
+    else:
+        with note.open("wb") as stream:
+            stream.truncate(30_000_001)
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "huge"])
+def test_one_thing_in_the_place_of_a_note_does_not_stop_the_desk(office, tmp_path, kind):
+    blocked, other = office.propose(), office.propose()
+    in_place_of(office.note(blocked.id), kind, tmp_path)
+    office.move(other.id, APPROVED)
+    office.look()
+    assert office.state_of(blocked.id) == "pending"
+    assert office.state_of(other.id) == "approved"
+    office.desk.approve(blocked.id, by="ada", digest=blocked.digest)
+    office.clock.go(10)
+    office.desk.send_approved()
+    office.look()
+    assert office.state_of(blocked.id) == office.state_of(other.id) == "sent"
+
+
+def test_a_note_with_the_longest_name_does_not_stop_the_desk(office):
+    entry = office.approved()
+    name = "n" * 252 + ".md"
+    office.note(entry.id).rename(office.vault / APPROVED / name)
+    office.write(f"{DONE}/{name}", "Another note of the same name.\n")
+    office.look()
+    office.desk.send_approved()
+    assert office.look() == ""
+    assert office.state_of(entry.id) == "sent"
+    assert office.where(entry.id) == DONE
+
+
+def test_a_letter_of_another_desk_counts_for_nothing_and_is_said(office):
+    entry = office.propose()
+    office.edit(entry.id, 'desk: "abcdefgh22334455"', 'desk: "zzzzzzzz22334455"')
+    office.move(entry.id, APPROVED)
+    assert "belongs to another desk" in office.look()
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_note_that_names_a_letter_nobody_knows_is_said_and_counts_for_nothing(office):
+    office.write("Approved/x.md", "---\nletter: zzzzzzzzzz\nto: ann@example.com\n---\nHello\n")
+    assert "zzzzzzzzzz, which this desk does not know" in office.look()
+    assert office.desk.send_approved() == []
+
+
+def test_a_note_in_approved_that_is_nothing_is_said(office):
+    office.write("Approved/shopping.md", "Milk, bread\n")
+    assert "Approved/shopping.md counts for nothing" in office.look()
+
+
+def test_a_provider_that_cannot_be_reached_holds_the_letter(office, courier):
+    entry = office.approved()
+    courier.away = True
+    office.desk.send_approved()
+    assert state(office, entry.id).held == "no network"
+    assert courier.tried == 0
+
+
+@pytest.mark.parametrize("start", [APPROVED, REJECTED])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
+    office, start, renamed
+):
+    moves = []
+
+    class Slow(Vault):
+        def list(self, folder):
+            if folder == start and moves:
+                moves.pop()()
+            return super().list(folder)
+
+    office.vaults = Slow
+    office.reopen()
+    entry = office.approved() if start == APPROVED else office.propose()
+    note = office.move(entry.id, start)
+    moves.append(lambda: note.rename(office.vault / HOME / ("mine.md" if renamed else note.name)))
+    office.look()
+    assert moves == []
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == HOME
+
+
+@contextmanager
+def dying_before_the_note(office):
+    """Let the process end when it comes to write a note, its decision being in the ledger."""
+
+    class Mortal(Vault):
+        def replace(self, *_what):
+            raise Dead
+
+        def move(self, *_what):
+            raise Dead
+
+    office.vaults = Mortal
+    office.reopen()
+    with pytest.raises(Dead):
+        yield
+    office.vaults = Vault
+    office.reopen()
+
+
+def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(office):
+    entry = office.propose()
+    with dying_before_the_note(office):
+        office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
+    office.clock.jump(365 * DAY)
+    office.look()
+    edited = office.desk.ledger.entry(entry.id)
+    assert edited.letter.text == "Other words.\n"
+    assert office.field(entry.id, "digest") == edited.digest
+    assert "Other words." in office.page(entry.id, "Letter")
+    assert office.desk.edited(edited) == ""
+
+
+def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(office, courier):
+    courier.settles = False
+    courier.loses(after=True)
+    entry = office.approved()
+    with dying_before_the_note(office):
+        office.desk.send_approved()
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert office.state_of(entry.id) == "unknown"
+    assert office.where(entry.id) == APPROVED
+    assert office.field(entry.id, "status") == "unknown"
+    assert "postroom resolve" in office.head(entry.id)
+
+
+def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(office, courier):
+    courier.refuses(BUSY)
+    entry = office.approved()
+    with dying_before_the_note(office):
+        office.desk.send_approved()
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert BUSY.message in office.head(entry.id)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "where"),
+    [
+        (lambda o, e: o.desk.recall(e.id), "pending", HOME),
+        (lambda o, e: o.desk.reject(e.id, by="ada", reason=""), "rejected", REJECTED),
+        (lambda o, e: o.desk.withdraw(SEND, e.id), "withdrawn", REJECTED),
+        (lambda o, e: o.desk.send_approved(), "sent", DONE),
+    ],
+)
+def test_a_note_left_behind_by_any_decision_is_brought_to_its_place_at_the_next_look(
+    office, act, kind, where
+):
+    entry = office.approved()
+    with dying_before_the_note(office):
+        act(office, entry)
+    office.clock.jump(365 * DAY)
+    office.look()
+    assert office.state_of(entry.id) == kind
+    assert office.where(entry.id) == where
