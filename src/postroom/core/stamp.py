@@ -16,7 +16,7 @@ class Stamp(NamedTuple):
     @property
     def iso(self) -> str:
         """The moment in UTC, as ISO 8601 to the second."""
-        return datetime.fromtimestamp(self.wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return f"{datetime.fromtimestamp(int(self.wall), UTC).isoformat()[:19]}Z"
 
 
 def elapsed(since: Stamp, now: Stamp) -> float:

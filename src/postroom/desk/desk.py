@@ -150,8 +150,10 @@ class Desk:
             self.log.project()
         return said
 
-    def _look(self) -> None:
-        self.trouble += [said for said in self.reconcile() if said not in self.trouble]
+    def _look(self, entry: Entry) -> None:
+        """Take in what was done to the note of a letter that is about to leave."""
+        if not self._notes.untouched(entry):
+            self.trouble += [said for said in self.reconcile() if said not in self.trouble]
 
     def _restored(self) -> list[str]:
         ahead = self.log.ahead()

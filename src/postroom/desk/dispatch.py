@@ -54,7 +54,7 @@ class Dispatcher:
     mailboxes: Callable[[str], Mailbox]
     claims: Path  # the folder of the locks
     paused: Callable[[], str]  # the file by which a person stopped all sending
-    look: Callable[[], None]  # takes in what was done to the notes
+    look: Callable[[Entry], None]  # takes in what was done to its note
     publish: Callable[[], None]  # brings the log up to the ledger
     step: Callable[[str], None] = _no_step
 
@@ -96,7 +96,7 @@ class Dispatcher:
 
     def _look_and_send(self, entry: Entry, state: life.Approved) -> Entry:
         try:
-            self.look()  # the person may have taken the note back while the undo window passed
+            self.look(entry)  # the person may have taken the note back while the undo window passed
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1))
         entry = self.ledger.current(entry)
@@ -242,11 +242,14 @@ class Dispatcher:
             with self.ledger.write() as book:
                 if refund and isinstance(entry.state, life.Sending):
                     book.refund(entry.id, entry.state.verdict.slip)
-                # That it was sent, or may have been, is a fact, whatever was believed meanwhile.
-                fact = isinstance(entry.state, life.Sending) and isinstance(
-                    state, life.Sent | life.Unknown
-                )
-                new = book.swap(book.entry(entry.id) if fact else entry, state)
+                try:
+                    new = book.swap(entry, state)
+                except Conflict:
+                    # That it was sent, or may have been, is a fact, whatever was believed meanwhile.
+                    fact = isinstance(state, life.Sent | life.Unknown)
+                    if not (fact and isinstance(entry.state, life.Sending)):
+                        raise
+                    new = book.swap(book.entry(entry.id), state)
                 self._line(book, new, "send_letter", error)
         except Conflict:  # a person was quicker
             return self.ledger.entry(entry.id)

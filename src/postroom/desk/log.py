@@ -81,7 +81,8 @@ class ActionLog:
             if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
             size = self._files.append(f"{self._folder}/{name}", data)
-            mark = Mark(last, name, size, self._files.changed(self._folder))
+            changed = mark.changed if sound else self._files.changed(self._folder)
+            mark = Mark(last, name, size, changed)
             self._chain.set_mark(mark)
         if not waiting:
             self._chain.set_mark(mark)

@@ -196,13 +196,15 @@ class Notes:
     def finish(self, entry: Entry) -> bool:
         """Bring a write of ours to its end that was interrupted; return whether there was one."""
         path, hash = self._ledger.intended(entry.id)
-        place = self._ledger.place(entry.id)
+        if not path:
+            return False
         try:
-            raw, file = self._vault.read(path) if path else (b"", None)
+            raw, file = self._vault.read(path)
         except PostroomError:
             return False
-        if file is None or hashlib.sha256(raw).hexdigest() != hash:
+        if hashlib.sha256(raw).hexdigest() != hash:
             return False
+        place = self._ledger.place(entry.id)
         with suppress(PostroomError):  # the old one is gone, or somebody was at it
             old, was = self._vault.read(place.path)
             if path != place.path and hashlib.sha256(old).hexdigest() == place.hash:
@@ -210,6 +212,17 @@ class Notes:
         with self._ledger.write(synced=False) as book:
             book.written(entry.id, placed(entry, path, raw, file)._replace(version=0))
         return True
+
+    def untouched(self, entry: Entry) -> bool:
+        """Whether an approved letter's note, and with it the approval, is as it was last seen."""
+        verdict, place = getattr(entry.state, "verdict", None), self._ledger.place(entry.id)
+        if verdict is None or verdict.slip:
+            return False  # a slip has no letter, and may be taken away
+        if not place.path:
+            return _direct(entry.state)
+        file = self._vault.stat(place.path)
+        same = file is not None and (file.size, file.mtime_ns, file.inode) == place[-3:]
+        return same and place.path.startswith(f"{folder(entry)}/")
 
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""

@@ -44,6 +44,7 @@ class Database:
         self, path: Path, migrations: Sequence[str], *, busy_seconds: float = BUSY_SECONDS
     ) -> None:
         self.path = path
+        self._synced = False  # whether commits wait for the disk; `_prepare` turns it on
         # One connection serves all threads of the process, in turn: a reader never sees half of
         # another thread's transaction.
         self._turn = threading.RLock()
@@ -63,7 +64,8 @@ class Database:
     def _prepare(self, migrations: Sequence[str]) -> None:
         known = len(migrations)
         self._refuse_newer(known)
-        self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._sync(synced=True)
         if self._version() == known:
             return
         with self.write():
@@ -105,8 +107,12 @@ class Database:
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """Return the first row of one query, if there is one."""
-        with self._turn, self._translated():
-            found: Row | None = self._connection.execute(sql, values).fetchone()
+        # Not `_translated`, which costs as much as the query.
+        with self._turn:
+            try:
+                found: Row | None = self._connection.execute(sql, values).fetchone()
+            except sqlite3.Error as why:
+                raise _in_our_words(why, self.path) from why
             return found
 
     @contextmanager
@@ -117,14 +123,21 @@ class Database:
         on the disk with the next transaction that is.
         """
         with self._turn, self._translated():
-            if not synced:
-                self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._sync(synced=synced)
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                with self._transaction():
-                    yield self._connection
-            finally:
-                if not synced:
-                    self._connection.execute("PRAGMA synchronous = FULL")
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A failed COMMIT or a full disk may have rolled back already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def _sync(self, *, synced: bool) -> None:
+        if synced != self._synced:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._synced = synced
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
@@ -135,18 +148,6 @@ class Database:
                 yield self._connection
             finally:
                 self._connection.execute("ROLLBACK")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            # A failed COMMIT or a full disk may have rolled back already.
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

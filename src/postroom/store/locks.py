@@ -47,10 +47,12 @@ def tried(path: Path) -> Iterator[bool]:
 
 
 def _taken(path: Path) -> int | None:
-    private_folder(path.parent)
     while True:
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            private_folder(path.parent)
+            continue
         except OSError as why:
             raise Unavailable(
                 f"{path} cannot be opened: {why.strerror}",
