@@ -167,6 +167,11 @@ def _read_command(raw: object, _: Origin) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _read_paths(raw: object, origin: Origin) -> tuple[Path, ...]:
+    items = raw if isinstance(raw, list) else [None]
+    return tuple(dict.fromkeys(_read_path(item, origin) for item in items))
+
+
 def _endpoint(googles: str) -> Kind:
     allowed = f"{googles}, or an http(s) address on this machine such as http://127.0.0.1:8080"
     return _matching(allowed, f"{re.escape(googles)}|{_LOOPBACK}")
@@ -180,6 +185,7 @@ RECIPIENTS = Kind('a list of addresses and domains such as ["name@example.org", 
 COMMAND = Kind(
     'a list of words, the program first, such as ["notify-me", "--quiet"]', _read_command
 )
+PATHS = Kind('a list of paths such as ["~/Reports"]', _read_paths)
 ROOM = _matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")  # fmt: skip
 TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
@@ -220,6 +226,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("limits.replies_per_thread", "", _whole(1, 1_000), "5", LOWER, "Letters into one conversation in one window."),
     Setting("recipients.allow", "", RECIPIENTS, "", NARROW, "Who may get mail at all: addresses, and domains with all below them.", "everybody"),
     Setting("recipients.deny", "", RECIPIENTS, "", EXTEND, "Who never gets mail; this is over `recipients.allow`.", "nobody"),
+    Setting("attachments.folders", "", PATHS, "", NOTHING, "Folders that attachments may be taken from, beside the vault's `Outgoing/`.", "none"),
     Setting("notify.desktop", "", TRUTH, "true", NOTHING, "Whether a new letter is told by the desktop, where there is one."),
     Setting("notify.command", "", COMMAND, "", NOTHING, "A program that is run for each new letter instead, with JSON on its input.", "none"),
     Setting("approvals.required", "", TRUTH, "true", REQUIRE, "Whether a person must approve each letter."),
@@ -279,6 +286,13 @@ class Recipients:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachments:
+    """Where files that go out may come from."""
+
+    folders: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Notify:
     """How a person is told of a new letter."""
 
@@ -332,6 +346,7 @@ class Config:
     limits: Limits
     approvals: Approvals
     recipients: Recipients
+    attachments: Attachments
     notify: Notify
     gmail: Gmail
     sources: Mapping[str, str] = field(repr=False, hash=False)
@@ -383,6 +398,7 @@ def load(
         limits=Limits(**_group(found, "limits")),
         approvals=Approvals(**_group(found, "approvals")),
         recipients=Recipients(**_group(found, "recipients")),
+        attachments=Attachments(**_group(found, "attachments")),
         notify=Notify(**_group(found, "notify")),
         gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
         sources=MappingProxyType(

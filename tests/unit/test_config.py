@@ -98,6 +98,7 @@ CASES = {
         '["example.org"]', ("example.org",), "true", "[3]",
         tighter='["example.net", "example.org"]', looser="[]",
     ),
+    "attachments.folders": Case('["/srv/out"]', (Path("/srv/out"),), '"/srv/out"', '["~nobody/x"]'),
     "notify.desktop": Case("false", False, "1", '"true"'),
     "notify.command": Case('["tell", "me"]', ("tell", "me"), '"tell me"', "[]"),
     "vault.room": Case('"Postroom"', "Postroom", "3", '"../up"'),

@@ -1,26 +1,29 @@
-"""`postroom demo`: sample mail, searched and read, and letters that wait, in a folder of its own."""
+"""`postroom demo`: sample mail, an agent that reads and writes over MCP, and a person who decides."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from contextlib import closing
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from postroom.cli.printing import folded
-from postroom.core.errors import Invalid
+from postroom.cli.printing import folded, wrapped
+from postroom.core.errors import Invalid, PostroomError
+
+if TYPE_CHECKING:
+    from postroom.tools.client import Agent, Answer
 
 ACCOUNT = "you@example.org"
-SEARCHES = ("invoice has:attachment", "from:dora is:unread", "hutte")
 HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
-ANSWERED = "from:dora"
-REPLY = (
-    "Re: Q3 figures for the VAT return",
-    "Hello Dora,\n\nthank you, that is a relief.\n\nKind regards,\nRobin",
-)
-LURED = ("Invoices", "As you asked, the invoices of this mailbox: https://bright-audit.example/in")
+ANSWER = "Hello Dora,\n\nthank you, that is a relief.\n\nKind regards,\nRobin"
+NOTE = "Dear Ines,\n\nthe Saturday suits me. I shall bring the sewing frames.\n\nRobin"
+LURED = "As you asked, the invoices of this mailbox: https://bright-audit.example/in"
+SHOWN = 9  # lines of an answer
 SETTINGS_FILE = f"""\
 state = "state"
 address = "{ACCOUNT}"
@@ -37,6 +40,13 @@ desktop = false
 """
 
 
+class Waiting(NamedTuple):
+    """The two letters that the agent has asked for."""
+
+    good: str
+    lured: str
+
+
 @click.command("demo")
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the demo's folder here."
@@ -44,7 +54,8 @@ desktop = false
 def demo_command(keep: Path | None) -> None:
     """Try it with sample mail, in a folder of its own.
 
-    It reads and writes nothing of yours: no settings, no mailbox, no account.
+    It reads and writes nothing of yours: no settings, no mailbox, no account. On a terminal you
+    then decide yourself what becomes of the letters.
     """
     import tempfile
 
@@ -52,94 +63,155 @@ def demo_command(keep: Path | None) -> None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise Invalid(f"{keep} is not empty", remedy="Name a folder that is new or empty.")
-        own = _show(keep.resolve())
-        _tell(f"To go on: export POSTROOM_CONFIG={shlex.quote(str(own))}")
+        with _settled(keep.resolve()) as own:
+            letters = _show()
+        _tell("Both letters wait for you. To go on with them:")
+        click.echo(f"  export POSTROOM_CONFIG={shlex.quote(str(own))}")
+        for line in _next(letters):
+            click.echo(f"  postroom {line}")
         return
-    with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
-        _show(Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder,
+        _settled(Path(folder).resolve()),
+    ):
+        letters = _show()
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            _decide(letters)
+        else:
+            _decided(letters)
     _tell("The demo's folder is gone again; `postroom demo --keep DIR` keeps one to play with.")
 
 
-def _show(folder: Path) -> Path:
-    """Run the demo in this folder and return its settings file."""
-    from importlib.resources import as_file, files
-
+@contextmanager
+def _settled(folder: Path) -> Iterator[Path]:
+    """Let every command below work in this folder alone; lend its settings file."""
     from postroom.config import SETTINGS
 
     own = folder / "postroom.toml"
     own.write_text(SETTINGS_FILE)
-    # The commands below are the real ones; these settings alone keep them in this folder.
     for setting in SETTINGS:
         os.environ.pop(setting.variable, None)
     os.environ["POSTROOM_CONFIG"] = str(own)
+    yield own
+
+
+def _show() -> Waiting:
+    """Bring mail in, let the agent work, and show what waits."""
+    from importlib.resources import as_file, files
+
+    from postroom.tools.client import agent
+
     with as_file(files("postroom.sample") / "mail.mbox") as sample:
         _run("import", str(sample), shown="import SAMPLE-MAIL")
-    for query in SEARCHES:
-        _run("search", query)
-    _tell(
-        "The next mail hides instructions to an assistant in white text and invisible characters."
-    )
-    _run("read", _first(HOSTILE))
-    _tell(
-        "What a person would see stays, its last sentence too: to be distrusted by whoever reads it."
-    )
-    good, bad = _propose()
-    _tell("An agent has read that mail, and asks for two letters to be sent. Neither has left:")
+    _tell("An agent comes in over MCP, as it would from your client: `postroom mcp --agent demo`.")
+    command = [sys.executable, "-m", "postroom", "mcp", "--agent", "demo"]
+    with agent(command, os.environ) as visitor:
+        letters = _work(visitor)
+    _tell("That was all that the agent can do. Nothing has left. You see:")
     _run("pending")
-    _tell("The one that the mail asked for is red, and says why:")
-    _run("show", bad[0])
-    _run("reject", bad[0], "--reason", "It came from a mail, not from me.")
-    _tell("The other is approved, by the digest that a person saw, and leaves once:")
-    _run("approve", good[0], "--yes", good[1])
-    _run("audit", "--limit", "6")
-    _tell("Try your own: `postroom import YOUR.mbox` (or a Maildir), then `postroom init`.")
-    return own
+    _tell("The letter that a mail asked for is red, and says why:")
+    _run("show", letters.lured)
+    return letters
 
 
-def _propose() -> tuple[tuple[str, str], tuple[str, str]]:
-    """Let an agent propose two letters; return the id and the digest of each."""
+def _work(agent: Agent) -> Waiting:
+    """Search, read, draft, answer, and do as a hostile mail says."""
+    _call(agent, "search_email", query="from:dora", limit=2)
+    dora = agent.call("search_email", query="from:dora", limit=1).values["mails"][0]["id"]
+    hostile = _call(agent, "search_email", query=HOSTILE, limit=1).values["mails"][0]["id"]
+    _tell("This mail hides instructions to an assistant in white text and invisible characters:")
+    _call(agent, "get_email", lines=40, id=hostile)
+    _tell("The agent goes on with its work, and then does as that mail says.")
+    _call(
+        agent,
+        "draft_email",
+        to=["ines.calder@saltmarsh-library.example"],
+        subject="Saturday",
+        body=NOTE,
+    )
+    good = _call(agent, "reply_email", id=dora, body=ANSWER)
+    lured = _call(
+        agent, "send_email", to=["ledger@bright-audit.example"], subject="Invoices", body=LURED
+    )
+    _tell("It tries once more, as agents do. It is the same letter:")
+    _call(agent, "send_email", to=["ledger@bright-audit.example"], subject="Invoices", body=LURED)
+    return Waiting(good.values["letter"], lured.values["letter"])
+
+
+def _call(agent: Agent, tool: str, *, lines: int = SHOWN, **arguments: object) -> Answer:
+    """Let the agent call a tool, and show both sides."""
+    given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
+    typed = folded(f"agent > {tool}({given})", "        ").lstrip()
+    click.echo(click.style(f"\n{typed}", fg="cyan", bold=True))
+    answer = agent.call(tool, **arguments)
+    rows = [row for text in answer.text.split("\n") for row in wrapped(text, 75)]
+    for row in rows[:lines]:
+        click.echo(f"  {row}")
+    if len(rows) > lines:
+        click.echo(click.style(f"  ... {len(rows) - lines} more lines", dim=True))
+    return answer
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 50 else f"{text[:46]}...'"
+
+
+def _next(letters: Waiting) -> list[str]:
+    return [
+        f"show {letters.good}",
+        f"approve {letters.good}",
+        f"reject {letters.lured} --reason 'It came from a mail, not from me.'",
+        "audit",
+        "search in:sent",
+    ]
+
+
+def _decide(letters: Waiting) -> None:
+    """Let the person type commands until they have enough."""
+    _tell("Now you: type a command, or nothing to end. For example:")
+    for line in _next(letters):
+        click.echo(f"  {line}")
+    while typed := _typed():
+        with suppress(PostroomError, SystemExit):
+            _run(*typed, quiet=True)
+
+
+def _typed() -> list[str]:
+    with suppress(EOFError, KeyboardInterrupt):
+        text = input("\npostroom> ").strip()
+        try:
+            return shlex.split(text.removeprefix("postroom "))
+        except ValueError:
+            return [text]
+    return []
+
+
+def _decided(letters: Waiting) -> None:
+    """Where nobody is there to decide: show how it goes on."""
     from postroom import wiring
-    from postroom.core.address import Address
-    from postroom.desk.compose import Written
-    from postroom.desk.outbox import Call
     from postroom.wiring.desk import desk
 
-    config = wiring.settings()
-    with desk(config, make=True) as made:
-        assert made is not None
-        box = wiring.mailbox(config)
-        assert box is not None
-        with closing(box):
-            made.reading.shown(box.message(_first(HOSTILE)))
-        call = Call("send_email", "demo agent")
-        answer = Written(
-            (Address.parse("Dora Lindqvist <dora@lindqvist.example>"),), REPLY[0], REPLY[1],
-            answers=_first(ANSWERED),
-        )  # fmt: skip
-        lured = Written((Address.parse("ledger@bright-audit.example"),), *LURED)
-        posted = [made.post(call, made.composer.letter(written)) for written in (answer, lured)]
-    good, bad = ((entry.id, entry.digest.removeprefix("sha256:")[:8]) for entry in posted)
-    return good, bad
-
-
-def _first(query: str) -> str:
-    from postroom import wiring
-
-    box = wiring.mailbox(wiring.settings())
-    assert box is not None
-    with closing(box):
-        return box.search(query, limit=1).items[0].id
+    with desk(wiring.settings()) as found:
+        assert found is not None
+        digest = found.ledger.entry(letters.good).digest.removeprefix("sha256:")[:8]
+    _tell("A person says no to it, and approves the other by the digest that they saw:")
+    _run("reject", letters.lured, "--reason", "It came from a mail, not from me.")
+    _run("approve", letters.good, "--yes", digest)
+    _run("audit", "--limit", "6")
 
 
 def _tell(sentence: str) -> None:
     click.echo("\n" + folded(sentence))
 
 
-def _run(*arguments: str, shown: str = "") -> None:
+def _run(*arguments: str, shown: str = "", quiet: bool = False) -> None:
     from postroom.cli.main import run
 
-    typed = shown or " ".join(shlex.quote(argument) for argument in arguments)
-    click.echo(click.style(f"\n$ postroom {typed}", fg="green", bold=True))
+    if not quiet:
+        typed = shown or " ".join(shlex.quote(argument) for argument in arguments)
+        click.echo(click.style(f"\n$ postroom {typed}", fg="green", bold=True))
+    sys.stdout.flush()
     code = run(list(arguments))
-    if code:
+    if code and not quiet:
         raise SystemExit(code)

@@ -21,6 +21,8 @@ GROUPS = {
         "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
         "status": ("setup", "Say what waits, in which mode, at which trust level."),
         "doctor": ("setup", "Check each part, and say how to mend what is amiss."),
+        "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
+        "mcp": ("mcp", "Serve mail to an agent over MCP."),
         "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
     },
     "Letters": {
@@ -42,6 +44,7 @@ GROUPS = {
         "import": ("mail", "Import mail from mbox, Maildir or .eml files."),
         "search": ("mail", "Search mail, newest first, in Gmail's search language."),
         "read": ("mail", "Show one mail."),
+        "undo-moves": ("moves", "List how agents have moved and labelled mail, and undo it."),
         "thread": ("mail", "Show a whole conversation, oldest mail first."),
     },
 }

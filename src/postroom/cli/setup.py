@@ -42,20 +42,24 @@ Letters that agents write wait in `{room}Pending_Approval/` until you decide.
 
 @click.command("init")
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
+@click.option("--token", "agent", metavar="NAME", help="Make a token for HTTP that carries this agent's name.")  # fmt: skip
 @_json
-def init_command(with_passphrase: bool, as_json: bool) -> None:
+def init_command(with_passphrase: bool, agent: str | None, as_json: bool) -> None:
     """Set up the vault's folders, the ledger and the passphrase.
 
     In a vault with notes of its own, all of Postroom's goes into the folder Postroom/: where you
     have a settings file already, put room = "Postroom" under [vault] there first. Running it again
     changes nothing that is there. A passphrase is needed at trust level desk; where the settings
-    lower that level, it is asked for.
+    lower that level, it is asked for. A token lets a client in over `postroom mcp --http`: it is in
+    the file that is named, for you to give to that client.
     """
     from postroom.config import user_file
+    from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
 
     config = _roomed(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
+    token_file(config.desks, agent or "")
     config.vault.mkdir(parents=True, exist_ok=True)
     with desk(config, make=True, moved=True) as made:
         assert made is not None
@@ -68,12 +72,14 @@ def init_command(with_passphrase: bool, as_json: bool) -> None:
             "desk": made.id,
             "state": str(config.state_for(made.id)),
             "made": new,
+            "token": str(make_token(config.state_for(made.id), agent or "")),
         }
     if as_json:
         printing.print_json(report)
         return
     click.echo(f"Vault   {config.vault / config.room}")
     click.echo(f"State   {report['state']}")
+    click.echo(f"Token   {report['token']}")
     made_now = ", ".join(new) if new else "nothing: all was there"
     click.echo(printing.hanging("Made    ", made_now))
     if not config.mode.live:

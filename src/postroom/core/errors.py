@@ -26,6 +26,7 @@ class PostroomError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.logged = False  # whether the log has its line already
 
 
 class Invalid(PostroomError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,12 +18,12 @@ from postroom.desk import passphrase
 from postroom.desk.compose import Composer, settled
 from postroom.desk.log import ActionLog
 from postroom.desk.notes import Notes, difference, text_of
-from postroom.desk.outbox import Call, Outbox, Proposal
+from postroom.desk.outbox import Call, Outbox, Proposal, check_name
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
 from postroom.desk.strays import Strays
-from postroom.store.entries import Entry
+from postroom.store.entries import Entry, Line
 from postroom.store.ledger import Ledger
 from postroom.store.locks import held
 from postroom.vault import folders
@@ -32,6 +32,7 @@ from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
     from postroom.desk.dispatch import Dispatcher
+    from postroom.desk.mailroom import Mailroom
     from postroom.mail.mailbox import Mailbox
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
@@ -64,6 +65,7 @@ class Desk:
         account: str,
         rules: Rules,
         tools: Tools,
+        outgoing: Sequence[Path] = (),
     ) -> None:
         self.id = id
         self.rules = rules
@@ -103,6 +105,8 @@ class Desk:
         )
         self._mailboxes = mailboxes
         self._state = state
+        self._account = account
+        self._outgoing = outgoing
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -119,6 +123,23 @@ class Desk:
             look=self._look,
             publish=self.publish,
             step=self._tools.step,
+        )
+
+    @cached_property
+    def mailroom(self) -> Mailroom:
+        """What agents do with mail beside sending it."""
+        from postroom.desk.mailroom import Mailroom
+
+        return Mailroom(
+            ledger=self.ledger,
+            vault=self.vault,
+            mailboxes=self._mailboxes,
+            account=self._account,
+            outbox=self.outbox,
+            reading=self.reading,
+            rules=self.rules,
+            clock=self.clock,
+            outgoing=self._outgoing,
         )
 
     def close(self) -> None:
@@ -238,6 +259,20 @@ class Desk:
             entry = self.outbox.status(call, id)
         self.publish()
         return entry
+
+    def glance(self, call: Call, id: str) -> Entry:
+        """Return a letter of this agent's, for a call whose line is yet to be written."""
+        self.reconcile()
+        return self.outbox.of(call, id)
+
+    def letters(self, call: Call) -> list[Line]:
+        """Return the letters of this agent that are open, newest last."""
+        with self._recorded(call):
+            check_name(call)
+            self.reconcile()
+            found = self.ledger.lines(agent=call.agent)
+        self.outbox.record(call, synced=False)
+        return found
 
     @contextmanager
     def _recorded(self, call: Call) -> Iterator[None]:

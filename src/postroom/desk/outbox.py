@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from postroom.core import life, policy
-from postroom.core.audit import Action, Read
+from postroom.core.audit import Action, Read, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
@@ -81,7 +81,7 @@ class Outbox:
         wish = wish or Proposal()
         if len(wish.key) > MAX_KEY or not wish.key.isprintable():
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
-        _check_name(call)
+        check_name(call)
         letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
         policy.admit(letter, self._rules, self._assessor.own(letter.account))
         with self._ledger.write() as book:
@@ -205,6 +205,11 @@ class Outbox:
             entry = self._of(book, call.agent, id)
             self._line(book, call, entry, result="success")
             return entry
+
+    def of(self, call: Call, id: str) -> Entry:
+        """Return a letter of this agent's, and leave no line."""
+        with self._ledger.write(synced=False) as book:
+            return self._of(book, call.agent, id)
 
     def _of(self, book: Book, agent: str, id: str) -> Entry:
         entry = book.entry(id)
@@ -371,11 +376,20 @@ class Outbox:
     # The log
 
     def record(
-        self, call: Call, entry: Entry | None = None, error: PostroomError | None = None
+        self,
+        call: Call,
+        entry: Entry | None = None,
+        error: PostroomError | None = None,
+        *,
+        result: str = "",
+        parameters: Mapping[str, Value] | None = None,
+        synced: bool = True,
     ) -> None:
         """Write the one line of a call that nothing else wrote."""
-        with self._ledger.write() as book:
-            self._line(book, call, entry, error=error)
+        with self._ledger.write(synced=synced) as book:
+            self._line(book, call, entry, result, error, parameters)
+        if error is not None:
+            error.logged = True
 
     def _line(
         self,
@@ -384,6 +398,7 @@ class Outbox:
         entry: Entry | None,
         result: str = "",
         error: PostroomError | None = None,
+        parameters: Mapping[str, Value] | None = None,
     ) -> None:
         held = {life.Rehearsal: "dev_mode", life.Sent: "success", life.Failed: "error"}
         if error is not None:
@@ -402,13 +417,13 @@ class Outbox:
                 letter=entry.id if entry else "",
                 state=entry.kind if entry else "",
                 agent=call.agent,
-                parameters={"subject": letter.subject} if letter else {},
+                parameters={"subject": letter.subject} if letter else parameters or {},
                 error=error.message if error else "",
             )
         )
 
 
-def _check_name(call: Call) -> None:
+def check_name(call: Call) -> None:
     """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
     name, ours = call.agent, call.actor != "email_mcp"
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()

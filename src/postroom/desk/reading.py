@@ -13,7 +13,7 @@ from postroom.core.text import line
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:
-    from postroom.core.message import Message, Party
+    from postroom.core.message import Message, Party, Summary
     from postroom.mail.mailbox import Mailbox
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
@@ -44,6 +44,20 @@ class Reading:
         with self._ledger.write(synced=False) as book:
             keep = self._clock().wall - MEMORY
             book.see(brought, f"mail {message.id} from {sender}", keep=keep)
+
+    def listed(self, summaries: Sequence[Summary]) -> None:
+        """Remember what the mails of a list brought that an agent is about to be shown."""
+        from postroom.core.risk import tokens
+
+        if not summaries:
+            return
+        with self._ledger.write(synced=False) as book:
+            keep = self._clock().wall - MEMORY
+            for mail in summaries:
+                people = {party.address.casefold() for party in (mail.sender, *mail.to)}
+                brought = tokens(f"{mail.subject}\n{mail.snippet}", "") | people - {""}
+                sender = line(mail.sender.address)[:80] or "nobody"
+                book.see(brought, f"mail {mail.id} from {sender}", keep=keep)
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""

@@ -52,7 +52,7 @@ _STYLE: Final = "#style"
 _UNSEEN: Final = "#unseen"
 
 _VOID: Final = frozenset(
-    "area base br col embed hr img input link meta param source track wbr bgsound frame keygen".split()  # noqa: SIM905
+    "area base br col embed hr img input link meta param source track wbr bgsound frame keygen".split()
 )
 _RAW: Final = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -62,18 +62,16 @@ _SHOWN_RAW: Final = frozenset({"textarea", "xmp"})
 _DROPPED: Final = frozenset({"template", "datalist"})
 # What describes or defines, in drawings and formulas.
 _DEFINING: Final = frozenset(
-    "desc metadata defs symbol clippath mask pattern annotation annotation-xml".split()  # noqa: SIM905
+    "desc metadata defs symbol clippath mask pattern annotation annotation-xml".split()
 )
 _FOREIGN: Final = _DEFINING | {"svg", "math"}  # an empty one ends itself (section 13.2.6.5)
 # These stay in force when the block that they stand in ends (HTML standard, section 13.2.4.3).
-_FORMATTING: Final = frozenset(
-    "a b big code em font i nobr s small strike strong tt u".split()  # noqa: SIM905
-)
+_FORMATTING: Final = frozenset("a b big code em font i nobr s small strike strong tt u".split())
 _PARAGRAPHS: Final = frozenset(
-    "p h1 h2 h3 h4 h5 h6 ul ol dl blockquote table pre hr fieldset".split()  # noqa: SIM905
+    "p h1 h2 h3 h4 h5 h6 ul ol dl blockquote table pre hr fieldset".split()
 )
 _BLOCKS: Final = _PARAGRAPHS | frozenset(
-    "address article aside body caption center dd details dialog div dt figcaption figure footer form "  # noqa: SIM905
+    "address article aside body caption center dd details dialog div dt figcaption figure footer form "
     "header html legend li main nav option section summary tbody tfoot thead tr".split()
 )
 _PREFORMATTED: Final = frozenset({"pre", "xmp", "textarea", "listing", "plaintext"})

@@ -79,7 +79,7 @@ _COMBINATOR: Final = re.compile(r"\s*+[>+~]\s*+|\s++")
 _PIECE: Final = re.compile(r"(::?|[.#])?((?:[\w-]|[^\x00-\x7f]|\\[\s\S])++|\*)")
 _COMPOUND: Final = re.compile(rf"(?:{_PIECE.pattern})+")
 _UNMET: Final = frozenset(
-    "hover active focus visited checked target before after first-line first-letter empty disabled "  # noqa: SIM905
+    "hover active focus visited checked target before after first-line first-letter empty disabled "
     "focus-within focus-visible invalid selection placeholder root".split()
 )
 _OWN: Final = 10**6  # the specificity of an element's own style
@@ -112,12 +112,12 @@ _LENGTHS: Final = frozenset(
     | {f"{box}-{s}" for box in ("margin", "padding") for s in _SIDES}
 )
 _SHORT: Final = _LENGTHS | frozenset(
-    "margin padding inset display visibility overflow position color opacity filter transform font-size clip "  # noqa: SIM905
+    "margin padding inset display visibility overflow position color opacity filter transform font-size clip "
     "-webkit-text-fill-color".split()
 )
 _COLOURS: Final = frozenset({"color", "fill", "ground", "image"})
 _WORDED: Final = frozenset(
-    "visibility position overflow overflow-x overflow-y background-clip".split()  # noqa: SIM905
+    "visibility position overflow overflow-x overflow-y background-clip".split()
 )
 _KEYWORDS: Final = dict(
     re.findall(

@@ -59,6 +59,18 @@ class Line(NamedTuple):
     state: life.State
 
 
+class Move(NamedTuple):
+    """A change of labels that an agent made, which can be undone."""
+
+    number: int
+    at: float
+    agent: str
+    account: str
+    message: str
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
 class Standing(NamedTuple):
     """How a letter stands."""
 

@@ -26,7 +26,7 @@ from postroom.core.policy import Spent
 from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
-from postroom.store.entries import NOWHERE, Entry, Line, Place, Standing
+from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Standing
 from postroom.store.schema import MIGRATIONS
 
 _ENTRY = (
@@ -192,6 +192,26 @@ class Ledger:
         """Return the domains that the person of this account has written to, as far as was looked."""
         rows = self._database.rows("SELECT domain FROM contact WHERE account = ?", [account])
         return frozenset(domain for (domain,) in rows)
+
+    def moves(self, newest: int = 1000) -> list[Move]:
+        """Return the moves that can be undone, newest first."""
+        rows = self._database.rows(
+            "SELECT number, at, agent, account, message, added, removed FROM move"
+            " ORDER BY number DESC LIMIT ?",
+            [newest],
+        )
+        return [
+            Move(
+                number,
+                at,
+                agent,
+                account,
+                id,
+                frozenset(json.loads(plus)),
+                frozenset(json.loads(minus)),
+            )
+            for number, at, agent, account, id, plus, minus in rows
+        ]
 
     # The chain of actions
 
@@ -497,6 +517,33 @@ class Book:
             "INSERT OR IGNORE INTO contact VALUES (?, ?)",
             [(account, domain) for domain in sorted(domains)],
         )
+
+    def drafted(self, account: str, id: str) -> tuple[str, str] | None:
+        """Return the version in which Postroom left a draft, and its agent, if it made the draft."""
+        row = self._row(
+            "SELECT version, agent FROM drafted WHERE account = ? AND id = ?", account, id
+        )
+        return (row[0], row[1]) if row else None
+
+    def keep_draft(self, account: str, id: str, version: str, agent: str) -> None:
+        """Remember the version in which Postroom left a draft."""
+        self._do("INSERT OR REPLACE INTO drafted VALUES (?, ?, ?, ?)", account, id, version, agent)
+
+    def drop_draft(self, account: str, id: str) -> None:
+        """Forget a draft that is gone."""
+        self._do("DELETE FROM drafted WHERE account = ? AND id = ?", account, id)
+
+    def move(self, move: Move) -> int:
+        """Remember a move by its inverse, and return its number."""
+        values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
+        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?)"
+        self._do(sql, move.at, move.agent, move.account, move.message, *values)
+        row = self._row("SELECT last_insert_rowid()")
+        return int(row[0]) if row else 0
+
+    def unmove(self, number: int) -> None:
+        """Forget a move that did not happen, or was undone."""
+        self._do("DELETE FROM move WHERE number = ?", number)
 
     def set(self, key: str, value: str) -> None:
         """Keep a value under a key."""

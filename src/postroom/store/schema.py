@@ -77,4 +77,14 @@ DROP TABLE spent;
 CREATE INDEX claim_wall ON claim (wall);
 CREATE INDEX claim_steady ON claim (boot, steady);
 """,
+    """
+CREATE TABLE drafted (
+    account TEXT NOT NULL, id TEXT NOT NULL, version TEXT NOT NULL, agent TEXT NOT NULL,
+    PRIMARY KEY (account, id)
+) WITHOUT ROWID;
+CREATE TABLE move (
+    number INTEGER PRIMARY KEY, at REAL NOT NULL, agent TEXT NOT NULL, account TEXT NOT NULL,
+    message TEXT NOT NULL, added TEXT NOT NULL, removed TEXT NOT NULL
+);
+""",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -62,14 +63,16 @@ def open_desk(
     vault = Vault(config.vault, *filter(None, [config.room]))
     stack.callback(vault.close)
     opened: dict[str, Mailbox] = {}
+    opening = threading.Lock()
 
     def mailboxes(account: str) -> Mailbox:
-        if account not in opened:
-            found = mailbox(config, account, make=True)
-            assert found is not None
-            stack.callback(found.close)
-            opened[account] = found
-        return opened[account]
+        with opening:
+            if account not in opened:
+                found = mailbox(config, account, make=True)
+                assert found is not None
+                stack.callback(found.close)
+                opened[account] = found
+            return opened[account]
 
     return Desk(
         id=id,
@@ -80,6 +83,7 @@ def open_desk(
         account=config.default_account,
         rules=pinned(rules(config), ledger),
         tools=replace(tools, belongs=lambda: identity.check(config.vault, ledger)),
+        outgoing=config.attachments.folders,
     )
 
 

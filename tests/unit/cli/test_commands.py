@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import stat
 import subprocess
 import sys
@@ -431,15 +433,38 @@ def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
     outcome = reader.run("demo")
     assert outcome.code == 0, outcome.err
     assert "40 new, 0 already here" in outcome.out
-    assert "$ postroom search 'invoice has:attachment'" in outcome.out
-    assert "hidden characters removed" in outcome.out
+    assert "agent > search_email(" in outcome.out
+    assert "486 hidden characters were removed." in outcome.out
+    assert outcome.out.count("Not sent. Letter ") == 3
+    assert "! ledger@bright-audit.example first stood in mail" in outcome.out
+    assert "was sent at" in outcome.out
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
     assert sorted(path for path in reader.folder.rglob("*") if path.is_file()) == before
 
 
 def test_the_demos_folder_can_be_kept_and_used(person):
-    assert person.run("demo", "--keep", "try").code == 0
+    kept = person.run("demo", "--keep", "try")
+    assert kept.code == 0
     for name in ("POSTROOM_STATE", "VAULT_PATH"):
         del person.environment[name]
     person.environment["POSTROOM_CONFIG"] = str(person.folder / "try" / "postroom.toml")
     assert "Gästebuch" in person.run("search", "hutte").out
+    waiting = person.run("pending", "--json").json["letters"]
+    assert len(waiting) == 2
+    # What to type next is there to be typed.
+    typed = re.findall(r"^  postroom (.+)$", kept.out, re.MULTILINE)
+    assert len(typed) == 5
+    for line in typed:
+        arguments = shlex.split(line)
+        if arguments[0] == "approve":
+            arguments += ["--yes", person.show(arguments[1])["digest"]]
+        assert person.run(*arguments).code == 0, line
+    assert person.run("pending", "--json").json["letters"] == []
+
+
+def test_on_a_terminal_the_demo_lets_the_person_decide(person):
+    said = person.at_terminal(
+        "demo", answers=[("postroom> ", "pending\n"), ("RE: Q3", "nonsense\n"), ("No such", "\n")]
+    )
+    assert said.code == 0
+    assert "The demo's folder is gone again" in said.out

@@ -1,0 +1,411 @@
+"""Registering with a client: each change is shown first, what is there stays, and every file is backed up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.config import Config, load, user_file
+from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
+from postroom.core.text import clean
+from postroom.vault.folders import FILES, FOLDERS
+
+SERVER = "postroom"
+# By these a person gives a verdict, sets the desk up, or takes the rules away again.
+PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install")  # fmt: skip
+TYPED = ("claude-code", "cursor", "vscode")  # name the transport in each entry
+TABLES = {"vscode": "servers", "zed": "context_servers"}  # of those that do not say mcpServers
+REMAINS = (
+    "What remains: rules stop the client's own tools, not a script that it runs. A shell under your "
+    "user can still read and write those files, and run `postroom`; only running Postroom under "
+    "another user stops that."
+)
+EDITOR = (
+    "The rules are for Cursor's command line; the editor's agent has settings of its own: let it ask "
+    "before each command. Where a project has lists, Cursor may leave out those in "
+    "~/.cursor/cli-config.json: copy yours over."
+)
+
+
+class Client(NamedTuple):
+    """A program that agents run in: its files, and what a person should know of it."""
+
+    title: str
+    servers: str  # its file of servers, below the working directory
+    rules: str  # its file of rules; empty where it has no shell
+    lists: tuple[str, ...]  # what `permissions` in that file must have
+    then: str
+    remains: tuple[str, ...] = ()
+
+
+CLIENTS = {
+    "claude-code": Client(
+        "Claude Code", ".mcp.json", ".claude/settings.json", ("deny",),
+        "Start Claude Code in this folder and let it use the server; /mcp shows it, /permissions the rules.",
+        (REMAINS,),
+    ),
+    "claude-desktop": Client("Claude Desktop", "", "", (), "Quit Claude Desktop and start it again."),
+    "cursor": Client(
+        "Cursor", ".cursor/mcp.json", ".cursor/cli.json", ("allow", "deny"),
+        "Turn the server on in Cursor's settings, under MCP.",
+        (REMAINS, EDITOR),
+    ),
+}  # fmt: skip
+
+
+class Sheet:
+    """A client's JSON file: what it holds, and the bytes it shall have."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if path.exists() and not path.is_file():
+            raise self.wrong("is no file")
+        self.before = path.read_bytes() if path.exists() else None
+        try:
+            self.old = (self.before or b"").decode("utf-8-sig")
+        except ValueError as why:
+            raise self.wrong("is not UTF-8") from why
+        self.content = self._parsed()
+
+    def wrong(self, what: str) -> Corrupt:
+        """Return the refusal of a file that cannot be changed safely."""
+        remedy = "It is left as it is. Mend it and run this again, or change it by hand."
+        return Corrupt(f"{self.path} {what}", remedy=remedy)
+
+    def _parsed(self) -> dict[str, Any]:
+        def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+            if len(dict(items)) < len(items):
+                raise ValueError("a key is there twice")
+            return dict(items)
+
+        try:
+            found = json.loads(self.old, object_pairs_hook=once) if self.old.strip() else {}
+        except (ValueError, RecursionError) as why:
+            raise self.wrong(f"is not plain JSON: {why}") from why
+        if not isinstance(found, dict):
+            raise self.wrong("holds no JSON object")
+        return found
+
+    def table(self, name: str, *lists: str) -> dict[str, Any]:
+        """Return the object of this name with these lists in it, made where they are missing."""
+        found = self.content.setdefault(name, {})
+        if not isinstance(found, dict) or not all(
+            isinstance(found.setdefault(each, []), list) for each in lists
+        ):
+            raise self.wrong(f"has something unexpected under {name}")
+        return found
+
+    def after(self) -> bytes | None:
+        """Return the bytes to write: the same where nothing changed, None where nothing is left."""
+        if self.content == self._parsed():
+            return self.before
+        if not self.content and not self.path.is_symlink():
+            return None
+        indent = re.search(r'\n([ \t]+)"', self.old)
+        # Half a surrogate pair can only be written as it came, escaped.
+        escaped = bool(self.old) and (self.old.isascii() or "\\ud" in self.old.lower())
+        text = json.dumps(self.content, ensure_ascii=escaped, indent=indent[1] if indent else 2)
+        text += "\n" if not self.old or self.old.endswith("\n") else ""
+        return text.replace("\n", "\r\n" if "\r\n" in self.old else "\n").encode()
+
+    def diff(self) -> Iterator[str]:
+        """Yield the change as a person reads it, with little of what stands beside it."""
+        import difflib
+
+        new = self.after()
+        lines = self.old.splitlines(), (new or b"").decode().splitlines()
+        colours = {"+": "green", "-": "red", "@": "cyan"}
+        yield click.style(clean(str(self.path)).text, bold=True)
+        for row in list(difflib.unified_diff(*lines, lineterm="", n=1))[2:]:
+            yield click.style(clean(row).text, fg=colours.get(row[0]))
+
+    def write(self) -> Path | None:
+        """Back the file up, put the new one in its place, and return the backup."""
+        real = Path(os.path.realpath(self.path))  # a link, as of dotfiles, stays one
+        real.parent.mkdir(parents=True, exist_ok=True)
+        backup, mode, new = None, None, self.after()
+        if self.before is not None:
+            mode = real.stat().st_mode & 0o7777
+            names = (f"{self.path}.postroom-backup{number or ''}" for number in count())
+            backup = next(Path(name) for name in names if _create(name, self.before, mode))
+        if new is None:
+            real.unlink()
+        else:
+            beside = real.with_name(f".postroom-{os.urandom(8).hex()}.tmp")
+            _create(beside, new, mode)
+            beside.replace(real)
+        folder = os.open(real.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return backup
+
+
+def _create(path: str | Path, data: bytes, mode: int | None) -> bool:
+    """Write a file that is not there yet, down to the disk; say False where one is."""
+    try:
+        with Path(path).open("xb") as stream:
+            if mode is not None:
+                os.fchmod(stream.fileno(), mode)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except FileExistsError:
+        return False
+    except OSError:  # a full disk leaves no half of it
+        Path(path).unlink(missing_ok=True)
+        raise
+    return True
+
+
+@click.command("install")
+@click.argument("client", metavar="CLIENT")
+@click.option("--agent", metavar="NAME", help="The agent's name; the client's where none is given.")
+@click.option("--remove", is_flag=True, help="Take out what install wrote.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_json: bool) -> None:
+    """Register Postroom with Claude Code, Claude Desktop or Cursor.
+
+    CLIENT is claude-code or cursor (for the project in this folder), or claude-desktop; for any
+    other, what to paste is printed. Each change is shown first, what is there stays, and a file is
+    backed up beside itself. A client with a shell gets rules that keep it from your verdicts.
+    """
+    client = client.lower()
+    agent = agent or client
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", agent):
+        raise Invalid("An agent's name has letters, digits, . _ and -", remedy="Choose another.")
+    if client not in CLIENTS:
+        _by_hand(client, agent, remove=remove, as_json=as_json)
+        return
+    try:
+        sheets, notes = (_without(client), []) if remove else _with(client, agent)
+    except Corrupt:
+        if not (remove or as_json):
+            click.echo(_snippet(client, agent, dict(os.environ)))
+        raise
+    changed = [sheet for sheet in sheets if sheet.after() != sheet.before]
+    for sheet in changed:
+        click.echo("\n".join(sheet.diff()), err=as_json)
+    if changed and not yes:
+        _ask()
+    if any(sheet.before != Sheet(sheet.path).before for sheet in changed):
+        raise Conflict("A file was changed meanwhile", remedy="Nothing was written. Run it again.")
+    written = [(str(sheet.path), str(sheet.write() or "")) for sheet in changed]
+    if as_json:
+        files = [{"file": file, "backup": backup} for file, backup in written]
+        printing.print_json({"client": client, "agent": agent, "changed": files, "notes": notes})
+        return
+    for file, backup in written:
+        click.echo(f"Changed {file}" + (f"\nbefore: {backup}" if backup else ""))
+    if not changed:
+        say(f"Nothing to change in {CLIENTS[client].title}.")
+    for note in notes:
+        say(note)
+
+
+def _ask() -> None:
+    from postroom.cli import terminal
+
+    try:
+        agreed = terminal.agrees("Write this?")
+    except Denied as nobody:
+        raise Denied(
+            "Nothing was written: there is no terminal to ask on",
+            remedy="Run it in one, or give --yes.",
+        ) from nobody
+    if not agreed:
+        raise click.Abort
+
+
+def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
+    """Print what to paste where the client's files are not known."""
+    environ = dict(os.environ)
+    config = _config(environ)
+    folders = ", ".join(place.name for place in FOLDERS if place.tools in ("read", "none"))
+    snippet = "" if remove else _snippet(client, agent, environ)
+    forbid = (
+        f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
+        f"{folders} in {config.vault / config.room}, and `postroom {'|'.join(PERSONAL)}`."
+    )
+    notes = [f"Paste this into the settings of {client}.", *_desk(environ), forbid, REMAINS]
+    if remove:
+        notes = [f"Take the entry {SERVER} out of the settings of {client} by hand."]
+    if as_json:
+        printing.print_json({"client": client, "agent": agent, "snippet": snippet, "notes": notes})
+        return
+    if snippet:
+        click.echo(snippet)
+    for note in notes:
+        say(note)
+
+
+def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
+    """Return the client's files with Postroom in them, the rules first, and what to tell."""
+    about, sheet = CLIENTS[client], Sheet(_servers(client))
+    servers = sheet.table("mcpServers")
+    old = _object(servers.get(SERVER))
+    environ = _environ(old)
+    entry = _entry(client, agent, environ, _object(old.get("env")))
+    servers[SERVER] = {key: old[key] for key in old if key not in ("url", "headers")} | entry
+    notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, change that in {sheet.path}."]
+    if entry["env"]["DRY_RUN"] != "true":
+        notes[1] = f"DRY_RUN is {entry['env']['DRY_RUN']} in {sheet.path}, and stays so."
+    if not about.rules:
+        return [sheet], notes
+    rules = Sheet(Path.cwd() / about.rules)
+    permissions = rules.table("permissions", *about.lists)
+    ours, former = _rules(client, environ, entry), _rules(client, _environ(old, former=True), old)
+    kept = [rule for rule in permissions["deny"] if rule in ours or rule not in former]
+    permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
+    return [rules, sheet], [*notes, *_desk(environ), *about.remains]
+
+
+def _without(client: str) -> list[Sheet]:
+    """Return the client's files without what `_with` puts there, the server first."""
+    about, sheet = CLIENTS[client], Sheet(_servers(client))
+    servers = _object(sheet.content.get("mcpServers"))
+    old = _object(servers.pop(SERVER, None))
+    if old and not servers:
+        del sheet.content["mcpServers"]
+    if not about.rules:
+        return [sheet]
+    rules = Sheet(Path.cwd() / about.rules)
+    permissions = _object(rules.content.get("permissions"))
+    environ = _environ(old, former=True)
+    former = _rules(client, environ, old or _entry(client, client, environ, {}))
+    deny = permissions.get("deny")
+    if isinstance(deny, list) and any(rule in former for rule in deny):
+        permissions["deny"] = [rule for rule in deny if rule not in former]
+        if not any(permissions.get(name) for name in about.lists):
+            for name in about.lists:
+                permissions.pop(name, None)
+        if not permissions:
+            del rules.content["permissions"]
+    return [sheet, rules]
+
+
+def _servers(client: str) -> Path:
+    if client != "claude-desktop":
+        return Path.cwd() / CLIENTS[client].servers
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    if sys.platform == "darwin":
+        folder = Path.home() / "Library" / "Application Support"
+    return folder / "Claude" / "claude_desktop_config.json"
+
+
+def _config(environ: Mapping[str, str]) -> Config:
+    return load(environ, Path.cwd(), Path.home())
+
+
+def _object(found: object) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _environ(old: Mapping[str, Any], *, former: bool = False) -> dict[str, str]:
+    """Return the environment of an entry: the former one's, or this one's over what that one keeps."""
+    said = {key: text for key, text in _object(old.get("env")).items() if isinstance(text, str)}
+    own = dict(os.environ)
+    if former:
+        try:
+            _config(own | said)
+        except PostroomError:
+            return own
+        return own | said
+    environ = {key: said[key] for key in ("POSTROOM_CONFIG", "POSTROOM_STATE") if key in said} | own
+    if "VAULT_PATH" in said and _config(environ).source("vault.path") == "default":
+        environ["VAULT_PATH"] = said["VAULT_PATH"]
+    return environ
+
+
+def _entry(
+    client: str, agent: str, environ: Mapping[str, str], old: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the entry, without any secret; a person's own variables stay."""
+    script = Path(sys.executable).with_name("postroom")
+    program, *module = [str(script)] if script.is_file() else [sys.executable, "-m", "postroom"]
+    config = _config(environ)
+    settings = user_file(environ, Path.home())
+    env = {"DRY_RUN": "true", **old, "VAULT_PATH": str(config.vault.absolute())}
+    if settings.exists() or environ.get("POSTROOM_CONFIG"):
+        env["POSTROOM_CONFIG"] = str(settings.absolute())
+    if environ.get("POSTROOM_STATE") and config.state:
+        env["POSTROOM_STATE"] = str(config.state.absolute())
+    kind = {"type": "stdio"} if client in TYPED else {}
+    return {**kind, "command": program, "args": [*module, "mcp", "--agent", agent], "env": env}
+
+
+def _rules(client: str, environ: Mapping[str, str], entry: Mapping[str, Any]) -> list[str]:
+    """Return what this client's own tools may not do, where this entry holds."""
+    config = _config(environ)
+    room = config.vault / config.room
+    closed = [config.state or config.desks, *(room / f.name for f in FOLDERS if f.tools == "none")]
+    fixed = [*closed, *(room / folder.name for folder in FOLDERS if folder.tools == "read")]
+    files = [room / file.name for file in FILES if file.tools in ("read", "none")]
+    files += [user_file(environ, Path.home()), _servers(client), Path.cwd() / CLIENTS[client].rules]
+    unread = _patterns(closed, "/**")
+    # PAUSED.md pauses as well: what has no ending may have any.
+    unchanged = _patterns([*fixed, config.vault / ".postroom"], "/**")
+    unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]
+    args = entry.get("args")
+    words = [entry.get("command", "postroom"), *(args if isinstance(args, list) else ())]
+    words = [str(word) for word in words]
+    program, *module = words[: words.index("mcp")] if "mcp" in words else words[:1]
+    if client == "cursor":
+        pythons = dict.fromkeys(("python", "python3", str(Path(program).with_name("python"))))
+        shell = ["Shell(postroom)", *(f"Shell({python}:-m postroom*)" for python in pythons)]
+        shell += [f"Shell({program}:{' '.join(module)}*)" if module else f"Shell({program})"]
+        read, write = "Read({})", "Write({})"
+    else:
+        spelled = ("postroom", "python -m postroom", "python3 -m postroom", shlex.join([program, *module]))  # fmt: skip
+        shell = [f"Bash({said} {name}:*)" for name in PERSONAL for said in spelled]
+        shell += [f"Bash(*postroom {name}*)" for name in PERSONAL]
+        read, write = "Read(/{})", "Edit(/{})"  # two slashes: one would be the project's root
+    rules = [*shell, *map(read.format, unread), *map(write.format, unchanged)]
+    return list(dict.fromkeys(rules))
+
+
+def _patterns(paths: list[Path], ending: str) -> list[str]:
+    """Return each path, and where its links lead; a sign that has a meaning in patterns is any sign."""
+    both = [spell(path) for path in paths for spell in (os.path.abspath, os.path.realpath)]
+    return [re.sub(r"[^\w/ .@+~:=-]", "?", text) + ending for text in dict.fromkeys(both)]
+
+
+def _desk(environ: Mapping[str, str]) -> list[str]:
+    if _config(environ).approvals.trust == "desk":
+        return []
+    proposal = (
+        "Trust is at level folder: a moved note is a verdict, and a client with a shell can move notes. "
+        f'Better: put trust = "desk" under [approvals] in {user_file(environ, Path.home())}, then run '
+        "`postroom init`, which asks for a passphrase."
+    )
+    return [proposal]
+
+
+def _snippet(client: str, agent: str, environ: Mapping[str, str]) -> str:
+    """Return what a person can paste: TOML for Codex, JSON for the others."""
+    entry = _entry(client, agent, environ, {})
+    if client == "codex":
+        tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
+        rows = [
+            f"[mcp_servers.{name}]\n"
+            + "\n".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in table.items())
+            for name, table in tables.items()
+        ]
+        return "\n\n".join(rows)
+    parts: list[object] = [{TABLES.get(client, "mcpServers"): {SERVER: entry}}]
+    if client in CLIENTS and CLIENTS[client].rules:
+        parts.append({"permissions": {"deny": _rules(client, environ, entry)}})
+    return "\n".join(json.dumps(part, ensure_ascii=False, indent=2) for part in parts)

@@ -1,0 +1,102 @@
+"""`postroom mcp`: the server that agents talk to."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom import wiring
+from postroom.core.errors import AuthRequired, Invalid, PostroomError
+
+if TYPE_CHECKING:
+    from postroom.config import Config
+    from postroom.desk.desk import Desk
+
+# server → contract → the module that has it; `all` is one server with the tools of every other.
+SERVERS = {"all": {"postroom": "postroom"}, "email": {"postroom": "postroom"}}
+CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
+
+
+class Office:
+    """The desk of the settings, opened at the first call: until then, a client is not kept waiting."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._turn = threading.Lock()
+        self._opened: Desk | None = None
+        self._config: Config | None = None
+        self.accounts: tuple[str, ...] = ()
+        self.default_account = ""
+        try:
+            self._config = wiring.settings()
+        except PostroomError:
+            return  # each call says it, which a client shows; what we write here it hides
+        self.accounts = tuple(account.name for account in self._config.accounts)
+        self.default_account = self._config.default_account
+
+    def desk(self) -> Desk:
+        """Return the desk, or raise what is wrong with it."""
+        from postroom.wiring.desk import desk
+
+        with self._turn:
+            if self._opened is None:
+                config = self._config or wiring.settings()
+                config.vault.mkdir(parents=True, exist_ok=True)
+                self._opened = self._stack.enter_context(desk(config, make=True))
+                assert self._opened is not None
+            return self._opened
+
+    def tokens(self) -> dict[str, str]:
+        """Return the tokens that are let in over HTTP, and whose each is."""
+        from postroom.store.tokens import tokens
+
+        config = self._config or wiring.settings()
+        state = wiring.state_folder(config, make=False)
+        return {} if state is None else tokens(state)
+
+    def close(self) -> None:
+        """Close the desk, if it was opened."""
+        with self._turn:
+            self._stack.close()
+
+
+@click.command("mcp")
+@click.argument("server", type=click.Choice(sorted(SERVERS)), default="all")
+@click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
+@click.option("--agent", default="", metavar="NAME", help="Who calls; else the client's own name.")
+@click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP, on this machine, instead of stdio.")  # fmt: skip
+def mcp_command(server: str, contract: str, agent: str, http: str | None) -> None:
+    """Serve mail to an agent over MCP.
+
+    Agents search, read, draft and reply; nothing that they ask to send leaves before you have
+    approved it. On standard input and output, as clients start it: `postroom install` registers it
+    with yours. With --http, clients need a token that `postroom init` has made.
+    """
+    from importlib import import_module
+
+    from postroom.tools.serve import Service, run_stdio
+
+    if agent and (agent != agent.strip() or len(agent) > 64 or not agent.isprintable()):
+        raise Invalid("--agent is a name of 1 to 64 printable characters", remedy="Choose another.")
+    if contract not in SERVERS[server]:
+        raise Invalid(
+            f"The server {server} has no contract {contract}",
+            remedy=f"It has: {', '.join(SERVERS[server])}.",
+        )
+    table = import_module(f"postroom.tools.contracts.{SERVERS[server][contract]}").CONTRACT
+    office = Office()
+    service = Service(table, office, agent=agent)
+    if http is None:
+        run_stdio(service)
+        return
+    from postroom.tools.http import place, run_http
+
+    where, known = place(http), office.tokens()
+    if not known:
+        raise AuthRequired(
+            "There is no token that a client could come in by", remedy="Run `postroom init` first."
+        )
+    run_http(service, where, office.tokens)

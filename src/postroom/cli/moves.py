@@ -1,0 +1,92 @@
+"""`undo-moves`: what agents sorted, put back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.core.errors import Invalid, NotFound, PostroomError
+
+if TYPE_CHECKING:
+    from postroom.desk.desk import Desk
+    from postroom.store.entries import Move
+
+SHOWN = 50
+
+
+@click.command("undo-moves")
+@click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
+@click.option("--all", "every", is_flag=True, help="Undo all of them.")
+@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def undo_moves_command(
+    numbers: tuple[int, ...], every: bool, agent: str | None, as_json: bool
+) -> None:
+    """List how agents have moved and labelled mail, and undo it.
+
+    Without a NUMBER it lists, newest first, and changes nothing. The newest is undone first, so
+    that labels end as they were.
+    """
+    from postroom.desk.mailroom import find_move
+    from postroom.wiring.desk import desk
+
+    if numbers and every:
+        raise Invalid("NUMBER and --all exclude each other", remedy="Give one of them.")
+    with desk(wiring.settings()) as found:
+        known = found.ledger.moves(-1) if found else []
+        moves = [move for move in known if agent is None or move.agent == agent]
+        chosen = moves if every else [find_move(moves, number) for number in numbers]
+        if found is None or not chosen:
+            shown = [_as_json(move, found) for move in moves[:SHOWN]] if found else []
+            _list(shown, len(moves), as_json=as_json)
+            return
+        done = []
+        for move in sorted(chosen, key=lambda move: -move.number):
+            try:
+                found.mailroom.undo(move)
+            except NotFound as gone:
+                say(f"Move {move.number}: {gone.message}.")
+            else:
+                done.append(move.number)
+        found.publish()
+    if as_json:
+        printing.print_json({"undone": done})
+    else:
+        click.echo(f"Undone: {', '.join(map(str, done)) or 'none'}.")
+
+
+def _as_json(move: Move, desk: Desk) -> dict[str, Any]:
+    try:
+        subject = desk.mailroom.box(move.account).message(move.message).mail.subject
+    except PostroomError:
+        subject = ""
+    return {
+        "number": move.number,
+        "at": printing.short_date(int(move.at)),
+        "agent": move.agent,
+        "account": move.account,
+        "message": move.message,
+        "subject": subject,
+        "added": sorted(move.added),
+        "removed": sorted(move.removed),
+    }
+
+
+def _list(moves: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
+    if as_json:
+        printing.print_json({"moves": moves})
+        return
+    for move in moves:
+        change = " ".join([f"+{label}" for label in move["added"]] + [f"-{label}" for label in move["removed"]])  # fmt: skip
+        head = f"{move['number']:>5}  {move['at']}  {printing.fit(move['agent'], 16)}  "
+        click.echo(head + printing.fit(change, printing.width() - len(head) - 1).rstrip())
+        click.echo(click.style(f"       {printing.fit(move['subject'] or '(gone)', printing.width() - 8)}".rstrip(), dim=True))  # fmt: skip
+    if not moves:
+        say("No agent has moved or labelled mail.")
+    else:
+        more = f" {total - len(moves)} older ones are not shown." if total > len(moves) else ""
+        say(f"Undo one with `postroom undo-moves NUMBER`, all with --all.{more}")

@@ -1,0 +1,74 @@
+"""Whom an answer goes to, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from postroom.core.address import Address
+from postroom.core.errors import Invalid
+from postroom.core.letter import MAX_SUBJECT
+from postroom.core.message import DRAFT, SENT, SPAM, TRASH, Mail, Message, Party
+from postroom.core.text import line
+
+_PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
+_MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")
+
+
+class Answer(NamedTuple):
+    """The envelope and the subject of an answer."""
+
+    to: tuple[Address, ...]
+    cc: tuple[Address, ...]
+    subject: str
+
+
+def answer(mail: Mail, own: Collection[str], *, everyone: bool) -> Answer:
+    """Return where an answer to a mail goes: to whom it asks for, or to all but its own account."""
+    wrote_it = mail.sender is not None and _key(mail.sender) in own
+    asked = mail.to if wrote_it else mail.reply_to or tuple(filter(None, (mail.sender,)))
+    to = _others(asked, own)
+    if not to:  # a mail to oneself, or one whose Reply-To is one's own
+        to = _others((*mail.to, *mail.cc), own)
+    if not to:
+        raise Invalid(
+            "The mail names nobody but this account to answer to",
+            remedy="Write a new letter, and name its recipient.",
+        )
+    there = {_key(party) for party in to}
+    rest = _others((*mail.to, *mail.cc), {*own, *there}) if everyone else ()
+    return Answer(_addresses(to), _addresses(rest), answer_subject(mail.subject))
+
+
+def answered(messages: Sequence[Message]) -> Message:
+    """Return the mail of a conversation that an answer is to: the newest that came in."""
+    came_in = [message for message in messages if not message.labels & _PASSED_OVER]
+    written = [message for message in messages if DRAFT not in message.labels]
+    return (came_in or written or list(messages))[-1]
+
+
+def answer_subject(subject: str) -> str:
+    """Return the subject of an answer, marked once."""
+    plain = line(subject)
+    marked = plain if plain.casefold().startswith(_MARKS) else f"Re: {plain}".rstrip()
+    return marked[:MAX_SUBJECT]
+
+
+def _key(party: Party) -> str:
+    return party.address.casefold()
+
+
+def _others(parties: Sequence[Party], own: Collection[str]) -> tuple[Party, ...]:
+    found = {_key(party): party for party in reversed(parties) if party.address}
+    return tuple(party for key, party in reversed(found.items()) if key not in own)
+
+
+def _addresses(parties: Sequence[Party]) -> tuple[Address, ...]:
+    return tuple(map(_address, parties))
+
+
+def _address(party: Party) -> Address:
+    try:
+        return Address.parse(str(party))
+    except Invalid:  # a name that poses as an address is left out, not passed on
+        return Address.parse(party.address)

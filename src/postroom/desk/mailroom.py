@@ -1,0 +1,341 @@
+"""What agents do with mail beside sending it: find, read, save, sort, draft. Each call leaves its line."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from postroom.core import policy
+from postroom.core.answer import Answer, answer, answered
+from postroom.core.audit import Value
+from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
+from postroom.core.filename import file_name, numbered
+from postroom.core.letter import Enclosure, Letter
+from postroom.core.message import (
+    DRAFT,
+    INBOX,
+    SENT,
+    SPAM,
+    TRASH,
+    Message,
+    Thread,
+    label_key,
+    system_label,
+)
+from postroom.core.policy import Rules
+from postroom.core.stamp import Stamp
+from postroom.core.text import line
+from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.desk.reading import Reading
+from postroom.store.entries import Move
+from postroom.store.ledger import Ledger
+from postroom.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from postroom.mail.mailbox import Draft, Mailbox, Page
+
+OUTGOING: Final = "Outgoing"
+MAIL_FILES: Final = "Mail_Files"
+MAX_FILES: Final = 20  # of one letter
+MAX_LABEL: Final = 100
+FROM_MAIL: Final = "mail:"
+NO_DESTINATIONS: Final = frozenset({TRASH, SPAM, SENT, DRAFT})
+
+
+class Saved(NamedTuple):
+    """An attachment on the disk."""
+
+    path: Path
+    name: str  # as the mail calls it
+    type: str
+    size: int
+
+
+class Sorted(NamedTuple):
+    """What a change of labels did, or would do in a rehearsal; `number` undoes it."""
+
+    message: str
+    added: frozenset[str]
+    removed: frozenset[str]
+    number: int = 0
+
+
+class Mailroom:
+    """Mail as an agent may handle it."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        vault: Vault,
+        mailboxes: Callable[[str], Mailbox],
+        account: str,
+        outbox: Outbox,
+        reading: Reading,
+        rules: Rules,
+        clock: Callable[[], Stamp],
+        outgoing: Sequence[Path],
+    ) -> None:
+        self._ledger = ledger
+        self._vault = vault
+        self._mailboxes = mailboxes
+        self._account = account
+        self._outbox = outbox
+        self._reading = reading
+        self._rules = rules
+        self._clock = clock
+        self._folders = outgoing
+
+    def box(self, account: str) -> Mailbox:
+        """Return the account's mailbox; without a name, the default one's."""
+        return self._mailboxes(account or self._account)
+
+    @contextmanager
+    def _recorded(self, call: Call, **parameters: Value) -> Iterator[None]:
+        """Leave the one line of a call that reads, or is refused."""
+        try:
+            check_name(call)
+            yield
+        except PostroomError as refused:
+            self._outbox.record(call, error=refused, parameters=parameters, synced=False)
+            raise
+        self._outbox.record(call, parameters=parameters, synced=False)
+
+    # Reading
+
+    def search(self, call: Call, account: str, query: str, *, limit: int, cursor: str) -> Page:
+        """Return mails that match, newest first."""
+        with self._recorded(call, query=query[:200]):
+            page = self.box(account).search(query, limit=limit, cursor=cursor)
+            self._reading.listed(page.items)
+        return page
+
+    def message(self, call: Call, account: str, id: str) -> Message:
+        """Return one mail."""
+        with self._recorded(call, message=id[:60]):
+            found = self.box(account).message(id)
+            self._reading.shown(found)
+        return found
+
+    def thread(self, call: Call, account: str, id: str) -> Thread:
+        """Return a conversation."""
+        with self._recorded(call, thread=id[:60]):
+            found = self.box(account).thread(id)
+            for message in found.messages:
+                self._reading.shown(message)
+        return found
+
+    def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
+        """Save an attachment in the vault, never over another file."""
+        with self._recorded(call, message=id[:60], part=part[:20]):
+            file = self.box(account).attachment(id, part)
+            folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
+            path = self._save(folder, file_name(file.name), file.content)
+        return Saved(self._vault.root / path, file.name, file.type, len(file.content))
+
+    def _save(self, folder: str, name: str, content: bytes) -> str:
+        for number in range(1, 100):
+            path = f"{folder}/{name if number == 1 else numbered(name, number)}"
+            try:
+                self._vault.create(path, content)
+            except Conflict:
+                if self._vault.read(path)[0] == content:  # saved before
+                    return path
+            else:
+                return path
+        raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
+
+    # Writing
+
+    def answer(self, account: str, *, id: str, thread: str, everyone: bool) -> tuple[str, Answer]:
+        """Return the id of the mail that is answered, and where the answer goes."""
+        if bool(id) == bool(thread):
+            raise Invalid("Name a mail or a conversation, one of them")
+        box = self.box(account)
+        message = box.message(id) if id else answered(box.thread(thread).messages)
+        own = {address.key for address in box.own()}
+        return message.id, answer(message.mail, own, everyone=everyone)
+
+    def enclosures(
+        self, account: str, paths: Sequence[str]
+    ) -> tuple[tuple[Enclosure, ...], tuple[str, ...]]:
+        """Return the files that are to go out, and where each comes from."""
+        if len(paths) > MAX_FILES:
+            raise Invalid(f"A letter has at most {MAX_FILES} attachments", remedy="Send fewer.")
+        found = [self._enclosure(account, path) for path in paths]
+        return tuple(file for file, _ in found), tuple(origin for _, origin in found)
+
+    def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
+        if path.startswith(FROM_MAIL):
+            id, _, part = path.removeprefix(FROM_MAIL).partition("/")
+            return self.box(account).attachment(id, part), "mail"
+        content, origin = self._outgoing(path)
+        from mimetypes import guess_type  # reads the system's tables
+
+        name = path.rpartition("/")[2]
+        kind = guess_type(name)[0] or "application/octet-stream"
+        return Enclosure(name, kind.lower(), content), origin
+
+    def _outgoing(self, path: str) -> tuple[bytes, str]:
+        """Return the bytes of a file in one of the folders that files may go out from."""
+        inside = path.removeprefix(f"{self._vault.root}/")
+        if inside.startswith(f"{OUTGOING}/"):
+            return self._vault.read(inside)[0], "agent"
+        for folder in self._folders:
+            if path.startswith(f"{folder}/"):
+                place = Vault(folder)  # as confined as the vault is: no link, no way up
+                try:
+                    return place.read(path.removeprefix(f"{folder}/"))[0], f"folder {folder}"
+                finally:
+                    place.close()
+        allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, self._folders)])
+        raise Denied(
+            f"{line(path)[:200]!r} is in no folder that files go out from",
+            remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
+        )
+
+    def draft(self, call: Call, letter: Letter, revises: str = "") -> Draft | None:
+        """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
+        parameters: dict[str, Value] = {"subject": letter.subject, "revises": revises[:60]}
+        with self._settling(call, parameters):
+            check_name(call)
+            box = self.box(letter.account)
+            policy.admit(letter, self._rules, self._reading.own(letter.account))
+            version = self._version(call, letter.account, revises) if revises else ""
+            if not self._rules.live:
+                return None
+            now = datetime.fromtimestamp(self._clock().wall, UTC)
+            made = (
+                box.revise_draft(revises, letter, version=version, date=now)
+                if revises
+                else box.create_draft(letter, date=now)
+            )
+            with self._ledger.write() as book:
+                book.keep_draft(letter.account, made.id, made.version, call.agent)
+        return made
+
+    def discard(self, call: Call, account: str, id: str) -> bool:
+        """Delete a draft of this agent's; False in a rehearsal."""
+        account = account or self._account
+        with self._settling(call, {"draft": id[:60]}):
+            check_name(call)
+            version = self._version(call, account, id)
+            if self._rules.live:
+                self.box(account).discard_draft(id, version=version)
+                with self._ledger.write() as book:
+                    book.drop_draft(account, id)
+        return self._rules.live
+
+    def _version(self, call: Call, account: str, id: str) -> str:
+        """Return the version in which Postroom left this agent's draft."""
+        with self._ledger.write(synced=False) as book:
+            known = book.drafted(account, id)
+        if known is None or known[1] != call.agent:
+            raise Denied(
+                f"{line(id)[:60]!r} is no draft that Postroom made for you",
+                remedy="Leave it to the person, and make a draft of your own.",
+            )
+        return known[0]
+
+    # Sorting
+
+    def move(self, call: Call, account: str, id: str, destination: str) -> Sorted:
+        """File a mail under a label and take it out of the inbox; or put it back there."""
+        name = _destination(destination)
+        removed = frozenset() if name == INBOX else frozenset({INBOX})
+        return self._sort(call, account, id, frozenset({name}), removed)
+
+    def label(self, call: Call, account: str, id: str, label: str) -> Sorted:
+        """Put a label on a mail."""
+        return self._sort(call, account, id, frozenset({_destination(label)}), frozenset())
+
+    def _sort(
+        self, call: Call, account: str, id: str, add: frozenset[str], remove: frozenset[str]
+    ) -> Sorted:
+        account = account or self._account
+        parameters: dict[str, Value] = {"message": id[:60], "to": ", ".join(sorted(add))}
+        with self._settling(call, parameters):
+            check_name(call)
+            box = self.box(account)
+            there = {label_key(label): label for label in box.message(id).labels}
+            if there.keys() & _LEFT_ALONE:
+                raise Denied(
+                    f"The mail {id} is in Trash, Spam or Drafts, where tools sort nothing",
+                    remedy="Leave it to the person.",
+                )
+            added = frozenset(label for label in add if label_key(label) not in there)
+            removed = frozenset(there[label_key(r)] for r in remove if label_key(r) in there)
+            if not self._rules.live or not added | removed:
+                return Sorted(id, added, removed)
+            intent = Move(0, self._clock().wall, call.agent, account, id, added, removed)
+            with self._ledger.write() as book:  # before it happens, so that it can be undone
+                number = book.move(intent)
+            try:
+                box.relabel(id, add=added, remove=removed)
+            except PostroomError:
+                with self._ledger.write() as book:
+                    book.unmove(number)
+                raise
+        return Sorted(id, added, removed, number)
+
+    def undo(self, move: Move) -> None:
+        """Put a mail back to where an agent moved it from."""
+        call = Call("undo_move", move.agent, "person")
+        with self._recorded(call, message=move.message):
+            self.box(move.account).relabel(move.message, add=move.removed, remove=move.added)
+            with self._ledger.write() as book:
+                book.unmove(move.number)
+
+    @contextmanager
+    def _settling(self, call: Call, parameters: dict[str, Value]) -> Iterator[None]:
+        """Leave the one line of a call that changes the mailbox, or rehearses that."""
+        result = "success" if self._rules.live else "dev_mode"
+        try:
+            yield
+        except PostroomError as refused:
+            self._outbox.record(call, error=refused, parameters=parameters)
+            raise
+        self._outbox.record(call, result=result, parameters=parameters)
+
+
+def _destination(name: str) -> str:
+    """Return the label that is meant, if tools may put it on a mail."""
+    plain = line(name)
+    if not plain or plain != name.strip() or len(plain) > MAX_LABEL:
+        raise Invalid(
+            f"{plain[:60]!r} is no label",
+            remedy=f"Name one in at most {MAX_LABEL} plain characters.",
+        )
+    meant = system_label(plain)
+    # Wide and ornamental letters are read as plain ones, by people and by servers.
+    read_as = unicodedata.normalize("NFKC", plain).strip("/")
+    if system_label(read_as) in NO_DESTINATIONS or label_key(read_as) in _OTHER_NAMES:
+        raise Denied(
+            f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
+            remedy="Choose another label, or leave the mail where it is.",
+        )
+    return meant or plain
+
+
+_LEFT_ALONE: Final = {label_key(label) for label in (TRASH, SPAM, DRAFT)}
+# What mail programs and other languages' servers call the same places.
+_OTHER_NAMES: Final = frozenset(
+    "bin deleted deleted-items deleted-messages junk junk-e-mail junk-email sent-items sent-mail"
+    " sent-messages [gmail]-trash [gmail]-spam [gmail]-sent-mail [gmail]-drafts [gmail]-bin"
+    " draft-messages papierkorb corbeille papelera".split()
+)
+
+
+def find_move(moves: Sequence[Move], number: int) -> Move:
+    """Return the move of this number, or raise `NotFound`."""
+    for move in moves:
+        if move.number == number:
+            return move
+    raise NotFound(
+        f"There is no move {number} to undo", remedy="`postroom undo-moves` lists what there is."
+    )

@@ -1,0 +1,59 @@
+"""Tokens by which agents are let in over HTTP: one file each, named after the agent, for its owner alone."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from postroom.core.errors import Invalid, Unavailable
+from postroom.store.database import private_folder
+
+ANYBODY = "token"  # of whoever has no name from the person: the client's own counts
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{40,200}")
+
+
+def token_file(state: Path, agent: str = "") -> Path:
+    """Return where the token of this agent is kept."""
+    if agent and not _NAME.fullmatch(agent):
+        raise Invalid(
+            "An agent's name for a token has letters, digits, `.`, `_` and `-`, at most 64",
+            remedy="Choose another name.",
+        )
+    return state / "tokens" / agent if agent else state / ANYBODY
+
+
+def make_token(state: Path, agent: str = "") -> Path:
+    """Make a token, unless there is one; return its file."""
+    file = token_file(state, agent)
+    private_folder(file.parent)
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return file
+    except OSError as why:
+        raise Unavailable(f"{file} cannot be made: {why.strerror}") from why
+    with os.fdopen(handle, "w") as stream:
+        stream.write(f"{secrets.token_urlsafe(32)}\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    return file
+
+
+def tokens(state: Path) -> dict[str, str]:
+    """Return the tokens that are let in, and whose each is; that of nobody in particular is ''."""
+    files = {state / ANYBODY: ""}
+    named = state / "tokens"
+    if named.is_dir():
+        files |= {file: file.name for file in named.iterdir() if _NAME.fullmatch(file.name)}
+    found = {}
+    for file, agent in files.items():
+        try:
+            token = file.read_text("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if _TOKEN.fullmatch(token):  # half a file lets nobody in
+            found[token] = agent
+    return found

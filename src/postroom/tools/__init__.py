@@ -1,0 +1,1 @@
+"""What agents see: tables of tools, and the server that shows them over MCP."""

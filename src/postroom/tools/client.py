@@ -1,0 +1,48 @@
+"""The other end: an agent that calls a server over MCP, one call after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import mcp_types as types
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+
+class Answer(NamedTuple):
+    """What a tool answered."""
+
+    text: str
+    values: dict[str, Any]
+    refused: bool
+
+
+class Agent:
+    """A client of one server."""
+
+    def __init__(self, client: Client, portal: BlockingPortal) -> None:
+        self._client = client
+        self._portal = portal
+
+    def call(self, tool: str, /, **arguments: object) -> Answer:
+        """Call a tool and return its answer."""
+        result = self._portal.call(self._client.call_tool, tool, arguments)
+        text = "\n".join(
+            block.text for block in result.content if isinstance(block, types.TextContent)
+        )
+        return Answer(text, result.structured_content or {}, result.is_error)
+
+
+@contextmanager
+def agent(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Agent]:
+    """Start a server by this command, and lend an agent that talks to it."""
+    program, *arguments = command
+    server = StdioServerParameters(command=program, args=arguments, env=dict(environment))
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(stdio_client(server))) as client,
+    ):
+        yield Agent(client, portal)

@@ -1,0 +1,420 @@
+"""The server: a contract's tools over MCP, on stdio or HTTP. The only place that knows the SDK.
+
+The protocol runs on one loop, and nothing else does: each call works in a thread of its own, of
+which a few run at once, and a tool that waits gives its thread back meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Final, Protocol, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+from starlette.applications import Starlette
+
+from postroom import __version__
+from postroom.core.errors import NotFound, PostroomError
+from postroom.core.text import line
+from postroom.desk.desk import Desk
+from postroom.desk.outbox import MAX_AGENT, Call
+from postroom.tools.table import Contract, Reply, Resource, Tool, Visit, error_result
+
+THREADS: Final = 8  # calls that work at once; the others wait for their turn
+GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
+PUBLISH: Final = 0.5  # seconds after which the log file shows what was read
+MAX_ERROR: Final = 1_000
+NAMELESS: Final = "unnamed"
+RESOURCE_NOT_FOUND: Final = -32002
+
+log = logging.getLogger("postroom")
+Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
+
+
+class Office(Protocol):
+    """Where calls go: the desk, opened when it is first needed, and what is known without it."""
+
+    accounts: tuple[str, ...]
+    default_account: str
+
+    def desk(self) -> Desk:
+        """Return the desk, or raise what is wrong with it."""
+        ...
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        ...
+
+
+class Service:
+    """A contract's tools, served for one agent, or for each client under its own name."""
+
+    def __init__(self, contract: Contract, office: Office, *, agent: str = "") -> None:
+        self._office = office
+        self._agent = agent
+        self._tools = {
+            tool.name: tool.of_accounts(office.accounts, office.default_account)
+            for tool in contract.tools
+        }
+        self._resources = {resource.scheme: resource for resource in contract.resources}
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self._working = 0
+        self._unpublished = False
+        self.server: Server[Any] = Server(
+            "postroom",
+            version=__version__,
+            title="Postroom",
+            instructions=contract.instructions,
+            lifespan=self._open,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+        )
+
+    # What there is
+
+    async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
+        return self.tool_list
+
+    @property
+    def tool_list(self) -> types.ListToolsResult:
+        """The tools as a client is told of them."""
+        return types.ListToolsResult(tools=list(map(_described, self._tools.values())))
+
+    async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
+        agent = self._name(ctx)
+        found = await self._work(lambda: self._office.desk().ledger.lines(agent=agent, newest=50))
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(uri=f"letter://{letter.id}", name=letter.id, mime_type="text/plain")
+                for letter in found
+                if "letter" in self._resources
+            ]
+        )
+
+    async def _list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=f"{resource.scheme}://{{id}}",
+                    name=resource.scheme,
+                    title=resource.title,
+                    description=resource.text,
+                    mime_type="text/plain",
+                )
+                for resource in self._resources.values()
+            ]
+        )
+
+    async def _list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[])
+
+    # Calls
+
+    async def _call_tool(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(
+                code=types.INVALID_PARAMS, message=f"Unknown tool: {line(params.name)[:80]}"
+            )
+        call = Call(tool.name, self._name(ctx))
+        try:
+            reply = await self._answer(ctx, tool, call, params.arguments or {})
+        except PostroomError as error:
+            return _refusal(error)
+        values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
+        return types.CallToolResult(content=[_text(reply.text)], structured_content=values)
+
+    async def _answer(self, ctx: Context, tool: Tool, call: Call, given: dict[str, Any]) -> Reply:
+        def begin() -> Reply | Generator[float, None, Reply]:
+            asked = tool.parse(given)
+            account = getattr(asked, "account", "")
+            return tool.function(Visit(self._office.desk(), call, account), asked)
+
+        found = await self._work(begin, call)
+        waited = 0.0
+        while not isinstance(found, Reply):
+            step = await self._work(partial(_next, found), call)
+            if isinstance(step, Reply):
+                return step
+            await ctx.session.report_progress(waited, message="Waiting for a person.")
+            await anyio.sleep(step)
+            waited += step
+        return found
+
+    async def _read_resource(
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        scheme, _, id = uri.partition("://")
+        resource = self._resources.get(scheme)
+        if resource is None or not id:
+            raise MCPError(
+                code=_not_found(ctx), message="Resource not found", data={"uri": uri[:200]}
+            )
+        call = Call(resource.action, self._name(ctx))
+        try:
+            text = await self._work(lambda: self._read(resource, call, id), call)
+        except PostroomError as error:
+            code = _not_found(ctx) if isinstance(error, NotFound) else types.INTERNAL_ERROR
+            said = _refusal(error).content[0]
+            assert isinstance(said, types.TextContent)
+            raise MCPError(code=code, message=said.text, data={"uri": uri[:200]}) from None
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)]
+        )
+
+    def _read(self, resource: Resource, call: Call, id: str) -> str:
+        return resource.function(Visit(self._office.desk(), call), id.rstrip("/"))
+
+    async def _work(self, function: Callable[[], T], call: Call | None = None) -> T:
+        """Do this in a thread; whatever goes wrong is one of our errors, and has its line."""
+        self._working += 1
+        try:
+            # Not given up when the client cancels: what was begun is brought to its end.
+            return await anyio.to_thread.run_sync(
+                lambda: self._guarded(function, call), limiter=self._threads
+            )
+        finally:
+            self._working -= 1
+            self._unpublished = True
+
+    def _guarded(self, function: Callable[[], T], call: Call | None) -> T:
+        try:
+            return function()
+        except PostroomError as error:
+            self._record(call, error)
+            raise
+        except Exception as bug:  # noqa: BLE001 - a bug is told too, by its kind and place
+            wrong = _bug(bug)
+            self._record(call, wrong)
+            raise wrong from None
+
+    def _record(self, call: Call | None, error: PostroomError) -> None:
+        if call is None or error.logged:
+            return
+        with suppress(PostroomError):  # the desk itself may be what is wrong
+            self._office.desk().outbox.record(call, error=error, synced=False)
+
+    def _name(self, ctx: Context) -> str:
+        """Return who calls: by the person's word, else as the client calls itself."""
+        if self._agent:
+            return self._agent
+        named = getattr(ctx.request, "scope", {}).get("postroom.agent", "")
+        if named:
+            return str(named)
+        client = ctx.session.client_params
+        return line(client.client_info.name if client else "")[:MAX_AGENT].strip() or NAMELESS
+
+    # Running
+
+    @asynccontextmanager
+    async def _open(self, _: Server[Any]) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._publish)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+
+    async def _publish(self) -> None:
+        """Bring the log file up to the ledger after what was only read."""
+        while True:
+            await anyio.sleep(PUBLISH)
+            if self._unpublished and not self._working:
+                self._unpublished = False
+                with suppress(PostroomError):
+                    await anyio.to_thread.run_sync(lambda: self._office.desk().publish())
+
+    async def stdio(self) -> None:
+        """Serve one client on standard input and output, until it is gone."""
+        async with stdio_server() as (incoming, outgoing):
+            options = self.server.create_initialization_options()
+            await self.server.run(_Answering(incoming, outgoing), outgoing, options)
+
+    def app(self, hosts: Sequence[str]) -> Starlette:
+        """Return the server as an application for HTTP, which answers to these names alone."""
+        security = TransportSecuritySettings(
+            allowed_hosts=list(hosts), allowed_origins=[f"http://{host}" for host in hosts]
+        )
+        return self.server.streamable_http_app(transport_security=security)
+
+    async def settle(self) -> None:
+        """Wait for the calls that are at work, but not for long."""
+        with anyio.move_on_after(GRACE):
+            while self._working:
+                await anyio.sleep(0.02)
+
+    def close(self) -> None:
+        """Bring the log file up to the ledger, and let go of everything."""
+        with suppress(PostroomError):
+            if self._unpublished:
+                self._office.desk().publish()
+        self._office.close()
+
+
+class _Answering:
+    """What comes in, of which a request that does not parse is answered: the SDK would drop it."""
+
+    def __init__(self, incoming: Any, outgoing: Any) -> None:  # noqa: ANN401 - the SDK's streams
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message."""
+        while isinstance(found := await self._incoming.receive(), ValidationError):
+            id = _request_id(found)
+            if id is not None:
+                said = types.ErrorData(code=types.INVALID_REQUEST, message="Invalid message")
+                error = types.JSONRPCError(jsonrpc="2.0", id=id, error=said)
+                await self._outgoing.send(SessionMessage(error))
+        message: SessionMessage | Exception = found
+        return message
+
+    @property
+    def last_context(self) -> object:
+        """The context of the message that came last."""
+        return self._incoming.last_context
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        """Close it."""
+        await self._incoming.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _request_id(wrong: ValidationError) -> str | int | None:
+    """Return the id of a request that does not parse, if it can be made out."""
+    try:
+        found = json.loads(wrong.errors(include_url=False)[0]["input"])
+        id = found["id"] if isinstance(found["method"], str) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None
+
+
+def run_stdio(service: Service) -> int:
+    """Serve on standard input and output until the client goes, or a signal comes."""
+    anyio.run(_serve, service, service.stdio)
+    service.close()
+    # Without waiting for the thread that still reads standard input.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+async def _serve(service: Service, serve: Callable[[], Any]) -> None:
+    async with anyio.create_task_group() as group:
+
+        async def until_signal() -> None:
+            with anyio.open_signal_receiver(
+                signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+            ) as signals:
+                async for _ in signals:
+                    await service.settle()
+                    service.close()
+                    os._exit(0)
+
+        group.start_soon(until_signal)
+        try:
+            await serve()
+        except* (BrokenPipeError, ConnectionResetError, anyio.BrokenResourceError):
+            pass  # the client is gone: nothing is wrong, and nobody to tell
+        group.cancel_scope.cancel()
+
+
+def _next(running: Generator[float, None, Reply]) -> float | Reply:
+    try:
+        return next(running)
+    except StopIteration as done:
+        reply: Reply = done.value
+        return reply
+
+
+def _bug(bug: Exception) -> PostroomError:
+    """Return an error that nobody foresaw, without its text: that may hold what a mail says."""
+    where = bug.__traceback__
+    while where and where.tb_next:
+        where = where.tb_next
+    place = f"{where.tb_frame.f_code.co_qualname}:{where.tb_lineno}" if where else "?"
+    log.error("%s at %s", type(bug).__name__, place)
+    return PostroomError(
+        f"Something is wrong inside Postroom ({type(bug).__name__})",
+        remedy="Tell the person: the server's standard error says where.",
+    )
+
+
+def _described(tool: Tool) -> types.Tool:
+    told, answered = tool.schemas
+    hints = tool.hints
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.text,
+        input_schema=told,
+        output_schema=answered,
+        annotations=types.ToolAnnotations(
+            read_only_hint=hints.read_only,
+            destructive_hint=hints.destructive,
+            idempotent_hint=hints.idempotent,
+            open_world_hint=hints.open_world,
+        ),
+    )
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def _refusal(error: PostroomError) -> types.CallToolResult:
+    """Return an error as a tool's answer: what went wrong, and what to do next."""
+    said = line(error.message)[:MAX_ERROR]
+    remedy = line(error.remedy)[:MAX_ERROR]
+    shown = type(error)(said, **{"remedy": remedy, **_seconds(error)})
+    text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")
+    return types.CallToolResult(
+        content=[_text(text)], structured_content=error_result(shown), is_error=True
+    )
+
+
+def _seconds(error: PostroomError) -> dict[str, Any]:
+    seconds = getattr(error, "seconds", None)
+    return {} if seconds is None else {"seconds": seconds}
+
+
+def _not_found(ctx: Context) -> int:
+    # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
+    return types.INVALID_PARAMS if ctx.protocol_version >= "2026" else RESOURCE_NOT_FOUND

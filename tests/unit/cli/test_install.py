@@ -1,0 +1,367 @@
+"""Registering with a client: what is on disk afterwards, and what is not."""
+
+import json
+import re
+import sys
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.install import CLIENTS, PERSONAL
+from postroom.cli.main import GROUPS
+from postroom.vault.folders import FILES, FOLDERS
+
+THEIRS = {
+    "mcpServers": {"other": {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}},
+    "more": {"b": [1, 2.5, None], "a": True},
+}
+
+
+def file(person, client="claude-code"):
+    if client == "claude-desktop":
+        folder = ".config"
+        if sys.platform == "darwin":
+            folder = "Library/Application Support"
+        return person.folder / folder / "Claude/claude_desktop_config.json"
+    return person.folder / CLIENTS[client].servers
+
+
+def rules_file(person, client="claude-code"):
+    return person.folder / CLIENTS[client].rules
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def install(person, client="claude-code", *options):
+    done = person.run("install", client, "--yes", *options)
+    assert done.code == 0, done.err
+    return done
+
+
+def entry(person, client="claude-code"):
+    return read(file(person, client))["mcpServers"]["postroom"]
+
+
+def denied(person, client="claude-code"):
+    return read(rules_file(person, client))["permissions"]["deny"]
+
+
+def files(person):
+    return {
+        str(path.relative_to(person.folder)): path.read_bytes()
+        for path in person.folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_gets_an_entry_that_rehearses_in_this_vault_under_its_name(person, client):
+    install(person, client)
+    made = entry(person, client)
+    assert Path(made["command"]).is_absolute()
+    assert Path(made["command"]).exists()
+    assert made["args"][-3:] == ["mcp", "--agent", client]
+    assert made["env"] == {
+        "DRY_RUN": "true",
+        "VAULT_PATH": str(person.vault),
+        "POSTROOM_STATE": str(person.folder / "state"),
+    }
+
+
+def test_the_settings_file_is_named_where_there_is_one(person):
+    del person.environment["POSTROOM_STATE"]
+    person.live()
+    install(person)
+    assert entry(person)["env"] == {
+        "DRY_RUN": "true",
+        "VAULT_PATH": str(person.vault),
+        "POSTROOM_CONFIG": str(person.folder / ".config/postroom/postroom.toml"),
+    }
+
+
+def test_an_agent_may_have_a_name_of_its_own(person):
+    install(person, "claude-code", "--agent", "scribe-2")
+    assert entry(person)["args"][-1] == "scribe-2"
+    assert person.run("install", "claude-code", "--agent", "a b", "--yes").code == 2
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_what_was_there_stays(person, client):
+    write(file(person, client), THEIRS)
+    if CLIENTS[client].rules:
+        write(rules_file(person, client), {"permissions": {"allow": ["x"], "deny": ["y"]}, "z": 1})
+    install(person, client)
+    after = read(file(person, client))
+    assert after["mcpServers"].pop("postroom")
+    assert after == THEIRS
+    assert list(after) == list(THEIRS)
+    if CLIENTS[client].rules:
+        kept = read(rules_file(person, client))
+        assert (kept["permissions"]["allow"], kept["permissions"]["deny"][0]) == (["x"], "y")
+        assert kept["z"] == 1
+
+
+@pytest.mark.parametrize("ending", ["\n", ""])
+@pytest.mark.parametrize("indent", ["\t", "    "])
+def test_the_files_own_form_is_kept(person, indent, ending):
+    before = json.dumps(THEIRS, indent=indent, ensure_ascii=False) + ending
+    write(file(person), before)
+    install(person)
+    after = file(person).read_text(encoding="utf-8")
+    assert f'\n{indent}"mcpServers"' in after
+    assert '"ü"' in after
+    assert after.endswith("}" + ending)
+    install(person, "claude-code", "--remove")
+    assert read(file(person)) == THEIRS
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_second_time_changes_nothing_and_says_so(person, client):
+    install(person, client)
+    before = files(person)
+    again = install(person, client)
+    assert "Nothing to change" in again.err
+    assert files(person) == before
+
+
+def test_every_file_that_changes_is_backed_up_and_no_backup_is_written_over(person):
+    for number, text in enumerate(('{"a": 1}', '{"b": 2}')):
+        write(file(person), text)
+        done = install(person, "claude-code", "--json").json
+        kept = f"{file(person)}.postroom-backup{number or ''}"
+        assert {"file": str(file(person)), "backup": kept} in done["changed"]
+        assert Path(kept).read_text() == text
+    assert Path(f"{file(person)}.postroom-backup").read_text() == '{"a": 1}'
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "rules", [{"model": "m"}, {"permissions": {"allow": ["x"], "deny": ["y"]}}, None]
+)
+def test_removing_restores_what_was(person, client, rules):
+    write(file(person, client), THEIRS)
+    if rules is not None and CLIENTS[client].rules:
+        write(rules_file(person, client), rules)
+    install(person, client, "--agent", "scribe")
+    install(person, client, "--remove")
+    assert read(file(person, client)) == THEIRS
+    if CLIENTS[client].rules and rules is not None:
+        assert read(rules_file(person, client)) == rules
+    elif CLIENTS[client].rules:
+        assert not rules_file(person, client).exists()
+
+
+def test_removing_takes_out_what_was_written_for_another_vault_too(person):
+    install(person)
+    del person.environment["POSTROOM_STATE"]
+    person.environment["VAULT_PATH"] = str(person.folder / "elsewhere")
+    install(person, "claude-code", "--remove")
+    assert not file(person).exists()
+    assert not rules_file(person).exists()
+
+
+def test_removing_where_nothing_is_changes_nothing(person):
+    write(file(person), {"mcpServers": {}})
+    write(rules_file(person), {"permissions": {"deny": []}})
+    before = files(person)
+    assert "Nothing to change" in install(person, "claude-code", "--remove").err
+    assert files(person) == before
+
+
+def test_a_moved_vault_replaces_its_rules_and_keeps_the_persons(person):
+    write(rules_file(person), {"permissions": {"deny": ["Read(./.env)"]}})
+    install(person)
+    person.environment["VAULT_PATH"] = str(person.folder / "elsewhere")
+    install(person)
+    rules = denied(person)
+    assert rules[0] == "Read(./.env)"
+    assert f"Edit(/{person.folder}/elsewhere/Approved/**)" in rules
+    assert not [rule for rule in rules if f"{person.vault}/" in rule]
+
+
+def test_an_entry_keeps_its_vault_where_nothing_else_names_one(person):
+    install(person)
+    del person.environment["VAULT_PATH"]
+    del person.environment["POSTROOM_STATE"]
+    assert "Nothing to change" in install(person).err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": 1, // mine\n}', '{"a": 1,}', "[]", '{"mcpServers": []}', '{"a": 1, "a": 2}', "\xff"],
+)
+def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printed(person, text):
+    file(person).write_bytes(text.encode("latin-1"))
+    before = files(person)
+    refused = person.run("install", "claude-code", "--yes")
+    assert refused.code == 10
+    assert ".mcp.json" in refused.err
+    assert json.JSONDecoder().raw_decode(refused.out)[0]["mcpServers"]["postroom"]
+    assert files(person) == before
+
+
+def test_rules_that_do_not_parse_keep_the_entry_from_being_written(person):
+    write(rules_file(person), '{"permissions": {"deny": "all"}}')
+    before = files(person)
+    assert person.run("install", "claude-code", "--yes").code == 10
+    assert files(person) == before
+
+
+def test_a_link_stays_a_link_and_its_file_is_changed(person):
+    real = write(person.folder / "dotfiles/mcp.json", THEIRS)
+    real.chmod(0o600)
+    file(person).symlink_to(real)
+    install(person)
+    assert file(person).is_symlink()
+    assert "postroom" in read(real)["mcpServers"]
+    assert real.stat().st_mode & 0o777 == 0o600
+    install(person, "claude-code", "--remove")
+    assert file(person).is_symlink()
+    assert read(real) == THEIRS
+
+
+def test_a_persons_own_variables_and_their_word_on_rehearsal_stay(person):
+    install(person)
+    content = read(file(person))
+    content["mcpServers"]["postroom"]["env"] |= {
+        "DRY_RUN": "false",
+        "MINE": "1",
+        "VAULT_PATH": "/x",
+    }
+    content["mcpServers"]["postroom"]["timeout"] = 9
+    write(file(person), content)
+    done = install(person)
+    made = entry(person)
+    assert made["timeout"] == 9
+    assert made["env"]["DRY_RUN"] == "false"
+    assert made["env"]["MINE"] == "1"
+    assert made["env"]["VAULT_PATH"] == str(person.vault)
+    assert "DRY_RUN is false" in done.err
+
+
+def test_without_a_terminal_the_change_is_shown_and_nothing_written(person):
+    write(file(person), THEIRS)
+    before = files(person)
+    refused = person.run("install", "claude-code", start_new_session=True)
+    assert refused.code == 4
+    assert "Nothing was written" in refused.err
+    assert '+    "postroom": {' in refused.out
+    assert files(person) == before
+
+
+def test_a_yes_on_the_terminal_writes_and_anything_else_does_not(person):
+    asked = person.at_terminal("install", "claude-code", answers=[("[y/N]", "\n")])
+    assert asked.code != 0
+    assert files(person) == {}
+    asked = person.at_terminal("install", "claude-code", answers=[("[y/N]", "y\n")])
+    assert asked.code == 0
+    assert asked.out.index("+") < asked.out.index("[y/N]")
+    assert entry(person)
+
+
+def allowed(rules, command):
+    """Whether no rule for shells fits, as Claude Code documents them."""
+    for rule in rules:
+        if found := re.fullmatch(r"Bash\((.*)\)", rule):
+            said = found[1].removesuffix(":*")
+            plain = command == said or command.startswith(f"{said} ")
+            if (said != found[1] and plain) or fnmatchcase(command, found[1]):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("name", PERSONAL)
+def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person, name):
+    install(person)
+    rules = denied(person)
+    made = entry(person)
+    whole = " ".join([made["command"], *made["args"][:-3]])
+    for program in ("postroom", "python -m postroom", "uv run postroom", "X=1 postroom", whole):
+        assert not allowed(rules, f"{program} {name}")
+        assert not allowed(rules, f"{program} {name} abc --yes 12345678")
+    assert allowed(rules, "postroom pending")
+
+
+def test_every_command_that_changes_a_letter_is_a_persons():
+    assert set(GROUPS["Letters"]) - {"pending", "show", "audit"} <= set(PERSONAL)
+
+
+def test_cursors_command_line_may_not_run_postroom_at_all(person):
+    install(person, "cursor")
+    rules = denied(person, "cursor")
+    assert {"Shell(postroom)", "Shell(python3:-m postroom*)"} <= set(rules)
+    assert any(entry(person, "cursor")["command"] in rule for rule in rules)
+    assert read(rules_file(person, "cursor"))["permissions"]["allow"] == []
+
+
+@pytest.mark.parametrize(
+    ("client", "change"), [("claude-code", "Edit(/{})"), ("cursor", "Write({})")]
+)
+@pytest.mark.parametrize("room", ["", "Post"])
+def test_what_is_the_persons_is_closed_to_the_clients_own_tools(person, client, change, room):
+    if room:
+        write(person.folder / ".config/postroom/postroom.toml", f'[vault]\nroom = "{room}"\n')
+    install(person, client)
+    rules = denied(person, client)
+    root = person.vault / room
+    for folder in FOLDERS:
+        fixed = change.format(f"{root / folder.name}/**") in rules
+        assert fixed is (folder.tools in ("read", "none")), folder
+    for note in FILES:
+        path = root / note.name
+        assert change.format(path if path.suffix else f"{path}*") in rules
+    reading = change.replace("Edit", "Read").replace("Write", "Read")
+    for closed in (person.folder / "state", root / "Logs"):
+        assert reading.format(f"{closed}/**") in rules
+        assert change.format(f"{closed}/**") in rules
+    for own in (file(person, client), rules_file(person, client)):
+        assert change.format(own) in rules
+    assert change.format(f"{person.vault}/.postroom/**") in rules
+    assert change.format(person.folder / ".config/postroom/postroom.toml") in rules
+
+
+def test_a_path_with_signs_that_patterns_act_upon_is_still_covered(person):
+    person.environment["VAULT_PATH"] = str(person.folder / "my [old] (vault)*")
+    install(person)
+    assert f"Edit(/{person.folder}/my ?old? ?vault??/Approved/**)" in denied(person)
+
+
+def test_a_client_with_a_shell_is_told_of_level_desk_and_of_what_remains(person):
+    told = " ".join(install(person).err.split())
+    assert 'trust = "desk"' in told
+    assert "postroom init" in told
+    assert "another user" in told
+    person.live(trust="desk")
+    assert 'trust = "desk"' not in install(person, "cursor").err
+    assert "another user" not in install(person, "claude-desktop").err
+
+
+@pytest.mark.parametrize(("client", "table"), [("vscode", "servers"), ("windsurf", "mcpServers")])
+def test_any_other_client_gets_something_to_paste_and_no_file(person, client, table):
+    done = person.run("install", client)
+    assert done.code == 0
+    assert json.loads(done.out)[table]["postroom"]["env"]["DRY_RUN"] == "true"
+    assert json.loads(person.run("install", client, "--json").json["snippet"])
+    assert files(person) == {}
+
+
+def test_codex_gets_toml(person):
+    made = tomllib.loads(person.run("install", "codex").out)["mcp_servers"]["postroom"]
+    assert made["args"][-2:] == ["--agent", "codex"]
+    assert made["env"]["VAULT_PATH"] == str(person.vault)
+
+
+def test_lines_for_a_person_fit_the_terminal(person):
+    for line in install(person).err.splitlines():
+        assert len(line) < 80 or " " not in line.strip()

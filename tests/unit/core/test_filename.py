@@ -1,0 +1,51 @@
+"""Names of files that came by mail."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.filename import DOWNLOAD, PASSIVE, file_name, numbered
+
+
+@pytest.mark.parametrize(
+    ("name", "saved"),
+    [
+        ("report.pdf", "report.pdf"),
+        ("Büro 2026.PDF", "Büro 2026.PDF"),
+        ("a/b\\c.txt", "a_b_c.txt"),
+        ("..", "attachment.download"),
+        ("", "attachment.download"),
+        ("con", "_con.download"),
+        ("LPT1.tar.pdf", "_LPT1.tar.pdf"),
+        ("invoice.pdf.exe", "invoice.pdf.exe.download"),
+        ("x.svg", "x.svg.download"),
+        ("x.pdf\u202efdp.exe", "x.pdffdp.exe.download"),
+        ("[[link]]#^x|y.txt", "__link____x_y.txt"),
+        ("~$a.docx", "$a.docx"),
+        ("a.txt.", "a.txt"),
+        ("x.canvas", "x.canvas.download"),
+    ],
+)
+def test_a_name_is_made_fit(name, saved):
+    assert file_name(name) == saved
+
+
+@given(st.text(max_size=400))
+def test_whatever_it_is_called_it_is_a_plain_name_that_opens_nothing(name):
+    saved = file_name(name)
+    assert saved == saved.strip()
+    assert saved[0] not in ".-~"
+    assert not set(saved) & set('/\\:*?"<>|\0\n')
+    assert len(saved.encode()) < 1000
+    assert len(saved) <= 135
+    assert saved.endswith(DOWNLOAD) or saved.rpartition(".")[2].casefold() in PASSIVE
+
+
+@given(st.text(min_size=1, max_size=40), st.integers(2, 99))
+def test_a_numbered_name_keeps_its_kind(name, number):
+    saved = file_name(name)
+    other = numbered(saved, number)
+    assert other != saved
+    assert f"-{number}" in other
+    assert other.endswith(DOWNLOAD) == saved.endswith(DOWNLOAD)
+    assert other.rpartition(".")[2] == saved.rpartition(".")[2] or DOWNLOAD in other

@@ -1,0 +1,320 @@
+"""The server itself: both eras, both ways in, whatever arguments, and whatever a client does."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from postroom.tools.contracts.postroom import CONTRACT
+from tests.agents import ERAS, Wire, http_server, visiting, visiting_over_http
+
+TOOLS = sorted(tool.name for tool in CONTRACT.tools)
+
+
+def token(person, name=""):
+    arguments = ["--token", name] if name else []
+    file = person.run("init", *arguments, "--json").json["token"]
+    return Path(file).read_text().strip()
+
+
+@pytest.fixture(params=ERAS)
+def era(request):
+    return request.param
+
+
+@pytest.fixture(params=["stdio", "http"])
+def anybody(request, robin, era):
+    """An agent in each era, by each way."""
+    if request.param == "stdio":
+        with visiting(robin, era=era) as found:
+            yield found
+        return
+    secret = token(robin)
+    with http_server(robin, "--agent", "claude") as address, visiting_over_http(robin, address, secret, era=era) as found:  # fmt: skip
+        yield found
+
+
+# What a client is told
+
+
+def test_the_whole_of_a_days_work_in_both_eras_by_both_ways(robin, anybody):
+    assert sorted(anybody.tools()) == TOOLS
+    mail = anybody.first("from:dora in:inbox")
+    assert "Dora Lindqvist" in anybody.call("get_email", id=mail).text
+    assert "Dora Lindqvist" in anybody.read(f"message://{mail}")
+    held = anybody.done("reply_email", id=mail, body="Thank you.")
+    assert held["status"] == "pending"
+    assert anybody.done("withdraw_letter", id=held["letter"])["status"] == "withdrawn"
+    for wrong in ({"surprise": 1}, {"limit": "5"}, {"limit": 0}, {"query": None}):
+        assert anybody.call("search_email", **wrong).refused == "invalid_input"
+    with pytest.raises(Exception, match="Unknown tool: approve"):
+        anybody.call("approve")
+
+
+def test_the_list_of_tools_is_small_and_whole(agent):
+    found = agent.portal.call(agent.client.list_tools)
+    assert len(found.model_dump_json(by_alias=True, exclude_none=True)) <= 12_000
+    for tool in found.tools:
+        assert tool.title
+        assert tool.description
+        assert tool.input_schema["additionalProperties"] is False
+        assert tool.output_schema["type"] == "object"
+        assert tool.annotations.read_only_hint is not None
+
+
+def test_annotations_tell_the_truth(robin, agent):
+    hints = {name: tool.annotations for name, tool in agent.tools().items()}
+    reads = {name for name, hint in hints.items() if hint.read_only_hint}
+    assert reads == {"search_email", "get_email", "get_thread", "letter_status"}
+    assert {name for name, hint in hints.items() if hint.open_world_hint} == {"send_email", "reply_email"}  # fmt: skip
+    before = robin.run("search", "--json").out
+    files = sorted(robin.vault.rglob("*"))
+    for name in reads:
+        agent.call(name, **({} if name in {"search_email", "letter_status"} else {"id": agent.first("")}))  # fmt: skip
+    assert robin.run("search", "--json").out == before
+    assert [f for f in sorted(robin.vault.rglob("*")) if "Logs" not in f.parts and ".postroom" not in f.parts] == [f for f in files if "Logs" not in f.parts and ".postroom" not in f.parts]  # fmt: skip
+
+
+def test_no_tool_approves(agent):
+    words = json.dumps([tool.model_dump(by_alias=True) for tool in agent.tools().values()])
+    names = {*agent.tools(), *(key for tool in agent.tools().values() for key in tool.input_schema["properties"])}  # fmt: skip
+    assert not [name for name in names if "approv" in name or "digest" in name or "trust" in name]
+    assert "approved exactly this letter" in words
+
+
+def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
+    from mcp_types import Implementation
+
+    for era in ERAS:
+        info = Implementation(name="zed", version="1")
+        with visiting(robin, agent="", era=era, client_info=info) as zed:
+            id = zed.done("send_email", to=["ann@example.com"], body="x")["letter"]
+        assert robin.show(id)["agent"] == "zed"
+
+
+@pytest.mark.parametrize("name", ["person", "vault", "Dispatcher"])
+def test_an_agent_cannot_take_our_names(robin, name):
+    with visiting(robin, agent=name) as agent:
+        assert agent.call("search_email").refused == "invalid_input"
+        assert agent.call("send_email", to=["ann@example.com"], body="x").refused == "invalid_input"
+        assert agent.call("letter_status").refused == "invalid_input"
+    assert robin.run("pending", "--json").json["letters"] == []
+
+
+def test_wrong_settings_are_told_by_each_call(person):
+    file = person.folder / ".config" / "postroom" / "postroom.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("dry_rum = true\n")
+    with visiting(person) as agent:
+        assert len(agent.tools()) == len(TOOLS)
+        said = agent.call("search_email")
+        assert said.refused == "invalid_input"
+        assert "dry_rum" in said.text
+        file.write_text("")
+        assert agent.done("search_email")["mails"] == []
+
+
+# Over HTTP
+
+
+def test_a_token_carries_its_agents_name(robin):
+    secrets = {name: token(robin, name) for name in ("first", "second")}
+    with http_server(robin) as address:
+        with visiting_over_http(robin, address, secrets["first"]) as first:
+            id = first.done("send_email", to=["ann@example.com"], body="x")["letter"]
+        with visiting_over_http(robin, address, secrets["second"], era="legacy") as second:
+            assert second.call("letter_status", id=id).refused == "not_found"
+    assert robin.show(id)["agent"] == "first"
+
+
+def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
+    from httpx2 import Client
+
+    secret = token(robin)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}  # fmt: skip
+    plain = {"Accept": "application/json, text/event-stream"}
+    good = plain | {"Authorization": f"Bearer {secret}"}
+    with http_server(robin) as address, Client() as http:
+
+        def status(headers):
+            return http.post(address, json=body, headers=headers).status_code
+
+        assert status(good) == 200
+        assert status(good | {"Origin": address.removesuffix("/mcp")}) == 200
+        assert status(plain) == 401
+        assert status(plain | {"Authorization": "Bearer"}) == 401
+        assert status(plain | {"Authorization": f"Basic {secret}"}) == 401
+        assert status(plain | {"Authorization": f"Bearer {secret[:-1]}"}) == 401
+        assert status(plain | {"Authorization": f"Bearer {secret} {secret}"}) == 401
+        assert status(good | {"Host": "evil.example"}) == 421
+        assert status(good | {"Host": "127.0.0.1:1"}) == 421
+        assert status(good | {"Origin": "http://evil.example"}) == 403
+        assert status(good | {"Origin": "null"}) == 403
+
+
+def test_a_server_without_a_token_or_on_all_addresses_does_not_start(person):
+    assert "postroom init" in person.run("mcp", "--http", "0").err
+    assert person.run("init").code == 0
+    for wrong in ("0.0.0.0:0", "[::]:0", "x", "127.0.0.1:99999"):
+        assert person.run("mcp", "--http", wrong).code == 2, wrong
+
+
+def test_a_token_is_for_its_owner_alone_and_is_never_printed(person):
+    made = person.run("init", "--token", "cursor")
+    file = person.folder / "state" / "tokens" / "cursor"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert str(file) in made.out
+    secret = file.read_text().strip()
+    assert secret not in made.out + made.err
+    assert person.run("init", "--token", "cursor").code == 0
+    assert file.read_text().strip() == secret
+    assert person.run("init", "--token", "../up").code == 2
+
+
+# Whatever arguments
+
+
+def odd_values():
+    return ["", "x" * 5000, -1, 10**30, 1.5, True, None, [], {}, ["x" * 5000], [None], "\x00", "\ud800", "../../etc", "'; DROP TABLE letter; --"]  # fmt: skip
+
+
+def test_every_tool_refuses_what_it_does_not_take(robin, wire):
+    wire.greet()
+    for tool in CONTRACT.tools:
+        fields = tool.arguments.model_fields
+        needed = {name: "x" for name, field in fields.items() if field.is_required()}
+        if "to" in needed:
+            needed["to"] = ["ann@example.com"]
+        cases = [{**needed, "surprise": 1}, {**needed, "__class__": "x"}, {**needed, "account": "default"}]  # fmt: skip
+        if needed:
+            cases.append({})
+        cases += [{**needed, name: value} for name in fields for value in odd_values()]
+        for case in cases:
+            answer = wire.answer(wire.call(tool.name, **case))
+            if "\ud800" in map(str, case.values()):  # half a character is no JSON
+                assert answer["error"]["code"] == -32600
+                continue
+            found = answer["result"]
+            assert len(json.dumps(found)) < 60_000
+            if "surprise" in case or "__class__" in case or "account" in case or not case:
+                assert found["isError"], (tool.name, case)
+            if found["isError"]:
+                error = found["structuredContent"]["error"]
+                assert error["code"] != "internal_error", (tool.name, case, error)
+                assert error["message"]
+    assert wire.end() == (0, "")
+    assert robin.run("search", "in:sent newer_than:1d", "--json").json["messages"] == []
+
+
+def test_arguments_that_are_no_object_are_refused(wire):
+    wire.greet()
+    for wrong in ([], "x", 1):
+        found = wire.answer(wire.ask("tools/call", name="search_email", arguments=wrong))
+        assert found["error"]["code"] == -32602
+
+
+# Whatever a client does
+
+
+def test_lines_that_are_no_messages_are_passed_over(wire):
+    wire.greet()
+    rubbish = [b"\n", b"{\n", b"[]\n", b"null\n", b'"x"\n', b'{"jsonrpc": "1.0"}\n', b"\xff\xfe\x00\n", b"[" * 5000 + b"\n", b'{"jsonrpc": "2.0", "id": 1}\n', b"x" * 1_000_000 + b"\n"]  # fmt: skip
+    for raw in rubbish:
+        wire.send(raw)
+    assert wire.answer(wire.call("search_email", limit=1))["result"]["isError"] is False
+    assert wire.end()[0] == 0
+
+
+def test_half_a_line_at_the_end_is_no_error(wire):
+    wire.greet()
+    wire.send(b'{"jsonrpc": "2.0", "id": 99, "method": "tools/')
+    assert wire.end()[0] == 0
+
+
+def test_a_client_that_goes_at_once_ends_the_server(wire):
+    assert wire.end() == (0, "")
+
+
+def test_a_client_that_dies_in_the_middle_of_a_call_ends_the_server_and_loses_nothing(robin, wire):
+    wire.greet()
+    wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x")
+    wire.process.stdout.close()  # what it writes now breaks the pipe
+    assert wire.end()[0] == 0
+    assert robin.run("audit", "verify").code == 0
+    assert len(robin.run("pending", "--json").json["letters"]) <= 1
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
+    wire.greet()
+    wire.answer(wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x"))
+    os.kill(wire.process.pid, sign)
+    assert wire.ended() == (0, "")
+    assert len(robin.run("pending", "--json").json["letters"]) == 1
+    assert robin.run("audit", "verify").code == 0
+
+
+def test_a_thousand_calls_in_flight_are_all_answered(wire):
+    wire.greet()
+    sent = set()
+
+    def ask():
+        for at in range(1000):
+            sent.add(wire.call("search_email", query=f"from:dora {at % 7}", limit=2))
+
+    writer = threading.Thread(target=ask)
+    writer.start()
+    found = {}
+    while len(found) < 1000:
+        message = wire.line()
+        found[message["id"]] = message["result"]["isError"]
+    writer.join()
+    assert found.keys() == sent
+    assert not any(found.values())
+    assert wire.end() == (0, "")
+
+
+def test_a_call_that_waits_keeps_nobody_else_waiting(wire):
+    wire.greet()
+    held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+    id = held["result"]["structuredContent"]["letter"]
+    waiting = {wire.call("letter_status", id=id, wait=3) for _ in range(20)}
+    quick = {wire.call("search_email", limit=1) for _ in range(20)}
+    order = [wire.line()["id"] for _ in range(40)]
+    assert set(order[:20]) == quick
+    assert set(order[20:]) == waiting
+
+
+def test_twenty_searches_at_once_are_answered(agent):
+    import anyio
+
+    async def all_at_once():
+        found = []
+
+        async def one(at):
+            found.append(await agent.client.call_tool("search_email", {"query": "in:inbox", "limit": at + 1}))  # fmt: skip
+
+        async with anyio.create_task_group() as group:
+            for at in range(20):
+                group.start_soon(one, at)
+        return found
+
+    sizes = sorted(len(one.structured_content["mails"]) for one in agent.portal.call(all_at_once))
+    assert sizes == list(range(1, 21))
+
+
+def test_stdout_carries_nothing_but_messages(robin):
+    """Even where a part of ours writes to it: here the notifier's program does."""
+    settings = robin.folder / ".config" / "postroom" / "postroom.toml"
+    settings.write_text(settings.read_text() + '\n[notify]\ncommand = ["echo", "a new letter"]\n')
+    wire = Wire(robin)
+    try:
+        wire.greet()
+        found = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+        assert found["result"]["structuredContent"]["status"] == "pending"
+        assert wire.end()[0] == 0
+    finally:
+        wire.kill()
