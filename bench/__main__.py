@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import desk, intake, search, start
+from bench import desk, intake, search, server, start
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "desk", "search", "import")
+NAMES = ("start", "server", "desk", "search", "import")
 
 
 def main() -> int:
@@ -18,6 +18,7 @@ def main() -> int:
     asked = _arguments()
     benches: dict[str, Callable[[], list[Measure]]] = {
         "start": start.run,
+        "server": server.run,
         "desk": lambda: desk.run(quick=asked.quick),
         "search": lambda: search.run(_sizes(asked.mails, quick=asked.quick)),
         "import": lambda: intake.run(

@@ -160,11 +160,26 @@ def links(text: str, html: str = "", page: str = "") -> list[Link]:
     return [*dict.fromkeys(link for raw in found if (link := _link(*raw))), *more]
 
 
+_BRACKETS: Final = frozenset("[({")
+_STARTS: Final = (
+    "www", "mailto:", "magnet:", "tel:", "sms:", "search-ms:", "ms-msdt:", "javascript:", "vbscript:", "data:",
+)  # fmt: skip
+
+
+def _linked(text: str) -> bool:
+    """Whether a text can hold a link at all, which most texts cannot: looking for one takes long."""
+    if "/" in text or "\\" in text:
+        return True
+    low = text.lower()
+    return any(start in low for start in _STARTS)
+
+
 def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
     text = plain = visible(text)
-    written = dict.fromkeys(found[0] for found in _WRITTEN.finditer(text))
+    written = dict.fromkeys(found[0] for found in _WRITTEN.finditer(text)) if _linked(text) else {}
     yield from ((raw, "", "") for raw in written)
-    for sign in (".", "dot", "DOT", ":", "://"):
+    signs = (".", "dot", "DOT", ":", "://") if _BRACKETS.intersection(text) else ()
+    for sign in signs:
         for fenced in (f"[{sign}]", f"({sign})", f"{{{sign}}}"):
             plain = plain.replace(fenced, sign.lower().replace("dot", "."))
     if plain != text:
@@ -432,6 +447,7 @@ _NUMBER: Final = re.compile(
     r"(?<![\w.,-])(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}+(?: ?[a-z0-9]{1,3})?"
     r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
 )
+_TWO_DIGITS: Final = re.compile(r"\d\d")
 
 
 def codes(text: str, *, anywhere: bool) -> Iterator[str]:
@@ -442,7 +458,7 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
     for start, end in windows:
         for code in _CODE.finditer(low, max(0, start), end):
             yield "code:" + code[1].replace(" ", "").replace("-", "")
-    for number in _NUMBER.finditer(low):
+    for number in _NUMBER.finditer(low) if _TWO_DIGITS.search(low) else ():
         yield "number:" + number[0].replace(" ", "").replace("-", "")
 
 
@@ -454,7 +470,10 @@ def tokens(text: str, html: str = "", *, anywhere: bool = False) -> frozenset[st
     # Each kind has its share: a mail full of addresses must not push its links out.
     for share, kind in enumerate(
         (
-            (f"{one[1].casefold()}@{ascii_host(one[2])}" for one in _ADDRESS.finditer(body)),
+            (
+                f"{one[1].casefold()}@{ascii_host(one[2])}"
+                for one in (_ADDRESS.finditer(body) if "@" in body else ())
+            ),
             (
                 part
                 for link in links(text, html, page)

@@ -80,6 +80,8 @@ def clean(text: str) -> Cleaned:
 
 def line(text: str) -> str:
     """Return the text on one line, cleaned, with runs of white space as one space."""
+    if text.isascii() and text.isprintable():  # as most are: nothing to clean
+        return " ".join(text.split())
     return " ".join(clean(text).text.split())
 
 

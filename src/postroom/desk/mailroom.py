@@ -126,8 +126,7 @@ class Mailroom:
         """Return a conversation."""
         with self._recorded(call, thread=id[:60]):
             found = self.box(account).thread(id)
-            for message in found.messages:
-                self._reading.shown(message)
+            self._reading.shown(*found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:

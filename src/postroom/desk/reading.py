@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.card import Card, Facts, Level, Line
 from postroom.core.errors import NotFound, PostroomError
@@ -17,8 +17,15 @@ if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
+SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
+MANY: Final = 10_000
 PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
 PAGE, FIRST_PAGE = 100, 5
+
+
+class _Brought(NamedTuple):
+    tokens: frozenset[str]
+    sender: str
 
 
 class Reading:
@@ -30,34 +37,48 @@ class Reading:
         self._ledger = ledger
         self._mailboxes = mailboxes
         self._clock = clock
+        self._recent: dict[tuple[str, str], float] = {}
 
-    def shown(self, message: Message) -> None:
-        """Remember what a mail brought that an agent is about to be shown."""
+    def shown(self, *messages: Message) -> None:
+        """Remember what mails brought that an agent is about to be shown."""
         from postroom.core.risk import tokens
 
-        mail = message.mail
-        people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
-        brought = tokens(f"{mail.subject}\n{mail.text}", mail.html) | {
-            party.address.casefold() for party in people if party and party.address
-        }
-        sender = line(mail.sender.address)[:80] if mail.sender else "nobody"
-        with self._ledger.write(synced=False) as book:
-            keep = self._clock().wall - MEMORY
-            book.see(brought, f"mail {message.id} from {sender}", keep=keep)
+        brought = {}
+        for message in messages:
+            mail = message.mail
+            if not self._remembered(message.id, "whole"):
+                people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
+                found = tokens(f"{mail.subject}\n{mail.text}", mail.html) | _keys(people)
+                brought[message.id, "whole"] = _Brought(found, _sender(mail.sender))
+        self._see(brought)
 
     def listed(self, summaries: Sequence[Summary]) -> None:
         """Remember what the mails of a list brought that an agent is about to be shown."""
         from postroom.core.risk import tokens
 
-        if not summaries:
+        brought = {}
+        for mail in summaries:
+            if not self._remembered(mail.id, "whole", "line"):
+                found = tokens(f"{mail.subject}\n{mail.snippet}") | _keys((mail.sender, *mail.to))
+                brought[mail.id, "line"] = _Brought(found, _sender(mail.sender))
+        self._see(brought)
+
+    def _remembered(self, id: str, *how: str) -> bool:
+        now = self._clock().wall
+        return any(0 <= now - self._recent.get((id, one), -SHORTLY) < SHORTLY for one in how)
+
+    def _see(self, brought: dict[tuple[str, str], _Brought]) -> None:
+        if not brought:
             return
+        now = self._clock().wall
         with self._ledger.write(synced=False) as book:
-            keep = self._clock().wall - MEMORY
-            for mail in summaries:
-                people = {party.address.casefold() for party in (mail.sender, *mail.to)}
-                brought = tokens(f"{mail.subject}\n{mail.snippet}", "") | people - {""}
-                sender = line(mail.sender.address)[:80] or "nobody"
-                book.see(brought, f"mail {mail.id} from {sender}", keep=keep)
+            book.see(
+                {f"mail {id} from {one.sender}": one.tokens for (id, _), one in brought.items()},
+                keep=now - MEMORY,
+            )
+        if len(self._recent) > MANY:
+            self._recent.clear()
+        self._recent.update(dict.fromkeys(brought, now))
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
@@ -129,6 +150,14 @@ class Reading:
                 book.meet(account, frozenset(filter(None, domains)))
                 book.set(key, newest)
         return self._ledger.domains(account)
+
+
+def _sender(party: Party | None) -> str:
+    return line(party.address)[:80] if party else "nobody"
+
+
+def _keys(people: Iterable[Party | None]) -> frozenset[str]:
+    return frozenset(party.address.casefold() for party in people if party and party.address)
 
 
 def _written_to(box: Mailbox, spec: str) -> bool:

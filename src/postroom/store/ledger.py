@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -502,13 +502,13 @@ class Book:
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
 
-    def see(self, tokens: frozenset[str], place: str, *, keep: float) -> None:
-        """Remember what a mail brought that an agent was shown; forget what was shown before `keep`."""
+    def see(self, brought: Mapping[str, frozenset[str]], *, keep: float) -> None:
+        """Remember what mails brought that an agent was shown; forget what was shown before `keep`."""
         now = self._clock().wall
         self._do("DELETE FROM token WHERE at < ?", keep)
         self._connection.executemany(
             "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
-            [(token, place, now) for token in sorted(tokens)],
+            [(token, place, now) for place, tokens in brought.items() for token in sorted(tokens)],
         )
 
     def meet(self, account: str, domains: frozenset[str]) -> None:

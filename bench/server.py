@@ -1,0 +1,230 @@
+"""The email server against a minimal server of the same SDK: start, memory, calls, twenty at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from bench import mails
+from bench.command import POSTROOM, environment, output
+from bench.report import Bound, Measure, folder, progress, say
+
+MAILS = 3_000
+STARTS = 15
+CALLS = 400
+ROUNDS = 5
+AT_ONCE = 20
+START, MEMORY, CALL = Bound(1.25, "×"), Bound(1.25, "×"), Bound(3, "×")
+LIST_BYTES, SEARCH_BYTES = Bound(12_000, "bytes"), Bound(16_000, "bytes")
+
+MINIMAL = (sys.executable, str(Path(__file__).with_name("minimal.py")))
+SERVER = (POSTROOM, "mcp", "--agent", "bench")
+
+
+class Call(NamedTuple):
+    """What is called."""
+
+    tool: str
+    arguments: dict[str, Any]
+
+
+NOOP = Call("noop", {})
+
+
+class Wire:
+    """A server's stdin and stdout, line by line: no client's own work is measured with it."""
+
+    def __init__(self, home: Path, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            cwd=home,
+            env=environment(home),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._id = 0
+
+    def _send(self, method: str, params: dict[str, Any], *, asks: bool = True) -> None:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+        if asks:
+            self._id += 1
+            body["id"] = self._id
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps(body).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _line(self) -> bytes:
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def greet(self) -> bytes:
+        """Shake hands and return the answer to the first `tools/list`."""
+        client = {"name": "bench", "version": "1"}
+        self._send("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})  # fmt: skip
+        self._line()
+        self._send("notifications/initialized", {}, asks=False)
+        self._send("tools/list", {})
+        return self._line()
+
+    def call(self, *calls: Call) -> list[bytes]:
+        """Make all these calls at once and return their answers."""
+        for name, arguments in calls:
+            self._send("tools/call", {"name": name, "arguments": arguments})
+        return [self._line() for _ in calls]
+
+    @property
+    def memory(self) -> float:
+        """The bytes that the server holds in memory."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024.0 * int(status.partition("VmRSS:")[2].split()[0])
+
+    def end(self) -> None:
+        """End the server."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+        self._process.stdout.close()
+
+
+@contextmanager
+def serving(home: Path, command: Sequence[str]) -> Iterator[Wire]:
+    """Run a server that has been greeted."""
+    wire = Wire(home, command)
+    try:
+        wire.greet()
+        yield wire
+    finally:
+        wire.end()
+
+
+def run() -> list[Measure]:
+    """Measure both servers by turns."""
+    with folder() as home:
+        progress(f"server: {MAILS:,} mails")
+        mails.make_folders(home / "Maildir")
+        for made in mails.shuffled(MAILS):
+            made.write(home / "Maildir")
+        output(home, POSTROOM, "import", str(home / "Maildir"))
+        say(f"server: {STARTS} starts and {ROUNDS} × {CALLS} calls each by turns, {MAILS:,} mails;")
+        say("against a minimal server of the same SDK with one tool that does nothing")
+        say(f"{'':34}{'postroom':>12}{'minimal':>12}{'ratio':>8}{'bound':>12}")
+        return [*_starts(home), *_calls(home), *_sizes(home)]
+
+
+def _starts(home: Path) -> list[Measure]:
+    taken: dict[str, list[float]] = {"ours": [], "bare": []}
+    held: dict[str, list[float]] = {"ours": [], "bare": []}
+    for turn in range(STARTS + 1):
+        for name, command in (("bare", MINIMAL), ("ours", SERVER)):
+            began = time.perf_counter()
+            wire = Wire(home, command)
+            wire.greet()
+            lasted = time.perf_counter() - began
+            memory = wire.memory
+            wire.end()
+            if turn:  # the first is for the byte code and the disk
+                taken[name].append(lasted)
+                held[name].append(memory)
+    return [
+        _measure("start to tools/list", min(taken["ours"]), min(taken["bare"]), "ms", START),
+        _measure("memory then", median(held["ours"]), median(held["bare"]), "MB", MEMORY),
+    ]
+
+
+def _calls(home: Path) -> list[Measure]:
+    with serving(home, MINIMAL) as bare, serving(home, SERVER) as ours:
+        # Each read is of another mail: what was read a moment ago costs less.
+        unread = cycle(_ids(ours, ROUNDS * CALLS))
+        calls: dict[str, Callable[[], Call]] = {
+            "get_email": lambda: Call("get_email", {"id": next(unread)}),
+            "search_email, 20 mails": lambda: Call("search_email", {"query": mails.COMMON}),
+            "letter_status, none open": lambda: Call("letter_status", {}),
+        }
+        many = f"{AT_ONCE} searches at once"
+        ours_taken: dict[str, list[float]] = {name: [] for name in (*calls, many)}
+        bare_taken: dict[str, list[float]] = {"noop": [], many: []}
+        for _ in range(ROUNDS):
+            bare_taken["noop"].append(_lasted(bare, lambda: NOOP))
+            for name, call in calls.items():
+                ours_taken[name].append(_lasted(ours, call))
+            bare_taken[many].append(_together(bare, lambda: NOOP))
+            ours_taken[many].append(_together(ours, calls["search_email, 20 mails"]))
+        after = ours.memory, bare.memory
+    noop = min(bare_taken["noop"])
+    measures = [
+        _measure(name, min(ours_taken[name]), noop, "ms", CALL if name == "get_email" else None)
+        for name in calls
+    ]
+    measures.append(_measure(many, min(ours_taken[many]), min(bare_taken[many]), "ms"))
+    measures.append(_measure("memory after all calls", *after, "MB"))
+    return measures
+
+
+def _ids(wire: Wire, count: int) -> list[str]:
+    found: list[str] = []
+    cursor = ""
+    while len(found) < count:
+        answer = json.loads(wire.call(Call("search_email", {"limit": 50, "cursor": cursor}))[0])
+        page = answer["result"]["structuredContent"]
+        found += [mail["id"] for mail in page["mails"]]
+        cursor = page["cursor"]
+    return found
+
+
+def _lasted(wire: Wire, make: Callable[[], Call]) -> float:
+    """Return how long one call takes, of many in a row."""
+    taken = []
+    for _ in range(CALLS):
+        call = make()
+        began = time.perf_counter()
+        wire.call(call)
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def _together(wire: Wire, make: Callable[[], Call]) -> float:
+    taken = []
+    for _ in range(20):
+        calls = [make() for _ in range(AT_ONCE)]
+        began = time.perf_counter()
+        wire.call(*calls)
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def _sizes(home: Path) -> list[Measure]:
+    wire = Wire(home, SERVER)
+    listed = len(json.dumps(json.loads(wire.greet())["result"], separators=(",", ":")))
+    found = json.loads(wire.call(Call("search_email", {"limit": 50}))[0])["result"]
+    wire.end()
+    assert len(found["structuredContent"]["mails"]) == 50
+    searched = len(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
+    measures = []
+    for name, size, bound in (
+        ("tools/list", listed, LIST_BYTES),
+        ("a search of 50", searched, SEARCH_BYTES),
+    ):
+        say(f"{name:34}{size:>6,} bytes{'':>20}{bound!s:>17} {bound.verdict(size)}")
+        measures.append(
+            Measure("server", name, size, "bytes", "", 0, str(bound), bound.verdict(size))
+        )
+    return measures
+
+
+def _measure(name: str, ours: float, bare: float, unit: str, bound: Bound | None = None) -> Measure:
+    scale = {"ms": 1e3, "MB": 1e-6}[unit]
+    ratio = ours / bare
+    verdict = bound.verdict(ratio) if bound else ""
+    shown = f"{ours * scale:.2f} {unit}", f"{bare * scale:.2f} {unit}"
+    say(f"{name:34}{shown[0]:>12}{shown[1]:>12}{ratio:>8.2f}{bound or ''!s:>10} {verdict}")
+    return Measure("server", name, ours, unit, "minimal server", bare, str(bound or ""), verdict)

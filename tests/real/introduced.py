@@ -1,0 +1,28 @@
+"""`postroom mcp`, for clients that cannot send a token: each request is given the person's own.
+
+The conformance suite has no option for headers. All else is the real server. Run as a script, with
+the arguments of the command.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from postroom.cli.mcp import mcp_command
+from postroom.tools import http
+
+
+class Introduced(http.Doorkeeper):
+    """A door with somebody before it, who hands the token to everyone that comes."""
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            token = Path(os.environ["POSTROOM_STATE"], "token").read_bytes().strip()
+            header = (b"authorization", b"Bearer " + token)
+            scope = {**scope, "headers": [*scope["headers"], header]}
+        await super().__call__(scope, receive, send)
+
+
+if __name__ == "__main__":
+    http.Doorkeeper = Introduced
+    mcp_command(sys.argv[1:])
