@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= auto
 
-.PHONY: help demo test crash test-real check lint bench lock coverage clean
+.PHONY: help demo test crash test-real check lint picture bench lock coverage clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/lint-imports --no-cache
 
 check: lint test crash test-real  ## all that must hold before a change lands
+
+picture: $(VENV)/.runtime  ## draw docs/desk.svg anew
+	$(BIN)/python docs/picture.py
 
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench

@@ -7,21 +7,24 @@ The rooms, from the door inwards. A line imports only from lines below it, and i
 guards that::
 
     cli        the terminal: one file a noun, no rules
+    tools      what agents see: tables of tools, answers, and the server that speaks MCP
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
-    desk       letters and verdicts: outbox, dispatch, notes, reconcile, log, reading; one queue
+    desk       letters and verdicts: outbox, dispatch, notes, reconcile, log; one queue. What agents
+               do with mail beside sending it: mailroom, reading
     vault      notes: frontmatter that survives, confined paths, the table of folders
     mail       where mail lives: the protocols, MIME, and one package or module a provider
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
-    core       pure words and rules: errors, text, address, message, query, letter, life, policy,
-               risk, audit, redaction, stamp
+    core       pure words and rules: errors, text, address, message, query, letter, answer, life,
+               policy, risk, audit, redaction, stamp, filename
 
-Where does a line belong? If it would change with the provider: mail. With the wire contract: cli
-and its later neighbours. With the rule: core. With the order of effects: desk. With the machine:
+Where does a line belong? If it would change with the provider: mail. With the wire contract:
+tools and cli. With the rule: core. With the order of effects: desk. With the machine:
 config and wiring.
 
-One colour: everything here is synchronous. The local mailbox is the test double: it ships, it is
+One colour: everything here is synchronous, but for the loop in `tools/serve`, which calls in through
+worker threads. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.
 """
 

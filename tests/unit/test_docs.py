@@ -83,3 +83,21 @@ def test_locks_name_no_registry_and_hash_everything():
         pinned = re.findall(r"^[a-z0-9.\[\]-]+==", text, re.MULTILINE)
         assert pinned
         assert len(pinned) == len(re.findall(r"^\S+==[^\n]*\\\n +--hash", text, re.MULTILINE))
+
+
+def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other():
+    from postroom.tools.contracts.postroom import CONTRACT
+
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page("docs/tools.md"), re.MULTILINE)
+    shown = {name: set(re.findall(r"`(\w+)`", arguments)) for name, arguments in rows}
+    for tool in CONTRACT.tools:
+        assert shown.pop(tool.name) == set(tool.arguments.model_fields), tool.name
+    assert not [name for name in shown if shown[name]]
+
+
+def test_every_code_of_an_error_is_on_the_page_of_the_tools():
+    from postroom.core import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    text = page("docs/tools.md")
+    assert [kind.code for kind in kinds if f"| `{kind.code}` |" not in text] == []

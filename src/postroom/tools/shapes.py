@@ -11,6 +11,7 @@ from pydantic import Field
 from postroom.core import life
 from postroom.core.letter import Letter
 from postroom.core.message import UNREAD, Attachment, Message, Party, Summary, Thread
+from postroom.core.policy import Rules
 from postroom.core.quoting import split
 from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
@@ -340,12 +341,17 @@ def _said_text(said: Said) -> str:
 # Letters
 
 
-def letter_reply(entry: Entry) -> Reply:
+def rehearsal(rules: Rules) -> str:
+    """Return the words for what is shown and not done, and what decided that."""
+    return f"Rehearsal ({rules.source})"
+
+
+def letter_reply(entry: Entry, rules: Rules) -> Reply:
     """Return what became of a letter, and what its agent does next."""
     state = entry.state
     sent = isinstance(state, life.Sent)
     code = "approval_required" if isinstance(state, life.Pending) else ""
-    said = told(entry)
+    said = told(entry, rules)
     result = LetterResult(letter=entry.id, status=entry.kind, sent=sent, message=said, code=code)
     return Reply(said, result)
 
@@ -355,7 +361,7 @@ def draft_reply(status: str, text: str, id: str = "") -> Reply:
     return Reply(text, LetterResult(status=status, sent=False, message=text, draft=id))
 
 
-def told(entry: Entry) -> str:
+def told(entry: Entry, rules: Rules) -> str:
     """Return what an agent should know of its letter."""
     id = entry.id
     match entry.state:
@@ -365,9 +371,8 @@ def told(entry: Entry) -> str:
                 "Do not send it again: letter_status tells what becomes of it."
             )
         case life.Rehearsal():
-            return f"Rehearsal (DRY_RUN): not sent, and it never will be. Letter {id}:\n" + preview(
-                entry.letter
-            )
+            said = f"{rehearsal(rules)}: not sent, and it never will be. Letter {id}:"
+            return f"{said}\n{preview(entry.letter)}"
         case life.Approved() | life.Sending():
             return f"Not sent yet. {life.told(id, entry.state)}\nDo not send it again."
         case life.Sent():

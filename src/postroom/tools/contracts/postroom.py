@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter
+from postroom.core.policy import Rules
 from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
@@ -46,8 +47,15 @@ def _bounded(text: str) -> str:
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, AfterValidator(_bounded)]
 People = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=1_000)]
-Files = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=20)]
+Files = Annotated[
+    list[Annotated[str, Field(max_length=1_000)]],
+    Field(max_length=20, description="Outgoing/FILE in the vault, or mail:ID/PART"),
+]
 Key = Annotated[str, Field(max_length=200)]
+Repeat = Annotated[
+    str, Field(max_length=200, description="a new key makes a new letter of the same words")
+]
+Former = Annotated[str, Field(max_length=200, description="your letter that this one replaces")]
 
 
 class Search(Arguments):
@@ -80,7 +88,7 @@ class OnePart(Arguments):
     """Which file of which mail."""
 
     id: Id
-    part: Id
+    part: Annotated[str, Field(min_length=1, max_length=200, description="as get_email lists it")]
 
 
 class Draft(Arguments):
@@ -104,8 +112,8 @@ class KeptDraft(Draft):
 class Send(Draft):
     """A letter to be sent."""
 
-    idempotency_key: Key = ""
-    replaces: Key = ""
+    idempotency_key: Repeat = ""
+    replaces: Former = ""
 
 
 class Answer(Arguments):
@@ -120,8 +128,8 @@ class Answer(Arguments):
     html: Text = ""
     attachments: Files = Field(default_factory=list)
     as_draft: bool = False
-    idempotency_key: Key = ""
-    replaces: Key = ""
+    idempotency_key: Repeat = ""
+    replaces: Former = ""
 
 
 class Move(Arguments):
@@ -197,7 +205,7 @@ def send_email(visit: Visit, asked: Send) -> Reply:
     """Ask for a letter to be sent."""
     letter, origins = _letter(visit, asked)
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
-    return shapes.letter_reply(visit.desk.post(visit.call, letter, wish))
+    return shapes.letter_reply(visit.desk.post(visit.call, letter, wish), visit.desk.rules)
 
 
 def reply_email(visit: Visit, asked: Answer) -> Reply:
@@ -223,20 +231,19 @@ def reply_email(visit: Visit, asked: Answer) -> Reply:
     if asked.as_draft:
         return _draft_reply(visit, letter, "")
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
-    return shapes.letter_reply(visit.desk.post(visit.call, letter, wish))
+    return shapes.letter_reply(visit.desk.post(visit.call, letter, wish), visit.desk.rules)
 
 
 def move_email(visit: Visit, asked: Move) -> Reply:
     """File a mail."""
     done = visit.desk.mailroom.move(visit.call, visit.account, asked.id, asked.destination)
-    return _sorted_reply(done)
+    return _sorted_reply(done, visit.desk.rules)
 
 
 def add_label(visit: Visit, asked: Label) -> Reply:
     """Put a label on a mail."""
-    return _sorted_reply(
-        visit.desk.mailroom.label(visit.call, visit.account, asked.id, asked.label)
-    )
+    done = visit.desk.mailroom.label(visit.call, visit.account, asked.id, asked.label)
+    return _sorted_reply(done, visit.desk.rules)
 
 
 def letter_status(visit: Visit, asked: Status) -> Waiting:
@@ -250,17 +257,18 @@ def letter_status(visit: Visit, asked: Status) -> Waiting:
             break
         before = kind
         yield 1.0
-    text, result = shapes.letter_reply(visit.desk.status(visit.call, asked.id))
+    text, result = shapes.letter_reply(visit.desk.status(visit.call, asked.id), visit.desk.rules)
     return Reply(text, shapes.StatusResult(**result.model_dump()))
 
 
 def withdraw_letter(visit: Visit, asked: OneLetter) -> Reply:
     """Take back a letter, or delete a draft."""
     if _LETTER.fullmatch(asked.id):
-        return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id))
+        return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id), visit.desk.rules)
     if visit.desk.mailroom.discard(visit.call, visit.account, asked.id):
         return shapes.draft_reply("deleted", f"The draft {asked.id} is deleted.", asked.id)
-    return shapes.draft_reply("rehearsal", "Rehearsal (DRY_RUN): nothing is deleted.", asked.id)
+    said = f"{shapes.rehearsal(visit.desk.rules)}: nothing is deleted."
+    return shapes.draft_reply("rehearsal", said, asked.id)
 
 
 def _people(given: list[str]) -> tuple[Address, ...]:
@@ -285,12 +293,13 @@ def _letter(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
 def _draft_reply(visit: Visit, letter: Letter, revises: str) -> Reply:
     made = visit.desk.mailroom.draft(visit.call, letter, revises)
     if made is None:
-        text = f"Rehearsal (DRY_RUN): no draft was made of:\n{shapes.preview(letter)}"
+        said = f"{shapes.rehearsal(visit.desk.rules)}: no draft was made of:"
+        text = f"{said}\n{shapes.preview(letter)}"
         return shapes.draft_reply("rehearsal", text, revises)
     return shapes.draft_reply("draft", f"Kept as the draft {made.id}. Nothing is sent.", made.id)
 
 
-def _sorted_reply(found: Sorted) -> Reply:
+def _sorted_reply(found: Sorted, rules: Rules) -> Reply:
     added, removed = tuple(sorted(found.added)), tuple(sorted(found.removed))
     change = ", ".join([*(f"+{label}" for label in added), *(f"-{label}" for label in removed)])
     if not change:
@@ -298,7 +307,7 @@ def _sorted_reply(found: Sorted) -> Reply:
     elif found.number:
         text = f"Mail {found.message}: {change}."
     else:
-        text = f"Rehearsal (DRY_RUN): mail {found.message} would get {change}."
+        text = f"{shapes.rehearsal(rules)}: mail {found.message} would get {change}."
     done = bool(found.number)
     result = shapes.SortedResult(
         id=found.message, done=done, message=text, added=added, removed=removed
@@ -319,7 +328,9 @@ def _open_letters(visit: Visit) -> Reply:
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
     text = text or "No letter of yours is open."
-    said = f"{len(rows)} open" if rows else text
+    rules = visit.desk.rules
+    said = f"{len(rows)} open. Mode {rules.mode}, trust level {rules.trust}."
+    text = f"{text}\nMode {rules.mode}, trust level {rules.trust}."
     return Reply(text, shapes.StatusResult(status="open", sent=False, message=said, open=rows))
 
 
@@ -331,14 +342,11 @@ def read_message(visit: Visit, id: str) -> str:
 def read_letter(visit: Visit, id: str) -> str:
     """Return a letter of this agent's as a resource."""
     entry = visit.desk.status(visit.call, id)
-    return f"{shapes.told(entry)}\n\n{shapes.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
+    return f"{shapes.told(entry, visit.desk.rules)}\n\n{shapes.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
 
 
 _QUERY = "Gmail's search language: from: to: subject: label: in: is:unread has:attachment after: newer_than:7d OR -"
-_OUT = (
-    "attachments: paths in the vault's Outgoing/, or mail:ID/PART. replaces: id of a letter of"
-    " yours that this one replaces."
-)
+
 
 TOOLS: Final = (
     Tool(
@@ -392,7 +400,7 @@ TOOLS: Final = (
         "send_email",
         "Ask to send a mail",
         "Ask for a letter to be sent. It waits until a person has approved exactly this letter;"
-        f" calling again changes nothing. {_OUT}",
+        " calling again changes nothing.",
         Send,
         shapes.LetterResult,
         Hints(open_world=True, idempotent=True),
