@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from postroom.core.address import Address
@@ -68,7 +69,11 @@ def _addresses(parties: Sequence[Party]) -> tuple[Address, ...]:
 
 
 def _address(party: Party) -> Address:
-    try:
-        return Address.parse(str(party))
-    except Invalid:  # a name that poses as an address is left out, not passed on
-        return Address.parse(party.address)
+    for text in (str(party), party.address):  # a name that poses as an address is not passed on
+        with suppress(Invalid):
+            return Address.parse(text)
+    # Without the address: it is the mail's word, and an error is ours.
+    raise Invalid(
+        "The mail names somebody by an address that cannot be written to",
+        remedy="Read it, and write a letter to the address that is meant.",
+    )

@@ -209,11 +209,18 @@ class Desk:
     # Agents
 
     def post(
-        self, call: Call, letter: Letter, wish: Proposal | None = None, *, slips: bool = False
+        self,
+        call: Call,
+        letter: Letter,
+        wish: Proposal | None = None,
+        *,
+        slips: bool = False,
+        patience: float = LONGEST_WAIT,
     ) -> Entry:
         """Ask for a letter to be sent; return what became of it, which is mostly that it waits.
 
-        With `slips`, one in Approved/ that fits is the person's word.
+        With `slips`, one in Approved/ that fits is the person's word. One that is approved already
+        leaves now, if its undo window passes within `patience` seconds.
         """
         wish = wish or Proposal()
         with self._recorded(call):
@@ -226,7 +233,7 @@ class Desk:
             entry = self.outbox.propose(call, letter, wish)
             fresh = entry.id == letter.id
             leaves = isinstance(entry.state, life.Approved | life.Sending)
-            entry = self._send_now(entry) if leaves else entry
+            entry = self._send_now(entry, patience) if leaves else entry
         if leaves:
             self.outbox.record(call, entry)
         self.follow(entry)
@@ -236,11 +243,16 @@ class Desk:
             self._tools.notify(entry)
         return entry
 
-    def _send_now(self, entry: Entry) -> Entry:
+    def due_in(self, entry: Entry) -> float | None:
+        """Return the seconds until an approved letter may leave; None where it is not approved."""
+        state = entry.state
+        return self.dispatcher.due_in(state) if isinstance(state, life.Approved) else None
+
+    def _send_now(self, entry: Entry, patience: float) -> Entry:
         """Wait out a short undo window, and dispatch."""
         if isinstance(entry.state, life.Approved):
             wait = self.dispatcher.due_in(entry.state)
-            if wait > LONGEST_WAIT:
+            if wait > patience:
                 return entry
             self._tools.sleep(wait)
         return self.dispatcher.dispatch(entry.id)

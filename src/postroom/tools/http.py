@@ -114,6 +114,7 @@ def _listening(where: Place) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((where.host, where.port))
+        listener.listen(128)  # before we say that we serve
     except OSError as why:
         listener.close()
         raise Unavailable(

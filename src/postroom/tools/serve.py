@@ -75,7 +75,7 @@ class Service:
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._working = 0
-        self._unpublished = False
+        self._worked = anyio.Event()
         self.server: Server[Any] = Server(
             "postroom",
             version=__version__,
@@ -158,7 +158,7 @@ class Service:
             step = await self._work(partial(_next, found), call)
             if isinstance(step, Reply):
                 return step
-            await ctx.session.report_progress(waited, message="Waiting for a person.")
+            await ctx.session.report_progress(waited, message="Waiting.")
             await anyio.sleep(step)
             waited += step
         return found
@@ -198,7 +198,7 @@ class Service:
             )
         finally:
             self._working -= 1
-            self._unpublished = True
+            self._worked.set()
 
     def _guarded(self, function: Callable[[], T], call: Call | None) -> T:
         try:
@@ -241,11 +241,11 @@ class Service:
     async def _publish(self) -> None:
         """Bring the log file up to the ledger after what was only read."""
         while True:
+            await self._worked.wait()
             await anyio.sleep(PUBLISH)
-            if self._unpublished and not self._working:
-                self._unpublished = False
-                with suppress(PostroomError):
-                    await anyio.to_thread.run_sync(lambda: self._office.desk().publish())
+            self._worked = anyio.Event()
+            with suppress(PostroomError):
+                await anyio.to_thread.run_sync(lambda: self._office.desk().publish())
 
     async def stdio(self) -> None:
         """Serve one client on standard input and output, until it is gone."""
@@ -269,7 +269,7 @@ class Service:
     def close(self) -> None:
         """Bring the log file up to the ledger, and let go of everything."""
         with suppress(PostroomError):
-            if self._unpublished:
+            if self._worked.is_set():
                 self._office.desk().publish()
         self._office.close()
 

@@ -20,7 +20,8 @@ from postroom.tools.fence import fenced, mark
 from postroom.tools.table import Reply, Result
 
 SEARCH_BYTES: Final = 14_500  # of a whole answer, text and values; the wrapping comes on top
-MAX_PEOPLE, MAX_FILES, MAX_NAME = 30, 30, 120  # of one mail that are shown
+MAX_PEOPLE, MAX_FILES, MAX_NAME = 20, 20, 120  # of one mail that are shown
+FEW: Final = 5  # people and files of a mail in a conversation
 PER_MAIL: Final = 4_000  # characters of each mail of a conversation
 MAX_THREAD: Final = 25  # mails of a conversation in one answer
 _ROW: Final = 190  # bytes of a found mail beside what others wrote, in both forms
@@ -76,12 +77,12 @@ class MailResult(Fenced):
     labels: tuple[str, ...] = ()
     files: tuple[FileIn, ...] = ()
     text: str = ""
+    warnings: tuple[str, ...] = ()
     end: str
     total_chars: int
     next_offset: int = 0
     quoted_chars: int = 0
     hidden_chars: int = 0
-    warnings: tuple[str, ...] = ()
 
 
 class Said(Result):
@@ -141,7 +142,9 @@ class OpenLetter(Result):
 class StatusResult(LetterResult):
     """What became of a letter, or which ones are open."""
 
+    fence: str = ""
     open: tuple[OpenLetter, ...] = ()
+    end: str = ""
 
 
 class SortedResult(Result):
@@ -210,15 +213,15 @@ def _person(party: Party | None, room: int = 200) -> str:
     return whole if len(whole.encode()) <= room else cut(party.address, room)
 
 
-def _people(parties: Sequence[Party]) -> tuple[str, ...]:
-    shown = tuple(_person(party) for party in parties[:MAX_PEOPLE])
-    return (*shown, f"and {len(parties) - MAX_PEOPLE} more") if parties[MAX_PEOPLE:] else shown
+def _people(parties: Sequence[Party], most: int = MAX_PEOPLE) -> tuple[str, ...]:
+    shown = tuple(_person(party, 150) for party in parties[:most])
+    return (*shown, f"and {len(parties) - most} more") if parties[most:] else shown
 
 
-def _files(attachments: Sequence[Attachment]) -> tuple[FileIn, ...]:
+def _files(attachments: Sequence[Attachment], most: int = MAX_FILES) -> tuple[FileIn, ...]:
     return tuple(
         FileIn(part=a.part, name=cut(a.name, MAX_NAME), type=cut(a.type, 80), size=a.size)
-        for a in attachments[:MAX_FILES]
+        for a in attachments[:most]
     )
 
 
@@ -243,14 +246,15 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
         labels=tuple(cut(label, 60) for label in sorted(message.labels)[:MAX_FILES]),
         files=_files(mail.attachments),
         text=window.text,
+        warnings=tuple(cut(sentence, 200) for sentence in mail.damage[:5]),
         end="",
         total_chars=len(body),
         next_offset=end if end < len(body) else 0,
         quoted_chars=left_out,
         hidden_chars=mail.hidden + window.removed,
-        warnings=tuple(cut(sentence, 200) for sentence in mail.damage[:5]),
     )
-    text = "\n".join([*_head(values), "", window.text or "(no text)"])
+    amiss = [f"[{sentence}]" for sentence in values.warnings]
+    text = "\n".join([*_head(values), "", window.text or "(no text)", *amiss])
     fence = mark(text)
     said = [f"Mail {message.id} of conversation {message.thread}, {values.date}."]
     said += [fenced(text, fence), *_tail(values)]
@@ -278,7 +282,7 @@ def _tail(mail: MailResult) -> list[str]:
         rows.append(f"{mail.quoted_chars} characters of quoted history left out (quotes=true).")
     if mail.hidden_chars:
         rows.append(f"{mail.hidden_chars} hidden characters were removed.")
-    return [*rows, *mail.warnings]
+    return rows
 
 
 def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -> Reply:
@@ -324,8 +328,8 @@ def _said(message: Message, room: int, *, quotes: bool) -> tuple[Said, int]:
         id=message.id,
         date=moment(message.date),
         sender=_person(mail.sender),
-        to=_people((*mail.to, *mail.cc)),
-        files=_files(mail.attachments),
+        to=_people((*mail.to, *mail.cc), FEW),
+        files=_files(mail.attachments, FEW),
         text=window.text,
         cut_at=room if len(body) > room else 0,
     )
@@ -372,7 +376,7 @@ def told(entry: Entry, rules: Rules) -> str:
             )
         case life.Rehearsal():
             said = f"{rehearsal(rules)}: not sent, and it never will be. Letter {id}:"
-            return f"{said}\n{preview(entry.letter)}"
+            return f"{said}\n{quoted(preview(entry.letter))}"
         case life.Approved() | life.Sending():
             return f"Not sent yet. {life.told(id, entry.state)}\nDo not send it again."
         case life.Sent():
@@ -384,10 +388,15 @@ def told(entry: Entry, rules: Rules) -> str:
     return f"Not sent. {life.told(id, entry.state)}"
 
 
+def quoted(text: str) -> str:
+    """Return a letter's words in a fence: a reply has its subject and names from a mail."""
+    return fenced(text, mark(text))
+
+
 def preview(letter: Letter) -> str:
     """Return what would have gone out, in a few lines."""
     people = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
-    rows = [f"{name}: {', '.join(map(str, who))}" for name, who in people.items() if who]
+    rows = [f"{name}: {', '.join(map(str, who[:25]))}" for name, who in people.items() if who]
     rows += [f"Subject: {letter.subject}", f"Text: {len(letter.text.rstrip())} characters"]
     rows += [f"File: {file.name} ({len(file.content)} bytes)" for file in letter.attachments]
     return "\n".join(rows)
