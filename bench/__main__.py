@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import desk, intake, search, server, start
+from bench import desk, intake, peers, search, server, start
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "server", "desk", "search", "import")
+NAMES = ("start", "server", "desk", "search", "import", "peers")
+USUAL = NAMES[:-1]  # the peers are started when they are asked for
 
 
 def main() -> int:
@@ -19,6 +20,7 @@ def main() -> int:
     benches: dict[str, Callable[[], list[Measure]]] = {
         "start": start.run,
         "server": server.run,
+        "peers": lambda: peers.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
         "search": lambda: search.run(_sizes(asked.mails, quick=asked.quick)),
         "import": lambda: intake.run(
@@ -28,7 +30,7 @@ def main() -> int:
     say(machine())
     measures: list[Measure] = []
     for name in NAMES:
-        if not asked.names or name in asked.names:
+        if name in (asked.names or USUAL):
             say()
             measures += benches[name]()
     if asked.json:
@@ -57,7 +59,9 @@ def _arguments() -> argparse.Namespace:
         action="store_true",
         help="no search in a million mails, a tenth of the import and of the desk's letters",
     )
-    parser.add_argument("--install", action="store_true", help=f"{intake.INSTALL}, if missing")
+    parser.add_argument(
+        "--install", action="store_true", help=f"{intake.INSTALL}, or the peers, if missing"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
     asked = parser.parse_args()
     unknown = [name for name in asked.names if name not in NAMES]

@@ -227,4 +227,6 @@ def _measure(name: str, ours: float, bare: float, unit: str, bound: Bound | None
     verdict = bound.verdict(ratio) if bound else ""
     shown = f"{ours * scale:.2f} {unit}", f"{bare * scale:.2f} {unit}"
     say(f"{name:34}{shown[0]:>12}{shown[1]:>12}{ratio:>8.2f}{bound or ''!s:>10} {verdict}")
-    return Measure("server", name, ours, unit, "minimal server", bare, str(bound or ""), verdict)
+    against = "minimal server"
+    limit = str(bound or "")
+    return Measure("server", name, ours * scale, unit, against, bare * scale, limit, verdict)

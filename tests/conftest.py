@@ -128,6 +128,14 @@ class Person:
         out, err = process.communicate(timeout=100)
         return Outcome(process.returncode, out.decode(), err.decode())
 
+    def run_program(self, command: Sequence[str]) -> Outcome:
+        """Run another program here, with nothing to read."""
+        done = subprocess.run(
+            command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
 
 @pytest.fixture
 def person(tmp_path: Path) -> Person:

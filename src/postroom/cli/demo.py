@@ -104,7 +104,7 @@ def _show() -> Waiting:
     with as_file(files("postroom.sample") / "mail.mbox") as sample:
         _run("import", str(sample), shown="import SAMPLE-MAIL")
     _tell("An agent comes in over MCP, as it would from your client: `postroom mcp --agent demo`.")
-    command = [sys.executable, "-m", "postroom", "mcp", "--agent", "demo"]
+    command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
     with agent(command, os.environ) as visitor:
         letters = _work(visitor)
     _tell("That was all that the agent can do. Nothing has left. You see:")

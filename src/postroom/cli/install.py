@@ -7,8 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import count
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +15,11 @@ import click
 
 from postroom.cli import printing
 from postroom.cli.printing import say
+from postroom.cli.sheet import Sheet
 from postroom.config import Config, load, user_file
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
-from postroom.core.text import clean
+from postroom.core.text import line
+from postroom.desk.outbox import OURS
 from postroom.vault.folders import FILES, FOLDERS
 
 SERVER = "postroom"
@@ -64,112 +65,6 @@ CLIENTS = {
 }  # fmt: skip
 
 
-class Sheet:
-    """A client's JSON file: what it holds, and the bytes it shall have."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        if path.exists() and not path.is_file():
-            raise self.wrong("is no file")
-        self.before = path.read_bytes() if path.exists() else None
-        try:
-            self.old = (self.before or b"").decode("utf-8-sig")
-        except ValueError as why:
-            raise self.wrong("is not UTF-8") from why
-        self.content = self._parsed()
-
-    def wrong(self, what: str) -> Corrupt:
-        """Return the refusal of a file that cannot be changed safely."""
-        remedy = "It is left as it is. Mend it and run this again, or change it by hand."
-        return Corrupt(f"{self.path} {what}", remedy=remedy)
-
-    def _parsed(self) -> dict[str, Any]:
-        def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len(dict(items)) < len(items):
-                raise ValueError("a key is there twice")
-            return dict(items)
-
-        try:
-            found = json.loads(self.old, object_pairs_hook=once) if self.old.strip() else {}
-        except (ValueError, RecursionError) as why:
-            raise self.wrong(f"is not plain JSON: {why}") from why
-        if not isinstance(found, dict):
-            raise self.wrong("holds no JSON object")
-        return found
-
-    def table(self, name: str, *lists: str) -> dict[str, Any]:
-        """Return the object of this name with these lists in it, made where they are missing."""
-        found = self.content.setdefault(name, {})
-        if not isinstance(found, dict) or not all(
-            isinstance(found.setdefault(each, []), list) for each in lists
-        ):
-            raise self.wrong(f"has something unexpected under {name}")
-        return found
-
-    def after(self) -> bytes | None:
-        """Return the bytes to write: the same where nothing changed, None where nothing is left."""
-        if self.content == self._parsed():
-            return self.before
-        if not self.content and not self.path.is_symlink():
-            return None
-        indent = re.search(r'\n([ \t]+)"', self.old)
-        # Half a surrogate pair can only be written as it came, escaped.
-        escaped = bool(self.old) and (self.old.isascii() or "\\ud" in self.old.lower())
-        text = json.dumps(self.content, ensure_ascii=escaped, indent=indent[1] if indent else 2)
-        text += "\n" if not self.old or self.old.endswith("\n") else ""
-        return text.replace("\n", "\r\n" if "\r\n" in self.old else "\n").encode()
-
-    def diff(self) -> Iterator[str]:
-        """Yield the change as a person reads it, with little of what stands beside it."""
-        import difflib
-
-        new = self.after()
-        lines = self.old.splitlines(), (new or b"").decode().splitlines()
-        colours = {"+": "green", "-": "red", "@": "cyan"}
-        yield click.style(clean(str(self.path)).text, bold=True)
-        for row in list(difflib.unified_diff(*lines, lineterm="", n=1))[2:]:
-            yield click.style(clean(row).text, fg=colours.get(row[0]))
-
-    def write(self) -> Path | None:
-        """Back the file up, put the new one in its place, and return the backup."""
-        real = Path(os.path.realpath(self.path))  # a link, as of dotfiles, stays one
-        real.parent.mkdir(parents=True, exist_ok=True)
-        backup, mode, new = None, None, self.after()
-        if self.before is not None:
-            mode = real.stat().st_mode & 0o7777
-            names = (f"{self.path}.postroom-backup{number or ''}" for number in count())
-            backup = next(Path(name) for name in names if _create(name, self.before, mode))
-        if new is None:
-            real.unlink()
-        else:
-            beside = real.with_name(f".postroom-{os.urandom(8).hex()}.tmp")
-            _create(beside, new, mode)
-            beside.replace(real)
-        folder = os.open(real.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-        return backup
-
-
-def _create(path: str | Path, data: bytes, mode: int | None) -> bool:
-    """Write a file that is not there yet, down to the disk; say False where one is."""
-    try:
-        with Path(path).open("xb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except FileExistsError:
-        return False
-    except OSError:  # a full disk leaves no half of it
-        Path(path).unlink(missing_ok=True)
-        raise
-    return True
-
-
 @click.command("install")
 @click.argument("client", metavar="CLIENT")
 @click.option("--agent", metavar="NAME", help="The agent's name; the client's where none is given.")
@@ -185,7 +80,7 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
     """
     client = client.lower()
     agent = agent or client
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", agent):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", agent) or agent.casefold() in OURS:
         raise Invalid("An agent's name has letters, digits, . _ and -", remedy="Choose another.")
     if client not in CLIENTS:
         _by_hand(client, agent, remove=remove, as_json=as_json)
@@ -254,20 +149,21 @@ def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
 
 def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
     """Return the client's files with Postroom in them, the rules first, and what to tell."""
-    about, sheet = CLIENTS[client], Sheet(_servers(client))
+    about, sheet = CLIENTS[client], _sheet(client)
     servers = sheet.table("mcpServers")
     old = _object(servers.get(SERVER))
-    environ = _environ(old)
-    entry = _entry(client, agent, environ, _object(old.get("env")))
-    servers[SERVER] = {key: old[key] for key in old if key not in ("url", "headers")} | entry
+    environ = dict(os.environ)
+    # Nothing of an entry that is there: a project's file may be a stranger's.
+    servers[SERVER] = entry = _entry(client, agent, environ)
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, change that in {sheet.path}."]
-    if entry["env"]["DRY_RUN"] != "true":
-        notes[1] = f"DRY_RUN is {entry['env']['DRY_RUN']} in {sheet.path}, and stays so."
+    gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
+    if gone:
+        notes.append(f"The entry that was there had also: {', '.join(map(line, gone))[:200]}.")
     if not about.rules:
         return [sheet], notes
-    rules = Sheet(Path.cwd() / about.rules)
+    rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = rules.table("permissions", *about.lists)
-    ours, former = _rules(client, environ, entry), _rules(client, _environ(old, former=True), old)
+    ours, former = _rules(client, environ, entry), _rules(client, _former(old), old)
     kept = [rule for rule in permissions["deny"] if rule in ours or rule not in former]
     permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
     return [rules, sheet], [*notes, *_desk(environ), *about.remains]
@@ -275,17 +171,17 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
 
 def _without(client: str) -> list[Sheet]:
     """Return the client's files without what `_with` puts there, the server first."""
-    about, sheet = CLIENTS[client], Sheet(_servers(client))
+    about, sheet = CLIENTS[client], _sheet(client)
     servers = _object(sheet.content.get("mcpServers"))
     old = _object(servers.pop(SERVER, None))
     if old and not servers:
         del sheet.content["mcpServers"]
     if not about.rules:
         return [sheet]
-    rules = Sheet(Path.cwd() / about.rules)
+    rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = _object(rules.content.get("permissions"))
-    environ = _environ(old, former=True)
-    former = _rules(client, environ, old or _entry(client, client, environ, {}))
+    environ = _former(old)
+    former = _rules(client, environ, old or _entry(client, client, environ))
     deny = permissions.get("deny")
     if isinstance(deny, list) and any(rule in former for rule in deny):
         permissions["deny"] = [rule for rule in deny if rule not in former]
@@ -295,6 +191,11 @@ def _without(client: str) -> list[Sheet]:
         if not permissions:
             del rules.content["permissions"]
     return [sheet, rules]
+
+
+def _sheet(client: str) -> Sheet:
+    within = Path.cwd() if CLIENTS[client].servers else None
+    return Sheet(_servers(client), within)
 
 
 def _servers(client: str) -> Path:
@@ -314,31 +215,27 @@ def _object(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _environ(old: Mapping[str, Any], *, former: bool = False) -> dict[str, str]:
-    """Return the environment of an entry: the former one's, or this one's over what that one keeps."""
+def _former(old: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment in which the rules of a former entry were written."""
     said = {key: text for key, text in _object(old.get("env")).items() if isinstance(text, str)}
     own = dict(os.environ)
-    if former:
-        try:
-            _config(own | said)
-        except PostroomError:
-            return own
-        return own | said
-    environ = {key: said[key] for key in ("POSTROOM_CONFIG", "POSTROOM_STATE") if key in said} | own
-    if "VAULT_PATH" in said and _config(environ).source("vault.path") == "default":
-        environ["VAULT_PATH"] = said["VAULT_PATH"]
-    return environ
+    try:
+        _config(own | said)
+    except PostroomError:
+        return own
+    return own | said
 
 
-def _entry(
-    client: str, agent: str, environ: Mapping[str, str], old: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the entry, without any secret; a person's own variables stay."""
+def _entry(client: str, agent: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the entry, without any secret."""
     script = Path(sys.executable).with_name("postroom")
-    program, *module = [str(script)] if script.is_file() else [sys.executable, "-m", "postroom"]
+    # -P: not what a project's folder has by the name of a module.
+    program, *module = (
+        [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "postroom"]
+    )
     config = _config(environ)
     settings = user_file(environ, Path.home())
-    env = {"DRY_RUN": "true", **old, "VAULT_PATH": str(config.vault.absolute())}
+    env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.absolute())}
     if settings.exists() or environ.get("POSTROOM_CONFIG"):
         env["POSTROOM_CONFIG"] = str(settings.absolute())
     if environ.get("POSTROOM_STATE") and config.state:
@@ -396,7 +293,7 @@ def _desk(environ: Mapping[str, str]) -> list[str]:
 
 def _snippet(client: str, agent: str, environ: Mapping[str, str]) -> str:
     """Return what a person can paste: TOML for Codex, JSON for the others."""
-    entry = _entry(client, agent, environ, {})
+    entry = _entry(client, agent, environ)
     if client == "codex":
         tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
         rows = [

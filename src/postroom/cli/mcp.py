@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom import wiring
-from postroom.core.errors import AuthRequired, Invalid, PostroomError
+from postroom.core.errors import AuthRequired, Invalid, PostroomError, Unavailable
+from postroom.desk.outbox import Call, check_name
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -44,7 +46,7 @@ class Office:
         with self._turn:
             if self._opened is None:
                 config = self._config or wiring.settings()
-                config.vault.mkdir(parents=True, exist_ok=True)
+                _make(config.vault)
                 self._opened = self._stack.enter_context(desk(config, make=True))
                 assert self._opened is not None
             return self._opened
@@ -63,6 +65,16 @@ class Office:
             self._stack.close()
 
 
+def _make(vault: Path) -> None:
+    try:
+        vault.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Unavailable(
+            f"The vault {vault} cannot be made: {why.strerror}",
+            remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
+        ) from why
+
+
 @click.command("mcp")
 @click.argument("server", type=click.Choice(sorted(SERVERS)), default="all")
 @click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
@@ -79,8 +91,8 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
 
     from postroom.tools.serve import Service, run_stdio
 
-    if agent and (agent != agent.strip() or len(agent) > 64 or not agent.isprintable()):
-        raise Invalid("--agent is a name of 1 to 64 printable characters", remedy="Choose another.")
+    if agent:
+        check_name(Call("mcp", agent))
     if contract not in SERVERS[server]:
         raise Invalid(
             f"The server {server} has no contract {contract}",

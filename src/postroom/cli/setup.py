@@ -54,11 +54,14 @@ def init_command(with_passphrase: bool, agent: str | None, as_json: bool) -> Non
     the file that is named, for you to give to that client.
     """
     from postroom.config import user_file
+    from postroom.desk.outbox import Call, check_name
     from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
 
     config = _roomed(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
+    if agent:
+        check_name(Call("init", agent))
     token_file(config.desks, agent or "")
     config.vault.mkdir(parents=True, exist_ok=True)
     with desk(config, make=True, moved=True) as made:

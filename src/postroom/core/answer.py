@@ -24,13 +24,14 @@ class Answer(NamedTuple):
     subject: str
 
 
-def answer(mail: Mail, own: Collection[str], *, everyone: bool) -> Answer:
-    """Return where an answer to a mail goes: to whom it asks for, or to all but its own account."""
-    wrote_it = mail.sender is not None and _key(mail.sender) in own
-    asked = mail.to if wrote_it else mail.reply_to or tuple(filter(None, (mail.sender,)))
-    to = _others(asked, own)
-    if not to:  # a mail to oneself, or one whose Reply-To is one's own
-        to = _others((*mail.to, *mail.cc), own)
+def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> Answer:
+    """Return where an answer to a mail goes: to whom it asks for, or to all but its own account.
+
+    To one that this account has `sent`, it goes to whom that went; a mail that only claims so has
+    chosen its recipients itself.
+    """
+    sender = tuple(filter(None, (mail.sender,)))
+    to = _others(mail.to, own) if sent else _others(mail.reply_to, own) or _others(sender, own)
     if not to:
         raise Invalid(
             "The mail names nobody but this account to answer to",

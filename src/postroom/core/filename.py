@@ -7,12 +7,12 @@ from typing import Final
 
 from postroom.core.text import line
 
-MAX_NAME: Final = 120  # characters, so that no file system finds it too long
+MAX_NAME: Final = 180  # bytes, so that no file system finds it too long
 # What opens without running anything. All else, known or not, is saved under a name that opens nothing;
 # Markdown too, which in a vault would be a note that somebody else wrote.
 PASSIVE: Final = frozenset(
-    "bmp csv doc docx gif heic ics jpeg jpg json log m4a mov mp3 mp4 odp ods odt ogg pdf png ppt pptx"
-    " tif tiff tsv txt vcf wav webm webp xls xlsx zip".split()
+    "bmp csv docx gif heic ics jpeg jpg json log m4a mov mp3 mp4 odp ods odt ogg pdf png pptx tif tiff"
+    " tsv txt vcf wav webm webp xlsx zip".split()
 )
 DOWNLOAD: Final = ".download"
 
@@ -28,10 +28,15 @@ def file_name(name: str) -> str:
     stem, dot, kind = plain.rpartition(".")
     if not dot:
         stem, kind = plain, ""
-    stem, kind = stem[: MAX_NAME - 20].rstrip(". ") or "attachment", kind[:20]
+    kind = _cut(kind, 20)
+    stem = _cut(stem, MAX_NAME - 20).rstrip(". ") or "attachment"
     shown = f"{stem}.{kind}" if kind else stem
     shown = f"_{shown}" if _DEVICES.match(shown) else shown
     return shown if kind.casefold() in PASSIVE else f"{shown}{DOWNLOAD}"
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
 
 
 def numbered(name: str, number: int) -> str:

@@ -28,6 +28,11 @@ _NOT_ONE_LINE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]
 _TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}")
 
 
+def is_message_id(text: str) -> bool:
+    """Whether this can stand in a letter's headers as the name of another mail."""
+    return bool(_MESSAGE_ID.fullmatch(text))
+
+
 def letter_id(entropy: bytes) -> str:
     """Return a letter's id, ten lower-case base32 characters, from at least seven random bytes."""
     number = int.from_bytes(entropy[:ID_BYTES], "big")
@@ -92,7 +97,7 @@ class Letter:
         for name in ("text", "html"):
             _check_text(name, getattr(self, name))
         for header in (*self.references, *filter(None, (self.in_reply_to,))):
-            if not _MESSAGE_ID.fullmatch(header):
+            if not is_message_id(header):
                 raise Invalid(f"{header[:80]!r} is no Message-ID")
         if len(self.references) > MAX_REFERENCES:
             raise Invalid(f"A letter has at most {MAX_REFERENCES} references")

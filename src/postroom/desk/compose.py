@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
-from postroom.core.letter import ID_BYTES, MAX_REFERENCES, Enclosure, Letter, letter_id
+from postroom.core.letter import (
+    ID_BYTES,
+    MAX_REFERENCES,
+    Enclosure,
+    Letter,
+    is_message_id,
+    letter_id,
+)
 from postroom.core.text import clean
 
 if TYPE_CHECKING:
@@ -64,13 +71,13 @@ def _answered(box: Mailbox, id: str) -> tuple[str, str, tuple[str, ...]]:
     """Return the thread, the Message-ID and the references that an answer to this mail has."""
     message = box.message(id)
     mail = message.mail
-    if not mail.message_id:
+    if not is_message_id(mail.message_id):
         raise Invalid(
             f"The mail {id} has no Message-ID to answer", remedy="Write a new letter instead."
         )
     # RFC 5322 section 3.6.4: the parent's references, or else what it answers, and the parent.
     chain = mail.references or mail.in_reply_to[:1]
-    references = tuple(dict.fromkeys((*chain, mail.message_id)))
+    references = tuple(dict.fromkeys(filter(is_message_id, (*chain, mail.message_id))))
     # The beginning of a long conversation is what readers thread by.
     kept = references if len(references) <= MAX_REFERENCES else (references[0], *references[-20:])
     return message.thread, mail.message_id, kept

@@ -15,12 +15,13 @@ from postroom.core.answer import Answer, answer, answered
 from postroom.core.audit import Value
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.filename import file_name, numbered
-from postroom.core.letter import Enclosure, Letter
+from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.message import (
     DRAFT,
     INBOX,
     SENT,
     SPAM,
+    SYSTEM_LABELS,
     TRASH,
     Message,
     Thread,
@@ -112,21 +113,21 @@ class Mailroom:
         """Return mails that match, newest first."""
         with self._recorded(call, query=query[:200]):
             page = self.box(account).search(query, limit=limit, cursor=cursor)
-            self._reading.listed(page.items)
+            self._reading.listed(account, page.items)
         return page
 
     def message(self, call: Call, account: str, id: str) -> Message:
         """Return one mail."""
         with self._recorded(call, message=id[:60]):
             found = self.box(account).message(id)
-            self._reading.shown(found)
+            self._reading.shown(account, found)
         return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
         """Return a conversation."""
         with self._recorded(call, thread=id[:60]):
             found = self.box(account).thread(id)
-            self._reading.shown(*found.messages)
+            self._reading.shown(account, *found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
@@ -134,6 +135,7 @@ class Mailroom:
         with self._recorded(call, message=id[:60], part=part[:20]):
             file = self.box(account).attachment(id, part)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
+            self._reading.saved(account, id, part, file)
             path = self._save(folder, file_name(file.name), file.content)
         return Saved(self._vault.root / path, file.name, file.type, len(file.content))
 
@@ -145,6 +147,8 @@ class Mailroom:
             except Conflict:
                 if self._vault.read(path)[0] == content:  # saved before
                     return path
+            except PostroomError as why:  # without the name, which is the mail's word
+                raise type(why)(f"The file cannot be saved in {folder}", remedy=why.remedy) from why
             else:
                 return path
         raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
@@ -158,7 +162,8 @@ class Mailroom:
         box = self.box(account)
         message = box.message(id) if id else answered(box.thread(thread).messages)
         own = {address.key for address in box.own()}
-        return message.id, answer(message.mail, own, everyone=everyone)
+        sent = SENT in message.labels
+        return message.id, answer(message.mail, own, sent=sent, everyone=everyone)
 
     def enclosures(
         self, account: str, paths: Sequence[str]
@@ -166,7 +171,14 @@ class Mailroom:
         """Return the files that are to go out, and where each comes from."""
         if len(paths) > MAX_FILES:
             raise Invalid(f"A letter has at most {MAX_FILES} attachments", remedy="Send fewer.")
-        found = [self._enclosure(account, path) for path in paths]
+        found: list[tuple[Enclosure, str]] = []
+        for path in paths:
+            found.append(self._enclosure(account, path))
+            if sum(len(file.content) for file, _ in found) > MAX_BYTES:
+                raise Invalid(
+                    f"The attachments hold more than {MAX_BYTES:,} bytes",
+                    remedy="Send fewer or smaller ones.",
+                )
         return tuple(file for file, _ in found), tuple(origin for _, origin in found)
 
     def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
@@ -206,6 +218,8 @@ class Mailroom:
             box = self.box(letter.account)
             policy.admit(letter, self._rules, self._reading.own(letter.account))
             version = self._version(call, letter.account, revises) if revises else ""
+            if not revises:
+                self._admit_draft(call, box, letter.account)
             if not self._rules.live:
                 return None
             now = datetime.fromtimestamp(self._clock().wall, UTC)
@@ -217,6 +231,23 @@ class Mailroom:
             with self._ledger.write() as book:
                 book.keep_draft(letter.account, made.id, made.version, call.agent)
         return made
+
+    def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
+        """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
+        most = self._rules.open_letters
+        with self._ledger.write(synced=False) as book:
+            if len(book.drafts(account, call.agent)) < most:
+                return
+        there = {draft.id for draft in box.drafts()}
+        with self._ledger.write(synced=False) as book:
+            for id in book.drafts(account, call.agent):
+                if id not in there:
+                    book.drop_draft(account, id)
+            if len(book.drafts(account, call.agent)) >= most:
+                raise Denied(
+                    f"{most} drafts of this agent are kept already (limits.open_letters)",
+                    remedy="Revise or delete one of them.",
+                )
 
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
@@ -246,6 +277,11 @@ class Mailroom:
     def move(self, call: Call, account: str, id: str, destination: str) -> Sorted:
         """File a mail under a label and take it out of the inbox; or put it back there."""
         name = _destination(destination)
+        if name in SYSTEM_LABELS - {INBOX}:
+            raise Invalid(
+                f"{name} is no place for a mail",
+                remedy="Move it to INBOX or to a label of your own; add_label marks it.",
+            )
         removed = frozenset() if name == INBOX else frozenset({INBOX})
         return self._sort(call, account, id, frozenset({name}), removed)
 
@@ -286,7 +322,11 @@ class Mailroom:
         """Put a mail back to where an agent moved it from."""
         call = Call("undo_move", move.agent, "person")
         with self._recorded(call, message=move.message):
-            self.box(move.account).relabel(move.message, add=move.removed, remove=move.added)
+            box = self.box(move.account)
+            # What the person has thrown away since does not come back into the inbox.
+            gone = box.message(move.message).labels & {TRASH, SPAM}
+            add = move.removed - {INBOX} if gone else move.removed
+            box.relabel(move.message, add=add, remove=move.added)
             with self._ledger.write() as book:
                 book.unmove(move.number)
 
@@ -312,8 +352,10 @@ def _destination(name: str) -> str:
         )
     meant = system_label(plain)
     # Wide and ornamental letters are read as plain ones, by people and by servers.
-    read_as = unicodedata.normalize("NFKC", plain).strip("/")
-    if system_label(read_as) in NO_DESTINATIONS or label_key(read_as) in _OTHER_NAMES:
+    read_as = unicodedata.normalize("NFKC", plain).strip("/.\\")
+    last = re.split(r"[/.\\]", read_as)[-1]
+    spellings = (read_as, last)
+    if any(system_label(s) in NO_DESTINATIONS or label_key(s) in _OTHER_NAMES for s in spellings):
         raise Denied(
             f"{plain} is no destination for tools: Trash, Spam, Sent and Drafts are the person's",
             remedy="Choose another label, or leave the mail where it is.",

@@ -24,7 +24,7 @@ WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"} 
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
 MAX_AGENT = 64
-_OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody"})
+OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody"})
 
 
 class Call(NamedTuple):
@@ -194,7 +194,7 @@ class Outbox:
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's that has not been claimed."""
         with self._ledger.write() as book:
-            entry = self._of(book, call.agent, id)
+            entry = self._of(book, call, id)
             entry = book.swap(entry, life.withdraw(id, entry.state, self._clock()))
             self._line(book, call, entry, result="success")
             return entry
@@ -202,18 +202,20 @@ class Outbox:
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
         with self._ledger.write() as book:
-            entry = self._of(book, call.agent, id)
+            entry = self._of(book, call, id)
             self._line(book, call, entry, result="success")
             return entry
 
     def of(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's, and leave no line."""
         with self._ledger.write(synced=False) as book:
-            return self._of(book, call.agent, id)
+            return self._of(book, call, id)
 
-    def _of(self, book: Book, agent: str, id: str) -> Entry:
-        entry = book.entry(id)
-        if entry.agent != agent:  # as if there were none: who writes what is not everybody's
+    def _of(self, book: Book, call: Call, id: str) -> Entry:
+        check_name(call)
+        entry = book.known(id)
+        # Another agent's is as if there were none: who writes what is not everybody's.
+        if entry is None or entry.agent != call.agent:
             raise NotFound(f"There is no letter {id}", remedy="Name one that you proposed.")
         return entry
 
@@ -427,8 +429,8 @@ def check_name(call: Call) -> None:
     """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
     name, ours = call.agent, call.actor != "email_mcp"
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
-    if not ours and (not shown or name.casefold() in _OURS):
+    if not ours and (not shown or name.casefold() in OURS):
         raise Invalid(
             f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours",
-            remedy=f"Choose another; {', '.join(sorted(_OURS))} are taken.",
+            remedy=f"Choose another; {', '.join(sorted(OURS))} are taken.",
         )

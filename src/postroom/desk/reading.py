@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.card import Card, Facts, Level, Line
 from postroom.core.errors import NotFound, PostroomError
-from postroom.core.letter import Letter
+from postroom.core.letter import Enclosure, Letter
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.store.ledger import Ledger
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
 SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
 MANY: Final = 10_000
+READABLE: Final = 1_000_000  # bytes of a file that are looked at
 PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
 PAGE, FIRST_PAGE = 100, 5
 
 
 class _Brought(NamedTuple):
-    tokens: frozenset[str]
+    text: str
+    html: str
+    people: frozenset[str]
     sender: str
 
 
@@ -37,45 +40,61 @@ class Reading:
         self._ledger = ledger
         self._mailboxes = mailboxes
         self._clock = clock
-        self._recent: dict[tuple[str, str], float] = {}
+        self._recent: dict[tuple[str, str, str], float] = {}
 
-    def shown(self, *messages: Message) -> None:
+    def shown(self, account: str, *messages: Message) -> None:
         """Remember what mails brought that an agent is about to be shown."""
-        from postroom.core.risk import tokens
-
         brought = {}
         for message in messages:
             mail = message.mail
-            if not self._remembered(message.id, "whole"):
+            if not self._remembered(account, message.id, "whole"):
                 people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
-                found = tokens(f"{mail.subject}\n{mail.text}", mail.html) | _keys(people)
-                brought[message.id, "whole"] = _Brought(found, _sender(mail.sender))
+                names = [party.name for party in people if party]
+                # With its ending and without: box@example.org.pdf is read as an address too.
+                for file in mail.attachments:
+                    names += [file.name, file.name.rpartition(".")[0]]
+                text = "\n".join((mail.subject, *names, mail.text))
+                found = _Brought(text, mail.html, _keys(people), _sender(mail.sender))
+                brought[account, message.id, "whole"] = found
         self._see(brought)
 
-    def listed(self, summaries: Sequence[Summary]) -> None:
+    def listed(self, account: str, summaries: Sequence[Summary]) -> None:
         """Remember what the mails of a list brought that an agent is about to be shown."""
-        from postroom.core.risk import tokens
-
         brought = {}
         for mail in summaries:
-            if not self._remembered(mail.id, "whole", "line"):
-                found = tokens(f"{mail.subject}\n{mail.snippet}") | _keys((mail.sender, *mail.to))
-                brought[mail.id, "line"] = _Brought(found, _sender(mail.sender))
+            if not self._remembered(account, mail.id, "whole", "line"):
+                people = (mail.sender, *mail.to)
+                text = "\n".join((mail.subject, mail.sender.name, mail.snippet))
+                found = _Brought(text, "", _keys(people), _sender(mail.sender))
+                brought[account, mail.id, "line"] = found
         self._see(brought)
 
-    def _remembered(self, id: str, *how: str) -> bool:
-        now = self._clock().wall
-        return any(0 <= now - self._recent.get((id, one), -SHORTLY) < SHORTLY for one in how)
+    def saved(self, account: str, id: str, part: str, file: Enclosure) -> None:
+        """Remember what a file brought that an agent is about to find on the disk, if it is text."""
+        head = file.content[:READABLE]
+        if b"\0" not in head:
+            text = f"{file.name}\n{head.decode(errors='replace')}"
+            found = _Brought(text, "", frozenset(), f"a file of it, {line(file.name)[:60]}")
+            self._see({(account, id, f"part {part}"): found})
 
-    def _see(self, brought: dict[tuple[str, str], _Brought]) -> None:
+    def _remembered(self, account: str, id: str, *how: str) -> bool:
+        now = self._clock().wall
+        return any(
+            0 <= now - self._recent.get((account, id, one), -SHORTLY) < SHORTLY for one in how
+        )
+
+    def _see(self, brought: dict[tuple[str, str, str], _Brought]) -> None:
         if not brought:
             return
+        from postroom.core.risk import tokens
+
         now = self._clock().wall
+        found = {
+            f"mail {id} from {one.sender}": tokens(one.text, one.html) | one.people
+            for (_, id, _), one in brought.items()
+        }
         with self._ledger.write(synced=False) as book:
-            book.see(
-                {f"mail {id} from {one.sender}": one.tokens for (id, _), one in brought.items()},
-                keep=now - MEMORY,
-            )
+            book.see(found, keep=now - MEMORY)
         if len(self._recent) > MANY:
             self._recent.clear()
         self._recent.update(dict.fromkeys(brought, now))

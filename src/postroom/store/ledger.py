@@ -529,6 +529,11 @@ class Book:
         """Remember the version in which Postroom left a draft."""
         self._do("INSERT OR REPLACE INTO drafted VALUES (?, ?, ?, ?)", account, id, version, agent)
 
+    def drafts(self, account: str, agent: str) -> list[str]:
+        """Return the drafts that Postroom made for this agent."""
+        sql = "SELECT id FROM drafted WHERE account = ? AND agent = ?"
+        return [id for (id,) in self._connection.execute(sql, [account, agent])]
+
     def drop_draft(self, account: str, id: str) -> None:
         """Forget a draft that is gone."""
         self._do("DELETE FROM drafted WHERE account = ? AND id = ?", account, id)

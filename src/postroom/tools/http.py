@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import json
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Final, NamedTuple
@@ -12,11 +14,12 @@ import click
 import uvicorn
 
 from postroom.core.errors import Invalid, Unavailable
-from postroom.tools.serve import GRACE, Service
+from postroom.tools.serve import GRACE, Door, Service
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+MAX_SESSIONS: Final = 20_000
 
 
 class Place(NamedTuple):
@@ -35,56 +38,70 @@ def place(text: str) -> Place:
     """Return what `[HOST:]PORT` means; without a host, this machine alone."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
-    if not port.isdigit() or int(port) > 65_535:
+    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise Invalid(
             "--http needs a port, as in 8765 or 127.0.0.1:8765", remedy="0 takes a free one."
-        )
-    if host in {"0.0.0.0", "::", "*"}:  # noqa: S104 - refused
-        raise Invalid(
-            "--http on all addresses would let any name through that leads here",
-            remedy="Name the one address that clients use, and put TLS in front of it.",
         )
     return Place(host, int(port))
 
 
 class Doorkeeper:
-    """Lets in who has a token, and says whose it is."""
+    """Lets in who has a token, says whose it is, and keeps each to the sessions that it began."""
 
     def __init__(self, app: App, tokens: Callable[[], Mapping[str, str]]) -> None:
         self._app = app
         self._tokens = tokens
+        self._sessions: dict[bytes, str] = {}
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:  # noqa: ANN401
         """Serve one request."""
-        if scope["type"] == "http":
-            agent = self._whose(dict(scope["headers"]).get(b"authorization", b""))
-            if agent is None:
-                await _refuse(send)
-                return
-            scope = {**scope, "postroom.agent": agent}
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, known = dict(scope["headers"]), self._tokens()
+        token = _token(headers.get(b"authorization", b""), known)
+        if token is None:
+            await _refuse(send, 401, "A bearer token is needed: `postroom init` has made one.")
+            return
+        session = headers.get(b"mcp-session-id", b"")
+        if self._sessions.get(session, token) != token:
+            await _refuse(send, 404, "There is no such session.")
+            return
+        taken = frozenset(agent.casefold() for agent in known.values() if agent)
+        door = Door(known[token], taken)
 
-    def _whose(self, header: bytes) -> str | None:
-        kind, _, given = header.partition(b" ")
-        if kind.lower() != b"bearer":
-            return None
-        # All of them are compared, and each in constant time.
-        found = [
-            agent
-            for token, agent in self._tokens().items()
-            if hmac.compare_digest(token.encode(), given.strip())
-        ]
-        return found[0] if found else None
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._note(dict(message.get("headers", ())).get(b"mcp-session-id", b""), token)
+            await send(message)
+
+        await self._app({**scope, "postroom.door": door}, receive, noted)
+
+    def _note(self, session: bytes, token: str) -> None:
+        if session and session not in self._sessions:
+            if len(self._sessions) >= MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[session] = token
 
 
-async def _refuse(send: Any) -> None:  # noqa: ANN401
-    body = b'{"error": "A bearer token is needed: the one that `postroom init` has made."}'
+def _token(header: bytes, known: Mapping[str, str]) -> str | None:
+    """Return the token that was given, if it is one of ours."""
+    kind, _, given = header.partition(b" ")
+    if kind.lower() != b"bearer":
+        return None
+    # All of them are compared, and each in constant time.
+    found = [token for token in known if hmac.compare_digest(token.encode(), given.strip())]
+    return found[0] if found else None
+
+
+async def _refuse(send: Any, status: int, why: str) -> None:  # noqa: ANN401
+    body = json.dumps({"error": why}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"www-authenticate", b"Bearer"),
     ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
@@ -114,7 +131,15 @@ def _listening(where: Place) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((where.host, where.port))
+        if ipaddress.ip_address(listener.getsockname()[0]).is_unspecified:
+            raise Invalid(
+                "--http on all addresses would let anybody in who finds this machine",
+                remedy="Name the one address that clients use, and put TLS in front of it.",
+            )
         listener.listen(128)  # before we say that we serve
+    except Invalid:
+        listener.close()
+        raise
     except OSError as why:
         listener.close()
         raise Unavailable(

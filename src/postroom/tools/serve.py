@@ -14,7 +14,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -32,7 +32,8 @@ from postroom import __version__
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import MAX_AGENT, Call
+from postroom.desk.outbox import MAX_AGENT, Call, check_name
+from postroom.store.entries import Line
 from postroom.tools.table import Contract, Reply, Resource, Tool, Visit, error_result
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
@@ -60,6 +61,13 @@ class Office(Protocol):
     def close(self) -> None:
         """Close it, if it was opened."""
         ...
+
+
+class Door(NamedTuple):
+    """By whose token a request came in, and the names that tokens carry, which nobody else may have."""
+
+    agent: str = ""
+    taken: frozenset[str] = frozenset()
 
 
 class Service:
@@ -101,8 +109,11 @@ class Service:
         return types.ListToolsResult(tools=list(map(_described, self._tools.values())))
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
-        agent = self._name(ctx)
-        found = await self._work(lambda: self._office.desk().ledger.lines(agent=agent, newest=50))
+        call = Call("list_resources", self._name(ctx))
+        try:
+            found = await self._work(lambda: self._open_letters(call))
+        except PostroomError as error:
+            raise _protocol_error(types.INTERNAL_ERROR, error) from None
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=f"letter://{letter.id}", name=letter.id, mime_type="text/plain")
@@ -110,6 +121,10 @@ class Service:
                 if "letter" in self._resources
             ]
         )
+
+    def _open_letters(self, call: Call) -> list[Line]:
+        check_name(call)
+        return self._office.desk().ledger.lines(agent=call.agent, newest=50)
 
     async def _list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(
@@ -178,9 +193,7 @@ class Service:
             text = await self._work(lambda: self._read(resource, call, id), call)
         except PostroomError as error:
             code = _not_found(ctx) if isinstance(error, NotFound) else types.INTERNAL_ERROR
-            said = _refusal(error).content[0]
-            assert isinstance(said, types.TextContent)
-            raise MCPError(code=code, message=said.text, data={"uri": uri[:200]}) from None
+            raise _protocol_error(code, error) from None
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)]
         )
@@ -214,18 +227,22 @@ class Service:
     def _record(self, call: Call | None, error: PostroomError) -> None:
         if call is None or error.logged:
             return
-        with suppress(PostroomError):  # the desk itself may be what is wrong
+        with suppress(Exception):  # the desk itself may be what is wrong
             self._office.desk().outbox.record(call, error=error, synced=False)
 
     def _name(self, ctx: Context) -> str:
         """Return who calls: by the person's word, else as the client calls itself."""
-        if self._agent:
-            return self._agent
-        named = getattr(ctx.request, "scope", {}).get("postroom.agent", "")
-        if named:
-            return str(named)
+        door = getattr(ctx.request, "scope", {}).get("postroom.door", Door())
+        if door.agent or self._agent:
+            return door.agent or self._agent
         client = ctx.session.client_params
-        return line(client.client_info.name if client else "")[:MAX_AGENT].strip() or NAMELESS
+        name = line(client.client_info.name if client else "")[:MAX_AGENT].strip() or NAMELESS
+        if name.casefold() in door.taken:
+            raise MCPError(
+                code=types.INVALID_REQUEST,
+                message=f"A client that calls itself {name} needs the token of that name",
+            )
+        return name
 
     # Running
 
@@ -244,7 +261,7 @@ class Service:
             await self._worked.wait()
             await anyio.sleep(PUBLISH)
             self._worked = anyio.Event()
-            with suppress(PostroomError):
+            with suppress(Exception):  # the next look writes it; nothing here ends the server
                 await anyio.to_thread.run_sync(lambda: self._office.desk().publish())
 
     async def stdio(self) -> None:
@@ -268,7 +285,7 @@ class Service:
 
     def close(self) -> None:
         """Bring the log file up to the ledger, and let go of everything."""
-        with suppress(PostroomError):
+        with suppress(Exception):
             if self._worked.is_set():
                 self._office.desk().publish()
         self._office.close()
@@ -413,6 +430,12 @@ def _refusal(error: PostroomError) -> types.CallToolResult:
 def _seconds(error: PostroomError) -> dict[str, Any]:
     seconds = getattr(error, "seconds", None)
     return {} if seconds is None else {"seconds": seconds}
+
+
+def _protocol_error(code: int, error: PostroomError) -> MCPError:
+    said = _refusal(error).content[0]
+    assert isinstance(said, types.TextContent)
+    return MCPError(code=code, message=said.text)
 
 
 def _not_found(ctx: Context) -> int:

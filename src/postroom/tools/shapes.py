@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from postroom.core import life
 from postroom.core.letter import Letter
-from postroom.core.message import UNREAD, Attachment, Message, Party, Summary, Thread
+from postroom.core.message import UNREAD, Attachment, Mail, Message, Party, Summary, Thread
 from postroom.core.policy import Rules
 from postroom.core.quoting import split
 from postroom.core.text import clean, line
@@ -246,7 +247,7 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
         labels=tuple(cut(label, 60) for label in sorted(message.labels)[:MAX_FILES]),
         files=_files(mail.attachments),
         text=window.text,
-        warnings=tuple(cut(sentence, 200) for sentence in mail.damage[:5]),
+        warnings=_warnings(mail),
         end="",
         total_chars=len(body),
         next_offset=end if end < len(body) else 0,
@@ -259,6 +260,12 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
     said = [f"Mail {message.id} of conversation {message.thread}, {values.date}."]
     said += [fenced(text, fence), *_tail(values)]
     return Reply("\n".join(said), values.model_copy(update={"fence": fence, "end": fence}))
+
+
+def _warnings(mail: Mail) -> tuple[str, ...]:
+    left = len(mail.attachments) - MAX_FILES
+    more = (f"{left} more files are not listed",) if left > 0 else ()
+    return (*more, *(cut(sentence, 200) for sentence in mail.damage[:5]))
 
 
 def _head(mail: MailResult) -> list[str]:
@@ -288,7 +295,8 @@ def _tail(mail: MailResult) -> list[str]:
 def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -> Reply:
     """Return a conversation: its newest mails, in order; the cursor leads to older ones."""
     known = len(thread.messages)
-    end = int(cursor) if cursor.isdigit() and 0 < int(cursor) <= known else known
+    asked = int(cursor) if re.fullmatch("[0-9]{1,9}", cursor) else known
+    end = asked if 0 < asked <= known else known
     shown: list[Said] = []
     room, start = max_chars, end
     hidden = 0
@@ -339,7 +347,9 @@ def _said(message: Message, room: int, *, quotes: bool) -> tuple[Said, int]:
 def _said_text(said: Said) -> str:
     head = f"{said.id} {said.date} {said.sender} to {', '.join(said.to) or 'nobody'}"
     cut_off = [f"[cut: get_email {said.id} offset={said.cut_at}]"] if said.cut_at else []
-    return "\n".join([head, *_file_rows(said.files), said.text or "(no text)", *cut_off])
+    # Indented, so that no line of a mail passes for the head of another.
+    body = [f"  {row}" for row in (said.text or "(no text)").split("\n")]
+    return "\n".join([head, *_file_rows(said.files), *body, *cut_off])
 
 
 # Letters

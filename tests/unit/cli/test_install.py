@@ -190,13 +190,6 @@ def test_a_moved_vault_replaces_its_rules_and_keeps_the_persons(person):
     assert not [rule for rule in rules if f"{person.vault}/" in rule]
 
 
-def test_an_entry_keeps_its_vault_where_nothing_else_names_one(person):
-    install(person)
-    del person.environment["VAULT_PATH"]
-    del person.environment["POSTROOM_STATE"]
-    assert "Nothing to change" in install(person).err
-
-
 @pytest.mark.parametrize(
     "text",
     ['{"a": 1, // mine\n}', '{"a": 1,}', "[]", '{"mcpServers": []}', '{"a": 1, "a": 2}', "\xff"],
@@ -231,23 +224,25 @@ def test_a_link_stays_a_link_and_its_file_is_changed(person):
     assert read(real) == THEIRS
 
 
-def test_a_persons_own_variables_and_their_word_on_rehearsal_stay(person):
-    install(person)
-    content = read(file(person))
-    content["mcpServers"]["postroom"]["env"] |= {
-        "DRY_RUN": "false",
-        "MINE": "1",
-        "VAULT_PATH": "/x",
-    }
-    content["mcpServers"]["postroom"]["timeout"] = 9
-    write(file(person), content)
+def test_nothing_of_an_entry_that_is_there_is_taken_over(person):
+    """A project's file may be a stranger's: its variables would start other code, or another desk."""
+    strange = {"POSTROOM_CONFIG": "x/c.toml", "PYTHONPATH": "x", "DRY_RUN": "false", "VAULT_PATH": "x"}  # fmt: skip
+    theirs = {"command": "x/postroom", "args": ["mcp"], "env": strange, "timeout": 9}
+    write(file(person), {"mcpServers": {"postroom": theirs, "other": {"command": "y"}}})
     done = install(person)
     made = entry(person)
-    assert made["timeout"] == 9
-    assert made["env"]["DRY_RUN"] == "false"
-    assert made["env"]["MINE"] == "1"
-    assert made["env"]["VAULT_PATH"] == str(person.vault)
-    assert "DRY_RUN is false" in done.err
+    assert made["env"] == {"DRY_RUN": "true", "VAULT_PATH": str(person.vault), "POSTROOM_STATE": str(person.folder / "state")}  # fmt: skip
+    assert "x/postroom" not in json.dumps(made)
+    assert "PYTHONPATH" in done.err
+    assert read(file(person))["mcpServers"]["other"] == {"command": "y"}
+
+
+def test_a_link_out_of_the_project_is_not_followed(person):
+    outside = person.folder.parent / f"{person.folder.name}-outside.json"
+    file(person).symlink_to(outside)
+    refused = person.run("install", "claude-code", "--yes")
+    assert refused.code == 4
+    assert not outside.exists()
 
 
 def test_without_a_terminal_the_change_is_shown_and_nothing_written(person):

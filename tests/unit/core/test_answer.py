@@ -10,8 +10,8 @@ ME = {"you@example.org", "alias@example.org"}
 ANN, BOB, YOU = (Party(n, a) for n, a in (("Ann", "ann@example.com"), ("", "bob@example.net"), ("You", "You@Example.org")))  # fmt: skip
 
 
-def whom(mail, *, everyone=False):
-    found = answer(mail, ME, everyone=everyone)
+def whom(mail, *, sent=False, everyone=False):
+    found = answer(mail, ME, sent=sent, everyone=everyone)
     return [a.spec for a in found.to], [a.spec for a in found.cc]
 
 
@@ -29,20 +29,29 @@ def test_everybody_is_everybody_but_oneself_each_once():
 
 
 def test_ones_own_mail_is_answered_to_whom_it_went():
-    assert whom(Mail(sender=YOU, to=(ANN,), cc=(BOB,)), everyone=True) == (["ann@example.com"], ["bob@example.net"])  # fmt: skip
+    mail = Mail(sender=YOU, to=(ANN,), cc=(BOB,))
+    assert whom(mail, sent=True, everyone=True) == (["ann@example.com"], ["bob@example.net"])
 
 
-def test_a_reply_to_that_is_oneself_leads_to_the_others():
-    assert whom(Mail(sender=ANN, to=(BOB,), reply_to=(YOU,))) == (["bob@example.net"], [])
+def test_a_mail_that_only_claims_to_be_ones_own_chooses_no_recipients():
+    with pytest.raises(Invalid, match="nobody but this account"):
+        whom(Mail(sender=YOU, to=(Party("", "eve@evil.example"),)))
+
+
+def test_a_reply_to_that_is_oneself_leads_to_the_sender_alone():
+    mail = Mail(sender=ANN, to=(YOU, BOB), cc=(BOB,), reply_to=(YOU,))
+    assert whom(mail) == (["ann@example.com"], [])
 
 
 def test_a_mail_to_oneself_names_nobody():
     with pytest.raises(Invalid, match="nobody but this account"):
-        whom(Mail(sender=YOU, to=(YOU,)))
+        whom(Mail(sender=YOU, to=(YOU,)), sent=True)
 
 
 def test_a_name_that_poses_as_an_address_is_not_passed_on():
-    found = answer(Mail(sender=Party("boss@example.org", "eve@evil.example")), ME, everyone=False)
+    found = answer(
+        Mail(sender=Party("boss@example.org", "eve@evil.example")), ME, sent=False, everyone=False
+    )
     assert str(found.to[0]) == "eve@evil.example"
 
 

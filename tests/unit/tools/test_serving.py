@@ -97,11 +97,40 @@ def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
 
 @pytest.mark.parametrize("name", ["person", "vault", "Dispatcher"])
 def test_an_agent_cannot_take_our_names(robin, name):
-    with visiting(robin, agent=name) as agent:
-        assert agent.call("search_email").refused == "invalid_input"
-        assert agent.call("send_email", to=["ann@example.com"], body="x").refused == "invalid_input"
-        assert agent.call("letter_status").refused == "invalid_input"
-    assert robin.run("pending", "--json").json["letters"] == []
+    from mcp_types import Implementation
+
+    id = robin.draft()  # a letter of the vault's
+    assert robin.run("mcp", "--agent", name).code == 2
+    assert robin.run("init", "--token", name).code == 2
+    with visiting(robin, agent="", client_info=Implementation(name=name, version="1")) as agent:
+        calls = [("search_email", {}), ("letter_status", {}), ("letter_status", {"id": id})]
+        calls += [("withdraw_letter", {"id": id}), ("send_email", {"to": ["a@example.com"]})]
+        for tool, arguments in calls:
+            assert agent.call(tool, **arguments).refused == "invalid_input", tool
+        for uri in ("resources", f"letter://{id}"):
+            with pytest.raises(Exception, match="none of ours"):
+                agent.read(uri) if "://" in uri else agent.portal.call(agent.client.list_resources)
+    assert robin.show(id)["state"] == "pending"
+
+
+def test_a_vault_that_cannot_be_made_is_told_by_each_call(robin):
+    (robin.folder / "file").write_text("")
+    robin.environment["VAULT_PATH"] = str(robin.folder / "file")
+    del robin.environment["POSTROOM_STATE"]
+    with visiting(robin) as agent:
+        for _ in range(2):
+            said = agent.call("search_email")
+            assert said.refused == "unavailable"
+            assert "VAULT_PATH" in said.text
+
+
+def test_nothing_in_the_working_folder_is_run(robin):
+    (robin.folder / "anyio.py").write_text("open('RAN', 'w')")
+    assert robin.run("install", "claude-code", "--yes").code == 0
+    entry = json.loads((robin.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
+    started = robin.run_program([entry["command"], *entry["args"]])
+    assert started.code == 0, started.err
+    assert not (robin.folder / "RAN").exists()
 
 
 def test_wrong_settings_are_told_by_each_call(person):
@@ -128,6 +157,38 @@ def test_a_token_carries_its_agents_name(robin):
         with visiting_over_http(robin, address, secrets["second"], era="legacy") as second:
             assert second.call("letter_status", id=id).refused == "not_found"
     assert robin.show(id)["agent"] == "first"
+
+
+def test_nobody_goes_by_a_name_that_a_token_carries(robin):
+    from mcp_types import Implementation
+
+    anybody, named = token(robin), token(robin, "claude")
+    with http_server(robin, "--agent", "shared") as address:
+        with visiting_over_http(robin, address, named) as claude:
+            id = claude.done("send_email", to=["ann@example.com"], body="x")["letter"]
+        with visiting_over_http(robin, address, anybody) as other:
+            assert other.call("letter_status", id=id).refused == "not_found"
+    assert robin.show(id)["agent"] == "claude"
+    info = Implementation(name="Claude", version="1")
+    for era in ERAS:
+        with (
+            http_server(robin) as address,
+            visiting_over_http(robin, address, anybody, era=era, client_info=info) as other,
+            pytest.raises(Exception, match="needs the token of that name"),
+        ):
+            other.call("letter_status", id=id)
+
+
+def test_a_session_is_its_tokens_alone(robin):
+    from httpx2 import Client
+
+    secrets = [token(robin, name) for name in ("alice", "bob")]
+    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}  # fmt: skip
+    headers = [{"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {secret}"} for secret in secrets]  # fmt: skip
+    with http_server(robin) as address, Client() as http:
+        session = {"Mcp-Session-Id": http.post(address, json=start, headers=headers[0]).headers["mcp-session-id"]}  # fmt: skip
+        assert http.delete(address, headers=headers[1] | session).status_code == 404
+        assert http.delete(address, headers=headers[0] | session).status_code == 200
 
 
 def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
@@ -158,7 +219,7 @@ def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
 def test_a_server_without_a_token_or_on_all_addresses_does_not_start(person):
     assert "postroom init" in person.run("mcp", "--http", "0").err
     assert person.run("init").code == 0
-    for wrong in ("0.0.0.0:0", "[::]:0", "x", "127.0.0.1:99999"):
+    for wrong in ("0.0.0.0:0", "[::]:0", "0:0", "::0:0", "x", "²", "127.0.0.1:99999"):
         assert person.run("mcp", "--http", wrong).code == 2, wrong
 
 
@@ -217,6 +278,21 @@ def test_arguments_that_are_no_object_are_refused(wire):
 
 
 # Whatever a client does
+
+
+def test_a_call_that_is_cancelled_has_left_its_line(robin, wire):
+    wire.greet()
+    held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+    id = held["result"]["structuredContent"]["letter"]
+    waiting = wire.ask("tools/call", name="letter_status", arguments={"id": id, "wait": 20}, _meta={"progressToken": 1})  # fmt: skip
+    while wire.line().get("method") != "notifications/progress":
+        pass
+    note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}
+    wire.send(json.dumps(note).encode() + b"\n")
+    wire.answer(wire.call("search_email", limit=1))
+    assert wire.end()[0] == 0
+    found = robin.run("audit", "--limit", "100", "--json").json["actions"]
+    assert [line["action_type"] for line in found] == ["send_email", "letter_status", "search_email"]  # fmt: skip
 
 
 def test_lines_that_are_no_messages_are_passed_over(wire):

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from postroom.core.address import Address
+from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
@@ -35,6 +36,7 @@ INSTRUCTIONS: Final = (
 )
 OPEN: Final = ("pending", "approved", "sending")
 LONGEST_WAIT: Final = 30  # seconds that a call waits for an undo window to pass
+MAX_PEOPLE: Final = 200
 MAX_BODY: Final = 1_000_000
 _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
@@ -47,7 +49,7 @@ def _bounded(text: str) -> str:
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, AfterValidator(_bounded)]
-People = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=1_000)]
+People = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=100)]
 Files = Annotated[
     list[Annotated[str, Field(max_length=1_000)]],
     Field(max_length=20, description="Outgoing/FILE in the vault, or mail:ID/PART"),
@@ -228,9 +230,14 @@ def reply_email(visit: Visit, asked: Answer) -> Waiting:
             attachments=files,
         )
     )
-    if asked.as_draft:
-        return _draft_reply(visit, letter, "")
-    return (yield from _post(visit, letter, asked, origins))
+    try:
+        if asked.as_draft:
+            return _draft_reply(visit, letter, "")
+        return (yield from _post(visit, letter, asked, origins))
+    except PostroomError as refused:
+        for address in (*answer.to, *answer.cc):  # the mail's word, which an error of ours is not
+            refused.message = refused.message.replace(address.spec, "an address of that mail")
+        raise
 
 
 def move_email(visit: Visit, asked: Move) -> Reply:
@@ -249,14 +256,14 @@ def letter_status(visit: Visit, asked: Status) -> Waiting:
     """Say what became of a letter, once something has or the time is up."""
     if not asked.id:
         return _open_letters(visit)
-    before = ""
-    for _ in range(asked.wait):
-        kind = visit.desk.glance(visit.call, asked.id).kind
-        if kind not in OPEN or (before and kind != before):
-            break
-        before = kind
+    entry = visit.desk.status(visit.call, asked.id)  # its line is there, however the waiting ends
+    before = entry.kind
+    for _ in range(asked.wait if before in OPEN else 0):
         yield 1.0
-    text, result = shapes.letter_reply(visit.desk.status(visit.call, asked.id), visit.desk.rules)
+        entry = visit.desk.glance(visit.call, asked.id)
+        if entry.kind != before:
+            break
+    text, result = shapes.letter_reply(entry, visit.desk.rules)
     return Reply(text, shapes.StatusResult(**result.model_dump()))
 
 
@@ -271,7 +278,12 @@ def withdraw_letter(visit: Visit, asked: OneLetter) -> Reply:
 
 
 def _people(given: list[str]) -> tuple[Address, ...]:
-    return tuple(address for text in given for address in Address.parse_list(text))
+    found: list[Address] = []
+    for text in given:
+        found += Address.parse_list(text)
+        if len(found) > MAX_PEOPLE:  # far more than any limit lets through
+            raise Invalid(f"More than {MAX_PEOPLE} addresses", remedy="Write to fewer people.")
+    return tuple(found)
 
 
 def _letter(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
@@ -350,7 +362,8 @@ def _open_letters(visit: Visit) -> Reply:
 
 def read_message(visit: Visit, id: str) -> str:
     """Return a mail as a resource."""
-    return get_email(visit, OneMail(id=id, max_chars=20_000)).text
+    message = visit.desk.mailroom.message(visit.call, visit.account, id)
+    return shapes.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 
 def read_letter(visit: Visit, id: str) -> str:
