@@ -1,16 +1,26 @@
 """A person with sample mail, and agents that come in over MCP."""
 
+import shutil
+
 import pytest
 
 from tests.agents import SAMPLE, Wire, visiting
 from tests.conftest import Person
 
 
+@pytest.fixture(scope="session")
+def imported(tmp_path_factory):
+    """The sample mail, imported once."""
+    person = Person(tmp_path_factory.mktemp("imported"))
+    assert person.run("import", str(SAMPLE)).code == 0
+    return person.folder / "state"
+
+
 @pytest.fixture
-def robin(person: Person) -> Person:
+def robin(person: Person, imported) -> Person:
     """Somebody whose letters leave when they say so, with forty mails."""
     person.live(undo_seconds=0)
-    assert person.run("import", str(SAMPLE)).code == 0
+    shutil.copytree(imported, person.folder / "state")
     return person
 
 

@@ -292,7 +292,7 @@ def test_a_letter_that_the_person_moved_leaves_when_it_is_asked_for_again(robin)
 
 
 def test_a_letter_that_is_recalled_meanwhile_does_not_leave(robin, agent):
-    robin.live(undo_seconds=5)
+    robin.live(undo_seconds=3)
     words = {"to": ["ann@example.com"], "subject": "Tea", "body": "At four?"}
     with visiting(robin) as agent:
         id = agent.done("send_email", **words)["letter"]
