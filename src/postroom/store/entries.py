@@ -140,6 +140,13 @@ def thawed(text: str, attachments: tuple[Enclosure, ...]) -> Letter:
     return Letter(**values, attachments=attachments)
 
 
+def move(row: Row) -> Move:
+    """Return a move from its row."""
+    number, at, agent, account, message, *changes = row
+    added, removed = (frozenset(json.loads(labels)) for labels in changes)
+    return Move(number, at, agent, account, message, added, removed)
+
+
 def line(row: Row) -> Line:
     """Return a row as a list shows it."""
     id, agent, whom, subject, card, created, kind, detail = row

@@ -200,18 +200,7 @@ class Ledger:
             " ORDER BY number DESC LIMIT ?",
             [newest],
         )
-        return [
-            Move(
-                number,
-                at,
-                agent,
-                account,
-                id,
-                frozenset(json.loads(plus)),
-                frozenset(json.loads(minus)),
-            )
-            for number, at, agent, account, id, plus, minus in rows
-        ]
+        return [entries.move(row) for row in rows]
 
     # The chain of actions
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -39,6 +40,7 @@ from postroom.tools.table import Contract, Reply, Resource, Tool, Visit, error_r
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
 PUBLISH: Final = 0.5  # seconds after which the log file shows what was read
+WATCH: Final = 1.0  # seconds between two looks at whether the client still listens
 MAX_ERROR: Final = 1_000
 NAMELESS: Final = "unnamed"
 RESOURCE_NOT_FOUND: Final = -32002
@@ -344,33 +346,48 @@ def _request_id(wrong: ValidationError) -> str | int | None:
     return id if type(id) is int or (isinstance(id, str) and id.isprintable()) else None
 
 
-def run_stdio(service: Service) -> int:
+def run_stdio(service: Service) -> None:
     """Serve on standard input and output until the client goes, or a signal comes."""
-    anyio.run(_serve, service, service.stdio)
-    service.close()
-    # Without waiting for the thread that still reads standard input.
-    sys.stderr.flush()
-    os._exit(0)
+    anyio.run(_serve_stdio, service)
+    _leave(service)
 
 
-async def _serve(service: Service, serve: Callable[[], Any]) -> None:
+async def _serve_stdio(service: Service) -> None:
+    outgoing = os.dup(sys.stdout.fileno())  # the SDK leads the number itself elsewhere
     async with anyio.create_task_group() as group:
 
-        async def until_signal() -> None:
+        async def leave() -> None:
+            await service.settle()
+            _leave(service)
+
+        async def at_a_signal() -> None:
             with anyio.open_signal_receiver(
                 signal.SIGTERM, signal.SIGINT, signal.SIGHUP
             ) as signals:
                 async for _ in signals:
-                    await service.settle()
-                    service.close()
-                    os._exit(0)
+                    await leave()
 
-        group.start_soon(until_signal)
+        async def when_nobody_listens() -> None:
+            watch = select.poll()
+            watch.register(outgoing, 0)  # of a pipe whose reader is gone, an error is reported
+            while not watch.poll(0):
+                await anyio.sleep(WATCH)
+            await leave()
+
+        group.start_soon(at_a_signal)
+        group.start_soon(when_nobody_listens)
         try:
-            await serve()
+            await service.stdio()
         except* (BrokenPipeError, ConnectionResetError, anyio.BrokenResourceError):
             pass  # the client is gone: nothing is wrong, and nobody to tell
         group.cancel_scope.cancel()
+
+
+def _leave(service: Service) -> NoReturn:
+    """End the process, without waiting for the thread that still reads standard input."""
+    service.close()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _next(running: Generator[float, None, Reply]) -> float | Reply:

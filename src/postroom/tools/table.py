@@ -109,6 +109,18 @@ class Tool:
         return told, answered
 
 
+def tool(
+    function: Function,
+    title: str,
+    arguments: type[Arguments],
+    result: type[Result],
+    hints: Hints,
+) -> Tool:
+    """Return the row of a function: its name is the tool's, and its docstring what agents are told."""
+    text = " ".join((function.__doc__ or "").split())
+    return Tool(function.__name__, title, text, arguments, result, hints, function)
+
+
 class Resource(NamedTuple):
     """A thing that can be read by its address, `scheme://ID`; `action` is what the log calls that."""
 

@@ -323,6 +323,13 @@ def test_a_client_that_dies_in_the_middle_of_a_call_ends_the_server_and_loses_no
     assert len(robin.run("pending", "--json").json["letters"]) <= 1
 
 
+def test_a_client_that_no_longer_listens_ends_the_server(wire):
+    wire.greet()
+    wire.process.stdout.close()
+    wire.call("search_email", limit=1)
+    assert wire.ended() == (0, "")
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
     wire.greet()

@@ -23,9 +23,9 @@ from postroom.tools.table import (
     Hints,
     Reply,
     Resource,
-    Tool,
     Visit,
     Waiting,
+    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -163,7 +163,11 @@ class OneLetter(Arguments):
 
 
 def search_email(visit: Visit, asked: Search) -> Reply:
-    """Find mail."""
+    """Find mails, newest first.
+
+    query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
+    newer_than:7d OR -. All mail when empty.
+    """
     page = visit.desk.mailroom.search(
         visit.call, visit.account, asked.query, limit=asked.limit, cursor=asked.cursor
     )
@@ -171,7 +175,10 @@ def search_email(visit: Visit, asked: Search) -> Reply:
 
 
 def get_email(visit: Visit, asked: OneMail) -> Reply:
-    """Read one mail."""
+    """Read one mail.
+
+    Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
+    """
     message = visit.desk.mailroom.message(visit.call, visit.account, asked.id)
     return shapes.mail_reply(
         message, offset=asked.offset, max_chars=asked.max_chars, quotes=asked.quotes
@@ -179,7 +186,7 @@ def get_email(visit: Visit, asked: OneMail) -> Reply:
 
 
 def get_thread(visit: Visit, asked: OneThread) -> Reply:
-    """Read a conversation."""
+    """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
     thread = visit.desk.mailroom.thread(visit.call, visit.account, asked.id)
     return shapes.thread_reply(
         thread, cursor=asked.cursor, max_chars=asked.max_chars, quotes=asked.quotes
@@ -187,7 +194,7 @@ def get_thread(visit: Visit, asked: OneThread) -> Reply:
 
 
 def get_attachment(visit: Visit, asked: OnePart) -> Reply:
-    """Save a file of a mail."""
+    """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
     saved = visit.desk.mailroom.attachment(visit.call, visit.account, asked.id, asked.part)
     path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
@@ -199,19 +206,29 @@ def get_attachment(visit: Visit, asked: OnePart) -> Reply:
 
 
 def draft_email(visit: Visit, asked: KeptDraft) -> Reply:
-    """Keep a letter as a draft."""
+    """Keep a letter as a draft in the mailbox; nothing is sent.
+
+    draft_id revises a draft that you made, if nobody has changed it since.
+    """
     letter, _ = _letter(visit, asked)
     return _draft_reply(visit, letter, asked.draft_id)
 
 
 def send_email(visit: Visit, asked: Send) -> Waiting:
-    """Ask for a letter to be sent."""
+    """Ask for a letter to be sent.
+
+    It waits until a person has approved exactly this letter; calling again changes nothing.
+    """
     letter, origins = _letter(visit, asked)
     return (yield from _post(visit, letter, asked, origins))
 
 
 def reply_email(visit: Visit, asked: Answer) -> Waiting:
-    """Ask for an answer to be sent, or keep it as a draft."""
+    """Answer a mail (id) or the newest mail of a conversation (thread).
+
+    The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
+    like send_email; as_draft keeps it as a draft instead.
+    """
     room = visit.desk.mailroom
     answers, answer = room.answer(
         visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
@@ -241,19 +258,25 @@ def reply_email(visit: Visit, asked: Answer) -> Waiting:
 
 
 def move_email(visit: Visit, asked: Move) -> Reply:
-    """File a mail."""
+    """Put a mail under a label and take it out of the inbox; INBOX puts it back.
+
+    Trash, Spam, Sent and Drafts are no destinations.
+    """
     done = visit.desk.mailroom.move(visit.call, visit.account, asked.id, asked.destination)
     return _sorted_reply(done, visit.desk.rules)
 
 
 def add_label(visit: Visit, asked: Label) -> Reply:
-    """Put a label on a mail."""
+    """Put a label on a mail; made if there is none of that name."""
     done = visit.desk.mailroom.label(visit.call, visit.account, asked.id, asked.label)
     return _sorted_reply(done, visit.desk.rules)
 
 
 def letter_status(visit: Visit, asked: Status) -> Waiting:
-    """Say what became of a letter, once something has or the time is up."""
+    """Say what became of a letter of yours; wait up to 20 seconds for news.
+
+    Without id: all of yours that are open.
+    """
     if not asked.id:
         return _open_letters(visit)
     entry = visit.desk.status(visit.call, asked.id)  # its line is there, however the waiting ends
@@ -268,7 +291,7 @@ def letter_status(visit: Visit, asked: Status) -> Waiting:
 
 
 def withdraw_letter(visit: Visit, asked: OneLetter) -> Reply:
-    """Take back a letter, or delete a draft."""
+    """Take back a letter of yours that has not left, or delete a draft that you made."""
     if _LETTER.fullmatch(asked.id):
         return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id), visit.desk.rules)
     if visit.desk.mailroom.discard(visit.call, visit.account, asked.id):
@@ -373,115 +396,25 @@ def read_letter(visit: Visit, id: str) -> str:
     return f"{shapes.told(entry, visit.desk.rules)}\n{shapes.quoted(words)}"
 
 
-_QUERY = "Gmail's search language: from: to: subject: label: in: is:unread has:attachment after: newer_than:7d OR -"
-
-
+ASKS: Final = Hints(idempotent=True, open_world=True)
+SORTS: Final = Hints(idempotent=True)
 TOOLS: Final = (
-    Tool(
-        "search_email",
-        "Search mail",
-        f"Find mails, newest first. query: {_QUERY}. All mail when empty.",
-        Search,
-        shapes.SearchResult,
-        READS,
-        search_email,
-    ),
-    Tool(
-        "get_email",
-        "Read a mail",
-        "Read one mail. Long text comes in windows: go on with offset=next_offset."
-        " Quoted history only with quotes.",
-        OneMail,
-        shapes.MailResult,
-        READS,
-        get_email,
-    ),
-    Tool(
-        "get_thread",
-        "Read a conversation",
-        "Read a conversation by its id or that of any mail in it; cursor leads to older mails.",
-        OneThread,
-        shapes.ThreadResult,
-        READS,
-        get_thread,
-    ),
-    Tool(
-        "get_attachment",
-        "Save an attachment",
-        "Save a file of a mail in the vault and return its path. What could run is saved as .download.",
-        OnePart,
-        shapes.FileResult,
-        Hints(idempotent=True),
-        get_attachment,
-    ),
-    Tool(
-        "draft_email",
-        "Draft a mail",
-        "Keep a letter as a draft in the mailbox; nothing is sent. draft_id revises a draft that"
-        " you made, if nobody has changed it since.",
-        KeptDraft,
-        shapes.LetterResult,
-        Hints(),
-        draft_email,
-    ),
-    Tool(
-        "send_email",
-        "Ask to send a mail",
-        "Ask for a letter to be sent. It waits until a person has approved exactly this letter;"
-        " calling again changes nothing.",
-        Send,
-        shapes.LetterResult,
-        Hints(open_world=True, idempotent=True),
-        send_email,
-    ),
-    Tool(
-        "reply_email",
-        "Ask to send a reply",
-        "Answer a mail (id) or the newest mail of a conversation (thread). The recipients come from"
-        " it: Reply-To or sender, with reply_all everybody. Waits for a person like send_email;"
-        " as_draft keeps it as a draft instead.",
-        Answer,
-        shapes.LetterResult,
-        Hints(open_world=True, idempotent=True),
-        reply_email,
-    ),
-    Tool(
-        "move_email",
-        "File a mail",
-        "Put a mail under a label and take it out of the inbox; INBOX puts it back. Trash, Spam,"
-        " Sent and Drafts are no destinations.",
-        Move,
-        shapes.SortedResult,
-        Hints(idempotent=True),
-        move_email,
-    ),
-    Tool(
-        "add_label",
-        "Label a mail",
-        "Put a label on a mail; made if there is none of that name.",
-        Label,
-        shapes.SortedResult,
-        Hints(idempotent=True),
-        add_label,
-    ),
-    Tool(
-        "letter_status",
-        "Ask after a letter",
-        "Say what became of a letter of yours; wait up to 20 seconds for news. Without id: all of"
-        " yours that are open.",
-        Status,
-        shapes.StatusResult,
-        READS,
-        letter_status,
-    ),
-    Tool(
-        "withdraw_letter",
+    tool(search_email, "Search mail", Search, shapes.SearchResult, READS),
+    tool(get_email, "Read a mail", OneMail, shapes.MailResult, READS),
+    tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, READS),
+    tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
+    tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, Hints()),
+    tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
+    tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
+    tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
+    tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
+    tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, READS),
+    tool(
+        withdraw_letter,
         "Withdraw a letter",
-        "Take back a letter of yours that has not left, or delete a draft that you made.",
         OneLetter,
         shapes.LetterResult,
         Hints(destructive=True),
-        withdraw_letter,
     ),
 )
 CONTRACT: Final = Contract(
