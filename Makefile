@@ -14,12 +14,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(BIN)/python requirements/runtime.txt requirements/build.txt pyproject.toml
-	$(PIP) install --require-hashes -r requirements/runtime.txt -r requirements/build.txt
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@echo "Installing what requirements/ locks into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
-	$(PIP) install --require-hashes -r requirements/dev.txt
+	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
 demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,6 +71,7 @@ def demo_command(keep: Path | None) -> None:
         for line in _next(letters):
             click.echo(f"  postroom {line}")
         return
+    signal.signal(signal.SIGHUP, lambda *_: sys.exit(1))  # a closed terminal: the folder goes too
     with (
         tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder,
         _settled(Path(folder).resolve()),
@@ -107,7 +109,9 @@ def _show() -> Waiting:
     command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
     with agent(command, os.environ) as visitor:
         letters = _work(visitor)
-    _tell("That was all that the agent can do. Nothing has left. You see:")
+    _tell("That was all that the agent can do. Nothing has left.")
+    _pause()
+    _tell("You see:")
     _run("pending")
     _tell("The letter that a mail asked for is red, and says why:")
     _run("show", letters.lured)
@@ -119,7 +123,10 @@ def _work(agent: Agent) -> Waiting:
     _call(agent, "search_email", query="from:dora", limit=2)
     dora = agent.call("search_email", query="from:dora", limit=1).values["mails"][0]["id"]
     hostile = _call(agent, "search_email", query=HOSTILE, limit=1).values["mails"][0]["id"]
-    _tell("This mail hides instructions to an assistant in white text and invisible characters:")
+    _tell(
+        "This mail hides instructions to an assistant in white text, which are taken out. Its last"
+        " sentence stands in plain sight, spelled with invisible characters: it stays, cleaned."
+    )
     _call(agent, "get_email", lines=40, id=hostile)
     _tell("The agent goes on with its work, and then does as that mail says.")
     _call(
@@ -172,9 +179,19 @@ def _decide(letters: Waiting) -> None:
     _tell("Now you: type a command, or nothing to end. For example:")
     for line in _next(letters):
         click.echo(f"  {line}")
-    while typed := _typed():
+    while (typed := _typed()) and typed[0] not in {"exit", "quit"}:
+        if typed[0] in {"demo", "mcp"}:
+            _tell(f"`postroom {typed[0]}` is for another terminal.")
+            continue
         with suppress(PostroomError, SystemExit):
-            _run(*typed, quiet=True)
+            _run(*(["--help"] if typed[0] == "help" else typed), quiet=True)
+
+
+def _pause() -> None:
+    """On a terminal, let the person read."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        with suppress(EOFError):
+            input("\nEnter to go on. ")
 
 
 def _typed() -> list[str]:

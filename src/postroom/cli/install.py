@@ -13,20 +13,23 @@ from typing import Any, NamedTuple
 
 import click
 
+from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
 from postroom.config import Config, load, user_file
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
 from postroom.core.text import line
-from postroom.desk.outbox import OURS
+from postroom.desk.outbox import Call, check_name
 from postroom.vault.folders import FILES, FOLDERS
 
 SERVER = "postroom"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 # By these a person gives a verdict, sets the desk up, or takes the rules away again.
 PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install")  # fmt: skip
 TYPED = ("claude-code", "cursor", "vscode")  # name the transport in each entry
 TABLES = {"vscode": "servers", "zed": "context_servers"}  # of those that do not say mcpServers
+SHOWN = 30  # lines of a change
 REMAINS = (
     "What remains: rules stop the client's own tools, not a script that it runs. A shell under your "
     "user can still read and write those files, and run `postroom`; only running Postroom under "
@@ -79,8 +82,10 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
     backed up beside itself. A client with a shell gets rules that keep it from your verdicts.
     """
     client = client.lower()
+    _check_client(client)
     agent = agent or client
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", agent) or agent.casefold() in OURS:
+    check_name(Call("install", agent))
+    if not re.fullmatch(_NAME, agent):
         raise Invalid("An agent's name has letters, digits, . _ and -", remedy="Choose another.")
     if client not in CLIENTS:
         _by_hand(client, agent, remove=remove, as_json=as_json)
@@ -92,8 +97,8 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
             click.echo(_snippet(client, agent, dict(os.environ)))
         raise
     changed = [sheet for sheet in sheets if sheet.after() != sheet.before]
-    for sheet in changed:
-        click.echo("\n".join(sheet.diff()), err=as_json)
+    for sheet in sorted(changed, key=lambda sheet: sheet.path != _servers(client)):
+        click.echo("\n".join(_short(list(sheet.diff()))), err=as_json)
     if changed and not yes:
         _ask()
     if any(sheet.before != Sheet(sheet.path).before for sheet in changed):
@@ -111,6 +116,16 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
         say(note)
 
 
+def _check_client(client: str) -> None:
+    """Refuse what is no name, or one of ours misspelled."""
+    from difflib import get_close_matches
+
+    near = [] if client in CLIENTS else get_close_matches(client, CLIENTS, n=1, cutoff=0.8)
+    if near or not re.fullmatch(_NAME, client):
+        known = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(CLIENTS)}."
+        raise Invalid(f"{line(client)[:60]!r} is no client", remedy=known)
+
+
 def _ask() -> None:
     from postroom.cli import terminal
 
@@ -122,7 +137,14 @@ def _ask() -> None:
             remedy="Run it in one, or give --yes.",
         ) from nobody
     if not agreed:
-        raise click.Abort
+        raise Denied("Nothing was written, as you said")
+
+
+def _short(rows: list[str]) -> list[str]:
+    """Return a change as far as it fits a screen: of many rules the first, and how many there are."""
+    if len(rows) <= SHOWN:
+        return rows
+    return [*rows[:SHOWN], f"... {len(rows) - SHOWN} more lines of that kind (docs/clients.md)"]
 
 
 def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
@@ -133,7 +155,7 @@ def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
     snippet = "" if remove else _snippet(client, agent, environ)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
-        f"{folders} in {config.vault / config.room}, and `postroom {'|'.join(PERSONAL)}`."
+        f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)}."
     )
     notes = [f"Paste this into the settings of {client}.", *_desk(environ), forbid, REMAINS]
     if remove:
@@ -155,7 +177,8 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
     environ = dict(os.environ)
     # Nothing of an entry that is there: a project's file may be a stranger's.
     servers[SERVER] = entry = _entry(client, agent, environ)
-    notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, change that in {sheet.path}."]
+    live = f"set it to false in {sheet.path}, and dry_run to false in {user_file(environ, Path.home())}"
+    notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
     if gone:
         notes.append(f"The entry that was there had also: {', '.join(map(line, gone))[:200]}.")
@@ -167,6 +190,23 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
     kept = [rule for rule in permissions["deny"] if rule in ours or rule not in former]
     permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
     return [rules, sheet], [*notes, *_desk(environ), *about.remains]
+
+
+def _lacking() -> list[str]:
+    """Say that there is no desk, or no mail, where the server would look."""
+    config = wiring.settings()
+    try:
+        found = wiring.mailbox(config)
+    except PostroomError as wrong:
+        return [f"{wrong.message}. {wrong.remedy}"]
+    if found is not None:
+        found.close()
+        return []
+    lacking = (
+        f"There is no mail in the vault {config.vault}. Run `postroom init VAULT` and `postroom import`"
+        " first, or set path under [vault] in your settings if it is in another."
+    )
+    return [lacking]
 
 
 def _without(client: str) -> list[Sheet]:

@@ -104,6 +104,7 @@ def pending_command(everything: bool, as_json: bool) -> None:
             lines += desk.ledger.lines(*(set(states) - set(ORDER)), newest=PAST)
         now = desk.clock()
         rules = desk.rules
+        rehearsed = 0 if rules.live else len(desk.ledger.lines("rehearsal"))
     if as_json:
         printing.print_json(
             {
@@ -124,6 +125,8 @@ def pending_command(everything: bool, as_json: bool) -> None:
     click.echo("\n".join(rows) if rows else "Nothing waits.")
     if not rules.live:
         say(f"Postroom rehearses ({rules.source}): nothing can be approved or sent.")
+        if rehearsed and not everything:
+            say(f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them.")
 
 
 def _rows(line: Line, age: str) -> list[str]:
@@ -180,6 +183,8 @@ def _show(desk: Desk, entry: Entry) -> None:
 
     for row in printing.letter_lines(entry, html_text):
         click.echo(row)
+    if entry.replaces:
+        click.echo(f"{printing.field('Instead')}of the letter {entry.replaces}")
     if former := desk.ledger.former(entry.id):
         from postroom.desk.notes import difference, form
 
@@ -316,11 +321,20 @@ def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
             click.echo(printing.folded(life.told(entry.id, entry.state)))
             if path := desk.ledger.place(entry.id).path:
                 click.echo(f"  {path}")
+    if any(_is_kept(entry) for entry in entries):
+        say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
     if any(isinstance(entry.state, life.Approved) for entry in entries):
         say("`postroom send-approved` tries again.")
     worst = next((e for e in entries if isinstance(e.state, life.Failed | life.Unknown)), None)
     if worst is not None:
         raise click.exceptions.Exit(9 if isinstance(worst.state, life.Unknown) else 4)
+
+
+def _is_kept(entry: Entry) -> bool:
+    """Whether a letter was sent within the embedded mailbox, which delivers to nobody outside."""
+    if not isinstance(entry.state, life.Sent):
+        return False
+    return wiring.settings().account(entry.letter.account).provider == "local"
 
 
 @click.command("reject")

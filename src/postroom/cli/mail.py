@@ -217,7 +217,8 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
         click.echo(
             f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists all", err=True
         )
-    if known is None and config.state is None:
+    unnamed = config.source("vault.path") == "default"
+    if known is None and config.state is None and unnamed:
         say(
             f"The mailbox belongs to the vault {config.vault}; search from here, or set VAULT_PATH."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom import wiring
+from postroom.cli.printing import say
 from postroom.core.errors import AuthRequired, Invalid, PostroomError, Unavailable
 from postroom.desk.outbox import Call, check_name
 
@@ -102,6 +104,8 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
     office = Office()
     service = Service(table, office, agent=agent)
     if http is None:
+        if sys.stdin.isatty():
+            say("Serving MCP on standard input, as clients start it. Ctrl-C ends it.")
         run_stdio(service)
         return
     from postroom.tools.http import place, run_http

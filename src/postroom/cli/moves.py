@@ -86,7 +86,7 @@ def _list(moves: list[dict[str, Any]], total: int, *, as_json: bool) -> None:
         click.echo(head + printing.fit(change, printing.width() - len(head) - 1).rstrip())
         click.echo(click.style(f"       {printing.fit(move['subject'] or '(gone)', printing.width() - 8)}".rstrip(), dim=True))  # fmt: skip
     if not moves:
-        say("No agent has moved or labelled mail.")
+        say("Nothing to undo: agents have moved and labelled no mail, or all of it was undone.")
     else:
         more = f" {total - len(moves)} older ones are not shown." if total > len(moves) else ""
         say(f"Undo one with `postroom undo-moves NUMBER`, all with --all.{more}")

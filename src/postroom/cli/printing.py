@@ -106,7 +106,8 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
         origin = entry.origins[at] if at < len(entry.origins) else "agent"
         sha = hashlib.sha256(file.content).hexdigest()[:12]
         about = f"{file.type}, {size(len(file.content))}, SHA-256 {sha}…, from the {origin}"
-        yield f"{field('File')}{file.name} ({about})"
+        said = folded(f"{file.name} ({about})", " " * 9).lstrip()
+        yield f"{field('File')}{said}"
     if letter.html:
         shown = html_text(letter.html)
         if html_differs(letter, shown):

@@ -30,7 +30,8 @@ DASHBOARD = """# Postroom
 
 Letters that agents write wait in `{room}Pending_Approval/` until you decide.
 
-- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom pending` lists them.
+- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom pending` lists them. At trust level desk only the
+  terminal counts: `postroom approve`.
 - What is approved leaves with `postroom send-approved`, or at once with `postroom approve`.
 - Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.
 
@@ -41,13 +42,17 @@ Letters that agents write wait in `{room}Pending_Approval/` until you decide.
 
 
 @click.command("init")
+@click.argument("vault", required=False, type=click.Path(path_type=Path))
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
 @click.option("--token", "agent", metavar="NAME", help="Make a token for HTTP that carries this agent's name.")  # fmt: skip
 @_json
-def init_command(with_passphrase: bool, agent: str | None, as_json: bool) -> None:
+def init_command(
+    vault: Path | None, with_passphrase: bool, agent: str | None, as_json: bool
+) -> None:
     """Set up the vault's folders, the ledger and the passphrase.
 
-    In a vault with notes of its own, all of Postroom's goes into the folder Postroom/: where you
+    VAULT is the vault's folder; where you have no settings file yet, one is made that names it, so
+    that every folder finds it. Without VAULT it is that of your settings, or ./vault. In a vault with notes of its own, all of Postroom's goes into the folder Postroom/: where you
     have a settings file already, put room = "Postroom" under [vault] there first. Running it again
     changes nothing that is there. A passphrase is needed at trust level desk; where the settings
     lower that level, it is asked for. A token lets a client in over `postroom mcp --http`: it is in
@@ -58,6 +63,8 @@ def init_command(with_passphrase: bool, agent: str | None, as_json: bool) -> Non
     from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
 
+    if vault is not None:
+        _name_vault(vault.expanduser().absolute())
     config = _roomed(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
     if agent:
@@ -90,6 +97,33 @@ def init_command(with_passphrase: bool, agent: str | None, as_json: bool) -> Non
         say(f"Postroom rehearses: nothing is sent until dry_run = false is in {file}.")
 
 
+def _name_vault(vault: Path) -> None:
+    """Make this the vault of the person's settings, or say what says otherwise."""
+    from postroom.config import user_file
+
+    file = user_file(os.environ, Path.home())
+    config = wiring.settings()
+    if config.vault.absolute() == vault:
+        return
+    source = config.source("vault.path")
+    if source != "default":
+        raise Invalid(
+            f"{source} names another vault, {config.vault}",
+            remedy=f"Change it there to {vault}, or run `postroom init` without a folder.",
+        )
+    if file.exists():
+        raise Invalid(f"{file} names no vault", remedy=f'Put path = "{vault}" under [vault] there.')
+    _write_settings(file, vault)
+    say(f"Wrote {file}: every folder finds the vault {vault} now.")
+
+
+def _write_settings(file: Path, vault: Path, room: str = "") -> None:
+    path = str(vault).replace("\\", "\\\\").replace('"', '\\"')
+    text = f'[vault]\npath = "{path}"\n' + (f'room = "{room}"\n' if room else "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+
+
 def _roomed(config: Config) -> Config:
     """Return the settings with a room of Postroom's own where the vault has notes already."""
     from postroom.config import user_file
@@ -110,9 +144,7 @@ def _roomed(config: Config) -> Config:
             f"The vault {config.vault} has notes of its own ({', '.join(sorted(theirs)[:3])})",
             remedy=f'Add `room = "{ROOM}"` under [vault] in {file}, then run it again.',
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    path = str(config.vault.resolve()).replace("\\", "\\\\").replace('"', '\\"')
-    file.write_text(f'[vault]\npath = "{path}"\nroom = "{ROOM}"\n', encoding="utf-8")
+    _write_settings(file, config.vault.resolve(), ROOM)
     say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {ROOM}/.")
     return wiring.settings()
 
@@ -378,7 +410,18 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
         except PostroomError as wrong:
             yield Check("account", "fail", f"{account.name}: {wrong.message}", wrong.remedy)
             continue
+        empty = box is None or not box.search("", limit=1).items
         if box is not None:
             box.close()
         yield Check("account", "ok", f"{account.name}, {account.provider}, {account.address}")
+        if empty:
+            yield Check(
+                "mail", "note", f"{account.name} holds none", "Bring some with `postroom import`."
+            )
+        if account.provider == "local":
+            yield Check(
+                "delivery",
+                "note",
+                "the embedded mailbox keeps letters and delivers to nobody outside",
+            )
     yield Check("dispatch", "note", NOBODY_SENDS)

@@ -95,8 +95,8 @@ class Sheet:
         backup, mode, new = None, None, self.after()
         if self.before is not None:
             mode = real.stat().st_mode & 0o7777
-            names = (f"{self.path}.postroom-backup{number or ''}" for number in count())
-            backup = next(Path(name) for name in names if _create(name, self.before, mode))
+            names = (Path(f"{self.path}.postroom-backup{number or ''}") for number in count())
+            backup = next(name for name in names if self._kept(name, mode))
         if new is None:
             real.unlink()
         else:
@@ -109,6 +109,16 @@ class Sheet:
         finally:
             os.close(folder)
         return backup
+
+    def _kept(self, backup: Path, mode: int) -> bool:
+        """Whether this backup is of these bytes: it was before, or it is now."""
+        assert self.before is not None
+        if _create(backup, self.before, mode):
+            return True
+        try:
+            return backup.read_bytes() == self.before
+        except OSError:
+            return False
 
 
 def _create(path: str | Path, data: bytes, mode: int | None) -> bool:

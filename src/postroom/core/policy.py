@@ -42,7 +42,10 @@ class Rules:
     @property
     def mode(self) -> str:
         """The mode and where it comes from, as every surface names it."""
-        return f"{'live' if self.live else 'rehearsal'} ({self.source})"
+        if not self.live:
+            return f"rehearsal ({self.source})"
+        name, within, file = self.source.partition(" in ")
+        return f"live ({name} = false{within}{file})"
 
     @property
     def reach(self) -> float:

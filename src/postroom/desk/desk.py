@@ -272,6 +272,12 @@ class Desk:
         self.publish()
         return entry
 
+    def replaced_by(self, entry: Entry) -> str:
+        """Return the id of the letter that stands in the place of this one, if there is one."""
+        with self.ledger.write(synced=False) as book:
+            newer = book.replacement(entry.agent, entry.id)
+        return newer[0] if newer else ""
+
     def glance(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's, for a call whose line is yet to be written."""
         self.reconcile()

@@ -44,6 +44,10 @@ OUTGOING: Final = "Outgoing"
 MAIL_FILES: Final = "Mail_Files"
 MAX_FILES: Final = 20  # of one letter
 MAX_LABEL: Final = 100
+NO_MAIL: Final = (
+    "This mailbox holds no mail at all: the person brings it in with `postroom import`, or has it"
+    " in another vault."
+)
 FROM_MAIL: Final = "mail:"
 NO_DESTINATIONS: Final = frozenset({TRASH, SPAM, SENT, DRAFT})
 
@@ -112,8 +116,11 @@ class Mailroom:
     def search(self, call: Call, account: str, query: str, *, limit: int, cursor: str) -> Page:
         """Return mails that match, newest first."""
         with self._recorded(call, query=query[:200]):
-            page = self.box(account).search(query, limit=limit, cursor=cursor)
+            box = self.box(account)
+            page = box.search(query, limit=limit, cursor=cursor)
             self._reading.listed(account, page.items)
+            if not (page.items or cursor or box.search("", limit=1).items):
+                page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
 
     def message(self, call: Call, account: str, id: str) -> Message:
@@ -158,7 +165,7 @@ class Mailroom:
     def answer(self, account: str, *, id: str, thread: str, everyone: bool) -> tuple[str, Answer]:
         """Return the id of the mail that is answered, and where the answer goes."""
         if bool(id) == bool(thread):
-            raise Invalid("Name a mail or a conversation, one of them")
+            raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
         box = self.box(account)
         message = box.message(id) if id else answered(box.thread(thread).messages)
         own = {address.key for address in box.own()}
@@ -196,7 +203,7 @@ class Mailroom:
         """Return the bytes of a file in one of the folders that files may go out from."""
         inside = path.removeprefix(f"{self._vault.root}/")
         if inside.startswith(f"{OUTGOING}/"):
-            return self._vault.read(inside)[0], "agent"
+            return self._vault.read(inside)[0], f"folder {OUTGOING}/"
         for folder in self._folders:
             if path.startswith(f"{folder}/"):
                 place = Vault(folder)  # as confined as the vault is: no link, no way up
@@ -217,8 +224,10 @@ class Mailroom:
             check_name(call)
             box = self.box(letter.account)
             policy.admit(letter, self._rules, self._reading.own(letter.account))
-            version = self._version(call, letter.account, revises) if revises else ""
-            if not revises:
+            version = ""
+            if revises:
+                revises, version = self._draft(call, letter.account, revises)
+            else:
                 self._admit_draft(call, box, letter.account)
             if not self._rules.live:
                 return None
@@ -254,23 +263,27 @@ class Mailroom:
         account = account or self._account
         with self._settling(call, {"draft": id[:60]}):
             check_name(call)
-            version = self._version(call, account, id)
+            id, version = self._draft(call, account, id)
             if self._rules.live:
                 self.box(account).discard_draft(id, version=version)
                 with self._ledger.write() as book:
                     book.drop_draft(account, id)
         return self._rules.live
 
-    def _version(self, call: Call, account: str, id: str) -> str:
-        """Return the version in which Postroom left this agent's draft."""
+    def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
+        """Return the id of this agent's draft, and the version in which Postroom left it."""
         with self._ledger.write(synced=False) as book:
             known = book.drafted(account, id)
+        if known is None:  # it may be the id of the draft as a mail, as a search gives it
+            for draft in self.box(account).drafts():
+                if draft.message.id == id and draft.id != id:
+                    return self._draft(call, account, draft.id)
         if known is None or known[1] != call.agent:
             raise Denied(
                 f"{line(id)[:60]!r} is no draft that Postroom made for you",
                 remedy="Leave it to the person, and make a draft of your own.",
             )
-        return known[0]
+        return id, known[0]
 
     # Sorting
 

@@ -140,6 +140,11 @@ class Outbox:
         replaced = book.known(wish.replaces) if wish.replaces else None
         if wish.replaces and (replaced is None or replaced.agent != call.agent):
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
+        if wish.replaces and (newer := book.replacement(call.agent, wish.replaces)):
+            raise Conflict(
+                f"The letter {wish.replaces} was replaced already: {life.told(*newer)}",
+                remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
+            )
         if call.agent != PERSON:
             waiting = book.open_letters(call.agent) if rules.live else 0
             recent = book.proposals(call.agent, rules.proposals_per_hour)
@@ -195,7 +200,12 @@ class Outbox:
         """Take back a letter of this agent's that has not been claimed."""
         with self._ledger.write() as book:
             entry = self._of(book, call, id)
-            entry = book.swap(entry, life.withdraw(id, entry.state, self._clock()))
+            try:
+                state = life.withdraw(id, entry.state, self._clock())
+            except Conflict as why:
+                why.remedy = "There is nothing more to do."
+                raise
+            entry = book.swap(entry, state)
             self._line(book, call, entry, result="success")
             return entry
 

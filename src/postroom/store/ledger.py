@@ -297,6 +297,16 @@ class Book:
                 version=version,
             )
 
+    def replacement(self, agent: str, id: str) -> tuple[str, life.State] | None:
+        """Return the letter that stands in the place of this one, if it waits or was sent."""
+        row = self._row(
+            "SELECT id, state, detail FROM letter WHERE agent = ? AND replaces = ?"
+            f" AND state IN ({_OPEN}, 'sent') ORDER BY row DESC LIMIT 1",
+            agent,
+            id,
+        )
+        return (row[0], life.load(*row[1:])) if row else None
+
     def insert(self, entry: Entry) -> Entry:
         """Enter a letter that is frozen for the first time."""
         letter = entry.letter

@@ -83,7 +83,7 @@ CREATE TABLE drafted (
     PRIMARY KEY (account, id)
 ) WITHOUT ROWID;
 CREATE TABLE move (
-    number INTEGER PRIMARY KEY, at REAL NOT NULL, agent TEXT NOT NULL, account TEXT NOT NULL,
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, agent TEXT NOT NULL, account TEXT NOT NULL,
     message TEXT NOT NULL, added TEXT NOT NULL, removed TEXT NOT NULL
 );
 """,

@@ -17,7 +17,7 @@ from postroom.core.quoting import split
 from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
 from postroom.store.entries import Entry
-from postroom.tools.fence import fenced, mark
+from postroom.tools.fence import LETTER, fenced, mark
 from postroom.tools.table import Reply, Result
 
 SEARCH_BYTES: Final = 14_500  # of a whole answer, text and values; the wrapping comes on top
@@ -360,12 +360,12 @@ def rehearsal(rules: Rules) -> str:
     return f"Rehearsal ({rules.source})"
 
 
-def letter_reply(entry: Entry, rules: Rules) -> Reply:
+def letter_reply(entry: Entry, rules: Rules, newer: str = "") -> Reply:
     """Return what became of a letter, and what its agent does next."""
     state = entry.state
     sent = isinstance(state, life.Sent)
     code = "approval_required" if isinstance(state, life.Pending) else ""
-    said = told(entry, rules)
+    said = told(entry, rules, newer)
     result = LetterResult(letter=entry.id, status=entry.kind, sent=sent, message=said, code=code)
     return Reply(said, result)
 
@@ -375,8 +375,8 @@ def draft_reply(status: str, text: str, id: str = "") -> Reply:
     return Reply(text, LetterResult(status=status, sent=False, message=text, draft=id))
 
 
-def told(entry: Entry, rules: Rules) -> str:
-    """Return what an agent should know of its letter."""
+def told(entry: Entry, rules: Rules, newer: str = "") -> str:
+    """Return what an agent should know of its letter; `newer` stands in its place."""
     id = entry.id
     match entry.state:
         case life.Pending():
@@ -392,7 +392,9 @@ def told(entry: Entry, rules: Rules) -> str:
         case life.Sent():
             return life.told(id, entry.state)
         case life.Rejected(revise=True):
-            return f"{life.told(id, entry.state)}\nWrite it anew with replaces={id}."
+            then = f"Letter {newer} replaces it: ask after that one."
+            then = then if newer else f"Write it anew with replaces={id}."
+            return f"{life.told(id, entry.state)}\n{then}"
         case life.Unknown():
             return f"{life.told(id, entry.state)}\nDo not send it again."
     return f"Not sent. {life.told(id, entry.state)}"
@@ -400,7 +402,7 @@ def told(entry: Entry, rules: Rules) -> str:
 
 def quoted(text: str) -> str:
     """Return a letter's words in a fence: a reply has its subject and names from a mail."""
-    return fenced(text, mark(text))
+    return fenced(text, mark(text), LETTER)
 
 
 def preview(letter: Letter) -> str:

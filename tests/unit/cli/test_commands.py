@@ -464,7 +464,14 @@ def test_the_demos_folder_can_be_kept_and_used(person):
 
 def test_on_a_terminal_the_demo_lets_the_person_decide(person):
     said = person.at_terminal(
-        "demo", answers=[("postroom> ", "pending\n"), ("RE: Q3", "nonsense\n"), ("No such", "\n")]
+        "demo",
+        answers=[
+            ("Enter to go on", "\n"),
+            ("postroom> ", "pending\n"),
+            ("Waiting for your word", "nonsense\n"),
+            ("No such", "mcp\n"),
+            ("another terminal", "quit\n"),
+        ],
     )
     assert said.code == 0
     assert "The demo's folder is gone again" in said.out

@@ -360,3 +360,32 @@ def test_codex_gets_toml(person):
 def test_lines_for_a_person_fit_the_terminal(person):
     for line in install(person).err.splitlines():
         assert len(line) < 80 or " " not in line.strip()
+
+
+def test_a_no_writes_nothing_and_says_so(person):
+    before = files(person)
+    said = person.at_terminal("install", "claude-code", answers=[("[y/N]", "n\n")])
+    assert said.code == 4
+    assert "Nothing was written" in said.out
+    assert files(person) == before
+
+
+def test_a_vault_without_mail_is_told(person):
+    assert "There is no mail in the vault" in install(person).err
+
+
+@pytest.mark.parametrize(("name", "near"), [("claudecode", "claude-code"), ("curser", "cursor"), ("claude code", "claude-code")])  # fmt: skip
+def test_a_client_that_is_misspelled_is_named(person, name, near):
+    refused = person.run("install", name)
+    assert refused.code == 2
+    assert f"Did you mean {near}?" in refused.err
+
+
+def test_the_same_bytes_are_backed_up_once(person):
+    write(file(person), THEIRS)
+    counts = []
+    for _ in range(4):
+        install(person)
+        assert person.run("install", "claude-code", "--remove", "--yes").code == 0
+        counts.append(len(list(person.folder.glob(".mcp.json.postroom-backup*"))))
+    assert counts[1:] == [counts[1]] * 3

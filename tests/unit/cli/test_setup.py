@@ -69,7 +69,7 @@ def test_a_settings_file_that_is_there_is_left_to_the_person(person):
 def test_status_names_the_mode_the_level_and_where_they_come_from(live):
     live.draft()
     shown = live.run("status")
-    assert "live (dry_run in " in shown.out.replace("\n", " ")
+    assert "live (dry_run = false in " in shown.out.replace("\n", " ")
     assert "folder (default)" in shown.out
     assert "1 pending" in shown.out
     assert "postroom send-approved" in shown.err
@@ -246,3 +246,38 @@ def test_a_missing_vault_is_said_not_made_again(live):
     assert refused.code == 4
     assert "is not the one" in " ".join(refused.err.split())
     assert list(live.vault.iterdir()) == []
+
+
+def test_a_vault_that_is_named_is_found_from_every_folder(person):
+    for name in ("VAULT_PATH", "POSTROOM_STATE"):
+        del person.environment[name]
+    made = person.run("init", "~/Post")
+    assert made.code == 0, made.err
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    assert f'path = "{person.folder}/Post"' in settings.read_text()
+    assert (person.folder / "Post" / "Pending_Approval").is_dir()
+    assert person.run("status", "--json").json["vault"] == f"{person.folder}/Post"
+    assert person.run("init", "~/Post").code == 0
+    other = person.run("init", "~/Other")
+    assert other.code == 2
+    assert "names another vault" in other.err
+    assert not (person.folder / "Other").exists()
+
+
+def test_a_vault_is_not_named_over_settings_of_ones_own(person):
+    for name in ("VAULT_PATH", "POSTROOM_STATE"):
+        del person.environment[name]
+    person.live()
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    before = settings.read_text()
+    refused = person.run("init", "~/Post")
+    assert refused.code == 2
+    assert 'path = "' in " ".join(refused.err.split())
+    assert settings.read_text() == before
+
+
+def test_doctor_says_where_there_is_no_mail_and_that_letters_stay_here(person):
+    assert person.run("init").code == 0
+    said = person.run("doctor").out
+    assert "postroom import" in said
+    assert "delivers to nobody" in said

@@ -105,4 +105,5 @@ def test_a_rule_covers_nothing_else(rule):
 
 def test_the_mode_says_where_it_comes_from():
     assert Rules().mode == "rehearsal (default)"
-    assert Rules(live=True, source="DRY_RUN").mode == "live (DRY_RUN)"
+    assert Rules(live=True, source="DRY_RUN").mode == "live (DRY_RUN = false)"
+    assert Rules(live=True, source="dry_run in /a b").mode == "live (dry_run = false in /a b)"

@@ -146,7 +146,7 @@ def test_every_note_names_the_trust_level_and_the_mode(office, courier, kind):
     entry = brought(office, courier, kind)
     said = office.head(entry.id)
     assert "Trust level: folder (moving this note is the verdict)" in said
-    assert "Mode: `live (test)`" in said
+    assert "Mode: `live (test = false)`" in said
 
 
 @pytest.mark.parametrize("kind", ["pending", "sent"])

@@ -60,6 +60,11 @@ def test_a_search_of_fifty_fits_sixteen_kilobytes(robin):
     assert all(mail["subject"] and mail["from"] for mail in found.values["mails"][:13])
 
 
+def test_an_empty_mailbox_says_so(person):
+    with visiting(person) as agent:
+        assert "no mail at all" in agent.call("search_email", query="from:ann").text
+
+
 def test_a_search_that_finds_nothing_says_why(agent):
     found = agent.call("search_email", query="label:nowhere")
     assert found.values["mails"] == []
@@ -433,6 +438,7 @@ def test_a_draft_is_revised_and_deleted_by_who_made_it(robin, agent):
     assert agent.done("draft_email", body="Two.", draft_id=made, **words)["draft"] == made
     (found,) = agent.done("search_email", query="in:drafts")["mails"]
     assert agent.done("get_email", id=found["id"])["text"] == "Two."
+    assert agent.done("draft_email", body="Three.", draft_id=found["id"], **words)["draft"] == made
     assert agent.done("withdraw_letter", id=made)["status"] == "deleted"
     assert agent.done("search_email", query="in:drafts")["mails"] == []
 
@@ -622,6 +628,20 @@ def test_another_version_replaces_the_one_that_was_sent_back(robin, agent):
     new = agent.done("send_email", to=["ann@example.com"], subject="Tea", body="Dear Ann, x", replaces=id)  # fmt: skip
     assert new["status"] == "pending"
     assert new["letter"] != id
+
+
+def test_a_letter_is_replaced_once(robin, agent):
+    words = {"to": ["ann@example.com"], "subject": "Tea"}
+    id = agent.done("send_email", body="x", **words)["letter"]
+    assert robin.run("revise", id, "--ask", "Kinder").code == 0
+    new = agent.done("send_email", body="Dear Ann, x", replaces=id, **words)["letter"]
+    assert f"Letter {new} replaces it" in agent.call("letter_status", id=id).text
+    again = agent.call("send_email", body="Dear Ann, x!", replaces=id, **words)
+    assert again.refused == "conflict"
+    assert f"replaces={new}" in again.text
+    assert f"of the letter {id}" in robin.run("show", new).out
+    agent.done("withdraw_letter", id=new)
+    assert agent.done("send_email", body="Dear Ann, x!", replaces=id, **words)["letter"] != new
 
 
 def test_two_agents_neither_see_nor_withdraw_each_others_letters(robin, agent):

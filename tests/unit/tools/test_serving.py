@@ -401,3 +401,49 @@ def test_stdout_carries_nothing_but_messages(robin):
         assert wire.end()[0] == 0
     finally:
         wire.kill()
+
+
+# Errors
+
+
+def kinds():
+    from postroom.core import errors
+
+    return [kind for kind in vars(errors).values() if isinstance(kind, type)]
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def test_every_kind_of_error_has_one_shape(kind):
+    from postroom.tools.serve import _refusal
+
+    more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
+    found = _refusal(kind("It is\nwrong\u200b", remedy="Do that.", **more))
+    assert found.is_error
+    error = found.structured_content["error"]
+    assert (error["code"], error["message"], error["remedy"]) == (
+        kind.code,
+        "It is wrong",
+        "Do that.",
+    )
+    assert error.get("retry_after_seconds") == (12.3 if more else None)
+    assert found.content[0].text == f"Error ({kind.code}): It is wrong. Do that."
+
+
+def test_a_fault_of_ours_is_told_without_what_a_mail_says():
+    import logging
+
+    from postroom.tools.serve import _bug
+
+    heard = []
+    logger = logging.getLogger("postroom")
+    logger.addFilter(heard.append)
+    try:
+        raise KeyError("what a mail says")
+    except KeyError as bug:
+        error = _bug(bug)
+    finally:
+        logger.removeFilter(heard.append)
+    assert error.code == "internal_error"
+    said = error.message + error.remedy + "".join(record.getMessage() for record in heard)
+    assert "KeyError" in said
+    assert "what a mail says" not in said

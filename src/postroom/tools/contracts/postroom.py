@@ -15,7 +15,7 @@ from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
 from postroom.tools import shapes
-from postroom.tools.fence import fenced, mark
+from postroom.tools.fence import LETTER, fenced, mark
 from postroom.tools.table import (
     READS,
     Arguments,
@@ -286,7 +286,8 @@ def letter_status(visit: Visit, asked: Status) -> Waiting:
         entry = visit.desk.glance(visit.call, asked.id)
         if entry.kind != before:
             break
-    text, result = shapes.letter_reply(entry, visit.desk.rules)
+    newer = visit.desk.replaced_by(entry)
+    text, result = shapes.letter_reply(entry, visit.desk.rules, newer)
     return Reply(text, shapes.StatusResult(**result.model_dump()))
 
 
@@ -376,11 +377,11 @@ def _open_letters(visit: Visit) -> Reply:
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
     rules, fence = visit.desk.rules, mark(text) if rows else ""
-    said = f"{len(rows)} letters open. Mode {rules.mode}, trust level {rules.trust}."
+    said = f"Letters open: {len(rows)}. Mode {rules.mode}, trust level {rules.trust}."
     result = shapes.StatusResult(
         status="open", sent=False, message=said, fence=fence, open=rows, end=fence
     )
-    return Reply(f"{said}\n{fenced(text, fence)}" if rows else said, result)
+    return Reply(f"{said}\n{fenced(text, fence, LETTER)}" if rows else said, result)
 
 
 def read_message(visit: Visit, id: str) -> str:
