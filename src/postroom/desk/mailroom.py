@@ -101,15 +101,19 @@ class Mailroom:
         return self._mailboxes(account or self._account)
 
     @contextmanager
-    def _recorded(self, call: Call, **parameters: Value) -> Iterator[None]:
-        """Leave the one line of a call that reads, or is refused."""
+    def _recorded(
+        self, call: Call, *, changes: bool = False, **parameters: Value
+    ) -> Iterator[None]:
+        """Leave the one line of a call; what changes a mailbox is only rehearsed where we rehearse."""
+        rehearsed = changes and not self._rules.live
         try:
             check_name(call)
             yield
         except PostroomError as refused:
-            self._outbox.record(call, error=refused, parameters=parameters, synced=False)
+            self._outbox.record(call, error=refused, parameters=parameters, synced=changes)
             raise
-        self._outbox.record(call, parameters=parameters, synced=False)
+        result = "dev_mode" if rehearsed else "success"
+        self._outbox.record(call, result=result, parameters=parameters, synced=changes)
 
     # Reading
 
@@ -219,9 +223,7 @@ class Mailroom:
 
     def draft(self, call: Call, letter: Letter, revises: str = "") -> Draft | None:
         """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
-        parameters: dict[str, Value] = {"subject": letter.subject, "revises": revises[:60]}
-        with self._settling(call, parameters):
-            check_name(call)
+        with self._recorded(call, changes=True, subject=letter.subject, revises=revises[:60]):
             box = self.box(letter.account)
             policy.admit(letter, self._rules, self._reading.own(letter.account))
             version = ""
@@ -261,8 +263,7 @@ class Mailroom:
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
         account = account or self._account
-        with self._settling(call, {"draft": id[:60]}):
-            check_name(call)
+        with self._recorded(call, changes=True, draft=id[:60]):
             id, version = self._draft(call, account, id)
             if self._rules.live:
                 self.box(account).discard_draft(id, version=version)
@@ -306,9 +307,7 @@ class Mailroom:
         self, call: Call, account: str, id: str, add: frozenset[str], remove: frozenset[str]
     ) -> Sorted:
         account = account or self._account
-        parameters: dict[str, Value] = {"message": id[:60], "to": ", ".join(sorted(add))}
-        with self._settling(call, parameters):
-            check_name(call)
+        with self._recorded(call, changes=True, message=id[:60], to=", ".join(sorted(add))):
             box = self.box(account)
             there = {label_key(label): label for label in box.message(id).labels}
             if there.keys() & _LEFT_ALONE:
@@ -342,17 +341,6 @@ class Mailroom:
             box.relabel(move.message, add=add, remove=move.added)
             with self._ledger.write() as book:
                 book.unmove(move.number)
-
-    @contextmanager
-    def _settling(self, call: Call, parameters: dict[str, Value]) -> Iterator[None]:
-        """Leave the one line of a call that changes the mailbox, or rehearses that."""
-        result = "success" if self._rules.live else "dev_mode"
-        try:
-            yield
-        except PostroomError as refused:
-            self._outbox.record(call, error=refused, parameters=parameters)
-            raise
-        self._outbox.record(call, result=result, parameters=parameters)
 
 
 def _destination(name: str) -> str:
