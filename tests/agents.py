@@ -21,6 +21,10 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
+from postroom.cli.mcp import Office
+from postroom.config import Config, load
+from postroom.tools.contracts.postroom import CONTRACT
+from postroom.tools.serve import Service
 from tests.conftest import Person
 
 SAMPLE = Path(__file__).parents[1] / "src" / "postroom" / "sample" / "mail.mbox"
@@ -92,6 +96,21 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
     )
     with _connected(Client(stdio_client(server, errlog=sys.stderr), mode=era, **options)) as found:
         yield found
+
+
+@contextmanager
+def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", **options: Any) -> Iterator[Visitor]:  # fmt: skip
+    """Lend an agent of a server in this very process: the same but for its stdin and stdout."""
+
+    def settings() -> Config:
+        return load(person.environment, person.folder, person.folder)
+
+    service = Service(CONTRACT, Office(settings), agent=agent)
+    try:
+        with _connected(Client(service.server, mode=era, **options)) as found:
+            yield found
+    finally:
+        service.close()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,8 @@ CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts
 class Office:
     """The desk of the settings, opened at the first call: until then, a client is not kept waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Callable[[], Config] = wiring.settings) -> None:
+        self._settings = settings
         self._stack = ExitStack()
         self._turn = threading.Lock()
         self._opened: Desk | None = None
@@ -35,7 +37,7 @@ class Office:
         self.accounts: tuple[str, ...] = ()
         self.default_account = ""
         try:
-            self._config = wiring.settings()
+            self._config = settings()
         except PostroomError:
             return  # each call says it, which a client shows; what we write here it hides
         self.accounts = tuple(account.name for account in self._config.accounts)
@@ -47,7 +49,7 @@ class Office:
 
         with self._turn:
             if self._opened is None:
-                config = self._config or wiring.settings()
+                config = self._config or self._settings()
                 _make(config.vault)
                 self._opened = self._stack.enter_context(desk(config, make=True))
                 assert self._opened is not None
@@ -57,7 +59,7 @@ class Office:
         """Return the tokens that are let in over HTTP, and whose each is."""
         from postroom.store.tokens import tokens
 
-        config = self._config or wiring.settings()
+        config = self._config or self._settings()
         state = wiring.state_folder(config, make=False)
         return {} if state is None else tokens(state)
 

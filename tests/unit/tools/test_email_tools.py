@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import visiting
+from tests.agents import visiting_inside as visiting
 
 MAIL = """From: {sender}
 To: {to}
@@ -18,6 +18,12 @@ Date: Sat, 14 Nov 2026 10:00:00 +0000
 {headers}
 {body}
 """
+
+
+@pytest.fixture
+def agent(robin):
+    with visiting(robin) as found:
+        yield found
 
 
 def arrive(person, id="one", *, sender="Ann <ann@example.com>", to="you@example.org", subject="Tea", body="Come at four.", headers=""):  # fmt: skip
