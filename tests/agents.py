@@ -94,7 +94,7 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
         env=person.environment,
         cwd=person.folder,
     )
-    with _connected(Client(stdio_client(server, errlog=sys.stderr), mode=era, **options)) as found:
+    with connected(Client(stdio_client(server, errlog=sys.stderr), mode=era, **options)) as found:
         yield found
 
 
@@ -107,7 +107,7 @@ def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto",
 
     service = Service(CONTRACT, Office(settings), agent=agent)
     try:
-        with _connected(Client(service.server, mode=era, **options)) as found:
+        with connected(Client(service.server, mode=era, **options)) as found:
             yield found
     finally:
         service.close()
@@ -118,12 +118,12 @@ def visiting_over_http(person: Person, address: str, token: str, *, era: str = "
     """Connect to a server over HTTP."""
     http = create_mcp_http_client(headers={"Authorization": f"Bearer {token}"})
     transport = streamable_http_client(address, http_client=http)
-    with _connected(Client(transport, mode=era, **options), http) as found:
+    with connected(Client(transport, mode=era, **options), http) as found:
         yield found
 
 
 @contextmanager
-def _connected(client: Client, *others: Any) -> Iterator[Visitor]:
+def connected(client: Client, *others: Any) -> Iterator[Visitor]:
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         for other in others:
