@@ -124,6 +124,7 @@ def visiting_over_http(person: Person, address: str, token: str, *, era: str = "
 
 @contextmanager
 def connected(client: Client, *others: Any) -> Iterator[Visitor]:
+    """Lend the agent of a client, and keep what else it needs open meanwhile."""
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         for other in others:

@@ -113,8 +113,10 @@ def _name_vault(vault: Path) -> None:
         )
     if file.exists():
         raise Invalid(f"{file} names no vault", remedy=f'Put path = "{vault}" under [vault] there.')
-    _write_settings(file, vault)
-    say(f"Wrote {file}: every folder finds the vault {vault} now.")
+    room = ROOM if _theirs(vault) else ""
+    _write_settings(file, vault, room)
+    inside = f", and Postroom's notes are in its folder {room}/" if room else ""
+    say(f"Wrote {file}: every folder finds the vault {vault} now{inside}.")
 
 
 def _write_settings(file: Path, vault: Path, room: str = "") -> None:
@@ -128,14 +130,7 @@ def _roomed(config: Config) -> Config:
     """Return the settings with a room of Postroom's own where the vault has notes already."""
     from postroom.config import user_file
 
-    ours = {folder.name for folder in FOLDERS} | {"Dashboard.md", "Handbook.md", "Style.md"}
-    if config.room or not config.vault.is_dir() or (config.vault / "Dashboard.md").exists():
-        return config
-    theirs = [
-        path.name
-        for path in config.vault.iterdir()
-        if path.name not in ours and (path.is_dir() or path.suffix == ".md") and path.name[0] != "."
-    ]
+    theirs = [] if config.room else _theirs(config.vault)
     if not theirs:
         return config
     file = user_file(os.environ, Path.home())
@@ -147,6 +142,18 @@ def _roomed(config: Config) -> Config:
     _write_settings(file, config.vault.resolve(), ROOM)
     say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {ROOM}/.")
     return wiring.settings()
+
+
+def _theirs(vault: Path) -> list[str]:
+    """Return what notes of its own a vault has that is not Postroom's yet."""
+    ours = {folder.name for folder in FOLDERS} | {"Dashboard.md", "Handbook.md", "Style.md"}
+    if not vault.is_dir() or (vault / "Dashboard.md").exists():
+        return []
+    return [
+        path.name
+        for path in vault.iterdir()
+        if path.name not in ours and (path.is_dir() or path.suffix == ".md") and path.name[0] != "."
+    ]
 
 
 def _folders(desk: Desk, config: Config) -> list[str]:

@@ -281,3 +281,16 @@ def test_doctor_says_where_there_is_no_mail_and_that_letters_stay_here(person):
     said = person.run("doctor").out
     assert "postroom import" in said
     assert "delivers to nobody" in said
+
+
+def test_a_vault_with_notes_of_its_own_gets_a_room_when_it_is_named(person):
+    for name in ("VAULT_PATH", "POSTROOM_STATE"):
+        del person.environment[name]
+    mine = person.folder / 'My "Notes"' / "Diary.md"
+    mine.parent.mkdir()
+    mine.write_text("Dear diary")
+    made = person.run("init", str(mine.parent))
+    assert made.code == 0, made.err
+    assert (mine.parent / "Postroom" / "Pending_Approval").is_dir()
+    assert sorted(path.name for path in mine.parent.iterdir() if path.name[0] != ".") == ["Diary.md", "Postroom"]  # fmt: skip
+    assert person.run("init", str(mine.parent)).code == 0
