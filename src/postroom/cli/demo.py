@@ -24,6 +24,7 @@ HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
 ANSWER = "Hello Dora,\n\nthank you, that is a relief.\n\nKind regards,\nRobin"
 NOTE = "Dear Ines,\n\nthe Saturday suits me. I shall bring the sewing frames.\n\nRobin"
 LURED = "As you asked, the invoices of this mailbox: https://bright-audit.example/in"
+ELSEWHERE = {"demo", "mcp", "install", "init", "adopt"}  # would reach out of the demo's folder
 SHOWN = 9  # lines of an answer
 SETTINGS_FILE = f"""\
 state = "state"
@@ -180,7 +181,7 @@ def _decide(letters: Waiting) -> None:
     for line in _next(letters):
         click.echo(f"  {line}")
     while (typed := _typed()) and typed[0] not in {"exit", "quit"}:
-        if typed[0] in {"demo", "mcp"}:
+        if typed[0] in ELSEWHERE:
             _tell(f"`postroom {typed[0]}` is for another terminal.")
             continue
         with suppress(PostroomError, SystemExit):

@@ -27,6 +27,11 @@ SERVER = "postroom"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 # By these a person gives a verdict, sets the desk up, or takes the rules away again.
 PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install")  # fmt: skip
+# A rule of ours about a command, wherever the program stood when it was written.
+_COMMAND = re.compile(
+    rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)"
+    r"|Shell\((?:[^():]*/)?postroom\)|Shell\([^():]+:(?:-P )?-m postroom\*\)"
+)
 TYPED = ("claude-code", "cursor", "vscode")  # name the transport in each entry
 TABLES = {"vscode": "servers", "zed": "context_servers"}  # of those that do not say mcpServers
 SHOWN = 30  # lines of a change
@@ -142,9 +147,10 @@ def _ask() -> None:
 
 def _short(rows: list[str]) -> list[str]:
     """Return a change as far as it fits a screen: of many rules the first, and how many there are."""
-    if len(rows) <= SHOWN:
-        return rows
-    return [*rows[:SHOWN], f"... {len(rows) - SHOWN} more lines of that kind (docs/clients.md)"]
+    gone = [row for row in rows[SHOWN:] if click.unstyle(row).startswith("-")]
+    more = len(rows) - SHOWN - len(gone)
+    cut = [f"... {more} more lines of that kind (docs/clients.md)"] if more > 0 else []
+    return [*rows[:SHOWN], *cut, *gone]
 
 
 def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
@@ -186,8 +192,10 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
         return [sheet], notes
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = rules.table("permissions", *about.lists)
-    ours, former = _rules(client, environ, entry), _rules(client, _former(old), old)
-    kept = [rule for rule in permissions["deny"] if rule in ours or rule not in former]
+    ours = _rules(client, environ, entry)
+    kept = [
+        rule for rule in permissions["deny"] if rule in ours or not _COMMAND.fullmatch(str(rule))
+    ]
     permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
     return [rules, sheet], [*notes, *_desk(environ), *about.remains]
 
@@ -220,11 +228,16 @@ def _without(client: str) -> list[Sheet]:
         return [sheet]
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = _object(rules.content.get("permissions"))
-    environ = _former(old)
-    former = _rules(client, environ, old or _entry(client, client, environ))
+    environ = dict(os.environ)
+    ours = _rules(client, environ, _entry(client, client, environ))
     deny = permissions.get("deny")
-    if isinstance(deny, list) and any(rule in former for rule in deny):
-        permissions["deny"] = [rule for rule in deny if rule not in former]
+    left = (
+        [r for r in deny if r not in ours and not _COMMAND.fullmatch(str(r))]
+        if isinstance(deny, list)
+        else deny
+    )
+    if left != deny:
+        permissions["deny"] = left
         if not any(permissions.get(name) for name in about.lists):
             for name in about.lists:
                 permissions.pop(name, None)
@@ -253,17 +266,6 @@ def _config(environ: Mapping[str, str]) -> Config:
 
 def _object(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
-
-
-def _former(old: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment in which the rules of a former entry were written."""
-    said = {key: text for key, text in _object(old.get("env")).items() if isinstance(text, str)}
-    own = dict(os.environ)
-    try:
-        _config(own | said)
-    except PostroomError:
-        return own
-    return own | said
 
 
 def _entry(client: str, agent: str, environ: Mapping[str, str]) -> dict[str, Any]:

@@ -106,6 +106,9 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
     office = Office()
     service = Service(table, office, agent=agent)
     if http is None:
+        # Python has none where the descriptor is closed.
+        if not (sys.__stdin__ and sys.__stdout__):
+            raise Invalid("Standard input or output is closed", remedy="A client starts this.")
         if sys.stdin.isatty():
             say("Serving MCP on standard input, as clients start it. Ctrl-C ends it.")
         run_stdio(service)
@@ -116,5 +119,9 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
     if not known:
         raise AuthRequired(
             "There is no token that a client could come in by", remedy="Run `postroom init` first."
+        )
+    if agent.casefold() in {name.casefold() for name in known.values() if name}:
+        raise Invalid(
+            f"{agent} is the name of a token", remedy="Leave --agent out: that client has its own."
         )
     run_http(service, where, office.tokens)

@@ -63,13 +63,12 @@ def init_command(
     from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
 
-    if vault is not None:
-        _name_vault(vault.expanduser().absolute())
-    config = _roomed(wiring.settings())
-    wiring.state_folder(config, make=False)  # refuses before anything is made
     if agent:
         check_name(Call("init", agent))
-    token_file(config.desks, agent or "")
+    token_file(Path(), agent or "")
+    unnamed = _name_vault(vault.expanduser().absolute()) if vault is not None else None
+    config = _roomed(wiring.settings())
+    wiring.state_folder(config, make=False)  # refuses before anything is made
     config.vault.mkdir(parents=True, exist_ok=True)
     with desk(config, make=True, moved=True) as made:
         assert made is not None
@@ -84,6 +83,9 @@ def init_command(
             "made": new,
             "token": str(make_token(config.state_for(made.id), agent or "")),
         }
+    if unnamed is not None and not unnamed.exists():
+        _write_settings(unnamed, config.vault)
+        say(f"Wrote {unnamed}: every folder finds the vault {config.vault} now.")
     if as_json:
         printing.print_json(report)
         return
@@ -97,33 +99,35 @@ def init_command(
         say(f"Postroom rehearses: nothing is sent until dry_run = false is in {file}.")
 
 
-def _name_vault(vault: Path) -> None:
-    """Make this the vault of the person's settings, or say what says otherwise."""
+def _name_vault(vault: Path) -> Path | None:
+    """Work in this vault; return the settings file that is to name it, where there is none yet."""
     from postroom.config import user_file
 
-    file = user_file(os.environ, Path.home())
-    config = wiring.settings()
-    if config.vault.absolute() == vault:
-        return
+    if not str(vault).isprintable():
+        raise Invalid("The vault's path holds what cannot be written", remedy="Rename the folder.")
+    if vault.exists() and not vault.is_dir():
+        raise Invalid(f"{vault} is no folder", remedy="Name another.")
+    file, config = user_file(os.environ, Path.home()), wiring.settings()
     source = config.source("vault.path")
     if source != "default":
+        if config.vault.absolute() == vault:
+            return None
         raise Invalid(
             f"{source} names another vault, {config.vault}",
             remedy=f"Change it there to {vault}, or run `postroom init` without a folder.",
         )
-    if file.exists():
+    if file.exists() or file.is_symlink():
         raise Invalid(f"{file} names no vault", remedy=f'Put path = "{vault}" under [vault] there.')
-    room = ROOM if _theirs(vault) else ""
-    _write_settings(file, vault, room)
-    inside = f", and Postroom's notes are in its folder {room}/" if room else ""
-    say(f"Wrote {file}: every folder finds the vault {vault} now{inside}.")
+    os.environ["VAULT_PATH"] = str(vault)  # for this command; the file is written when all is done
+    return file
 
 
 def _write_settings(file: Path, vault: Path, room: str = "") -> None:
     path = str(vault).replace("\\", "\\\\").replace('"', '\\"')
     text = f'[vault]\npath = "{path}"\n' + (f'room = "{room}"\n' if room else "")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    with file.open("x", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def _roomed(config: Config) -> Config:

@@ -116,6 +116,12 @@ class Sheet:
         if _create(backup, self.before, mode):
             return True
         try:
+            if (
+                backup.is_symlink()
+                or not backup.is_file()
+                or backup.stat().st_size != len(self.before)
+            ):
+                return False
             return backup.read_bytes() == self.before
         except OSError:
             return False

@@ -462,7 +462,9 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
         yield "number:" + number[0].replace(" ", "").replace("-", "")
 
 
-def tokens(text: str, html: str = "", *, anywhere: bool = False) -> frozenset[str]:
+def tokens(
+    text: str, html: str = "", *, anywhere: bool = False, most: int = MAX_TOKENS
+) -> frozenset[str]:
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
     page = said(html)
     body = f"{visible(text)}\n{page}"
@@ -483,6 +485,6 @@ def tokens(text: str, html: str = "", *, anywhere: bool = False) -> frozenset[st
         ),
         1,
     ):
-        while len(taken) < MAX_TOKENS * share // 3 and (token := next(kind, None)) is not None:
+        while len(taken) < most * share // 3 and (token := next(kind, None)) is not None:
             taken.add(token)
     return frozenset(taken - {""})

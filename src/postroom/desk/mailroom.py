@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -35,7 +35,7 @@ from postroom.desk.outbox import Call, Outbox, check_name
 from postroom.desk.reading import Reading
 from postroom.store.entries import Move
 from postroom.store.ledger import Ledger
-from postroom.vault.vault import Vault
+from postroom.vault.vault import MAX_SIZE, Vault
 
 if TYPE_CHECKING:
     from postroom.mail.mailbox import Draft, Mailbox, Page
@@ -156,13 +156,21 @@ class Mailroom:
             try:
                 self._vault.create(path, content)
             except Conflict:
-                if self._vault.read(path)[0] == content:  # saved before
+                if self._holds(path, content):  # saved before
                     return path
             except PostroomError as why:  # without the name, which is the mail's word
                 raise type(why)(f"The file cannot be saved in {folder}", remedy=why.remedy) from why
             else:
                 return path
         raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
+
+    def _holds(self, path: str, content: bytes) -> bool:
+        there = self._vault.stat(path)
+        if there is None or there.size != len(content) or len(content) > MAX_SIZE:
+            return False
+        with suppress(PostroomError):
+            return self._vault.read(path)[0] == content
+        return False
 
     # Writing
 
@@ -172,6 +180,7 @@ class Mailroom:
             raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
         box = self.box(account)
         message = box.message(id) if id else answered(box.thread(thread).messages)
+        self._reading.shown(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own()}
         sent = SENT in message.labels
         return message.id, answer(message.mail, own, sent=sent, everyone=everyone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -439,6 +440,7 @@ def check_name(call: Call) -> None:
     """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
     name, ours = call.agent, call.actor != "email_mcp"
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
+    shown = shown and name == unicodedata.normalize("NFKC", name)
     if not ours and (not shown or name.casefold() in OURS):
         raise Invalid(
             f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours",

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
 SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
 MANY: Final = 10_000
+MOST: Final = 30_000  # tokens of a text that are remembered: a mail can hold many, to hide one
 READABLE: Final = 1_000_000  # bytes of a file that are looked at
 PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
 PAGE, FIRST_PAGE = 100, 5
 
 
 class _Brought(NamedTuple):
-    text: str
+    texts: tuple[str, ...]
     html: str
     people: frozenset[str]
     sender: str
@@ -53,8 +54,8 @@ class Reading:
                 # With its ending and without: box@example.org.pdf is read as an address too.
                 for file in mail.attachments:
                     names += [file.name, file.name.rpartition(".")[0]]
-                text = "\n".join((mail.subject, *names, mail.text))
-                found = _Brought(text, mail.html, _keys(people), _sender(mail.sender))
+                texts = ("\n".join(names), f"{mail.subject}\n{mail.text}")
+                found = _Brought(texts, mail.html, _keys(people), _sender(mail.sender))
                 brought[account, message.id, "whole"] = found
         self._see(brought)
 
@@ -64,18 +65,18 @@ class Reading:
         for mail in summaries:
             if not self._remembered(account, mail.id, "whole", "line"):
                 people = (mail.sender, *mail.to)
-                text = "\n".join((mail.subject, mail.sender.name, mail.snippet))
-                found = _Brought(text, "", _keys(people), _sender(mail.sender))
+                texts = (mail.sender.name, f"{mail.subject}\n{mail.snippet}")
+                found = _Brought(texts, "", _keys(people), _sender(mail.sender))
                 brought[account, mail.id, "line"] = found
         self._see(brought)
 
     def saved(self, account: str, id: str, part: str, file: Enclosure) -> None:
-        """Remember what a file brought that an agent is about to find on the disk, if it is text."""
-        head = file.content[:READABLE]
-        if b"\0" not in head:
-            text = f"{file.name}\n{head.decode(errors='replace')}"
-            found = _Brought(text, "", frozenset(), f"a file of it, {line(file.name)[:60]}")
-            self._see({(account, id, f"part {part}"): found})
+        """Remember what a file brought that an agent is about to find on the disk."""
+        # A text in two bytes a character, or with a byte to hide behind, reads as one without zeros.
+        words = file.content[:READABLE].replace(b"\0", b"").decode(errors="replace")
+        texts = (f"{file.name}\n{file.name.rpartition('.')[0]}", words)
+        found = _Brought(texts, "", frozenset(), f"a file of it, {line(file.name)[:60]}")
+        self._see({(account, id, f"part {part}"): found})
 
     def _remembered(self, account: str, id: str, *how: str) -> bool:
         now = self._clock().wall
@@ -89,10 +90,12 @@ class Reading:
         from postroom.core.risk import tokens
 
         now = self._clock().wall
-        found = {
-            f"mail {id} from {one.sender}": tokens(one.text, one.html) | one.people
-            for (_, id, _), one in brought.items()
-        }
+        found = {}
+        for (_, id, _), one in brought.items():
+            # Apart, so that one full of addresses does not push out what another says.
+            parts = [tokens(text, most=MOST) for text in one.texts]
+            page = tokens("", one.html, most=MOST) if one.html else frozenset()
+            found[f"mail {id} from {one.sender}"] = one.people.union(page, *parts)
         with self._ledger.write(synced=False) as book:
             book.see(found, keep=now - MEMORY)
         if len(self._recent) > MANY:

@@ -88,8 +88,9 @@ class Database:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     def close(self) -> None:
-        """Close the connection; an open transaction is rolled back."""
-        self._connection.close()
+        """Close the connection, once no thread uses it; an open transaction is rolled back."""
+        with self._turn:
+            self._connection.close()
 
     def rows(
         self, sql: str, values: Sequence[object] = (), *, patience: float | None = None

@@ -63,8 +63,9 @@ class Doorkeeper:
         if token is None:
             await _refuse(send, 401, "A bearer token is needed: `postroom init` has made one.")
             return
-        session = headers.get(b"mcp-session-id", b"")
-        if self._sessions.get(session, token) != token:
+        named = [value for name, value in scope["headers"] if name == b"mcp-session-id"]
+        # None that we do not know, and not two, of which others would read the other one.
+        if len(named) > 1 or any(self._sessions.get(session) != token for session in named):
             await _refuse(send, 404, "There is no such session.")
             return
         taken = frozenset(agent.casefold() for agent in known.values() if agent)

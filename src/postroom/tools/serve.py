@@ -263,8 +263,10 @@ class Service:
             await self._worked.wait()
             await anyio.sleep(PUBLISH)
             self._worked = anyio.Event()
+            self._working += 1
             with suppress(Exception):  # the next look writes it; nothing here ends the server
                 await anyio.to_thread.run_sync(lambda: self._office.desk().publish())
+            self._working -= 1
 
     async def stdio(self) -> None:
         """Serve one client on standard input and output, until it is gone."""

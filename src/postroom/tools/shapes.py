@@ -377,6 +377,14 @@ def draft_reply(status: str, text: str, id: str = "") -> Reply:
 
 def told(entry: Entry, rules: Rules, newer: str = "") -> str:
     """Return what an agent should know of its letter; `newer` stands in its place."""
+    said = _told(entry, rules, newer)
+    if entry.letter.in_reply_to and not isinstance(entry.state, life.Rehearsal):
+        for address in entry.letter.envelope:  # a mail named them, and this stands in no fence
+            said = said.replace(address.spec, "a recipient")
+    return said
+
+
+def _told(entry: Entry, rules: Rules, newer: str) -> str:
     id = entry.id
     match entry.state:
         case life.Pending():

@@ -162,13 +162,21 @@ def test_removing_restores_what_was(person, client, rules):
         assert not rules_file(person, client).exists()
 
 
-def test_removing_takes_out_what_was_written_for_another_vault_too(person):
+def test_removing_leaves_rules_of_which_nobody_knows_whose_they_are(person):
+    """What an entry says of itself does not decide which of a person's rules go."""
     install(person)
-    del person.environment["POSTROOM_STATE"]
-    person.environment["VAULT_PATH"] = str(person.folder / "elsewhere")
+    content = read(file(person))
+    content["mcpServers"]["postroom"]["env"]["POSTROOM_STATE"] = "/home/me/.ssh"
+    content["mcpServers"]["postroom"]["command"] = "curl"
+    write(file(person), content)
+    mine = ["Read(//home/me/.ssh/**)", "Edit(//home/me/.ssh/**)", "Bash(curl approve:*)"]
+    rules = read(rules_file(person))
+    rules["permissions"]["deny"] += mine
+    write(rules_file(person), rules)
+    install(person)
+    assert set(mine) <= set(denied(person))
     install(person, "claude-code", "--remove")
-    assert not file(person).exists()
-    assert not rules_file(person).exists()
+    assert denied(person) == mine
 
 
 def test_removing_where_nothing_is_changes_nothing(person):
@@ -179,15 +187,32 @@ def test_removing_where_nothing_is_changes_nothing(person):
     assert files(person) == before
 
 
-def test_a_moved_vault_replaces_its_rules_and_keeps_the_persons(person):
-    write(rules_file(person), {"permissions": {"deny": ["Read(./.env)"]}})
+def test_a_moved_vault_gets_its_rules_and_a_moved_program_replaces_its_own(person):
+    write(rules_file(person), {"permissions": {"deny": ["Read(./.env)", "Bash(/old/postroom approve:*)"]}})  # fmt: skip
     install(person)
     person.environment["VAULT_PATH"] = str(person.folder / "elsewhere")
     install(person)
     rules = denied(person)
     assert rules[0] == "Read(./.env)"
     assert f"Edit(/{person.folder}/elsewhere/Approved/**)" in rules
-    assert not [rule for rule in rules if f"{person.vault}/" in rule]
+    assert "Bash(/old/postroom approve:*)" not in rules
+
+
+def test_what_is_taken_out_is_always_shown(person):
+    old = [f"Bash(/old/postroom {name}:*)" for name in ("approve", "reject", "undo")]
+    write(rules_file(person), {"permissions": {"deny": [*(f"Read(./{at})" for at in range(60)), *old]}})  # fmt: skip
+    shown = install(person).out
+    gone = [row for row in shown.splitlines() if row.startswith("-")]
+    assert all(any(rule in row for row in gone) for rule in old), shown
+
+
+def test_a_link_in_the_place_of_the_backup_is_none(person):
+    write(file(person), THEIRS)
+    before = file(person).read_bytes()
+    file(person).with_name(".mcp.json.postroom-backup").symlink_to(".mcp.json")
+    file(person).with_name(".mcp.json.postroom-backup1").symlink_to("/dev/zero")
+    install(person)
+    assert file(person).with_name(".mcp.json.postroom-backup2").read_bytes() == before
 
 
 @pytest.mark.parametrize(

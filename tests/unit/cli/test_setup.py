@@ -294,3 +294,15 @@ def test_a_vault_with_notes_of_its_own_gets_a_room_when_it_is_named(person):
     assert (mine.parent / "Postroom" / "Pending_Approval").is_dir()
     assert sorted(path.name for path in mine.parent.iterdir() if path.name[0] != ".") == ["Diary.md", "Postroom"]  # fmt: skip
     assert person.run("init", str(mine.parent)).code == 0
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x7fb", "file", "ok --token a/b"])
+def test_an_init_that_is_refused_leaves_no_settings(person, name):
+    for variable in ("VAULT_PATH", "POSTROOM_STATE"):
+        del person.environment[variable]
+    (person.folder / "file").write_text("")
+    vault, *more = name.split(" ")
+    assert person.run("init", vault, *more).code == 2
+    assert not (person.folder / ".config").exists()
+    assert person.run("init", "Post").code == 0
+    assert f'path = "{person.folder}/Post"' in (person.folder / ".config/postroom/postroom.toml").read_text()  # fmt: skip

@@ -95,13 +95,14 @@ def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
         assert robin.show(id)["agent"] == "zed"
 
 
-@pytest.mark.parametrize("name", ["person", "Vault"])
+@pytest.mark.parametrize("name", ["person", "\uff36ault"])
 def test_an_agent_cannot_take_our_names(robin, name):
     from mcp_types import Implementation
 
     id = robin.draft()  # a letter of the vault's
     assert robin.run("mcp", "--agent", name).code == 2
     assert robin.run("init", "--token", name).code == 2
+    assert robin.run("install", "claude-code", "--agent", name, "--yes").code == 2
     with visiting(robin, agent="", client_info=Implementation(name=name, version="1")) as agent:
         calls = [("search_email", {}), ("letter_status", {}), ("letter_status", {"id": id})]
         calls += [("withdraw_letter", {"id": id}), ("send_email", {"to": ["a@example.com"]})]
@@ -187,7 +188,11 @@ def test_a_session_is_its_tokens_alone(robin):
     headers = [{"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {secret}"} for secret in secrets]  # fmt: skip
     with http_server(robin) as address, Client() as http:
         session = {"Mcp-Session-Id": http.post(address, json=start, headers=headers[0]).headers["mcp-session-id"]}  # fmt: skip
+        other = {"Mcp-Session-Id": http.post(address, json=start, headers=headers[1]).headers["mcp-session-id"]}  # fmt: skip
+        twice = [*headers[1].items(), *session.items(), *other.items()]
+        assert http.delete(address, headers=twice).status_code == 404
         assert http.delete(address, headers=headers[1] | session).status_code == 404
+        assert http.delete(address, headers=headers[1] | {"Mcp-Session-Id": "x"}).status_code == 404
         assert http.delete(address, headers=headers[0] | session).status_code == 200
 
 
@@ -338,6 +343,20 @@ def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
     assert wire.ended() == (0, "")
     assert len(robin.run("pending", "--json").json["letters"]) == 1
     assert robin.run("audit", "verify").code == 0
+
+
+def test_a_signal_while_the_ledger_is_held_ends_the_server(robin, wire):
+    import sqlite3
+    from contextlib import closing
+
+    wire.greet()
+    wire.answer(wire.call("search_email", limit=1))
+    with closing(sqlite3.connect(robin.folder / "state" / "ledger.sqlite")) as held:
+        held.execute("BEGIN IMMEDIATE")
+        wire.call("search_email", limit=1)
+        os.kill(wire.process.pid, signal.SIGTERM)
+        code, _ = wire.ended()
+    assert code == 0
 
 
 def test_a_thousand_calls_in_flight_are_all_answered(wire):
