@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
 SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
+_SIGNS: Final = re.compile(
+    r"[@＠﹫./:\\\d\[({]|www", re.IGNORECASE
+)  # without one, a text brings nothing
 MANY: Final = 10_000
 MOST: Final = 30_000  # tokens of a text that are remembered: a mail can hold many, to hide one
 READABLE: Final = 1_000_000  # bytes of a file that are looked at
@@ -41,6 +45,7 @@ class Reading:
         self._ledger = ledger
         self._mailboxes = mailboxes
         self._clock = clock
+        self._pruned = -SHORTLY
         self._recent: dict[tuple[str, str, str], float] = {}
 
     def shown(self, account: str, *messages: Message) -> None:
@@ -93,11 +98,14 @@ class Reading:
         found = {}
         for (_, id, _), one in brought.items():
             # Apart, so that one full of addresses does not push out what another says.
-            parts = [tokens(text, most=MOST) for text in one.texts]
+            parts = [tokens(text, most=MOST) for text in one.texts if _SIGNS.search(text)]
             page = tokens("", one.html, most=MOST) if one.html else frozenset()
             found[f"mail {id} from {one.sender}"] = one.people.union(page, *parts)
         with self._ledger.write(synced=False) as book:
-            book.see(found, keep=now - MEMORY)
+            book.see(found)
+            if not 0 <= now - self._pruned < SHORTLY:  # which looks at all that is remembered
+                book.forget_seen(now - MEMORY)
+                self._pruned = now
         if len(self._recent) > MANY:
             self._recent.clear()
         self._recent.update(dict.fromkeys(brought, now))

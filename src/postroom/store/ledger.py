@@ -501,10 +501,13 @@ class Book:
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
 
-    def see(self, brought: Mapping[str, frozenset[str]], *, keep: float) -> None:
-        """Remember what mails brought that an agent was shown; forget what was shown before `keep`."""
+    def forget_seen(self, before: float) -> None:
+        """Forget what agents were shown before this time."""
+        self._do("DELETE FROM token WHERE at < ?", before)
+
+    def see(self, brought: Mapping[str, frozenset[str]]) -> None:
+        """Remember what mails brought that an agent was shown."""
         now = self._clock().wall
-        self._do("DELETE FROM token WHERE at < ?", keep)
         self._connection.executemany(
             "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
             [(token, place, now) for place, tokens in brought.items() for token in sorted(tokens)],
