@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
 SHORTLY: Final = 3600.0  # seconds in which it is not remembered again
-_SIGNS: Final = re.compile(
-    r"[@＠﹫./:\\\d\[({]|www", re.IGNORECASE
-)  # without one, a text brings nothing
+# Without one of these a text brings nothing.
+_SIGNS: Final = re.compile(r"[@＠﹫./:\\\d\[({]|www", re.IGNORECASE)
+_RUNS: Final = re.compile(rb"[\t\n\r -~]{6,}")
 MANY: Final = 10_000
 MOST: Final = 30_000  # tokens of a text that are remembered: a mail can hold many, to hide one
 READABLE: Final = 1_000_000  # bytes of a file that are looked at
@@ -78,7 +78,11 @@ class Reading:
     def saved(self, account: str, id: str, part: str, file: Enclosure) -> None:
         """Remember what a file brought that an agent is about to find on the disk."""
         # A text in two bytes a character, or with a byte to hide behind, reads as one without zeros.
-        words = file.content[:READABLE].replace(b"\0", b"").decode(errors="replace")
+        content = file.content[:READABLE].replace(b"\0", b"")
+        try:
+            words = content.decode()
+        except UnicodeDecodeError:  # of what is no text, the strings in it
+            words = "\n".join(run.decode("ascii") for run in _RUNS.findall(content))
         texts = (f"{file.name}\n{file.name.rpartition('.')[0]}", words)
         found = _Brought(texts, "", frozenset(), f"a file of it, {line(file.name)[:60]}")
         self._see({(account, id, f"part {part}"): found})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +27,7 @@ from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
 from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Standing
+from postroom.store.handling import Handling
 from postroom.store.schema import MIGRATIONS
 
 _ENTRY = (
@@ -231,7 +232,7 @@ class Ledger:
             book.set("log", json.dumps(mark))
 
 
-class Book:
+class Book(Handling):
     """The ledger while one transaction holds it."""
 
     def __init__(
@@ -240,16 +241,8 @@ class Book:
         clock: Callable[[], Stamp],
         draw: Callable[[int], bytes],
     ) -> None:
-        self._connection = connection
-        self._clock = clock
+        super().__init__(connection, clock)
         self._draw = draw
-
-    def _row(self, sql: str, *values: object) -> Row | None:
-        found: Row | None = self._connection.execute(sql, values).fetchone()
-        return found
-
-    def _do(self, sql: str, *values: object) -> int:
-        return self._connection.execute(sql, values).rowcount
 
     # Letters
 
@@ -500,57 +493,6 @@ class Book:
     def adopt(self, hash: str) -> None:
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
-
-    def forget_seen(self, before: float) -> None:
-        """Forget what agents were shown before this time."""
-        self._do("DELETE FROM token WHERE at < ?", before)
-
-    def see(self, brought: Mapping[str, frozenset[str]]) -> None:
-        """Remember what mails brought that an agent was shown."""
-        now = self._clock().wall
-        self._connection.executemany(
-            "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
-            [(token, place, now) for place, tokens in brought.items() for token in sorted(tokens)],
-        )
-
-    def meet(self, account: str, domains: frozenset[str]) -> None:
-        """Remember domains that the person has written to."""
-        self._connection.executemany(
-            "INSERT OR IGNORE INTO contact VALUES (?, ?)",
-            [(account, domain) for domain in sorted(domains)],
-        )
-
-    def drafted(self, account: str, id: str) -> tuple[str, str] | None:
-        """Return the version in which Postroom left a draft, and its agent, if it made the draft."""
-        row = self._row(
-            "SELECT version, agent FROM drafted WHERE account = ? AND id = ?", account, id
-        )
-        return (row[0], row[1]) if row else None
-
-    def keep_draft(self, account: str, id: str, version: str, agent: str) -> None:
-        """Remember the version in which Postroom left a draft."""
-        self._do("INSERT OR REPLACE INTO drafted VALUES (?, ?, ?, ?)", account, id, version, agent)
-
-    def drafts(self, account: str, agent: str) -> list[str]:
-        """Return the drafts that Postroom made for this agent."""
-        sql = "SELECT id FROM drafted WHERE account = ? AND agent = ?"
-        return [id for (id,) in self._connection.execute(sql, [account, agent])]
-
-    def drop_draft(self, account: str, id: str) -> None:
-        """Forget a draft that is gone."""
-        self._do("DELETE FROM drafted WHERE account = ? AND id = ?", account, id)
-
-    def move(self, move: Move) -> int:
-        """Remember a move by its inverse, and return its number."""
-        values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
-        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?)"
-        self._do(sql, move.at, move.agent, move.account, move.message, *values)
-        row = self._row("SELECT last_insert_rowid()")
-        return int(row[0]) if row else 0
-
-    def unmove(self, number: int) -> None:
-        """Forget a move that did not happen, or was undone."""
-        self._do("DELETE FROM move WHERE number = ?", number)
 
     def set(self, key: str, value: str) -> None:
         """Keep a value under a key."""

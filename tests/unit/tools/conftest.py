@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.agents import SAMPLE, Wire, visiting
+from tests.agents import SAMPLE, Wire, visiting_inside
 from tests.conftest import Person
 
 
@@ -26,7 +26,8 @@ def robin(person: Person, imported) -> Person:
 
 @pytest.fixture
 def agent(robin: Person):
-    with visiting(robin) as found:
+    """An agent of a server in this process; what is about the process itself starts one."""
+    with visiting_inside(robin) as found:
         yield found
 
 

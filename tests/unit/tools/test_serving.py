@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -18,6 +19,13 @@ def token(person, name=""):
     arguments = ["--token", name] if name else []
     file = person.run("init", *arguments, "--json").json["token"]
     return Path(file).read_text().strip()
+
+
+@pytest.fixture
+def agent(robin):
+    """An agent of a process of its own."""
+    with visiting(robin) as found:
+        yield found
 
 
 @pytest.fixture(params=ERAS)
@@ -131,6 +139,8 @@ def test_nothing_in_the_working_folder_is_run(robin):
     entry = json.loads((robin.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
     started = robin.run_program([entry["command"], *entry["args"]])
     assert started.code == 0, started.err
+    script = str(Path(sys.executable).with_name("postroom"))
+    assert robin.run_program([script, "demo"]).code == 0  # whose agent starts a server itself
     assert not (robin.folder / "RAN").exists()
 
 

@@ -1,0 +1,77 @@
+"""What agents do with mail, in the ledger's tables: what they were shown, the drafts and moves they made."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from postroom.core.stamp import Stamp
+from postroom.store.database import Row
+from postroom.store.entries import Move
+
+
+class Handling:
+    """The part of a transaction that is about mail, not letters."""
+
+    def __init__(self, connection: sqlite3.Connection, clock: Callable[[], Stamp]) -> None:
+        self._connection = connection
+        self._clock = clock
+
+    def _row(self, sql: str, *values: object) -> Row | None:
+        found: Row | None = self._connection.execute(sql, values).fetchone()
+        return found
+
+    def _do(self, sql: str, *values: object) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def forget_seen(self, before: float) -> None:
+        """Forget what agents were shown before this time."""
+        self._do("DELETE FROM token WHERE at < ?", before)
+
+    def see(self, brought: Mapping[str, frozenset[str]]) -> None:
+        """Remember what mails brought that an agent was shown."""
+        now = self._clock().wall
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
+            [(token, place, now) for place, tokens in brought.items() for token in sorted(tokens)],
+        )
+
+    def meet(self, account: str, domains: frozenset[str]) -> None:
+        """Remember domains that the person has written to."""
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO contact VALUES (?, ?)",
+            [(account, domain) for domain in sorted(domains)],
+        )
+
+    def drafted(self, account: str, id: str) -> tuple[str, str] | None:
+        """Return the version in which Postroom left a draft, and its agent, if it made the draft."""
+        row = self._row(
+            "SELECT version, agent FROM drafted WHERE account = ? AND id = ?", account, id
+        )
+        return (row[0], row[1]) if row else None
+
+    def keep_draft(self, account: str, id: str, version: str, agent: str) -> None:
+        """Remember the version in which Postroom left a draft."""
+        self._do("INSERT OR REPLACE INTO drafted VALUES (?, ?, ?, ?)", account, id, version, agent)
+
+    def drafts(self, account: str, agent: str) -> list[str]:
+        """Return the drafts that Postroom made for this agent."""
+        sql = "SELECT id FROM drafted WHERE account = ? AND agent = ?"
+        return [id for (id,) in self._connection.execute(sql, [account, agent])]
+
+    def drop_draft(self, account: str, id: str) -> None:
+        """Forget a draft that is gone."""
+        self._do("DELETE FROM drafted WHERE account = ? AND id = ?", account, id)
+
+    def move(self, move: Move) -> int:
+        """Remember a move by its inverse, and return its number."""
+        values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
+        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?)"
+        self._do(sql, move.at, move.agent, move.account, move.message, *values)
+        row = self._row("SELECT last_insert_rowid()")
+        return int(row[0]) if row else 0
+
+    def unmove(self, number: int) -> None:
+        """Forget a move that did not happen, or was undone."""
+        self._do("DELETE FROM move WHERE number = ?", number)
