@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MAX_TOKENS: Final = 2_000
+MAX_COVERS: Final = 5
 MAX_LINKS: Final = 20_000  # places in a letter where a link stands; a card that met more says so
 MAX_ADDRESS: Final = 4_000  # characters of a link
 UNREAD: Final = "unread"  # how a link is that stands for what is beyond them
@@ -424,12 +425,18 @@ def secrets(text: str) -> set[str]:
 
 def masked(text: str, *, unsure: bool = True) -> str:
     """Return a short text with its secrets covered, those too that only may be one."""
-    spans = chain.from_iterable(_spans(text))
-    hidden = {
-        at for what, start, end in spans if unsure or what != RANDOM for at in range(start, end)
-    }
-    covered = "".join("\0" if at in hidden else char for at, char in enumerate(text))
-    return re.sub("\0+", "[secret]", covered)
+    for _ in range(
+        MAX_COVERS
+    ):  # one that was grown together with another is seen when that is gone
+        spans = chain.from_iterable(_spans(text))
+        hidden = {
+            at for what, start, end in spans if unsure or what != RANDOM for at in range(start, end)
+        }
+        if not hidden:
+            break
+        covered = "".join("\0" if at in hidden else char for at, char in enumerate(text))
+        text = re.sub("\0+", "[secret]", covered)
+    return text
 
 
 _ADDRESS: Final = re.compile(

@@ -20,9 +20,8 @@ _SECRET = re.compile(
     r"(?i:\b(bearer)\s+)[^\s\"',;]+|\b(?:ya29\.|eyJ)[\w.~+/=-]*|[A-Za-z0-9+/_-]{32,}+={0,2}"
 )
 # A note's path is as long as a token, but made of words and numbers; a token never is, throughout.
-_NAME = re.compile(
-    r"[+/_-]*+(?:(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4})(?:[+/_-]++|$))++"
-)
+_NAME = re.compile(r"[A-Z]?[a-z]{1,20}|[A-Z]{1,20}|\d{1,8}|[A-Za-z0-9]{1,4}")
+_BETWEEN = re.compile(r"[+/_-]+")
 
 
 def address(spec: str) -> str:
@@ -70,6 +69,7 @@ def _word(word: str) -> str:
 
 
 def _secret(found: re.Match[str]) -> str:
-    if _NAME.fullmatch(found.group()):
+    names = list(filter(None, _BETWEEN.split(found.group())))
+    if names and all(map(_NAME.fullmatch, names)):
         return found.group()
     return f"{found.group(1)} ***" if found.group(1) else "***"

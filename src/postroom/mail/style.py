@@ -58,8 +58,8 @@ _LINK_BLUE: Final = (0.0, 0.0, 238.0, 1.0)
 
 # CSS Syntax Level 3, section 4: comments, strings and addresses hold whatever marks they like.
 _OPAQUE: Final = re.compile(
-    r"""/\*(?:[^*]|\*(?!/))*+(?:\*/)?+
-      | "((?:[^"\\\n]|\\[\s\S])*+)"?+ | '((?:[^'\\\n]|\\[\s\S])*+)'?+
+    r"""/\*[\s\S]*?(?:\*/|\Z)
+      | "([^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*)"?+ | '([^'\\\n]*+(?:\\[\s\S][^'\\\n]*+)*)'?+
       | \burl\(\s*+(?!["'\s])[^)]*+\)?+ | <!-- | -->""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -70,7 +70,7 @@ _IMPORTANT: Final = re.compile(r"\s?!\s?important$")
 _NO_NAME: Final = re.compile(r"[^\w -]+")
 _AT: Final = re.compile(r"\s*+@")
 _MEDIA: Final = re.compile(r"\s*+@media\b", re.IGNORECASE)
-_SCREEN: Final = re.compile(r"\s*+(?:only\s++)?+(?:all|screen)?+\s*+", re.IGNORECASE)
+_SCREEN: Final = re.compile(r"\s*+(?:only\s++)?(?:all|screen)?\s*+", re.IGNORECASE)
 _ARGUMENTS: Final = re.compile(r"\([^()]*+\)")
 _ATTRIBUTE: Final = re.compile(
     r"""\[\s*+(?:(class|id)\s*+~?=\s*+["']?([\w-]++))?+[^\]]*+\]""", re.IGNORECASE

@@ -421,3 +421,11 @@ def test_the_longest_hostile_text_is_read_to_its_end(piece):
     text = (piece * MAX_TEXT)[: MAX_TEXT - len(end)] + end
     assert len(links(text, text)) <= MAX_LINKS + 1
     assert any("private key" in what for what in secrets(text))
+
+
+def test_two_secrets_grown_together_are_both_covered():
+    grown = "4111111111111111DE89370400440532013000"
+    from postroom.core import findings
+
+    assert findings.secrets(findings.masked(grown)) - {findings.RANDOM} == set()
+    assert "DE89" not in findings.masked(grown)
