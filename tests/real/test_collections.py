@@ -23,7 +23,7 @@ def collection(name: str, pattern: str, least: int) -> dict[str, bytes]:
 
 
 COLLECTIONS = {
-    "cpython": ("msg_*.txt", 48, 0.8),
+    "cpython": ("msg_*.txt", 47, 0.8),  # 3.11.2 has one less than later ones
     "mail-parser": ("mail_*", 23, 0.95),
     "enmime": ("**/*.raw", 75, 0.85),
 }
