@@ -19,6 +19,10 @@ settings.register_profile("postroom", deadline=None, print_blob=True)
 settings.load_profile("postroom")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--providers", default="", help="which providers tests/contract runs against")
+
+
 # The leader of a new session takes the terminal on its stdin for the controlling one.
 ON_A_TERMINAL = """
 import fcntl, os, sys, termios

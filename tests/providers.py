@@ -77,7 +77,7 @@ class Line:
         """Return the bytes, or what they were made into."""
         return self._courier.forges(self._box.wire(letter, date=date))
 
-    def send(self, letter: Letter, wire: bytes) -> Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         """Do what was arranged."""
         courier = self._courier
         courier.tried += 1
@@ -91,7 +91,7 @@ class Line:
             raise why
         return Sent(sent.message, sent.thread, refused)
 
-    def settle(self, letter: Letter) -> Settled:
+    def settle(self, letter: Letter, proof: str) -> Settled:
         """Say what became of it, if this provider can tell."""
         settles = self._courier.settles
         return self._box.settle(letter) if settles else Unknown("this server keeps no record")

@@ -190,6 +190,7 @@ ROOM = _matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0
 TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
 PROVIDER = _matching('"local" or "gmail"', "local|gmail")
+SENDING = _matching('"draft" or "message"', "draft|message")
 TRUST = _matching('"folder" or "desk"', "folder|desk")
 
 NOTHING = May("nothing", lambda _person, _project: False)
@@ -235,6 +236,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("approvals.expiry_hours", "", _whole(1, 8_760), "72", LOWER, "How long a letter waits for a verdict."),
     Setting("gmail.credentials_path", "GMAIL_CREDENTIALS_PATH", PATH, "", NOTHING, "The OAuth client's file.", "`credentials.json` in the state folder, then in the working directory"),
     Setting("gmail.token_path", "GMAIL_TOKEN_PATH", PATH, "", NOTHING, "The OAuth token's file.", "`token.json` in the state folder, then in the working directory"),
+    Setting("gmail.sending", "", SENDING, "draft", NOTHING, "How a letter leaves: as a `draft` that sending consumes, which proves what became of it; or as a `message`."),
     Setting("gmail.endpoint", "GMAIL_API_ENDPOINT", _endpoint(GMAIL_ENDPOINT), GMAIL_ENDPOINT, NOTHING, "The Gmail service; any other must be on this machine."),
     Setting("gmail.token_uri", "GMAIL_TOKEN_URI", _endpoint(GMAIL_TOKEN_URI), GMAIL_TOKEN_URI, NOTHING, "Where tokens are renewed; any other must be on this machine."),
 )  # fmt: skip
@@ -315,6 +317,7 @@ class Gmail:
     """Where Gmail and its keys are found."""
 
     cwd: Path
+    sending: str
     endpoint: str
     token_uri: str
     credentials_path: Path | None = None
@@ -324,8 +327,13 @@ class Gmail:
         """The places of the OAuth client, in the order in which they are tried."""
         return self._places(self.credentials_path, state, "credentials.json")
 
-    def token_files(self, state: Path) -> tuple[Path, ...]:
-        """The places of the OAuth token, in the order in which they are tried."""
+    def token_files(self, state: Path, account: str = "") -> tuple[Path, ...]:
+        """The places of the OAuth token, in the order in which they are tried.
+
+        The default account's are without its name; each further one has a file of its own.
+        """
+        if account:
+            return (state / f"token-{account}.json",)
         return self._places(self.token_path, state, "token.json")
 
     def _places(self, given: Path | None, state: Path, name: str) -> tuple[Path, ...]:

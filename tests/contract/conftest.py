@@ -1,6 +1,12 @@
-"""The providers that the contract suite runs against; a new one is a new entry here."""
+"""The providers that the contract suite runs against; a new one is a new entry here.
 
-from collections.abc import Callable
+`--providers` chooses among them: by default those that need nothing but Python.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +16,15 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
 from postroom.core.message import INBOX, UNREAD
+from postroom.mail.gmail import GmailMailbox, Keys
 from postroom.mail.local import LocalMailbox
-from postroom.mail.mailbox import Arrival, Mailbox
+from postroom.mail.mailbox import Arrival, Mailbox, Sent
+from tests.gmail.double import Gmail
 
 YOU = Address.parse("You <you@example.org>")
 ALIAS = Address.parse("desk@example.org")
-NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp())
+SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
+NOW = int(SENDING.timestamp())
 
 
 @dataclass
@@ -24,7 +33,9 @@ class Post:
 
     box: Mailbox
     receive: Callable[..., str]
+    gaps: frozenset[str] = frozenset()  # what this service is known not to do, by name
     drawn: int = 0
+    proof: str = ""
 
     def letter(self, **changes: object) -> Letter:
         self.drawn += 1
@@ -38,8 +49,14 @@ class Post:
         }
         return Letter(**{**values, **changes})
 
+    def send(self, letter: Letter) -> Sent:
+        wire = self.box.wire(letter, date=SENDING)
+        self.proof = self.box.prepare(letter, wire)
+        return self.box.send(letter, wire, self.proof)
 
-def local(folder: Path) -> Post:
+
+@contextmanager
+def local(folder: Path) -> Iterator[Post]:
     """The embedded mailbox."""
     box = LocalMailbox(folder / "mail" / "default.sqlite", (YOU, ALIAS), now=lambda: NOW, zone=UTC)
 
@@ -48,14 +65,45 @@ def local(folder: Path) -> Post:
         box.keep([Arrival(raw, labels, NOW)])
         return box.changes(before).added[0]
 
-    return Post(box, receive)
+    with closing(box):
+        yield Post(box, receive)
 
 
-PROVIDERS = {"local": local}
+@contextmanager
+def gmail(folder: Path, **how: bool) -> Iterator[Post]:
+    """Gmail, as far as our own double of it goes."""
+    with Gmail(now=lambda: NOW) as service:
+        token = folder / "token.json"
+        token.write_text(json.dumps(service.token()))
+        token.chmod(0o600)
+        with closing(gmail_box(service.endpoint, service.token_uri, token, **how)) as box:
+            # Google replaces the Message-ID of what is sent.
+            yield Post(box, service.receive, frozenset({"message id"}))
 
 
-@pytest.fixture(params=sorted(PROVIDERS))
-def post(request: pytest.FixtureRequest, tmp_path: Path):
-    made = PROVIDERS[request.param](tmp_path)
-    yield made
-    made.box.close()
+def gmail_box(endpoint: str, token_uri: str, token: Path, **how: bool) -> GmailMailbox:
+    keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
+    pause, chance = (lambda _seconds: None), random.Random(0).random
+    return GmailMailbox(endpoint, keys, now=lambda: NOW, pause=pause, chance=chance, **how)
+
+
+@contextmanager
+def gmail_by_message(folder: Path) -> Iterator[Post]:
+    """Gmail with `messages.send`, which proves only that a letter was sent."""
+    with gmail(folder, by_draft=False) as post:
+        yield post
+
+
+PROVIDERS = {"local": local, "gmail": gmail, "gmail-by-message": gmail_by_message}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "post" in metafunc.fixturenames:
+        asked = metafunc.config.getoption("--providers")
+        metafunc.parametrize("post", asked.split(",") if asked else list(PROVIDERS), indirect=True)
+
+
+@pytest.fixture
+def post(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Post]:
+    with PROVIDERS[request.param](tmp_path) as made:
+        yield made

@@ -89,19 +89,19 @@ class Asked:
         self.at_hand = letter.id
         return self.box.wire(letter, date=date)
 
-    def send(self, letter: Letter, wire: bytes) -> mailbox.Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Sent:
         self.step("handing")
         try:
-            sent = self.box.send(letter, wire)
+            sent = self.box.send(letter, wire, proof)
         except Conflict:
             append(self.folder / "repeated", letter.id)
             raise
         self.step("accepted")
         return sent
 
-    def settle(self, letter: Letter) -> mailbox.Settled:
+    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
         self.step("asking")
-        return self.box.settle(letter)
+        return self.box.settle(letter, proof)
 
     @classmethod
     def accepted(cls, folder: Path) -> list[tuple[str, str]]:
@@ -115,13 +115,13 @@ class Asked:
 class Mute(Asked):
     """A server that takes every mail it is given, twice if it is given twice, and tells nothing."""
 
-    def send(self, letter: Letter, wire: bytes) -> mailbox.Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Sent:
         self.step("handing")
         append(self.folder / "spool", letter.id, sha(wire), base64.b64encode(wire).decode())
         self.step("accepted")
         return mailbox.Sent(f"m-{letter.id}", f"t-{letter.id}")
 
-    def settle(self, letter: Letter) -> mailbox.Settled:
+    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
         self.step("asking")
         return mailbox.Unknown("this provider tells nothing")
 
@@ -136,7 +136,7 @@ class Mute(Asked):
 class Late(Mute):
     """A server that finds what it sent only after a while, and never proves that it did not send."""
 
-    def settle(self, letter: Letter) -> mailbox.Settled:
+    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
         self.step("asking")
         append(self.folder / "asked", letter.id)
         asked = lines(self.folder / "asked").count([letter.id])

@@ -51,12 +51,12 @@ class Line:
     def wire(self, letter, *, date):
         return self._provider.forge(self._box.wire(letter, date=date))
 
-    def send(self, letter, _wire):
+    def send(self, letter, _wire, _proof):
         self._provider.accepted.append(letter)
         self._provider.meanwhile()
         return Sent("m", "t")
 
-    def settle(self, letter):
+    def settle(self, letter, _proof):
         if not self._provider.tells:
             return Unknown("it tells nothing")
         taken = letter.id in self._provider.ids()

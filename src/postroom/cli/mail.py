@@ -144,8 +144,8 @@ def read_command(
         raise Invalid("--raw, --part and --json exclude each other", remedy="Give one of them.")
     with _opened(account) as box:
         if raw or part:
-            content = box.attachment(id, part).content if part else box.raw(id)
-            sys.stdout.buffer.write(content)
+            for piece in box.attachment(id, part).pieces if part else [box.raw(id)]:
+                sys.stdout.buffer.write(piece)
             return
         message = box.message(id)
     if as_json:
@@ -198,8 +198,8 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
     others = sum(source.kind == "other" for source in sources)
     report = files.Report()
     config = _settings()
-    known = wiring.mailbox(config, account)
-    box = known or wiring.mailbox(config, account, make=True)
+    known = wiring.local_mailbox(config, account)
+    box = known or wiring.local_mailbox(config, account, make=True)
     assert box is not None
     with closing(box):
         for source in sources:

@@ -52,13 +52,17 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Claimed: these very bytes are being handed over, or were when the owner died."""
+    """Claimed: these very bytes are being handed over, or were when the owner died.
+
+    `proof` is what the provider gave to settle it by; it is kept before anything can leave.
+    """
 
     verdict: Verdict
     at: Stamp
     wire: str
     tries: int
     first: Stamp
+    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +111,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been sent, and nothing proves it: a person must look."""
+    """It may have been sent, and nothing proves it: a person must look, unless the `proof` still tells."""
 
     at: Stamp
     why: str
     asked: Stamp
     verdict: Verdict | None = None
+    proof: str = ""
 
 
 State = (
@@ -246,6 +251,11 @@ def claim(state: Approved, now: Stamp, wire: str) -> Sending:
 def retry(state: Sending, now: Stamp, wait: float, reason: str) -> Approved:
     """The provider refused for now, or proves that nothing was sent."""
     return Approved(state.verdict, now, wait, reason, state.tries, state.first)
+
+
+def revive(verdict: Verdict, now: Stamp, reason: str) -> Approved:
+    """The provider proves at last that nothing was sent, and the verdict holds."""
+    return Approved(verdict, now, 0, reason, 1, now)
 
 
 def resolve(id: str, state: State, now: Stamp, by: str, *, sent: bool) -> Sent | Pending:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -160,11 +160,14 @@ class Dispatcher:
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
         try:
             self.publish()
-        except PostroomError as why:
+            self.step("published")
+            proof = box.prepare(entry.letter, wire)
+            self.step("prepared")
+            entry = self._keep(entry, proof)
+        except PostroomError as why:  # nothing was handed over
             return self._refused(entry, why)
-        self.step("published")
         try:
-            sent = box.send(entry.letter, wire)
+            sent = box.send(entry.letter, wire, proof)
         except _FOR_NOW as why:
             return self._refused(entry, why)
         except (Uncertain, Conflict) as why:
@@ -177,6 +180,16 @@ class Dispatcher:
             return self._settle(entry, f"{type(why).__name__} while it was sent")
         self.step("answered")
         return self._sent(entry, sent, "accepted")
+
+    def _keep(self, entry: Entry, proof: str) -> Entry:
+        """Write down what will prove what became of the letter, before the act that it proves."""
+        if not proof:
+            return entry
+        assert isinstance(entry.state, life.Sending)
+        with self.ledger.write() as book:
+            entry = book.swap(entry, replace(entry.state, proof=proof))
+        self.step("proof kept")
+        return entry
 
     def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
         refused = tuple(address.spec for address in sent.refused)
@@ -202,21 +215,32 @@ class Dispatcher:
                 state = life.retry(entry.state, now, 0, f"{why}; {proof}")
                 return self._record(entry, state, error=why, refund=True)
             case mailbox.Unknown(why=unproved):
-                unknown = life.Unknown(now, f"{why}; {unproved}", now, entry.state.verdict)
+                claim = entry.state
+                said = f"{why}; {unproved}"
+                unknown = life.Unknown(now, said, now, claim.verdict, claim.proof)
                 return self._record(entry, unknown, error=why)
 
     def _ask_again(self, entry: Entry) -> Entry:
-        """Ask once more about an unknown letter: only that it was sent can be news."""
-        assert isinstance(entry.state, life.Unknown)
+        """Ask once more about an unknown letter.
+
+        That it was not sent is news only where its own claim left a proof: a ledger from a backup
+        knows nothing of what its successor did.
+        """
+        state = entry.state
+        assert isinstance(state, life.Unknown)
         answer = self._ask(entry)
         if isinstance(answer, mailbox.Sent):
             return self._sent(entry, answer, "proved by the provider")
-        state = life.Unknown(entry.state.at, entry.state.why, self.clock(), entry.state.verdict)
-        return self._swap(entry, state)
+        now = self.clock()
+        if isinstance(answer, mailbox.NotSent) and state.proof and state.verdict:
+            again = life.revive(state.verdict, now, answer.proof)
+            return self._record(entry, again, error=answer.proof, refund=True)
+        return self._swap(entry, replace(state, asked=now))
 
     def _ask(self, entry: Entry) -> mailbox.Settled:
         try:
-            return self.mailboxes(entry.letter.account).settle(entry.letter)
+            proof: str = getattr(entry.state, "proof", "")
+            return self.mailboxes(entry.letter.account).settle(entry.letter, proof)
         except PostroomError as why:
             return mailbox.Unknown(why.message)
 
@@ -240,8 +264,9 @@ class Dispatcher:
     ) -> Entry:
         try:
             with self.ledger.write() as book:
-                if refund and isinstance(entry.state, life.Sending):
-                    book.refund(entry.id, entry.state.verdict.slip)
+                verdict = getattr(entry.state, "verdict", None)
+                if refund and verdict:
+                    book.refund(entry.id, verdict.slip)
                 try:
                     new = book.swap(entry, state)
                 except Conflict:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
 from postroom.core.answer import Answer, answer, answered
 from postroom.core.audit import Value
-from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
+from postroom.core.errors import Denied, Invalid, NotFound, PostroomError
 from postroom.core.filename import file_name, numbered
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.message import (
@@ -32,10 +33,10 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.desk.outbox import Call, Outbox, check_name
-from postroom.desk.reading import Reading
+from postroom.desk.reading import READABLE, Reading
 from postroom.store.entries import Move
 from postroom.store.ledger import Ledger
-from postroom.vault.vault import MAX_SIZE, Vault
+from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
     from postroom.mail.mailbox import Draft, Mailbox, Page
@@ -146,31 +147,12 @@ class Mailroom:
         with self._recorded(call, message=id[:60], part=part[:20]):
             file = self.box(account).attachment(id, part)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
-            self._reading.saved(account, id, part, file)
-            path = self._save(folder, file_name(file.name), file.content)
-        return Saved(self._vault.root / path, file.name, file.type, len(file.content))
-
-    def _save(self, folder: str, name: str, content: bytes) -> str:
-        for number in range(1, 100):
-            path = f"{folder}/{name if number == 1 else numbered(name, number)}"
-            try:
-                self._vault.create(path, content)
-            except Conflict:
-                if self._holds(path, content):  # saved before
-                    return path
-            except PostroomError as why:  # without the name, which is the mail's word
-                raise type(why)(f"The file cannot be saved in {folder}", remedy=why.remedy) from why
-            else:
-                return path
-        raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
-
-    def _holds(self, path: str, content: bytes) -> bool:
-        there = self._vault.stat(path)
-        if there is None or there.size != len(content) or len(content) > MAX_SIZE:
-            return False
-        with suppress(PostroomError):
-            return self._vault.read(path)[0] == content
-        return False
+            begun = _first(file.pieces, READABLE)
+            self._reading.saved(account, id, part, Enclosure(file.name, file.type, begun))
+            name = file_name(file.name)
+            names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
+            saved, made = self._vault.deposit(folder, names, chain([begun], file.pieces))
+        return Saved(self._vault.root / folder / saved, file.name, file.type, made.size)
 
     # Writing
 
@@ -204,7 +186,7 @@ class Mailroom:
     def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
         if path.startswith(FROM_MAIL):
             id, _, part = path.removeprefix(FROM_MAIL).partition("/")
-            return self.box(account).attachment(id, part), "mail"
+            return self.box(account).attachment(id, part).whole(), "mail"
         content, origin = self._outgoing(path)
         from mimetypes import guess_type  # reads the system's tables
 
@@ -258,7 +240,7 @@ class Mailroom:
         with self._ledger.write(synced=False) as book:
             if len(book.drafts(account, call.agent)) < most:
                 return
-        there = {draft.id for draft in box.drafts()}
+        there = box.drafts()
         with self._ledger.write(synced=False) as book:
             for id in book.drafts(account, call.agent):
                 if id not in there:
@@ -285,9 +267,9 @@ class Mailroom:
         with self._ledger.write(synced=False) as book:
             known = book.drafted(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
-            for draft in self.box(account).drafts():
-                if draft.message.id == id and draft.id != id:
-                    return self._draft(call, account, draft.id)
+            for draft, mail in self.box(account).drafts().items():
+                if mail == id != draft:
+                    return self._draft(call, account, draft)
         if known is None or known[1] != call.agent:
             raise Denied(
                 f"{line(id)[:60]!r} is no draft that Postroom made for you",
@@ -350,6 +332,16 @@ class Mailroom:
             box.relabel(move.message, add=add, remove=move.added)
             with self._ledger.write() as book:
                 book.unmove(move.number)
+
+
+def _first(pieces: Iterator[bytes], size: int) -> bytes:
+    """Take pieces until they hold so many bytes; the others stay where they are."""
+    taken = bytearray()
+    for piece in pieces:
+        taken += piece
+        if len(taken) >= size:
+            break
+    return bytes(taken)
 
 
 def _destination(name: str) -> str:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from postroom.core.address import Address
+from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.message import INBOX, Message, Summary, Thread, system_label
+from postroom.core.message import (
+    DRAFT,
+    INBOX,
+    SENT,
+    Message,
+    Summary,
+    Thread,
+    system_label,
+)
+from postroom.core.text import line
 
 MAX_PAGE = 100
+MAX_LABEL = 225  # characters
 
 
 class Page(NamedTuple):
@@ -43,6 +54,18 @@ class Relabelled(NamedTuple):
     id: str
     added: frozenset[str]
     removed: frozenset[str]
+
+
+class Attached(NamedTuple):
+    """A file of a mail, its bytes piece by piece: it may be too large to be held twice."""
+
+    name: str
+    type: str
+    pieces: Iterator[bytes]
+
+    def whole(self) -> Enclosure:
+        """Return the file with all of its bytes."""
+        return Enclosure(self.name, self.type, b"".join(self.pieces))
 
 
 class Draft(NamedTuple):
@@ -111,8 +134,8 @@ class Reader(Protocol):
         """Return the bytes of a mail."""
         ...
 
-    def attachment(self, id: str, part: str) -> Enclosure:
-        """Return one attachment with its content, or raise `NotFound`."""
+    def attachment(self, id: str, part: str) -> Attached:
+        """Return one attachment, or raise `NotFound`."""
         ...
 
 
@@ -141,8 +164,8 @@ class Keeper(Protocol):
 class DraftBox(Protocol):
     """Keeping drafts."""
 
-    def drafts(self) -> tuple[Draft, ...]:
-        """Return all drafts, newest first."""
+    def drafts(self) -> Mapping[str, str]:
+        """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
         ...
 
     def draft(self, id: str) -> Draft:
@@ -180,12 +203,19 @@ class Sender(Protocol):
         """Return the very bytes that `send` will hand over."""
         ...
 
-    def send(self, letter: Letter, wire: bytes) -> Sent:
+    def prepare(self, letter: Letter, wire: bytes) -> str:
+        """Make ready for `send` what can later prove what became of it; nothing leaves.
+
+        What is returned is kept before `send` is called: without it, `send` never was.
+        """
+        ...
+
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         """Send once. `Unavailable`: nothing happened; `Uncertain`: it may have; others are final."""
         ...
 
-    def settle(self, letter: Letter) -> Settled:
-        """Say what became of a letter whose sending was interrupted."""
+    def settle(self, letter: Letter, proof: str) -> Settled:
+        """Say what became of a letter whose sending was interrupted, by what `prepare` returned."""
         ...
 
 
@@ -203,3 +233,28 @@ def move(mailbox: Organiser, id: str, destination: str) -> Relabelled:
     return mailbox.relabel(
         id, add=frozenset({destination}), remove=frozenset() if inbox else frozenset({INBOX})
     )
+
+
+def check_page(limit: int) -> None:
+    """Refuse a page of no size that is served."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise Invalid(f"{limit} is no page size", remedy=f"Ask for 1 to {MAX_PAGE}.")
+
+
+def label_name(name: str) -> str:
+    """Return the name under which a new label is made, or refuse it."""
+    shown = line(name)
+    if len(shown) > MAX_LABEL or not all(part.strip() for part in shown.split("/")):
+        raise Invalid(
+            f"{shown[:80]!r} is no label's name", remedy="Give one such as Work or Work/Clients."
+        )
+    return shown
+
+
+def check_relabel(before: frozenset[str], *, add: frozenset[str], remove: frozenset[str]) -> None:
+    """Refuse to change the labels that say what a mail is."""
+    for fixed in (SENT, DRAFT):
+        if fixed in add - before or fixed in remove & before:
+            raise Invalid(
+                f"The label {fixed} cannot be changed", remedy="It says what the mail is."
+            )

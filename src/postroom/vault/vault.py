@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -31,6 +31,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a note's place must not hold us up
 # How file systems without hard links, and systems that forbid them, refuse one.
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK}
+_PIECE = 1_000_000  # bytes that are compared at once
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
 
 
@@ -118,16 +119,39 @@ class Vault:
     def create(self, path: str, data: bytes, *, mode: int = 0o644) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
         with self._at(path, make=True) as (folder, name):
-            with _beside(folder, data, mode) as (temp, made):
+            with _beside(folder, [data], mode) as (temp, made):
                 self._publish(folder, temp, folder, name)
             _sync(folder, path)
         return _file(name, made)
+
+    def deposit(
+        self, folder: str, names: Iterable[str], pieces: Iterable[bytes]
+    ) -> tuple[str, File]:
+        """Write a new file as its bytes come, under the first of these names that is free.
+
+        A file that holds the very same already is that file. Returns its name, and what it is.
+        """
+        with (
+            self._held(folder, folder, make=True) as fd,
+            _beside(fd, pieces, 0o644) as (temp, made),
+        ):
+            for name in names:
+                _parts(name)
+                try:
+                    self._publish(fd, temp, fd, name)
+                except FileExistsError:
+                    if _same(fd, temp, name):
+                        return name, _file(name, made)
+                else:
+                    _sync(fd, folder)
+                    return name, _file(name, made)
+        raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
 
     def replace(self, path: str, data: bytes, was: File) -> File:
         """Give a file that is still as it was another content; its permissions stay."""
         with self._at(path) as (folder, name):
             mode = _checked(folder, name, was, path)
-            with _beside(folder, data, mode, exact=True) as (temp, made):
+            with _beside(folder, [data], mode, exact=True) as (temp, made):
                 _lock(folder)
                 _checked(folder, name, was, path)
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -144,7 +168,7 @@ class Vault:
                 stands = self._publish(here, old, there, new)
                 made = os.stat(new, dir_fd=there, follow_symlinks=False)
             else:
-                with _beside(there, data, mode, exact=True) as (temp, made):
+                with _beside(there, [data], mode, exact=True) as (temp, made):
                     _lock(here)
                     _checked(here, old, was, source)
                     self._publish(there, temp, there, new)
@@ -289,7 +313,7 @@ def _opened(folder: int, name: str, flags: int, mode: int = 0o600) -> Iterator[i
 
 @contextmanager
 def _beside(
-    folder: int, data: bytes, mode: int, *, exact: bool = False
+    folder: int, pieces: Iterable[bytes], mode: int, *, exact: bool = False
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Hold a synced file with a hidden name; where nobody renames it, it is gone afterwards."""
     temp = f".postroom-{os.urandom(8).hex()}.tmp"
@@ -298,7 +322,8 @@ def _beside(
         try:
             if exact:
                 os.fchmod(fd, mode)
-            _write(fd, data)
+            for piece in pieces:
+                _write(fd, piece)
             # The kernel's own stamps are milliseconds coarse: two versions would look alike.
             os.utime(fd, ns=(time.time_ns(),) * 2)
             os.fsync(fd)
@@ -315,6 +340,21 @@ def _write(fd: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
+
+
+def _same(folder: int, one: str, other: str) -> bool:
+    """Whether two files of a folder hold the same."""
+    try:
+        with (
+            _opened(folder, one, os.O_RDONLY) as first,
+            _opened(folder, other, os.O_RDONLY) as second,
+        ):
+            while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
+                if not piece:
+                    return True
+    except OSError:  # no file, or none that we may read
+        return False
+    return False
 
 
 def _sync(folder: int, path: str) -> None:

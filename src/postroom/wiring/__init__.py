@@ -15,6 +15,7 @@ from postroom.store.desk import desk_id, make_desk, refuse_lost, register
 
 if TYPE_CHECKING:
     from postroom.mail.local import LocalMailbox
+    from postroom.mail.mailbox import Mailbox
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 
@@ -31,17 +32,25 @@ def local_zone() -> tzinfo:
     return zone
 
 
-def mailbox(
+def mailbox(config: Config, account: str | None = None, *, make: bool = False) -> Mailbox | None:
+    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made."""
+    chosen = config.account(account)
+    if chosen.provider == "gmail":
+        return _gmail(config, chosen)
+    return local_mailbox(config, account, make=make)
+
+
+def local_mailbox(
     config: Config, account: str | None = None, *, make: bool = False
 ) -> LocalMailbox | None:
-    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made."""
+    """Return the account's embedded mailbox, into which mail can be put; or None, as above."""
     from postroom.mail.local import LocalMailbox  # a list of letters needs no mail
 
     chosen = config.account(account)
     if chosen.provider != "local":
         raise Invalid(
-            f"The account {chosen.name} is kept by {chosen.provider}, which this version cannot reach",
-            remedy='Set its provider to "local".',
+            f"The mail of the account {chosen.name} is at {chosen.provider}, and none is put in here",
+            remedy="Name another account, or set POSTROOM_PROVIDER to local.",
         )
     state = state_folder(config, make=make)
     if state is None or not (make or _file(state, chosen).exists()):
@@ -58,6 +67,39 @@ def mailbox(
             for address in _addresses(other)
         },
     )
+
+
+def _gmail(config: Config, account: Account) -> Mailbox:
+    import random  # to scatter retries
+
+    from postroom.mail.gmail import GmailMailbox, Keys  # brings the HTTP client
+
+    tokens, clients = gmail_files(config, account)
+    keys = Keys(
+        tokens=tokens,
+        clients=clients,
+        token_uri=config.gmail.token_uri,
+        now=time.time,
+        account="" if account.name == config.default_account else account.name,
+    )
+    return GmailMailbox(
+        config.gmail.endpoint,
+        keys,
+        now=time.time,
+        pause=time.sleep,
+        chance=random.random,
+        by_draft=config.gmail.sending == "draft",
+    )
+
+
+def gmail_files(
+    config: Config, account: Account, *, make: bool = False
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return where the account's token and its OAuth client may be, in the order of trial."""
+    # Where there is no desk yet there is no state folder, and nothing in it.
+    state = state_folder(config, make=make) or config.desks
+    name = "" if account.name == config.default_account else account.name
+    return config.gmail.token_files(state, name), config.gmail.credentials_files(state)
 
 
 def state_folder(config: Config, *, make: bool) -> Path | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError
 from postroom.core.language import parse
-from postroom.core.letter import Enclosure, Letter
+from postroom.core.letter import Letter
 from postroom.core.message import (
     DRAFT,
     INBOX,
@@ -29,8 +29,8 @@ from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, plan, row_date
 from postroom.mail.local.rows import id_of, missing, row_of
 from postroom.mail.mailbox import (
-    MAX_PAGE,
     Arrival,
+    Attached,
     Changes,
     Draft,
     Kept,
@@ -39,6 +39,7 @@ from postroom.mail.mailbox import (
     Relabelled,
     Sent,
     Settled,
+    check_page,
 )
 from postroom.store.database import Database
 
@@ -79,8 +80,7 @@ class LocalMailbox:
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
         """Return the newest mails that match, at most `limit`."""
-        if not 1 <= limit <= MAX_PAGE:
-            raise Invalid(f"{limit} is no page size", remedy=f"Ask for 1 to {MAX_PAGE}.")
+        check_page(limit)
         me = tuple(address.spec for address in self._addresses)
         asked = parse(query)
         condition, values = plan(asked, View(now=int(self._now()), me=me, zone=self._zone))
@@ -155,9 +155,10 @@ class LocalMailbox:
             raise missing("Message", id)
         return bytes(found[0])
 
-    def attachment(self, id: str, part: str) -> Enclosure:
-        """Return one attachment with its content, or raise `NotFound`."""
-        return mime.attachment(self.raw(id), part)
+    def attachment(self, id: str, part: str) -> Attached:
+        """Return one attachment, or raise `NotFound`."""
+        file = mime.attachment(self.raw(id), part)
+        return Attached(file.name, file.type, iter([file.content]))
 
     # Sorting and taking in
 
@@ -190,23 +191,17 @@ class LocalMailbox:
 
     # Drafts
 
-    def drafts(self) -> tuple[Draft, ...]:
-        """Return all drafts, newest first."""
-        return self._drafts("1 = ?", 1)
+    def drafts(self) -> dict[str, str]:
+        """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
+        found = self._database.rows("SELECT id, message FROM draft ORDER BY message DESC")
+        return {id: id_of(row) for id, row in found}
 
     def draft(self, id: str) -> Draft:
         """Return one draft, or raise `NotFound`."""
-        found = self._drafts("draft.id = ?", id)
+        found = self._messages("id = (SELECT message FROM draft WHERE draft.id = ?)", id)
         if not found:
             raise missing("Draft", id)
-        return found[0]
-
-    def _drafts(self, condition: str, value: object) -> tuple[Draft, ...]:
-        # One query: another process may discard a draft at any moment.
-        names = {id_of(row): id for id, row in self._database.rows("SELECT id, message FROM draft")}
-        found = self._messages(f"id IN (SELECT message FROM draft WHERE {condition})", value)
-        kept = [message for message in reversed(found) if message.id in names]
-        return tuple(Draft(names[message.id], message.id, message) for message in kept)
+        return Draft(id, found[0].id, found[0])
 
     def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
         """Store the letter as a draft."""
@@ -297,7 +292,11 @@ class LocalMailbox:
         """Return the very bytes that `send` will hand over; Bcc is taken off for each recipient."""
         return mime.build(letter, date=date, bcc=True)
 
-    def send(self, letter: Letter, wire: bytes) -> Sent:
+    def prepare(self, letter: Letter, wire: bytes) -> str:  # noqa: ARG002 - the transaction proves it
+        """Make nothing ready: what was sent is in the mailbox itself."""
+        return ""
+
+    def send(self, letter: Letter, wire: bytes, proof: str = "") -> Sent:  # noqa: ARG002
         """Send once: the transaction that puts the mail under Sent is the act, and its proof."""
         own = {address.key for address in self._addresses}
         everybody = {address.key for address in letter.envelope}
@@ -316,7 +315,7 @@ class LocalMailbox:
         self._deliver()
         return self._sent(row)
 
-    def settle(self, letter: Letter) -> Settled:
+    def settle(self, letter: Letter, proof: str = "") -> Settled:  # noqa: ARG002
         """Say what became of a letter: the transaction is there, or it is not."""
         found = self._database.row("SELECT message FROM sent WHERE letter = ?", [letter.id])
         if not found:

@@ -9,8 +9,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from postroom.core.errors import Invalid, NotFound
-from postroom.core.message import DRAFT, SENT, SPAM, Mail, Party, Summary, label_key, system_label
+from postroom.core.errors import NotFound
+from postroom.core.message import SPAM, Mail, Party, Summary, label_key, system_label
 from postroom.core.text import clean, line
 from postroom.mail import mime
 from postroom.mail.local.index import (
@@ -21,13 +21,12 @@ from postroom.mail.local.index import (
     row_date,
     short_hash,
 )
-from postroom.mail.mailbox import Arrival, Relabelled
+from postroom.mail.mailbox import MAX_LABEL, Arrival, Relabelled, check_relabel, label_name
 from postroom.store.database import Row
 
 SUMMARY = "thread, size, labels, people, subject, snippet, attachments, message_id"
 SNIPPET = 200
 LISTED_RECIPIENTS = 20
-MAX_LABEL = 225
 FUTURE_SECONDS = 86_400  # a Date further ahead than this is not believed
 
 _TOKENS = "body, subject, sender, recipient, cc, bcc, files, marks"
@@ -232,11 +231,7 @@ def relabel(
     before = labels_of(found[0])
     gone = frozenset(_canonical(connection, name, make=False) for name in remove)
     new = frozenset(_canonical(connection, name, make=True) for name in add)
-    for fixed in (SENT, DRAFT):
-        if fixed in new - before or fixed in gone & before:
-            raise Invalid(
-                f"The label {fixed} cannot be changed", remedy="It says what the mail is."
-            )
+    check_relabel(before, add=new, remove=gone)
     after = (before - gone) | new
     if after != before:
         connection.execute("UPDATE message SET labels = ? WHERE id = ?", [_label_text(after), row])
@@ -268,12 +263,7 @@ def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
     if found:
         return str(found[0])
     if make:
-        if len(shown) > MAX_LABEL or not all(part.strip() for part in shown.split("/")):
-            raise Invalid(
-                f"{shown[:80]!r} is no label's name",
-                remedy="Give one such as Work or Work/Clients.",
-            )
-        connection.execute("INSERT INTO label VALUES (?, ?)", [key, shown])
+        connection.execute("INSERT INTO label VALUES (?, ?)", [key, label_name(name)])
     return shown
 
 

@@ -1,0 +1,6 @@
+"""Gmail, over its REST interface."""
+
+from postroom.mail.gmail.keys import Keys
+from postroom.mail.gmail.mailbox import GmailMailbox
+
+__all__ = ["GmailMailbox", "Keys"]

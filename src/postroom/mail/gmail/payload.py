@@ -1,0 +1,210 @@
+"""From Gmail's JSON to mails: what it says is looked at before it is believed."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import replace
+from html import unescape
+from typing import Any, Final
+
+from postroom.core.errors import NotFound, Unavailable
+from postroom.core.message import Mail, Message, Party, Summary
+from postroom.core.text import line
+from postroom.mail import mime
+
+Json = dict[str, Any]
+
+SUMMARY_HEADERS: Final = ("From", "To", "Subject", "Message-ID", "Content-Type")
+SUMMARY: Final = "id,threadId,labelIds,snippet,internalDate,sizeEstimate,payload(mimeType,headers)"
+WHOLE: Final = "id,threadId,labelIds,internalDate,sizeEstimate,raw"
+PARTS: Final = "id,threadId,labelIds,internalDate,sizeEstimate,payload"
+SNIPPET: Final = 200
+DEPTH: Final = 50  # parts within parts
+
+_SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_BREAKS: Final = re.compile(r"[\r\n\0]+")
+
+
+def missing(what: str, id: str) -> NotFound:
+    """Return the error for a message, thread or draft that is not there."""
+    return NotFound(f"{what} ID {line(id[:40])} not found", remedy="Search for it again.")
+
+
+def checked(what: str, id: str) -> str:
+    """Return an id that can stand in an address, or raise `NotFound` for what cannot be one."""
+    if not _SAFE.fullmatch(id):
+        raise missing(what, id)
+    return id
+
+
+def text(found: Json, key: str) -> str:
+    """Return a text that Gmail must have given."""
+    value = found.get(key)
+    if isinstance(value, str) and value:
+        return value
+    raise Unavailable(f"Gmail's answer lacks its {key}", remedy="Try again in a while.")
+
+
+def name(found: Json, key: str) -> str:
+    """Return an id that Gmail must have given, fit to stand in an address."""
+    value = text(found, key)
+    if not _SAFE.fullmatch(value):
+        raise Unavailable(f"Gmail's answer has a strange {key}", remedy="Try again in a while.")
+    return value
+
+
+def rows(found: Json, key: str) -> list[Json]:
+    """Return a list of objects; where there is none, an empty one, as Gmail leaves it out."""
+    value = found.get(key, [])
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return value
+    raise Unavailable(f"Gmail's answer has strange {key}", remedy="Try again in a while.")
+
+
+def names(found: Json, key: str) -> tuple[str, ...]:
+    """Return a list of texts; what is none is left out."""
+    value = found.get(key)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def number(found: Json, key: str) -> int:
+    """Return a number, which Gmail may write as a text; 0 where there is none."""
+    value = found.get(key)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def decoded(value: object) -> bytes:
+    """Return the bytes of base64 in Gmail's alphabet, with its padding or without."""
+    if not isinstance(value, str):
+        raise Unavailable("Gmail's answer lacks the mail itself", remedy="Try again in a while.")
+    plain = value.rstrip("=")
+    try:
+        return base64.urlsafe_b64decode(plain + "=" * (-len(plain) % 4))
+    except (binascii.Error, ValueError):
+        raise Unavailable("Gmail's answer is damaged", remedy="Try again in a while.") from None
+
+
+def summary(found: Json, labels: frozenset[str]) -> Summary:
+    """Return a line of a list."""
+    payload = found.get("payload")
+    head = payload if isinstance(payload, dict) else {}
+    mail = mime.read(_head(head) + b"\r\n")
+    said = found.get("snippet")
+    return Summary(
+        id=name(found, "id"),
+        thread=name(found, "threadId"),
+        date=number(found, "internalDate") // 1000,
+        size=number(found, "sizeEstimate"),
+        labels=labels,
+        sender=mail.sender or Party("", ""),
+        to=mail.to,
+        subject=mail.subject,
+        snippet=line(unescape(said))[:SNIPPET] if isinstance(said, str) else "",
+        attachments=int(_encloses(head)),
+        message_id=mail.message_id,
+    )
+
+
+def _encloses(head: Json) -> bool:
+    """Whether a mail has files, as far as its own type tells: a list is not worth its parts."""
+    kind = str(head.get("mimeType") or "").lower()
+    return kind == "multipart/mixed" or bool(kind and not kind.startswith(("text/", "multipart/")))
+
+
+def message(found: Json, labels: frozenset[str]) -> Message:
+    """Return a mail from its bytes, or where it is too large for that, from its parts."""
+    raw = decoded(found["raw"]) if "raw" in found else b""
+    mail = mime.read(raw) if "raw" in found else _from_parts(found)
+    return Message(
+        id=name(found, "id"),
+        thread=name(found, "threadId"),
+        date=number(found, "internalDate") // 1000,
+        size=len(raw) or number(found, "sizeEstimate"),
+        labels=labels,
+        mail=mail,
+    )
+
+
+# Mails too large to be fetched whole: texts and headers come, files stay where they are
+
+
+def part_at(payload: Json, path: str) -> Json:
+    """Return the part that a mail's reader knows by this path, or raise `NotFound`."""
+    found = payload
+    inner = rows(found, "parts")
+    steps = path.split(".") if inner or path != "1" else []
+    for step in steps:
+        inner = rows(found, "parts")
+        if not re.fullmatch(r"[1-9][0-9]{0,3}", step) or int(step) > len(inner):
+            raise NotFound(
+                f"The mail has no attachment at part {line(path)[:20]!r}",
+                remedy="Read the mail: it lists its attachments.",
+            )
+        found = inner[int(step) - 1]
+    return found
+
+
+def enclosed(part: Json) -> Json:
+    """Return what Gmail says of the bytes of a part."""
+    body = part.get("body")
+    return body if isinstance(body, dict) else {}
+
+
+def _from_parts(found: Json) -> Mail:
+    payload = found.get("payload")
+    if not isinstance(payload, dict):
+        raise Unavailable("Gmail's answer lacks the mail itself", remedy="Try again in a while.")
+    mail = mime.read(skeleton(payload))
+    sized = tuple(
+        replace(file, size=number(enclosed(part_at(payload, file.part)), "size"))
+        for file in mail.attachments
+    )
+    return replace(mail, attachments=sized)
+
+
+def skeleton(payload: Json, depth: int = 0) -> bytes:
+    """Return a mail of the same headers, structure and texts, whose files are empty."""
+    kind = str(payload.get("mimeType") or "").lower()
+    inner = rows(payload, "parts") if kind.startswith("multipart/") and depth < DEPTH else []
+    head = _head(payload, without={"content-transfer-encoding"} | _boundary(inner))
+    if inner:
+        mark = f"=_postroom_{depth}"
+        parts = b"".join(b"\r\n--%s\r\n" % mark.encode() + skeleton(p, depth + 1) for p in inner)
+        kept = kind if re.fullmatch(r"multipart/[a-z.+-]{1,40}", kind) else "multipart/mixed"
+        head += f'Content-Type: {kept}; boundary="{mark}"\r\n'.encode()
+        return head + parts + f"\r\n--{mark}--\r\n".encode()
+    body = enclosed(payload)
+    data = b"" if "attachmentId" in body else decoded(body.get("data", ""))
+    if kind.startswith("text/") and not data.isascii() and _is_utf8(data):
+        # Whatever the header says: Gmail hands many charsets out as UTF-8.
+        head = _head(payload, without={"content-transfer-encoding", "content-type"})
+        head += f"Content-Type: {kind}; charset=utf-8\r\n".encode()
+    return head + b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(data)
+
+
+def _boundary(inner: list[Json]) -> set[str]:
+    return {"content-type"} if inner else set()
+
+
+def _head(payload: Json, without: set[str] | frozenset[str] = frozenset()) -> bytes:
+    """Return the headers of a part as a mail has them; none can end them or begin another."""
+    lines = []
+    for header in rows(payload, "headers"):
+        key, value = header.get("name"), header.get("value")
+        if not isinstance(key, str) or not isinstance(value, str) or key.lower() in without:
+            continue
+        if re.fullmatch(r"[!-9;-~]{1,100}", key):
+            lines.append(f"{key}: {_BREAKS.sub(' ', value)}\r\n")
+    return "".join(lines).encode("utf-8", "replace")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,220 @@
+"""Sending through Gmail, so that what became of a letter can be proved.
+
+Google gives a mail another Message-ID than it was handed, and its search lags, so that not finding
+a letter proves nothing. A draft does: sending it consumes it, once. So the letter is first stored
+as a draft, whose id the desk keeps; the act carries the approved bytes again, in case somebody
+changed the draft in between. After a lost answer the draft is deleted: if that succeeds, nothing
+was sent, and nothing can be any more, however late the first request is carried out. If it is gone
+already, the sent mail is looked for by its header in what happened since.
+
+With `by_draft` false the letter goes out by one `messages.send`; a lost answer is then only ever
+settled by finding the mail.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Final
+
+from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
+from postroom.core.letter import Letter
+from postroom.core.message import DRAFT, SENT
+from postroom.mail.gmail.api import USER, Api, Json, at
+from postroom.mail.gmail.payload import name, names, number, rows
+from postroom.mail.mailbox import Changes, NotSent, Sent, Settled, Unknown
+
+MARK: Final = "X-Postroom-Letter"
+HEADERS: Final = (MARK, "Message-ID", "X-Google-Original-Message-ID")
+NEWEST: Final = 50  # sent mails, or drafts, that are looked through
+
+_PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})")
+
+
+class Outgoing:
+    """How letters leave an account, and how it is told that they did."""
+
+    def __init__(self, api: Api, *, by_draft: bool) -> None:
+        self._api = api
+        self._by_draft = by_draft
+
+    def prepare(self, letter: Letter, wire: bytes) -> str:
+        """Return what will prove what became of the letter; nothing leaves."""
+        if not self._by_draft:
+            return f"message::{self.now()}"
+        mail = _message(letter)
+        try:
+            made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, wire)
+        except Uncertain as lost:
+            self._sweep(letter)
+            raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
+        inner = made.get("message")
+        history = 0
+        with suppress(PostroomError):  # without it, the newest sent mails are looked through
+            place = f"{USER}/messages/{name(inner if isinstance(inner, dict) else {}, 'id')}"
+            found = self._api.get(place, format="minimal", fields="historyId")
+            history = number(found, "historyId")
+        return f"draft:{name(made, 'id')}:{history or ''}"
+
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
+        """Send by one request, which is never repeated."""
+        kind, draft, _ = _read(proof)
+        mail = _message(letter)
+        if kind == "message":
+            return _accepted(self._api.act(f"{USER}/messages/send", mail, mail, wire))
+        try:
+            body: Json = {"id": draft, "message": mail}
+            return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
+        except NotFound as gone:
+            raise Uncertain("The draft of this letter is gone", remedy="Look at Sent.") from gone
+        except Uncertain:
+            raise
+        except PostroomError as refused:
+            if self._taken_back(draft):
+                raise
+            raise Uncertain(
+                f"{refused.message}; the draft is gone", remedy="Look at Sent."
+            ) from refused
+
+    def settle(self, letter: Letter, proof: str) -> Settled:
+        """Say what became of a letter; a draft that is still there is deleted, which proves it."""
+        if not proof:
+            self._sweep(letter)
+            return NotSent("nothing had been handed to Gmail yet")
+        kind, draft, history = _read(proof)
+        if found := self._find(letter, history):
+            return found
+        if kind == "message":
+            return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
+        if self._taken_back(draft):
+            return NotSent("its draft was there, unsent, and is deleted now")
+        # Gone: it was sent in this moment, or a person deleted it.
+        gone = Unknown("its draft is gone from Gmail, and no sent mail of this letter was found")
+        return self._find(letter, history) or gone
+
+    def _taken_back(self, draft: str) -> bool:
+        """Delete a draft; false where it is gone already."""
+        try:
+            self._api.change("DELETE", f"{USER}/drafts/{draft}")
+        except NotFound:
+            return False
+        return True
+
+    def _sweep(self, letter: Letter) -> None:
+        """Delete drafts of this letter that nobody knows of: the answer that named them was lost."""
+        with suppress(PostroomError):
+            found = self._api.get(
+                f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)"
+            )
+            drafts = {name(row.get("message") or {}, "id"): row for row in rows(found, "drafts")}
+            for mail in self._marked(list(drafts), letter):
+                self._taken_back(name(drafts[name(mail, "id")], "id"))
+
+    # Finding what was sent
+
+    def _find(self, letter: Letter, history: str) -> Sent | None:
+        try:
+            ids = list(self.since(history).added) if history else self._newest()
+        except NotFound:  # Gmail keeps its history for about a week
+            ids = self._newest()
+        for mail in self._marked(ids, letter):
+            labels = names(mail, "labelIds")
+            if SENT in labels and DRAFT not in labels:
+                return Sent(name(mail, "id"), name(mail, "threadId"))
+        return None
+
+    def _newest(self) -> list[str]:
+        # By label and not by search, which lags.
+        found = self._api.get(
+            f"{USER}/messages", labelIds=SENT, maxResults=NEWEST, fields="messages(id)"
+        )
+        return [name(row, "id") for row in rows(found, "messages")]
+
+    def _marked(self, ids: list[str], letter: Letter) -> list[Json]:
+        """Return those of these mails that are this letter."""
+        fields = "id,threadId,labelIds,payload(headers)"
+        paths = [
+            at(f"{USER}/messages/{id}", format="metadata", metadataHeaders=HEADERS, fields=fields)
+            for id in ids
+        ]
+        found = []
+        for mail in self._api.many(paths):
+            if isinstance(mail, NotFound):
+                continue
+            if isinstance(mail, PostroomError):
+                raise mail
+            if _is(mail, letter):
+                found.append(mail)
+        return found
+
+    # Gmail's history
+
+    def now(self) -> str:
+        """Return the cursor of now."""
+        try:
+            return str(number(self._api.get(f"{USER}/profile", fields="historyId"), "historyId"))
+        except NotFound:  # a service that has no profile: its newest mail knows as well
+            listed = self._api.get(f"{USER}/messages", maxResults=1, fields="messages(id)")
+            newest = [0]
+            for row in rows(listed, "messages"):
+                place = f"{USER}/messages/{name(row, 'id')}"
+                found = self._api.get(place, format="minimal", fields="historyId")
+                newest.append(number(found, "historyId"))
+            return str(max(newest))
+
+    def since(self, cursor: str) -> Changes:
+        """Return what happened since the cursor, or raise `NotFound` where Gmail does not know it."""
+        if not re.fullmatch(r"[1-9][0-9]{0,19}", cursor):
+            raise NotFound("That is no cursor of Gmail's")
+        added: dict[str, None] = {}
+        relabelled: dict[str, None] = {}
+        removed: dict[str, None] = {}
+        kinds = {
+            "messagesAdded": added,
+            "labelsAdded": relabelled,
+            "labelsRemoved": relabelled,
+            "messagesDeleted": removed,
+        }
+        token, last = "", cursor
+        while True:
+            page = self._api.get(
+                f"{USER}/history", startHistoryId=cursor, maxResults=500, pageToken=token
+            )
+            for record in rows(page, "history"):
+                for kind, into in kinds.items():
+                    for row in rows(record, kind):
+                        into[name(row.get("message") or {}, "id")] = None
+            last = str(number(page, "historyId") or last)
+            more = page.get("nextPageToken")
+            if not isinstance(more, str) or more == token:
+                return Changes(last, tuple(added), tuple(relabelled), tuple(removed))
+            token = more
+
+
+def _message(letter: Letter) -> Json:
+    return {"threadId": letter.thread} if letter.thread else {}
+
+
+def _read(proof: str) -> tuple[str, str, str]:
+    found = _PROOF.fullmatch(proof)
+    if not found:
+        raise Unavailable("What the ledger keeps of this letter is no proof of Gmail's")
+    return found[1], found[2], found[3]
+
+
+def _accepted(answer: Json) -> Sent:
+    try:
+        return Sent(name(answer, "id"), name(answer, "threadId"))
+    except Unavailable as garbled:
+        raise Uncertain(garbled.message, remedy="Look at Sent.") from garbled
+
+
+def _is(mail: Json, letter: Letter) -> bool:
+    inner = mail.get("payload")
+    headers = rows(inner, "headers") if isinstance(inner, dict) else []
+    wanted = {MARK.lower(): letter.id}
+    wanted |= dict.fromkeys((key.lower() for key in HEADERS[1:]), letter.message_id)
+    return any(
+        str(row.get("value", "")).strip() == wanted.get(str(row.get("name", "")).lower())
+        for row in headers
+    )
