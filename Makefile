@@ -35,6 +35,7 @@ crash: $(VENV)/.dev  ## two dispatchers, killed at every step (POSTROOM_CRASH_LE
 test-real: $(VENV)/.dev  ## the tests against real programs and collections, which it installs
 	bash tests/real/install
 	$(BIN)/python -m pytest tests/real
+	$(BIN)/python -m pytest tests/contract --providers emulate
 
 lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/ruff format --check .

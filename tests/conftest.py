@@ -8,7 +8,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +95,13 @@ class Person:
             **options,
         )
 
-    def at_terminal(self, *arguments: str, answers: Sequence[tuple[str, str]] = ()) -> Outcome:
-        """Run a command on a terminal of its own, and type each answer after its question."""
+    def at_terminal(
+        self, *arguments: str, answers: Sequence[tuple[str, str | Callable[[str], str]]] = ()
+    ) -> Outcome:
+        """Run a command on a terminal of its own, and type each answer after its question.
+
+        An answer may be made from what was said so far.
+        """
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             [sys.executable, "-c", ON_A_TERMINAL, *arguments],
@@ -121,7 +126,8 @@ class Person:
                 break
             said += piece.decode(errors="replace")
             if waiting and waiting[0][0] in said:
-                os.write(ours, waiting.pop(0)[1].encode())
+                answer = waiting.pop(0)[1]
+                os.write(ours, (answer(said) if callable(answer) else answer).encode())
         os.close(ours)
         assert not waiting, f"never asked: {waiting[0][0]}; said: {said}"
         return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")

@@ -214,6 +214,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("accounts.NAME.provider", "", PROVIDER, "local", NOTHING, "Where this account's mail lives: `local` or `gmail`."),
     Setting("accounts.NAME.address", "", ADDRESS, DEFAULT_ADDRESS, NOTHING, "This account's own address."),
     Setting("accounts.NAME.aliases", "", ADDRESSES, "", NOTHING, "A list of other addresses that reach this account.", "none"),
+    Setting("accounts.NAME.sending", "", SENDING, "", NOTHING, "How this account's letters leave, if Gmail keeps it: as a `draft` or as a `message`.", "`gmail.sending`"),
     Setting("dry_run", "DRY_RUN", SWITCH, "", HOLD, "Rehearse: show what would be sent, send nothing.", "rehearsal"),
     Setting("dev_mode", "DEV_MODE", SWITCH, "", HOLD, "The same switch under its other name.", "rehearsal"),
     Setting("limits.sends_per_hour", "POSTROOM_SENDS_PER_HOUR", _whole(0, 10_000), "10", LOWER, "Letters that may leave in one window; a further one is refused."),
@@ -253,6 +254,7 @@ class Account:
     provider: str
     address: str
     aliases: tuple[str, ...] = ()
+    sending: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -643,7 +645,7 @@ def _accounts(
             wrong = "default_account is needed where there are several accounts"
         raise Invalid(f"{wrong}.", remedy=f"Set it to one of: {', '.join(names)}.")
     for name in names:
-        for item in ("provider", "address", "aliases"):
+        for item in ("provider", "address", "aliases", "sending"):
             key = f"accounts.{name}.{item}"
             plain = not tables or (name == default and item in environment)
             found[key] = found.get(item if plain else key, found[f"accounts.NAME.{item}"])

@@ -79,6 +79,7 @@ CASES = {
     "accounts.NAME.provider": Case('"gmail"', "gmail", "[]", '"GMAIL"'),
     "accounts.NAME.address": Case('"me@example.net"', "me@example.net", "{}", '"Me <me@a.org>"'),
     "accounts.NAME.aliases": Case('["a@example.net"]', ("a@example.net",), '"a@b.org"', '["a"]'),
+    "accounts.NAME.sending": Case('"message"', "message", "1", '"carrier"'),
     "dry_run": Case("true", None, "", "", "true", tighter="true", looser="false"),
     "dev_mode": Case("true", None, "", "", "true", tighter="true", looser="false"),
     "limits.sends_per_hour": Case("5", 5, '"5"', "-1", "5", tighter="9", looser="11"),
@@ -108,6 +109,7 @@ CASES = {
     "approvals.expiry_hours": Case("24", 24, "1.0", "0", tighter="71", looser="73"),
     "gmail.credentials_path": Case('"/k/c.json"', Path("/k/c.json"), "1", '""', "/k/c.json"),
     "gmail.token_path": Case('"/k/t.json"', Path("/k/t.json"), "1", r'"a\u0000b"', "/k/t.json"),
+    "gmail.sending": Case('"message"', "message", "1", '"carrier"'),
     "gmail.endpoint": Case(
         '"http://127.0.0.1:99"', "http://127.0.0.1:99", "1", '"https://example.org"', "http://127.0.0.1:99"
     ),

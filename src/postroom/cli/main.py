@@ -21,6 +21,7 @@ GROUPS = {
         "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
         "status": ("setup", "Say what waits, in which mode, at which trust level."),
         "doctor": ("setup", "Check each part, and say how to mend what is amiss."),
+        "auth": ("auth", "Sign in to Gmail, or out again."),
         "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
         "mcp": ("mcp", "Serve mail to an agent over MCP."),
         "adopt": ("setup", "Send from this vault here; the other machine then only reads."),

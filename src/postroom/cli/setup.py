@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from postroom.core.stamp import elapsed
 from postroom.vault.folders import FOLDERS
 
 if TYPE_CHECKING:
-    from postroom.config import Config
+    from postroom.config import Account, Config
     from postroom.desk.desk import Desk
 
 ROOM = "Postroom"
@@ -245,7 +246,9 @@ def status_command(as_json: bool) -> None:
         spent = _spent(found) if found else 0
         paused = found.paused() if found else ""
         slips = len(found.slips()) if found else 0
+    mail = ", ".join(f"{account.name} ({account.provider})" for account in config.accounts)
     facts = {
+        "accounts": {account.name: account.provider for account in config.accounts},
         "mode": "live" if held.live else "rehearsal",
         "mode_source": held.source,
         "trust": held.trust,
@@ -270,6 +273,7 @@ def status_command(as_json: bool) -> None:
     if not held.required:
         click.echo("        approvals.required = false: letters leave without a person")
     click.echo(f"Vault   {facts['vault']}")
+    click.echo(printing.hanging("Mail    ", mail))
     waiting = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     click.echo(f"Letters {waiting or 'none open'}")
     if slips:
@@ -416,23 +420,27 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
     if paused := desk.paused():
         yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
     for account in config.accounts:
-        try:
-            box = wiring.mailbox(config, account.name)
-        except PostroomError as wrong:
-            yield Check("account", "fail", f"{account.name}: {wrong.message}", wrong.remedy)
-            continue
-        empty = box is None or not box.search("", limit=1).items
-        if box is not None:
-            box.close()
-        yield Check("account", "ok", f"{account.name}, {account.provider}, {account.address}")
-        if empty:
-            yield Check(
-                "mail", "note", f"{account.name} holds none", "Bring some with `postroom import`."
-            )
-        if account.provider == "local":
-            yield Check(
-                "delivery",
-                "note",
-                "the embedded mailbox keeps letters and delivers to nobody outside",
-            )
+        yield from _account_checks(config, account)
     yield Check("dispatch", "note", NOBODY_SENDS)
+
+
+def _account_checks(config: Config, account: Account) -> Iterator[Check]:
+    """Open the account's mailbox and look whether there is mail in it; Gmail is asked."""
+    name, address = account.name, account.address
+    try:
+        box = wiring.mailbox(config, name)
+        empty = True
+        if box is not None:
+            with closing(box):
+                address, empty = box.own()[0].spec, not box.search("", limit=1).items
+    except PostroomError as wrong:
+        yield Check("account", "fail", f"{name}: {wrong.message}", wrong.remedy)
+        return
+    yield Check("account", "ok", f"{name}, {account.provider}, {address}")
+    local = account.provider == "local"
+    if empty:
+        remedy = "Bring some with `postroom import`." if local else ""
+        yield Check("mail", "note", f"{name} holds none", remedy)
+    if local:
+        said = "the embedded mailbox keeps letters and delivers to nobody outside"
+        yield Check("delivery", "note", said)

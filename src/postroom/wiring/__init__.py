@@ -88,7 +88,7 @@ def _gmail(config: Config, account: Account) -> Mailbox:
         now=time.time,
         pause=time.sleep,
         chance=random.random,
-        by_draft=config.gmail.sending == "draft",
+        by_draft=(account.sending or config.gmail.sending) == "draft",
     )
 
 

@@ -72,7 +72,7 @@ def names(found: Json, key: str) -> tuple[str, ...]:
 def number(found: Json, key: str) -> int:
     """Return a number, which Gmail may write as a text; 0 where there is none."""
     value = found.get(key)
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 

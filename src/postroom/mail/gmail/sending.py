@@ -113,14 +113,17 @@ class Outgoing:
     # Finding what was sent
 
     def _find(self, letter: Letter, history: str) -> Sent | None:
-        try:
-            ids = list(self.since(history).added) if history else self._newest()
-        except NotFound:  # Gmail keeps its history for about a week
-            ids = self._newest()
-        for mail in self._marked(ids, letter):
-            labels = names(mail, "labelIds")
-            if SENT in labels and DRAFT not in labels:
-                return Sent(name(mail, "id"), name(mail, "threadId"))
+        """Return the sent mail of this letter: from what happened since, or among the newest sent."""
+        ids: list[str] = []
+        if history:
+            with suppress(NotFound):  # Gmail keeps its history for about a week
+                happened = self.since(history)
+                ids = [*happened.added, *happened.relabelled]
+        for candidates in (ids, self._newest):
+            for mail in self._marked(candidates() if callable(candidates) else candidates, letter):
+                labels = names(mail, "labelIds")
+                if SENT in labels and DRAFT not in labels:
+                    return Sent(name(mail, "id"), name(mail, "threadId"))
         return None
 
     def _newest(self) -> list[str]:
@@ -152,15 +155,13 @@ class Outgoing:
     def now(self) -> str:
         """Return the cursor of now."""
         try:
-            return str(number(self._api.get(f"{USER}/profile", fields="historyId"), "historyId"))
+            return _cursor(self._api.get(f"{USER}/profile", fields="historyId"))
         except NotFound:  # a service that has no profile: its newest mail knows as well
             listed = self._api.get(f"{USER}/messages", maxResults=1, fields="messages(id)")
-            newest = [0]
             for row in rows(listed, "messages"):
                 place = f"{USER}/messages/{name(row, 'id')}"
-                found = self._api.get(place, format="minimal", fields="historyId")
-                newest.append(number(found, "historyId"))
-            return str(max(newest))
+                return _cursor(self._api.get(place, format="minimal", fields="historyId"))
+            return "1"  # before anything
 
     def since(self, cursor: str) -> Changes:
         """Return what happened since the cursor, or raise `NotFound` where Gmail does not know it."""
@@ -175,7 +176,7 @@ class Outgoing:
             "labelsRemoved": relabelled,
             "messagesDeleted": removed,
         }
-        token, last = "", cursor
+        token = ""
         while True:
             page = self._api.get(
                 f"{USER}/history", startHistoryId=cursor, maxResults=500, pageToken=token
@@ -184,7 +185,7 @@ class Outgoing:
                 for kind, into in kinds.items():
                     for row in rows(record, kind):
                         into[name(row.get("message") or {}, "id")] = None
-            last = str(number(page, "historyId") or last)
+            last = _cursor(page)
             more = page.get("nextPageToken")
             if not isinstance(more, str) or more == token:
                 return Changes(last, tuple(added), tuple(relabelled), tuple(removed))
@@ -200,6 +201,13 @@ def _read(proof: str) -> tuple[str, str, str]:
     if not found:
         raise Unavailable("What the ledger keeps of this letter is no proof of Gmail's")
     return found[1], found[2], found[3]
+
+
+def _cursor(found: Json) -> str:
+    """Return the history id that Gmail must have given."""
+    if id := number(found, "historyId"):
+        return str(id)
+    raise Unavailable("Gmail's answer lacks its historyId", remedy="Try again in a while.")
 
 
 def _accepted(answer: Json) -> Sent:

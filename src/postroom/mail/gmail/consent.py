@@ -1,0 +1,218 @@
+"""The person's consent: Google's page in a browser, and the token that comes of it.
+
+Only `postroom auth gmail` comes here; no server ever opens a browser. The libraries of Google's that
+know the flow are imported when it begins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from postroom.core.errors import AuthRequired, Invalid, PostroomError, Unavailable
+from postroom.core.text import line
+from postroom.mail.gmail.keys import ALLOWS, COMPOSE, MODIFY, READ, SEND, Client
+
+if TYPE_CHECKING:
+    import webbrowser
+
+    from google_auth_oauthlib.flow import InstalledAppFlow
+
+GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
+WAIT: Final = 300  # seconds for the person in the browser
+LEVELS: Final = ("read", "draft", "send", "modify")
+DONE: Final = "Postroom is signed in. You can close this page and go back to the terminal."
+
+_PAGES: Final = re.compile(
+    r"https://accounts\.google\.com/[A-Za-z0-9/._-]*"
+    r"|http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
+)
+
+
+class Consent(NamedTuple):
+    """What the person agreed to: the token's file as google-auth writes it, and when it ends."""
+
+    token: dict[str, Any]
+    lacking: frozenset[str]  # scopes that were asked for and not given
+    seconds: int  # until Google ends it; 0 where it does not
+
+
+def scopes(level: str, *, by_draft: bool) -> tuple[str, ...]:
+    """Return the least scopes of Google's that this level needs; all but `read` can send."""
+    if level == "modify":
+        return (MODIFY,)
+    if level == "read":
+        return (READ,)
+    return (READ, SEND if level == "send" and not by_draft else COMPOSE)
+
+
+def allowed(given: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
+    """Return what these scopes let Postroom do, in words."""
+    found = frozenset[str]().union(*(ALLOWS.get(scope, frozenset()) for scope in given))
+    return tuple(word for word in ("read", "draft", "send", "label") if word in found)
+
+
+def ask(
+    client: Client,
+    wanted: tuple[str, ...],
+    *,
+    token_uri: str,
+    pasted: Callable[[str], str] | None,
+    say: Callable[[str], None],
+) -> Consent:
+    """Have the person agree in a browser; `pasted` asks for what a browser elsewhere ended at."""
+    from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
+    from oauthlib.oauth2 import OAuth2Error
+    from requests.exceptions import RequestException
+
+    page = client.auth_uri or GOOGLES_PAGE
+    if not _PAGES.fullmatch(page):
+        raise Invalid(
+            "The OAuth client names a page that is not Google's (auth_uri)",
+            remedy="Download credentials.json from Google's console again.",
+        )
+    about = {"client_id": client.id, "client_secret": client.secret}
+    config = {"installed": about | {"auth_uri": page, "token_uri": token_uri}}
+    flow = InstalledAppFlow.from_client_config(config, list(wanted))
+    flow.oauth2session.trust_env = token_uri.startswith("https://")
+    try:
+        with _lenient(token_uri):
+            if pasted is None:
+                _by_browser(flow, say)
+            else:
+                _by_hand(flow, pasted)
+    except OAuth2Error as refused:
+        raise _refused(str(refused.error)) from None  # its text may hold the code
+    except WSGITimeoutError as late:
+        raise Unavailable(
+            f"Nobody agreed in the browser for {WAIT // 60} minutes",
+            remedy="Run it again; with --no-browser, on a machine that has none.",
+        ) from late
+    except RequestException as why:
+        raise Unavailable(
+            f"Google cannot be reached ({type(why).__name__})", remedy="Check the network."
+        ) from why
+    return _consent(flow, wanted)
+
+
+def _by_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
+    import webbrowser
+
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error as none:
+        raise Unavailable(
+            "There is no browser on this machine",
+            remedy="Run it with --no-browser, and open the address elsewhere.",
+        ) from none
+    webbrowser.register(_Beside.NAME, None, _Beside(browser))  # type: ignore[arg-type]
+    say("A browser opens Google's page. Agree there, then come back.")
+    with redirect_stdout(sys.stderr):  # where the library prints
+        flow.run_local_server(
+            bind_addr="127.0.0.1",
+            port=0,
+            authorization_prompt_message="If none opens, this is the address:\n{url}",
+            success_message=DONE,
+            timeout_seconds=WAIT,
+            browser=_Beside.NAME,
+            prompt="consent",
+        )
+
+
+class _Beside:
+    """A browser that runs beside: one in the terminal would wait for an answer that waits for it."""
+
+    NAME: Final = "postroom-beside"
+
+    def __init__(self, browser: webbrowser.BaseBrowser) -> None:
+        self._browser = browser
+
+    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:  # noqa: FBT001, FBT002
+        """Open a page, and return at once."""
+        opening = threading.Thread(
+            target=self._browser.open, args=(url, new, autoraise), daemon=True
+        )
+        opening.start()
+        return True
+
+
+def _by_hand(flow: InstalledAppFlow, pasted: Callable[[str], str]) -> None:
+    # Nothing listens there: the browser shows an error, with the code in its address.
+    flow.redirect_uri = "http://localhost"
+    address, state = flow.authorization_url(prompt="consent")
+    flow.fetch_token(code=_code(pasted(address), state))
+
+
+def _code(text: str, state: str) -> str:
+    """Return the code from what was pasted: the code itself, or the address that holds it."""
+    plain = text.strip()
+    if "://" not in plain:
+        if not plain or len(plain.split()) > 1:
+            raise Invalid("That is no code", remedy="Run it again, and paste the whole address.")
+        return unquote(plain)
+    found = {key: values[0] for key, values in parse_qs(urlsplit(plain).query).items()}
+    if "error" in found:
+        raise _refused(found["error"])
+    if found.get("state", state) != state:
+        raise Invalid(
+            "That address belongs to another sign-in", remedy="Open the address that is shown now."
+        )
+    if "code" not in found:
+        raise Invalid("That address holds no code", remedy="Paste the one the browser ended at.")
+    return found["code"]
+
+
+def _refused(error: str) -> PostroomError:
+    if error == "access_denied":
+        return AuthRequired(
+            "Google's page was left without agreeing (access_denied)",
+            remedy="Run it again. In testing mode, the account must be one of the app's test users:"
+            " docs/gmail.md shows where.",
+        )
+    return AuthRequired(
+        f"Google refused to sign in: {line(error)[:60]}",
+        remedy="Check that credentials.json is that of your app, and run it again.",
+    )
+
+
+def _consent(flow: InstalledAppFlow, wanted: tuple[str, ...]) -> Consent:
+    credentials = flow.credentials
+    if not credentials.refresh_token:
+        raise AuthRequired(
+            "Google gave no token that can be renewed",
+            remedy="Remove the app at myaccount.google.com/permissions, then run it again.",
+        )
+    given = credentials.granted_scopes or wanted
+    token = json.loads(credentials.to_json()) | {"scopes": sorted(given)}
+    if not allowed(tuple(given)):
+        raise AuthRequired(
+            "Nothing was allowed on Google's page", remedy="Run it again, and tick the boxes there."
+        )
+    seconds = flow.oauth2session.token.get("refresh_token_expires_in", 0)
+    ends = int(seconds) if isinstance(seconds, int | str) and str(seconds).isdigit() else 0
+    return Consent(token, frozenset(wanted) - frozenset(given), ends)
+
+
+@contextmanager
+def _lenient(token_uri: str) -> Iterator[None]:
+    """Let the library take fewer scopes than were asked for; and plain HTTP to this machine itself."""
+    wanted = {"OAUTHLIB_RELAX_TOKEN_SCOPE": "1"}
+    if token_uri.startswith("http://"):  # the settings allow that on loopback alone
+        wanted["OAUTHLIB_INSECURE_TRANSPORT"] = "1"
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value

@@ -1,0 +1,116 @@
+"""Signing in to Gmail on this machine: where the keys are, what they allow, and how they are given up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urljoin
+
+from postroom.config import Account, Config
+from postroom.core.errors import AuthRequired, NotFound, PostroomError, Unavailable
+from postroom.mail.gmail import consent, keys
+from postroom.store.database import private_folder
+from postroom.store.locks import held
+from postroom.wiring import gmail_files, mailbox
+
+LEVELS = consent.LEVELS
+
+
+class Signed(NamedTuple):
+    """A sign-in: its file, what it allows, when it ends, and as whom."""
+
+    file: Path
+    allows: tuple[str, ...]
+    expiry: float  # of the access token, which is renewed by itself
+    address: str = ""
+    problem: PostroomError | None = None
+    ends: int = 0  # seconds until Google ends the sign-in; 0 where it does not say
+    lacking: tuple[str, ...] = ()
+
+
+def sign_in(
+    config: Config,
+    account: Account,
+    level: str,
+    *,
+    pasted: Callable[[str], str] | None,
+    say: Callable[[str], None],
+) -> Signed:
+    """Have the person agree, keep the token, and try it."""
+    tokens, clients = gmail_files(config, account, make=True)
+    by_draft = (account.sending or config.gmail.sending) == "draft"
+    given = consent.ask(
+        keys.find_client(clients),
+        consent.scopes(level, by_draft=by_draft),
+        token_uri=config.gmail.token_uri,
+        pasted=pasted,
+        say=say,
+    )
+    file = tokens[0]
+    if not file.parent.exists():
+        private_folder(file.parent)
+    with held(keys.lock_of(file)):
+        keys.write_token(file, given.token)
+    lacking = consent.allowed(tuple(given.lacking))
+    return status(config, account)._replace(ends=given.seconds, lacking=lacking)
+
+
+def status(config: Config, account: Account) -> Signed:
+    """Return what the account is signed in for, after asking Gmail; without a token `AuthRequired`."""
+    token = _token(config, account)
+    signed = Signed(token.file, consent.allowed(token.scopes), token.expiry)
+    box = mailbox(_as_gmail(config, account), account.name)
+    assert box is not None
+    with closing(box):
+        try:
+            return signed._replace(address=box.own()[0].spec)
+        except PostroomError as wrong:
+            return signed._replace(problem=wrong)
+
+
+def revoke(config: Config, account: Account) -> Path:
+    """Have Google forget the sign-in, and remove its file; return where that was."""
+    import httpx2
+
+    token = _token(config, account)
+    uri = urljoin(config.gmail.token_uri, "revoke")
+    form = {"token": token.refresh or token.access}
+    try:
+        with httpx2.Client(trust_env=uri.startswith("https://"), timeout=30.0) as http:
+            answer = http.post(uri, data=form)
+    except httpx2.RequestError as why:
+        raise Unavailable(
+            f"Google cannot be reached ({type(why).__name__}); the token is as it was",
+            remedy="Try again, or remove the app at myaccount.google.com/permissions.",
+        ) from why
+    if answer.status_code not in {200, 400}:  # 400: Google does not know it any more
+        raise Unavailable(
+            f"Google did not revoke the token ({answer.status_code}); it is as it was",
+            remedy="Try again, or remove the app at myaccount.google.com/permissions.",
+        )
+    os.unlink(token.file)  # noqa: PTH108 - of a link, the link
+    return token.file
+
+
+def _token(config: Config, account: Account) -> keys.Token:
+    tokens, _ = gmail_files(config, account)
+    name = "" if account.name == config.default_account else account.name
+    for file in tokens:
+        try:
+            return keys.read_token(file)
+        except FileNotFoundError:
+            continue
+    raise AuthRequired("Nobody is signed in to Gmail", remedy=keys.sign_in(name))
+
+
+def _as_gmail(config: Config, account: Account) -> Config:
+    """Return the settings as they are once the account is Gmail's."""
+    from dataclasses import replace
+
+    others = tuple(other for other in config.accounts if other.name != account.name)
+    if len(others) == len(config.accounts):
+        raise NotFound(f"There is no account {account.name}")
+    return replace(config, accounts=(replace(account, provider="gmail"), *others))
