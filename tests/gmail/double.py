@@ -110,6 +110,7 @@ class Fault:
     cut: bool
     delay: float
     skip: int
+    hold: threading.Event | None = None
     seen: int = 0
     struck: threading.Event = field(default_factory=threading.Event)
 
@@ -401,6 +402,7 @@ class Gmail:
         cut: bool = False,
         delay: float = 0.0,
         skip: int = 0,
+        hold: threading.Event | None = None,
     ) -> Fault:
         """Let requests whose "METHOD /path" has this pattern in it fail, after the first `skip` of them."""
         assert lost in ("", "before", "after")
@@ -416,6 +418,7 @@ class Gmail:
             cut,
             delay,
             skip,
+            hold,
         )
         with self.lock:
             self._faults.append(fault)
@@ -450,6 +453,8 @@ class Gmail:
             self.requests.append(Asked(verb, path, query, answer.status, inner, body))
         if fault is not None:
             fault.struck.set()
+            if fault.hold is not None:  # until whoever asked is dead
+                fault.hold.wait(60)
         return answer
 
     def _struck(self, where: str) -> Fault | None:

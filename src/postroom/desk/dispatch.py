@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,7 +84,16 @@ class Dispatcher:
             entry = self.dispatch(line.id)
             if entry.state != line.state:
                 changed.append(entry)
+        self._release()
         return changed
+
+    def _release(self) -> None:
+        """Have providers take back what was prepared for letters that did not leave after all."""
+        for proof, account in self.ledger.leftovers().items():
+            with suppress(PostroomError):  # the next round does it
+                self.mailboxes(account).release(proof)
+                with self.ledger.write() as book:
+                    book.clear(proof)
 
     def due_in(self, state: life.Approved) -> float:
         """Return the seconds until an approved letter may be claimed."""
@@ -161,13 +171,11 @@ class Dispatcher:
         try:
             self.publish()
             self.step("published")
-            proof = box.prepare(entry.letter, wire)
-            self.step("prepared")
-            entry = self._keep(entry, proof)
+            entry = self._prepared(entry, box, wire)
         except PostroomError as why:  # nothing was handed over
             return self._refused(entry, why)
         try:
-            sent = box.send(entry.letter, wire, proof)
+            sent = box.send(entry.letter, wire, _proof(entry))
         except _FOR_NOW as why:
             return self._refused(entry, why)
         except (Uncertain, Conflict) as why:
@@ -181,14 +189,18 @@ class Dispatcher:
         self.step("answered")
         return self._sent(entry, sent, "accepted")
 
-    def _keep(self, entry: Entry, proof: str) -> Entry:
-        """Write down what will prove what became of the letter, before the act that it proves."""
-        if not proof:
-            return entry
+    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
+        """Write down what will prove what became of the letter, before the act that it proves.
+
+        Every try goes by the same proof: however late an earlier one is carried out, it counts once.
+        """
         assert isinstance(entry.state, life.Sending)
-        with self.ledger.write() as book:
-            entry = book.swap(entry, replace(entry.state, proof=proof))
-        self.step("proof kept")
+        proof = entry.state.proof or box.prepare(entry.letter, wire)
+        self.step("prepared")
+        if proof != entry.state.proof:
+            with self.ledger.write() as book:
+                entry = book.swap(entry, replace(entry.state, proof=proof))
+            self.step("proof kept")
         return entry
 
     def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
@@ -233,14 +245,13 @@ class Dispatcher:
             return self._sent(entry, answer, "proved by the provider")
         now = self.clock()
         if isinstance(answer, mailbox.NotSent) and state.proof and state.verdict:
-            again = life.revive(state.verdict, now, answer.proof)
+            again = life.revive(state.verdict, now, answer.proof, state.proof)
             return self._record(entry, again, error=answer.proof, refund=True)
         return self._swap(entry, replace(state, asked=now))
 
     def _ask(self, entry: Entry) -> mailbox.Settled:
         try:
-            proof: str = getattr(entry.state, "proof", "")
-            return self.mailboxes(entry.letter.account).settle(entry.letter, proof)
+            return self.mailboxes(entry.letter.account).settle(entry.letter, _proof(entry))
         except PostroomError as why:
             return mailbox.Unknown(why.message)
 
@@ -302,3 +313,8 @@ class Dispatcher:
                 error=error,
             )
         )
+
+
+def _proof(entry: Entry) -> str:
+    proof: str = getattr(entry.state, "proof", "")
+    return proof

@@ -206,8 +206,13 @@ class Sender(Protocol):
     def prepare(self, letter: Letter, wire: bytes) -> str:
         """Make ready for `send` what can later prove what became of it; nothing leaves.
 
-        What is returned is kept before `send` is called: without it, `send` never was.
+        What is returned is kept before `send` is called: without it, `send` never was. It serves
+        every try, and counts once.
         """
+        ...
+
+    def release(self, proof: str) -> None:
+        """Take back what `prepare` made, for a letter that does not leave after all."""
         ...
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:

@@ -154,6 +154,10 @@ class Ledger:
         row = self._database.row("SELECT value FROM meta WHERE key = ?", [key])
         return str(row[0]) if row else ""
 
+    def leftovers(self) -> dict[str, str]:
+        """Return the proofs that no letter needs any more, each with its account."""
+        return dict(self._database.rows("SELECT proof, account FROM leftover"))
+
     def slips(self) -> dict[str, tuple[Stamp, str]]:
         """Return every slip that was seen: when first, and the letter that it was spent on."""
         rows = self._database.rows("SELECT hash, seen, letter FROM slip")
@@ -347,6 +351,10 @@ class Book(Handling):
         )  # fmt: skip
         if not changed:
             raise life.refuse(entry.id, self.entry(entry.id).state, "changed by two at once")
+        proof: str = getattr(entry.state, "proof", "")
+        if proof and not isinstance(state, life.Sent) and getattr(state, "proof", "") != proof:
+            account = entry.letter.account  # where what would have been sent by it still lies
+            self._do("INSERT OR IGNORE INTO leftover VALUES (?, ?)", proof, account)
         if letter is not None:
             self._do(
                 "INSERT INTO revision SELECT id, ?, frozen FROM letter WHERE id = ?",
@@ -493,6 +501,10 @@ class Book(Handling):
     def adopt(self, hash: str) -> None:
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
+
+    def clear(self, proof: str) -> None:
+        """Forget a proof that is released."""
+        self._do("DELETE FROM leftover WHERE proof = ?", proof)
 
     def set(self, key: str, value: str) -> None:
         """Keep a value under a key."""

@@ -87,4 +87,7 @@ CREATE TABLE move (
     message TEXT NOT NULL, added TEXT NOT NULL, removed TEXT NOT NULL
 );
 """,
+    """
+CREATE TABLE leftover (proof TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
+""",
 )

@@ -332,6 +332,10 @@ class GmailMailbox:
         """Store the letter as a draft, which sending it will consume; nothing leaves."""
         return self._outgoing.prepare(letter, wire)
 
+    def release(self, proof: str) -> None:
+        """Delete the draft of a letter that does not leave after all."""
+        self._outgoing.release(proof)
+
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         """Send once. `Unavailable`: nothing happened; `Uncertain`: it may have; others are final."""
         return self._outgoing.send(letter, wire, proof)

@@ -2,10 +2,11 @@
 
 Google gives a mail another Message-ID than it was handed, and its search lags, so that not finding
 a letter proves nothing. A draft does: sending it consumes it, once. So the letter is first stored
-as a draft, whose id the desk keeps; the act carries the approved bytes again, in case somebody
-changed the draft in between. After a lost answer the draft is deleted: if that succeeds, nothing
-was sent, and nothing can be any more, however late the first request is carried out. If it is gone
-already, the sent mail is looked for by its header in what happened since.
+as a draft, whose id the desk keeps. The act carries the approved bytes again, in case somebody
+changed the draft in between. After a lost answer, a draft that is still there proves that nothing
+was sent; the next try goes by the same draft, so that if the first request is carried out late, one
+of the two finds it gone. Where it is gone, the sent mail is looked for by its header in what
+happened since.
 
 With `by_draft` false the letter goes out by one `messages.send`; a lost answer is then only ever
 settled by finding the mail.
@@ -67,17 +68,9 @@ class Outgoing:
             return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
         except NotFound as gone:
             raise Uncertain("The draft of this letter is gone", remedy="Look at Sent.") from gone
-        except Uncertain:
-            raise
-        except PostroomError as refused:
-            if self._taken_back(draft):
-                raise
-            raise Uncertain(
-                f"{refused.message}; the draft is gone", remedy="Look at Sent."
-            ) from refused
 
     def settle(self, letter: Letter, proof: str) -> Settled:
-        """Say what became of a letter; a draft that is still there is deleted, which proves it."""
+        """Say what became of a letter; a draft that is still there proves that it was not sent."""
         if not proof:
             self._sweep(letter)
             return NotSent("nothing had been handed to Gmail yet")
@@ -86,19 +79,22 @@ class Outgoing:
             return found
         if kind == "message":
             return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
-        if self._taken_back(draft):
-            return NotSent("its draft was there, unsent, and is deleted now")
+        with suppress(NotFound):
+            self._api.get(f"{USER}/drafts/{draft}", format="minimal", fields="id")
+            return NotSent("its draft is still in Gmail, unsent")
         # Gone: it was sent in this moment, or a person deleted it.
         gone = Unknown("its draft is gone from Gmail, and no sent mail of this letter was found")
         return self._find(letter, history) or gone
 
-    def _taken_back(self, draft: str) -> bool:
-        """Delete a draft; false where it is gone already."""
-        try:
+    def release(self, proof: str) -> None:
+        """Delete the draft of a letter that does not leave after all."""
+        kind, draft, _ = _read(proof)
+        if kind == "draft":
+            self._delete(draft)
+
+    def _delete(self, draft: str) -> None:
+        with suppress(NotFound):  # a person did
             self._api.change("DELETE", f"{USER}/drafts/{draft}")
-        except NotFound:
-            return False
-        return True
 
     def _sweep(self, letter: Letter) -> None:
         """Delete drafts of this letter that nobody knows of: the answer that named them was lost."""
@@ -108,7 +104,7 @@ class Outgoing:
             )
             drafts = {name(row.get("message") or {}, "id"): row for row in rows(found, "drafts")}
             for mail in self._marked(list(drafts), letter):
-                self._taken_back(name(drafts[name(mail, "id")], "id"))
+                self._delete(name(drafts[name(mail, "id")], "id"))
 
     # Finding what was sent
 
