@@ -3,28 +3,23 @@
 `--providers` chooses among them: by default those that need nothing but Python.
 """
 
-import json
-import random
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.letter import Letter, letter_id
+from postroom.core.letter import Letter
 from postroom.core.message import INBOX, UNREAD
-from postroom.mail.gmail import GmailMailbox, Keys
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival, Mailbox, Sent
+from tests.gmail.boxes import NOW, SENDING, YOU, gmail_box, letter, token_file
 from tests.gmail.double import Gmail
 
-YOU = Address.parse("You <you@example.org>")
 ALIAS = Address.parse("desk@example.org")
-SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
-NOW = int(SENDING.timestamp())
 
 
 @dataclass
@@ -39,15 +34,7 @@ class Post:
 
     def letter(self, **changes: object) -> Letter:
         self.drawn += 1
-        values = {
-            "id": letter_id(self.drawn.to_bytes(7, "big")),
-            "account": "default",
-            "sender": YOU,
-            "to": (Address.parse("Ann <ann@example.com>"),),
-            "subject": "Hello",
-            "text": "Good day.\n",
-        }
-        return Letter(**{**values, **changes})
+        return letter(self.drawn, **changes)
 
     def send(self, letter: Letter) -> Sent:
         wire = self.box.wire(letter, date=SENDING)
@@ -73,18 +60,10 @@ def local(folder: Path) -> Iterator[Post]:
 def gmail(folder: Path, **how: bool) -> Iterator[Post]:
     """Gmail, as far as our own double of it goes."""
     with Gmail(now=lambda: NOW) as service:
-        token = folder / "token.json"
-        token.write_text(json.dumps(service.token()))
-        token.chmod(0o600)
+        token = token_file(folder, service.token())
         with closing(gmail_box(service.endpoint, service.token_uri, token, **how)) as box:
             # Google replaces the Message-ID of what is sent.
             yield Post(box, service.receive, frozenset({"message id"}))
-
-
-def gmail_box(endpoint: str, token_uri: str, token: Path, **how: bool) -> GmailMailbox:
-    keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
-    pause, chance = (lambda _seconds: None), random.Random(0).random
-    return GmailMailbox(endpoint, keys, now=lambda: NOW, pause=pause, chance=chance, **how)
 
 
 @contextmanager

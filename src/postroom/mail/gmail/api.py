@@ -216,14 +216,15 @@ class Api:
     def many(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         """Return what is at each of these paths, or why not, in their order."""
         found: dict[int, Json | PostroomError] = {}
-        for turn in range(RETRIES + 1):
-            asked = [number for number in range(len(paths)) if _open(found.get(number))]
-            if not asked:
-                break
-            if turn:  # only some were refused, as too many at once
-                self._pause(2.0**turn * 0.05 * (1 + self._chance()))
+        asked, vain = list(range(len(paths))), 0
+        while asked and vain <= RETRIES:
             answers = self._round([paths[number] for number in asked])
             found.update(zip(asked, answers, strict=True))
+            left = [number for number in asked if _passing(found[number])]
+            if left:  # too many at once: what was refused is asked for again, as long as that helps
+                vain = 0 if len(left) < len(asked) else vain + 1
+                self._pause(2.0**vain * 0.05 * (1 + self._chance()))
+            asked = left
         return [found[number] for number in range(len(paths))]
 
     def _round(self, paths: Sequence[str]) -> list[Json | PostroomError]:
@@ -362,13 +363,9 @@ def _bearer(request: httpx2.Request) -> str:
     return request.headers["authorization"].removeprefix("Bearer ")
 
 
-def _open(answer: Json | PostroomError | None) -> bool:
-    return answer is None or (isinstance(answer, PostroomError) and _passing(answer))
-
-
-def _passing(failure: PostroomError) -> bool:
-    """Whether it may be better in a moment."""
-    return isinstance(failure, Limited | Unavailable)
+def _passing(answer: object) -> bool:
+    """Whether it is a failure that may be over in a moment."""
+    return isinstance(answer, Limited | Unavailable)
 
 
 def _json(response: httpx2.Response) -> Json:

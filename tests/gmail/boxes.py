@@ -1,0 +1,52 @@
+"""Gmail mailboxes for tests: on a service of ours, with a token on the disk, and no pause that lasts."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+from postroom.core.address import Address
+from postroom.core.letter import Letter, letter_id
+from postroom.mail.gmail import GmailMailbox, Keys
+
+YOU = Address.parse("You <you@example.org>")
+SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
+NOW = int(SENDING.timestamp())
+
+
+def gmail_box(
+    endpoint: str, token_uri: str, token: Path, pauses: list[float] | None = None, **how: bool
+) -> GmailMailbox:
+    """Open a mailbox; what it would have waited for is added to `pauses`."""
+    keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
+    return GmailMailbox(
+        endpoint,
+        keys,
+        now=lambda: NOW,
+        pause=([] if pauses is None else pauses).append,
+        chance=random.Random(0).random,
+        **how,
+    )
+
+
+def token_file(folder: Path, content: object) -> Path:
+    """Keep a token on the disk, for its owner alone."""
+    file = folder / "token.json"
+    file.write_text(json.dumps(content))
+    file.chmod(0o600)
+    return file
+
+
+def letter(number: int = 1, **changes: object) -> Letter:
+    """Return a letter to Ann."""
+    values = {
+        "id": letter_id(number.to_bytes(7, "big")),
+        "account": "default",
+        "sender": YOU,
+        "to": (Address.parse("Ann <ann@example.com>"),),
+        "subject": "Hello",
+        "text": "Good day.\n",
+    }
+    return Letter(**{**values, **changes})

@@ -1,0 +1,613 @@
+"""Gmail's answers and failures, each as what the caller does next; over real HTTP."""
+
+import json
+import re
+import ssl
+import threading
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from postroom.core.errors import (
+    AuthRequired,
+    Conflict,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    Unavailable,
+    Uncertain,
+)
+from postroom.core.message import INBOX, SENT, UNREAD
+from postroom.mail.gmail.api import PATIENCE
+from postroom.mail.mailbox import NotSent, Sent, Unknown
+from tests.gmail.boxes import NOW, SENDING, gmail_box, letter, token_file
+from tests.gmail.double import Gmail
+from tests.mails import mail
+
+LIST = r"GET /gmail/v1/users/me/messages$"
+ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
+
+
+@pytest.fixture
+def service():
+    with Gmail(now=lambda: NOW) as service:
+        yield service
+
+
+@pytest.fixture
+def token(tmp_path, service):
+    return token_file(tmp_path, service.token())
+
+
+@pytest.fixture
+def pauses():
+    return []
+
+
+@pytest.fixture
+def box(service, token, pauses):
+    with closing(gmail_box(service.endpoint, service.token_uri, token, pauses)) as box:
+        yield box
+
+
+def asked(service, where):
+    """Return how many requests of this kind were made."""
+    return sum(
+        bool(re.search(where, f"{one.method} {one.path}")) and not one.inner
+        for one in service.requests
+    )
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "error", "tries"),
+    [
+        (400, "invalidArgument", Invalid, 1),
+        (403, "insufficientPermissions", AuthRequired, 1),
+        (403, "accessNotConfigured", Denied, 1),
+        (403, "domainPolicy", Denied, 1),
+        (403, "forbidden", Denied, 1),
+        (403, "rateLimitExceeded", Limited, 4),
+        (403, "userRateLimitExceeded", Limited, 4),
+        (403, "dailyLimitExceeded", Limited, 1),
+        (404, "notFound", NotFound, 1),
+        (409, "aborted", Conflict, 1),
+        (412, "conditionNotMet", Conflict, 1),
+        (429, "rateLimitExceeded", Limited, 4),
+        (500, "backendError", Unavailable, 4),
+        (502, "", Unavailable, 4),
+        (503, "", Unavailable, 4),
+        (504, "", Unavailable, 4),
+        (418, "", Invalid, 1),
+    ],
+)
+def test_a_refusal_is_classed_by_what_to_do_next_and_tried_again_where_that_helps(
+    box, service, pauses, status, reason, error, tries
+):
+    service.fail(LIST, status=status, reason=reason, message="No.", times=99)
+    with pytest.raises(error) as refused:
+        box.search("x")
+    assert refused.value.remedy
+    assert asked(service, LIST) == tries
+    assert len(pauses) == tries - 1
+
+
+def test_pauses_grow_and_are_scattered(box, service, pauses):
+    service.fail(LIST, status=503, times=99)
+    for _ in range(20):
+        with suppress(Unavailable):
+            box.search("x")
+    for turn, (low, high) in enumerate([(0.25, 0.5), (0.5, 1), (1, 2)]):
+        waited = pauses[turn::3]
+        assert all(low <= pause <= high for pause in waited)
+        assert len(set(waited)) == 20
+
+
+def test_a_failure_that_passes_is_not_noticed(box, service):
+    id = service.receive(mail())
+    service.fail(LIST, status=503, times=2)
+    service.fail(LIST, lost="before")
+    assert [item.id for item in box.search("hello").items] == [id]
+
+
+@pytest.mark.parametrize("said", ["2", "header date", "in its words"])
+def test_how_long_to_wait_is_done_as_gmail_says(box, service, pauses, said):
+    later = datetime.fromtimestamp(NOW + 3, UTC)
+    headers, message = {"Retry-After": "3"}, ""
+    if said == "header date":
+        headers = {"Retry-After": f"{later:%a, %d %b %Y %H:%M:%S} GMT"}
+    elif said == "in its words":
+        headers = {}
+        message = f"User-rate limit exceeded.  Retry after {later:%Y-%m-%dT%H:%M:%S}.000Z"
+    service.fail(LIST, status=429, headers=headers, message=message)
+    box.search("x")
+    assert pauses == [3.0]
+
+
+def test_a_wait_that_is_too_long_is_told_instead(box, service, pauses):
+    service.fail(LIST, status=429, headers={"Retry-After": "900"}, times=9)
+    with pytest.raises(Limited) as refused:
+        box.search("x")
+    assert refused.value.seconds == 900 > PATIENCE
+    assert not pauses
+
+
+def test_what_google_says_is_one_clean_line(box, service):
+    service.fail(LIST, status=400, message="Wrong\n\x1b[31m\u202eevil\u200b " + "x" * 500)
+    with pytest.raises(Invalid) as refused:
+        box.search("x")
+    assert re.fullmatch(r"Gmail refuses: Wrong \[31mevil x{100,200}", refused.value.message)
+
+
+# No answer, or none that makes sense
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"[]", b"null", b"<html>Sign in</html>", b"\xff\xfe", b'{"messages": 3}',
+        b'{"messages": [3]}', b'{"messages": [{"id": 3}]}', b'{"messages": [{}]}',
+        b'{"messages": [{"id": "../../x"}]}', b"[" * 100_000,
+    ],
+)  # fmt: skip
+def test_an_answer_that_makes_no_sense_is_unavailable_or_empty(box, service, body):
+    service.fail(LIST, body=body, times=99)
+    if body == b"":
+        assert not box.search("x").items
+        return
+    with pytest.raises(Unavailable):
+        box.search("x")
+
+
+@pytest.mark.parametrize("how", [{"lost": "before"}, {"lost": "after"}, {"cut": True}])
+def test_an_answer_that_is_lost_or_cut_off_is_asked_for_again(box, service, how):
+    id = service.receive(mail())
+    service.fail(LIST, times=3, **how)
+    assert [item.id for item in box.search("hello").items] == [id]
+    service.fail(LIST, times=4, **how)
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        box.search("hello")
+
+
+def test_a_machine_that_nobody_answers_on_is_unavailable(token, service, pauses):
+    with closing(gmail_box("http://127.0.0.1:1", service.token_uri, token, pauses)) as box:
+        with pytest.raises(Unavailable, match="cannot be reached") as refused:
+            box.search("x")
+        assert "network" in refused.value.remedy
+        with pytest.raises(Unavailable):  # nothing was written, so nothing happened
+            box.create_draft(letter(), date=SENDING)
+
+
+def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(token, service, pauses, tmp_path):
+    with (
+        distrusted(tmp_path) as endpoint,
+        closing(gmail_box(endpoint, service.token_uri, token, pauses)) as box,
+        pytest.raises(Unavailable, match="certificate") as refused,
+    ):
+        box.search("x")
+    assert "clock" in refused.value.remedy
+    assert not pauses
+
+
+class distrusted:
+    """A server whose certificate is signed by nobody but itself."""
+
+    def __init__(self, folder):
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+        now = datetime.now(UTC)
+        certificate = (
+            x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+            .serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+            .sign(key, hashes.SHA256())
+        )  # fmt: skip
+        pem = serialization.Encoding.PEM
+        plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        (folder / "both.pem").write_bytes(
+            key.private_bytes(pem, *plain) + certificate.public_bytes(pem)
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "both.pem")
+
+        class Quiet(HTTPServer):
+            def handle_error(self, *_):
+                pass
+
+        self.server = Quiet(("127.0.0.1", 0), BaseHTTPRequestHandler)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return f"https://127.0.0.1:{self.server.server_port}"
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+# Tokens
+
+
+def test_a_spent_token_is_renewed_once_and_kept_for_all(box, service, token):
+    before = json.loads(token.read_text())["token"]
+    service.expire()
+    box.search("x")
+    box.search("x")
+    after = json.loads(token.read_text())
+    assert service.refreshes == 1
+    assert after["token"] != before
+    with closing(gmail_box(service.endpoint, service.token_uri, token)) as other:
+        other.search("x")
+    assert service.refreshes == 1
+
+
+def test_a_token_whose_time_is_over_is_renewed_before_it_is_used(tmp_path, service):
+    file = token_file(tmp_path, service.token(expires_in=30))
+    with closing(gmail_box(service.endpoint, service.token_uri, file)) as box:
+        box.search("x")
+    assert service.refreshes == 1
+    assert all(one.status != 401 for one in service.requests)
+
+
+def test_a_token_that_is_renewed_and_refused_again_needs_the_person(box, service, token):
+    service.fail(LIST, status=401, times=99)
+    with pytest.raises(AuthRequired) as refused:
+        box.search("x")
+    assert "postroom auth gmail" in refused.value.remedy
+    assert service.refreshes == 1
+
+
+def test_a_revoked_token_is_set_aside_and_the_person_is_told_what_to_run(box, service, token):
+    content = token.read_text()
+    service.revoke()
+    with pytest.raises(AuthRequired) as refused:
+        box.search("x")
+    assert "postroom auth gmail" in refused.value.remedy
+    assert "seven days" in refused.value.remedy
+    assert not token.exists()
+    assert (token.parent / "token.json.revoked").read_text() == content
+    with pytest.raises(AuthRequired, match="Nobody is signed in"):
+        box.search("x")
+
+
+def test_a_second_revoked_token_does_not_replace_the_first(service, token, tmp_path):
+    for _ in range(3):
+        token_file(tmp_path, service.token())
+        service.revoke()
+        with (
+            closing(gmail_box(service.endpoint, service.token_uri, token)) as box,
+            pytest.raises(AuthRequired),
+        ):
+            box.search("x")
+    assert len(list(token.parent.glob("token.json.revoked*"))) == 3
+
+
+@pytest.mark.parametrize("how", [{"status": 503}, {"lost": "after"}, {"body": b"<html>"}])
+def test_a_renewal_that_fails_for_now_keeps_the_token(box, service, token, how):
+    service.expire()
+    service.fail("POST /token", times=99, **how)
+    with pytest.raises(Unavailable):
+        box.search("x")
+    assert token.exists()
+
+
+def test_a_client_that_google_does_not_know_is_said_and_the_token_kept(service, tmp_path):
+    content = service.token(expires_in=-5) | {"client_secret": "wrong"}
+    file = token_file(tmp_path, content)
+    with (
+        closing(gmail_box(service.endpoint, service.token_uri, file)) as box,
+        pytest.raises(AuthRequired, match="invalid_client") as refused,
+    ):
+        box.search("x")
+    assert "credentials.json" in refused.value.remedy
+    assert file.exists()
+
+
+def test_many_threads_that_find_the_token_spent_renew_it_once(box, service):
+    service.expire()
+    threads = [threading.Thread(target=box.search, args=("x",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert service.refreshes == 1
+
+
+def test_no_token_stands_in_any_error_or_in_how_a_thing_prints(box, service, token):
+    secrets = [json.loads(token.read_text())[key] for key in ("token", "refresh_token")]
+    service.revoke()
+    with pytest.raises(AuthRequired) as refused:
+        box.search("x")
+    told = f"{refused.value!r} {refused.value.message} {refused.value.remedy} {vars(box)}"
+    assert not any(secret in told for secret in secrets)
+
+
+def test_scopes_that_do_not_allow_it_name_the_ones_that_do(service, tmp_path):
+    scope = "https://www.googleapis.com/auth/gmail.readonly"
+    file = token_file(tmp_path, service.token(scopes=(scope,)))
+    id = service.receive(mail())
+    with closing(gmail_box(service.endpoint, service.token_uri, file)) as box:
+        assert box.search("hello").items
+        for change in (
+            lambda: box.create_draft(letter(), date=SENDING),
+            lambda: box.relabel(id, add=frozenset({"Work"})),
+            lambda: box.prepare(letter(), box.wire(letter(), date=SENDING)),
+        ):
+            with pytest.raises(AuthRequired, match="does not allow") as refused:
+                change()
+            assert "--scopes modify" in refused.value.remedy
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("limit", [100, 20, 7])
+def test_a_list_is_whole_however_few_requests_gmail_takes_at_once(box, service, limit):
+    ids = [service.receive(mail(subject=f"number {n}")) for n in range(50)]
+    service.inner_limit = limit
+    assert {item.id for item in box.search("number", limit=50).items} == set(ids[-50:])
+
+
+def test_fifty_results_take_two_requests_and_the_names_of_labels_one_more_at_first(box, service):
+    for n in range(50):
+        service.receive(mail(subject=f"number {n}"), frozenset({INBOX, UNREAD, "Work"}))
+    for most in (3, 2):
+        service.requests.clear()
+        page = box.search("number", limit=50)
+        assert all("Work" in item.labels for item in page.items)
+        assert len([one for one in service.requests if not one.inner]) == most
+
+
+def test_what_is_gone_between_the_list_and_its_lines_is_left_out(box, service):
+    ids = [service.receive(mail(subject=f"number {n}")) for n in range(3)]
+    service.fail(f"GET /gmail/v1/users/me/messages/{ids[1]}", status=404, reason="notFound")
+    assert {item.id for item in box.search("number").items} == {ids[0], ids[2]}
+
+
+def test_a_service_without_batches_or_profile_is_asked_one_by_one(box, service):
+    service.batch = service.answers_profile = False
+    ids = [service.receive(mail(subject=f"number {n}")) for n in range(30)]
+    assert {item.id for item in box.search("number", limit=50).items} == set(ids)
+    cursor = box.changes().cursor
+    new = service.receive(mail())
+    assert box.changes(cursor).added == (new,)
+
+
+def test_a_batch_whose_token_is_spent_in_between_is_asked_again(box, service):
+    ids = [service.receive(mail(subject=f"number {n}")) for n in range(3)]
+    service.fail("GET /gmail/v1/users/me/messages/", status=401)
+    assert {item.id for item in box.search("number").items} == set(ids)
+    assert service.refreshes == 1
+
+
+def test_a_thousand_labels_are_known_by_their_names(box, service):
+    id = service.receive(mail(), frozenset({INBOX, *(f"Label {n}" for n in range(1000))}))
+    assert len(box.message(id).labels) == 1001
+    assert len(box.labels()) >= 1000
+    assert box.relabel(id, remove=frozenset({"label-7"})).removed == {"Label 7"}
+
+
+# Mails
+
+
+def test_a_mail_without_headers_is_a_line_and_a_mail(box, service):
+    id = service.receive(b"\r\nOnly words.\r\n")
+    service.fail(f"GET /gmail/v1/users/me/messages/{id}", body=json.dumps(
+        {"id": id, "threadId": id}).encode())  # fmt: skip
+    (line,) = box.search("").items
+    assert (line.id, line.subject, line.sender.address) == (id, "", "")
+    assert "Only words." in box.message(id).mail.text
+
+
+def test_two_mails_of_one_message_id_and_one_without_are_three(box, service):
+    ids = [service.receive(mail(message_id="<same@example.com>", text=text)) for text in "ab"]
+    ids.append(service.receive(b"From: ann@example.com\r\nSubject: bare\r\n\r\nhi\r\n"))
+    assert {item.id for item in box.search("").items} == set(ids)
+    assert [box.message(id).mail.text.strip() for id in ids] == ["a", "b", "hi"]
+
+
+def test_a_snippet_is_text_and_not_html(box, service):
+    service.receive(mail(text="Tom & Jerry's <b> \u200b\u202e x"))
+    (line,) = box.search("").items
+    assert line.snippet.startswith("Tom & Jerry's <b>")
+    assert "\u202e" not in line.snippet
+    assert "\u200b" not in line.snippet
+
+
+def test_addresses_that_are_not_confirmed_are_not_own(box):
+    assert "pending@example.net" not in {address.spec for address in box.own()}
+
+
+def test_gmails_name_for_the_primary_category_is_ours(box, service):
+    id = service.receive(mail())
+    box.relabel(id, add=frozenset({"CATEGORY_PRIMARY"}))
+    assert "CATEGORY_PRIMARY" in box.message(id).labels
+
+
+# What is asked
+
+
+def test_a_query_is_passed_on_as_it_is_typed(box, service):
+    typed = 'from:(amy OR bob) "exact  words" AROUND 5 holiday has:yellow-star {a b} -c'
+    page = box.search(typed)
+    (request,) = [one for one in service.requests if re.search(LIST, f"GET {one.path}")]
+    assert request.query["q"] == [typed]
+    assert "AROUND" in page.notes[0]
+    assert "as it stands" in page.notes[0]
+
+
+def test_a_query_that_is_understood_needs_no_note(box):
+    assert box.search("from:amy newer_than:7d").notes == ()
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "x" * 3000, "a b", "\u00fc"])
+def test_a_cursor_that_gmail_did_not_give_is_refused(box, cursor):
+    with pytest.raises(Invalid, match="no cursor"):
+        box.search("x", cursor=cursor)
+
+
+def test_history_that_gmail_has_forgotten_starts_again(box, service):
+    service.receive(mail())
+    cursor = box.changes().cursor
+    service.receive(mail(message_id="<two@example.com>"))
+    service.forget_history()
+    with pytest.raises(NotFound) as gone:
+        box.changes(cursor)
+    assert "search" in gone.value.remedy
+
+
+def test_connections_are_kept(box, service):
+    for _ in range(10):
+        box.search("x")
+    assert service.connections == 1
+
+
+# Sending
+
+
+def prepared(box, one):
+    wire = box.wire(one, date=SENDING)
+    return wire, box.prepare(one, wire)
+
+
+def try_to_send(box, one=None):
+    one = one or letter()
+    wire, proof = prepared(box, one)
+    return box.send(one, wire, proof)
+
+
+@pytest.mark.parametrize("by_draft", [True, False])
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"status": 500}, Uncertain),
+        ({"status": 502}, Uncertain),
+        ({"status": 503, "headers": {"Retry-After": "1"}}, Uncertain),
+        ({"status": 504}, Uncertain),
+        ({"lost": "before"}, Uncertain),
+        ({"lost": "after"}, Uncertain),
+        ({"cut": True}, Uncertain),
+        ({"body": b"{}"}, Uncertain),
+        ({"body": b"<html>"}, Uncertain),
+        ({"body": b'{"id": 3, "threadId": null}'}, Uncertain),
+        ({"status": 429}, Limited),
+        ({"status": 403, "reason": "userRateLimitExceeded"}, Limited),
+        ({"status": 403, "reason": "forbidden"}, Denied),
+        ({"status": 401}, Unavailable),
+        ({"status": 400, "message": "Invalid To header"}, Invalid),
+    ],
+)
+def test_a_send_is_one_request_whatever_becomes_of_it(service, token, by_draft, how, error):
+    pauses = []
+    where = service.endpoint, service.token_uri, token, pauses
+    with closing(gmail_box(*where, by_draft=by_draft)) as box:
+        service.fail(ACT, times=99, **how)
+        with pytest.raises(error):
+            try_to_send(box)
+        assert asked(service, ACT) == 1
+        assert not pauses
+
+
+def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(box, service):
+    one = letter(text="As approved.\n")
+    wire, proof = prepared(box, one)
+    (draft,) = box.drafts()
+    box.revise_draft(
+        draft, letter(2, text="Something else.\n"), version=box.drafts()[draft], date=SENDING
+    )
+    sent = box.send(one, wire, proof)
+    assert "As approved." in box.message(sent.message).mail.text
+    assert [left.letter for left in service.sent] == [one.id]
+    assert not box.drafts()
+
+
+def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same(box, service):
+    one = letter()
+    wire, proof = prepared(box, one)
+    service.fail(ACT, lost="before")
+    with pytest.raises(Uncertain):
+        box.send(one, wire, proof)
+    assert isinstance(box.settle(one, proof), NotSent)
+    assert isinstance(box.settle(one, proof), NotSent)
+    sent = box.send(one, wire, proof)
+    assert box.settle(one, proof) == sent
+    with pytest.raises(Uncertain):  # however often it is tried
+        box.send(one, wire, proof)
+    assert len(service.sent) == 1
+
+
+@pytest.mark.parametrize("by_draft", [True, False])
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_search_lags(
+    service, token, by_draft, forgotten
+):
+    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=by_draft)) as box:
+        one = letter()
+        wire, proof = prepared(box, one)
+        service.lags = True
+        service.fail(ACT, lost="after")
+        with pytest.raises(Uncertain):
+            box.send(one, wire, proof)
+        if forgotten:
+            service.forget_history()
+        assert not box.search("in:sent").items
+        found = box.settle(one, proof)
+        assert isinstance(found, Sent)
+        assert SENT in box.message(found.message).labels
+
+
+def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(service, token):
+    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=False)) as box:
+        one = letter()
+        wire, proof = prepared(box, one)
+        service.fail(ACT, lost="before")
+        with pytest.raises(Uncertain):
+            box.send(one, wire, proof)
+        assert isinstance(box.settle(one, proof), Unknown)
+
+
+def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box):
+    one = letter()
+    _, proof = prepared(box, one)
+    for draft, version in box.drafts().items():
+        box.discard_draft(draft, version=version)
+    assert isinstance(box.settle(one, proof), Unknown)
+
+
+def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(box, service):
+    service.fail(r"POST /gmail/v1/users/me/drafts$", lost="after")
+    with pytest.raises(Unavailable, match="lost"):
+        prepared(box, letter())
+    assert not box.drafts()
+    prepared(box, letter(2))  # and the process dies here, before its proof was kept
+    mine = box.create_draft(letter(3), date=SENDING)
+    assert isinstance(box.settle(letter(2), ""), NotSent)
+    assert list(box.drafts()) == [mine.id]
+
+
+def test_a_letter_with_a_large_file_is_uploaded(box, service):
+    from postroom.core.letter import Enclosure
+
+    one = letter(attachments=(Enclosure("a.bin", "application/octet-stream", b"\1" * 2_000_000),))
+    sent = try_to_send(box, one)
+    assert asked(service, r"POST /upload/gmail/v1/users/me/drafts/send$") == 1
+    assert box.attachment(sent.message, "2").whole().content == b"\1" * 2_000_000
+
+
+def test_bcc_reaches_gmail_and_no_recipient(box, service):
+    from postroom.core.address import Address
+
+    sent = try_to_send(box, letter(bcc=(Address.parse("hidden@example.net"),)))
+    assert box.message(sent.message).mail.bcc[0].address == "hidden@example.net"
+    assert b"hidden@example.net" not in service.sent[0].raw
