@@ -92,9 +92,9 @@ def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
                 f"{address.spec} is a machine: answering it makes a loop",
                 remedy="Leave this recipient out.",
             )
-    if all(address.key in own for address in people):
+    if letter.in_reply_to and all(address.key in own for address in people):
         raise Denied(
-            "The letter goes only to the account that it comes from: that makes a loop",
+            "The answer goes only to the account that it comes from: that makes a loop",
             remedy="Name another recipient, or keep a note instead.",
         )
 

@@ -522,11 +522,14 @@ def test_a_person_cannot_edit_a_letter_to_a_denied_recipient(office):
 # Loops
 
 
-def test_a_letter_to_oneself_alone_is_refused(office):
-    with pytest.raises(Denied, match="loop"):
-        office.propose(office.letter(to=(YOU,)))
-    with pytest.raises(Denied, match="loop"):
-        office.propose(office.letter(to=(Address.parse("YOU@example.org"),), cc=(YOU,)))
+def test_an_answer_to_oneself_alone_is_refused(office):
+    for to, cc in [((YOU,), ()), ((Address.parse("YOU@example.org"),), (YOU,))]:
+        with pytest.raises(Denied, match="loop"):
+            office.propose(office.letter(to=to, cc=cc, in_reply_to="<a@example.com>"))
+
+
+def test_document_001_section_13_a_letter_to_oneself_is_allowed(office):
+    assert office.propose(office.letter(to=(YOU,))).kind == "pending"
 
 
 def test_a_copy_to_oneself_is_allowed(office):
