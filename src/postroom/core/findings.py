@@ -57,10 +57,12 @@ _ZEROS: Final = re.compile(r"(&#[xX]?)0++(?=[0-9a-fA-F])")
 _ENTITY: Final = re.compile(
     r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};?)"
 )
+# A tag that another begins in is no longer one: without the other it would take in what follows.
 _INLINE: Final = re.compile(
-    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>", re.I
+    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>|<[a-z/!?][^<>]*+(?=<)",
+    re.I,
 )
-_TAG: Final = re.compile(r"<(?=[A-Za-z/!?])[^<>]*+>?+")
+_TAG: Final = re.compile(r"<[A-Za-z/!?][^<>]*+>?+")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+*-]{1,30}+):")
 _BARE: Final = re.compile(r"(?:[^\W_][\w-]{0,62}+\.){1,8}([^\W\d_]{2,24}|xn--[\w-]{1,59})(?![\w-])")
 _WRITTEN: Final = re.compile(
