@@ -37,10 +37,10 @@ from postroom.core.query import (
     Unit,
     Until,
     View,
-    matches,
     restricted,
 )
 from postroom.core.text import words
+from tests.queries import matches
 
 UNWRITABLE = re.compile('["\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]')
 NASTY = (

@@ -29,11 +29,11 @@ from postroom.core.query import (
     Until,
     View,
     joined,
-    matches,
     opposite,
 )
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival
+from tests.queries import matches
 
 YOU = Address.parse("you@example.org")
 ZONE = timezone(timedelta(hours=-7))

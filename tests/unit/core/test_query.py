@@ -31,10 +31,10 @@ from postroom.core.query import (
     View,
     body_terms,
     bounds,
-    matches,
     restricted,
     terms,
 )
+from tests.queries import matches
 
 
 def word(text: str, where: Field = Field.ANY) -> Text:
