@@ -43,21 +43,7 @@ MAX_COMPARED: Final = 4_000
 MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
 # What a draft must be able to take: the keys of ours, with more text than any of them has.
 MARKS: Final = dict.fromkeys(
-    [
-        "status",
-        "approved_at",
-        "sent_at",
-        "letter",
-        "digest",
-        "letter_version",
-        "desk",
-        "agent",
-        "expires",
-        "risk",
-        "trust",
-        "mode",
-        "risk_assessment",
-    ],
+    "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode".split(),
     "x" * 1_000,
 ) | {"risk_assessment": "x" * 4 * MAX_FOUND}
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
