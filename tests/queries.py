@@ -1,7 +1,11 @@
-"""What a query means, said as plainly as can be: what a mailbox answers is compared with it."""
+"""What a query means, and how it is typed: what the mailbox answers, and what `parse` reads, is compared with it."""
 
-from postroom.core.message import SYSTEM_LABELS, Message, label_key
+import re
+from datetime import date
+
+from postroom.core.message import CATEGORIES, SYSTEM_LABELS, Message, label_key
 from postroom.core.query import (
+    PEOPLE,
     Age,
     And,
     Anywhere,
@@ -10,6 +14,7 @@ from postroom.core.query import (
     Has,
     Kind,
     Labelled,
+    Leaf,
     Me,
     MessageId,
     Not,
@@ -29,6 +34,8 @@ from postroom.core.query import (
 )
 from postroom.core.text import words
 
+KEYWORD = re.compile("OR|AND|NOT|AROUND")
+SCALES = {"G": 2**30, "M": 2**20, "K": 2**10, "": 1}
 ANY = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
 
 
@@ -93,3 +100,66 @@ class Judge:
 
 def _spaced(found: list[str]) -> str:
     return f" {' '.join(found)} "
+
+
+BARE = re.compile(r"[\w@.][\w@.+/&-]*")
+SHOWN_LABELS = {
+    **dict.fromkeys(("inbox", "sent", "draft", "spam", "trash"), "in"),
+    **dict.fromkeys(("unread", "starred", "important"), "is"),
+}
+
+
+def show(query: Query) -> str:
+    """Return the query as one would type it; `parse` reads it back to the same tree."""
+    match query:
+        case Everything():
+            return ""
+        case And(parts):
+            return " ".join(show(part) for part in parts)
+        case Or(parts):
+            # An Or within an And goes without brackets, so that showing never nests deeper.
+            shown = (f"({show(part)})" if isinstance(part, And) else show(part) for part in parts)
+            return " OR ".join(shown)
+        case Not(And() | Or() as part):
+            return f"-({show(part)})"
+        case Not(part):
+            return f"-{show(part)}"
+    return show_leaf(query)
+
+
+def show_leaf(leaf: Leaf) -> str:
+    match leaf:
+        case Text(where, text):
+            literally_me = where in PEOPLE and text.lower() == "me"
+            shown = f'"{text}"' if literally_me else quoted(text)
+            return f"{where.value}:{shown}" if where.value else shown
+        case Me(where):
+            return f"{where.value}:me"
+        case Labelled(key):
+            if (name := key.removeprefix("category_")) != key and name in CATEGORIES:
+                return f"category:{name}"
+            return f"{SHOWN_LABELS.get(key, 'label')}:{quoted(key)}"
+        case Anywhere():
+            return "in:anywhere"
+        case Has(what):
+            return f"has:{what.value}"
+        case Since(when):
+            return f"after:{show_date(when)}"
+        case Until(when):
+            return f"before:{show_date(when)}"
+        case Age(newer, count, unit):
+            return f"{'newer' if newer else 'older'}_than:{count}{unit.value}"
+        case Size(larger, count):
+            fits = (each for each in SCALES.items() if count and count % each[1] == 0)
+            suffix, scale = next(fits, ("", 1))
+            return f"{'larger' if larger else 'smaller'}:{count // scale}{suffix}"
+        case MessageId(value):
+            return f"rfc822msgid:{quoted(value)}"
+
+
+def quoted(text: str) -> str:
+    return text if BARE.fullmatch(text) and not KEYWORD.fullmatch(text) else f'"{text}"'
+
+
+def show_date(when: date | int) -> str:
+    return when.isoformat() if isinstance(when, date) else f"{when:09d}"
