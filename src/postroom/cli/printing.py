@@ -67,13 +67,8 @@ def fit(text: str, columns: int) -> str:
     taken: list[str] = []
     used = 0
     for char in text:
-        wide = (
-            0
-            if unicodedata.combining(char)
-            else 2
-            if unicodedata.east_asian_width(char) in "WF"
-            else 1
-        )
+        wide = 1 + (unicodedata.east_asian_width(char) in "WF")
+        wide = 0 if unicodedata.combining(char) else wide
         if used + wide > columns - 1:
             return "".join(taken) + "…" + " " * (columns - used - 1)
         taken.append(char)
