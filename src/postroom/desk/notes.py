@@ -22,7 +22,7 @@ from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.desk.outbox import WHO
-from postroom.store.entries import Entry, Place
+from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, fenced, quote, render, sections
@@ -384,16 +384,15 @@ def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -
     pages["Letter"] = _hash(f"## Letter\n{_text(entry.letter.text)}")
     if entry.form == "draft":
         pages = {"": _hash(entry.letter.text)}
-    digest = hashlib.sha256(data).hexdigest()
-    shown = (notice, json.dumps(pages), entry.version)
-    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
+    shown = NOWHERE._replace(notice=notice, pages=json.dumps(pages), version=entry.version)
+    return found_at(shown, path, data, file)
 
 
 def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     """Return what is remembered of a note that somebody moved or changed."""
     digest = hashlib.sha256(data).hexdigest()
     shown = (place.notice, place.pages, place.version)
-    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
+    return Place(path, digest, *shown, *file[1:])
 
 
 def _hash(text: str) -> str:
