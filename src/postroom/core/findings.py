@@ -477,23 +477,13 @@ def tokens(
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
     page = said(html)
     body = f"{visible(text)}\n{page}"
+    named = _ADDRESS.finditer(body) if "@" in body else ()
+    people = (f"{one[1].casefold()}@{ascii_host(one[2])}" for one in named)
+    linked = links(text, html, page)
+    leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
     taken: set[str] = {""}
     # Each kind has its share: a mail full of addresses must not push its links out.
-    for share, kind in enumerate(
-        (
-            (
-                f"{one[1].casefold()}@{ascii_host(one[2])}"
-                for one in (_ADDRESS.finditer(body) if "@" in body else ())
-            ),
-            (
-                part
-                for link in links(text, html, page)
-                for part in (link.target, link.host and f"host:{link.host}")
-            ),
-            codes(body, anywhere=anywhere),
-        ),
-        1,
-    ):
+    for share, kind in enumerate((people, leads, codes(body, anywhere=anywhere)), 1):
         while len(taken) < most * share // 3 and (token := next(kind, None)) is not None:
             taken.add(token)
     return frozenset(taken - {""})
