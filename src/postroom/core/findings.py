@@ -427,13 +427,11 @@ def secrets(text: str) -> set[str]:
 
 def masked(text: str, *, unsure: bool = True) -> str:
     """Return a short text with its secrets covered, those too that only may be one."""
-    for _ in range(
-        MAX_COVERS
-    ):  # one that was grown together with another is seen when that is gone
+    # One that was grown together with another is seen when that is gone.
+    for _ in range(MAX_COVERS):
         spans = chain.from_iterable(_spans(text))
-        hidden = {
-            at for what, start, end in spans if unsure or what != RANDOM for at in range(start, end)
-        }
+        sure = ((start, end) for what, start, end in spans if unsure or what != RANDOM)
+        hidden = {at for start, end in sure for at in range(start, end)}
         if not hidden:
             break
         covered = "".join("\0" if at in hidden else char for at, char in enumerate(text))

@@ -131,7 +131,6 @@ class Resource(NamedTuple):
 class Contract(NamedTuple):
     """What one server shows."""
 
-    name: str
     instructions: str
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
