@@ -124,7 +124,7 @@ def test_removing_one_key_removes_its_lines_alone_or_is_refused(made, which):
 def test_another_body_leaves_the_frontmatter_alone(made, body):
     _, *rest, newline, mark, old = made
     raw = written(*rest, newline, mark, old)
-    after = Note.parse(raw).with_body(body)
+    after = Note.parse(raw).set({}, body)
     assert after.raw.startswith(raw[: len(raw) - len(old.encode())])
     assert after.body == body.replace("\r\n", "\n").replace("\r", "\n")
 

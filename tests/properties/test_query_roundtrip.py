@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.errors import Invalid
-from postroom.core.language import MAX_AGE, MAX_SIZE, parse, show
+from postroom.core.language import MAX_AGE, MAX_SIZE, parse
 from postroom.core.message import (
     CATEGORIES,
     SYSTEM_LABELS,
@@ -37,10 +37,10 @@ from postroom.core.query import (
     Unit,
     Until,
     View,
-    matches,
     restricted,
 )
 from postroom.core.text import words
+from tests.queries import matches, show
 
 UNWRITABLE = re.compile('["\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]')
 NASTY = (

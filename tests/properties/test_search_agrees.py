@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroom.core.address import Address
-from postroom.core.language import MAX_DEPTH, MAX_TERMS, parse, show
+from postroom.core.language import MAX_DEPTH, MAX_TERMS, parse
 from postroom.core.message import label_key
 from postroom.core.query import (
     Age,
@@ -29,11 +29,11 @@ from postroom.core.query import (
     Until,
     View,
     joined,
-    matches,
     opposite,
 )
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival
+from tests.queries import matches, show
 
 YOU = Address.parse("you@example.org")
 ZONE = timezone(timedelta(hours=-7))

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
-from postroom.config import Config, load, user_file
+from postroom.config import user_file
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
 from postroom.core.text import line
 from postroom.desk.outbox import Call, check_name
@@ -99,7 +98,7 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
         sheets, notes = (_without(client), []) if remove else _with(client, agent)
     except Corrupt:
         if not (remove or as_json):
-            click.echo(_snippet(client, agent, dict(os.environ)))
+            click.echo(_snippet(client, agent))
         raise
     changed = [sheet for sheet in sheets if sheet.after() != sheet.before]
     for sheet in sorted(changed, key=lambda sheet: sheet.path != _servers(client)):
@@ -155,15 +154,14 @@ def _short(rows: list[str]) -> list[str]:
 
 def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
     """Print what to paste where the client's files are not known."""
-    environ = dict(os.environ)
-    config = _config(environ)
+    config = wiring.settings()
     folders = ", ".join(place.name for place in FOLDERS if place.tools in ("read", "none"))
-    snippet = "" if remove else _snippet(client, agent, environ)
+    snippet = "" if remove else _snippet(client, agent)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
         f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)}."
     )
-    notes = [f"Paste this into the settings of {client}.", *_desk(environ), forbid, REMAINS]
+    notes = [f"Paste this into the settings of {client}.", *_desk(), forbid, REMAINS]
     if remove:
         notes = [f"Take the entry {SERVER} out of the settings of {client} by hand."]
     if as_json:
@@ -180,10 +178,9 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
     about, sheet = CLIENTS[client], _sheet(client)
     servers = sheet.table("mcpServers")
     old = _object(servers.get(SERVER))
-    environ = dict(os.environ)
     # Nothing of an entry that is there: a project's file may be a stranger's.
-    servers[SERVER] = entry = _entry(client, agent, environ)
-    live = f"set it to false in {sheet.path}, and dry_run to false in {user_file(environ, Path.home())}"
+    servers[SERVER] = entry = _entry(client, agent)
+    live = f"set it to false in {sheet.path}, and dry_run to false in {_settings_file()}"
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
     if gone:
@@ -192,12 +189,12 @@ def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
         return [sheet], notes
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = rules.table("permissions", *about.lists)
-    ours = _rules(client, environ, entry)
+    ours = _rules(client)
     kept = [
         rule for rule in permissions["deny"] if rule in ours or not _COMMAND.fullmatch(str(rule))
     ]
     permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
-    return [rules, sheet], [*notes, *_desk(environ), *about.remains]
+    return [rules, sheet], [*notes, *_desk(), *about.remains]
 
 
 def _lacking() -> list[str]:
@@ -228,15 +225,10 @@ def _without(client: str) -> list[Sheet]:
         return [sheet]
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = _object(rules.content.get("permissions"))
-    environ = dict(os.environ)
-    ours = _rules(client, environ, _entry(client, client, environ))
-    deny = permissions.get("deny")
-    left = (
-        [r for r in deny if r not in ours and not _COMMAND.fullmatch(str(r))]
-        if isinstance(deny, list)
-        else deny
-    )
-    if left != deny:
+    deny, ours = permissions.get("deny"), _rules(client)
+    found = deny if isinstance(deny, list) else []
+    left = [rule for rule in found if rule not in ours and not _COMMAND.fullmatch(str(rule))]
+    if left != found:
         permissions["deny"] = left
         if not any(permissions.get(name) for name in about.lists):
             for name in about.lists:
@@ -260,48 +252,47 @@ def _servers(client: str) -> Path:
     return folder / "Claude" / "claude_desktop_config.json"
 
 
-def _config(environ: Mapping[str, str]) -> Config:
-    return load(environ, Path.cwd(), Path.home())
+def _settings_file() -> Path:
+    return user_file(os.environ, Path.home())
 
 
 def _object(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _entry(client: str, agent: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the entry, without any secret."""
+def _program() -> list[str]:
+    """Return the words that start Postroom from anywhere."""
     script = Path(sys.executable).with_name("postroom")
     # -P: not what a project's folder has by the name of a module.
-    program, *module = (
-        [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "postroom"]
-    )
-    config = _config(environ)
-    settings = user_file(environ, Path.home())
+    return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "postroom"]
+
+
+def _entry(client: str, agent: str) -> dict[str, Any]:
+    """Return the entry, without any secret."""
+    program, *module = _program()
+    config, settings = wiring.settings(), _settings_file()
     env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.absolute())}
-    if settings.exists() or environ.get("POSTROOM_CONFIG"):
+    if settings.exists() or os.environ.get("POSTROOM_CONFIG"):
         env["POSTROOM_CONFIG"] = str(settings.absolute())
-    if environ.get("POSTROOM_STATE") and config.state:
+    if os.environ.get("POSTROOM_STATE") and config.state:
         env["POSTROOM_STATE"] = str(config.state.absolute())
     kind = {"type": "stdio"} if client in TYPED else {}
     return {**kind, "command": program, "args": [*module, "mcp", "--agent", agent], "env": env}
 
 
-def _rules(client: str, environ: Mapping[str, str], entry: Mapping[str, Any]) -> list[str]:
-    """Return what this client's own tools may not do, where this entry holds."""
-    config = _config(environ)
+def _rules(client: str) -> list[str]:
+    """Return what this client's own tools may not do."""
+    config = wiring.settings()
     room = config.vault / config.room
     closed = [config.state or config.desks, *(room / f.name for f in FOLDERS if f.tools == "none")]
     fixed = [*closed, *(room / folder.name for folder in FOLDERS if folder.tools == "read")]
     files = [room / file.name for file in FILES if file.tools in ("read", "none")]
-    files += [user_file(environ, Path.home()), _servers(client), Path.cwd() / CLIENTS[client].rules]
+    files += [_settings_file(), _servers(client), Path.cwd() / CLIENTS[client].rules]
     unread = _patterns(closed, "/**")
     # PAUSED.md pauses as well: what has no ending may have any.
     unchanged = _patterns([*fixed, config.vault / ".postroom"], "/**")
     unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]
-    args = entry.get("args")
-    words = [entry.get("command", "postroom"), *(args if isinstance(args, list) else ())]
-    words = [str(word) for word in words]
-    program, *module = words[: words.index("mcp")] if "mcp" in words else words[:1]
+    program, *module = _program()
     if client == "cursor":
         pythons = dict.fromkeys(("python", "python3", str(Path(program).with_name("python"))))
         shell = ["Shell(postroom)", *(f"Shell({python}:-m postroom*)" for python in pythons)]
@@ -322,20 +313,20 @@ def _patterns(paths: list[Path], ending: str) -> list[str]:
     return [re.sub(r"[^\w/ .@+~:=-]", "?", text) + ending for text in dict.fromkeys(both)]
 
 
-def _desk(environ: Mapping[str, str]) -> list[str]:
-    if _config(environ).approvals.trust == "desk":
+def _desk() -> list[str]:
+    if wiring.settings().approvals.trust == "desk":
         return []
     proposal = (
         "Trust is at level folder: a moved note is a verdict, and a client with a shell can move notes. "
-        f'Better: put trust = "desk" under [approvals] in {user_file(environ, Path.home())}, then run '
+        f'Better: put trust = "desk" under [approvals] in {_settings_file()}, then run '
         "`postroom init`, which asks for a passphrase."
     )
     return [proposal]
 
 
-def _snippet(client: str, agent: str, environ: Mapping[str, str]) -> str:
+def _snippet(client: str, agent: str) -> str:
     """Return what a person can paste: TOML for Codex, JSON for the others."""
-    entry = _entry(client, agent, environ)
+    entry = _entry(client, agent)
     if client == "codex":
         tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
         rows = [
@@ -346,5 +337,5 @@ def _snippet(client: str, agent: str, environ: Mapping[str, str]) -> str:
         return "\n\n".join(rows)
     parts: list[object] = [{TABLES.get(client, "mcpServers"): {SERVER: entry}}]
     if client in CLIENTS and CLIENTS[client].rules:
-        parts.append({"permissions": {"deny": _rules(client, environ, entry)}})
+        parts.append({"permissions": {"deny": _rules(client)}})
     return "\n".join(json.dumps(part, ensure_ascii=False, indent=2) for part in parts)

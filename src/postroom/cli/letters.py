@@ -40,7 +40,6 @@ HEADINGS = {
     "failed": "Failed",
 }
 PAST = 50  # letters that are no longer open, in a list of all
-MARKS = {0: " ", 1: "?", 2: "!"}
 PATIENCE = 60.0  # seconds for another dispatcher to finish
 
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -131,7 +130,9 @@ def pending_command(everything: bool, as_json: bool) -> None:
 
 def _rows(line: Line, age: str) -> list[str]:
     columns = printing.width()
-    mark = click.style(MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True)
+    mark = click.style(
+        printing.MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True
+    )
     whom = printing.fit(line.recipients, 26)
     subject = printing.fit(line.subject or "(no subject)", columns - 44).rstrip()
     match line.state:

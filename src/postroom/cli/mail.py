@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from postroom.cli.printing import say
 from postroom.core.errors import Invalid, NotFound
 from postroom.core.language import parse
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
+from postroom.core.stamp import Stamp
 from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
 
@@ -238,11 +238,6 @@ def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int], None]]
 # What is printed
 
 
-def _iso_date(second: int) -> str:
-    """Return the instant in UTC, as ISO 8601."""
-    return datetime.fromtimestamp(second, UTC).isoformat().replace("+00:00", "Z")
-
-
 def _summary_lines(summary: Summary) -> Iterator[str]:
     """Yield two lines: who, when and what; then how it begins."""
     columns = printing.width()
@@ -264,7 +259,7 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
     return {
         "id": summary.id,
         "thread": summary.thread,
-        "date": _iso_date(summary.date),
+        "date": Stamp(summary.date).iso,
         "from": _party_json(summary.sender),
         "to": [_party_json(party) for party in summary.to],
         "subject": summary.subject,
@@ -291,7 +286,7 @@ def _message_json(message: Message) -> dict[str, Any]:
     return {
         "id": message.id,
         "thread": message.thread,
-        "date": _iso_date(message.date),
+        "date": Stamp(message.date).iso,
         "from": _party_json(mail.sender),
         "to": [_party_json(party) for party in mail.to],
         "cc": [_party_json(party) for party in mail.cc],

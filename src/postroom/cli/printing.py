@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 WIDTH = 80
+MARKS = (" ", "?", "!")  # of the levels of a risk card
 
 
 def width() -> int:
@@ -67,13 +68,8 @@ def fit(text: str, columns: int) -> str:
     taken: list[str] = []
     used = 0
     for char in text:
-        wide = (
-            0
-            if unicodedata.combining(char)
-            else 2
-            if unicodedata.east_asian_width(char) in "WF"
-            else 1
-        )
+        wide = 1 + (unicodedata.east_asian_width(char) in "WF")
+        wide = 0 if unicodedata.combining(char) else wide
         if used + wide > columns - 1:
             return "".join(taken) + "…" + " " * (columns - used - 1)
         taken.append(char)
@@ -106,8 +102,7 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
         origin = entry.origins[at] if at < len(entry.origins) else "agent"
         sha = hashlib.sha256(file.content).hexdigest()[:12]
         about = f"{file.type}, {size(len(file.content))}, SHA-256 {sha}…, from the {origin}"
-        said = folded(f"{file.name} ({about})", " " * 9).lstrip()
-        yield f"{field('File')}{said}"
+        yield f"{field('File')}{folded(f'{file.name} ({about})', ' ' * 9).lstrip()}"
     if letter.html:
         shown = html_text(letter.html)
         if html_differs(letter, shown):
@@ -117,11 +112,9 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
     yield ""
     yield from _marked(letter.text.strip("\n") or "(no text)")
     yield ""
-    colours = {0: None, 1: "yellow", 2: "red"}
     for found in entry.card.lines:
-        mark = {0: " ", 1: "?", 2: "!"}[found.level]
-        text = folded(f"{mark} {found.text}", "").replace("\n", "\n  ")
-        yield click.style(text, fg=colours[found.level])
+        text = folded(f"{MARKS[found.level]} {found.text}").replace("\n", "\n  ")
+        yield click.style(text, fg=(None, "yellow", "red")[found.level])
     yield f"{field('Digest')}{entry.digest}"
 
 

@@ -116,13 +116,8 @@ class Sheet:
         if _create(backup, self.before, mode):
             return True
         try:
-            if (
-                backup.is_symlink()
-                or not backup.is_file()
-                or backup.stat().st_size != len(self.before)
-            ):
-                return False
-            return backup.read_bytes() == self.before
+            plain = backup.is_file() and not backup.is_symlink()
+            return plain and backup.read_bytes() == self.before
         except OSError:
             return False
 

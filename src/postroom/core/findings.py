@@ -57,10 +57,12 @@ _ZEROS: Final = re.compile(r"(&#[xX]?)0++(?=[0-9a-fA-F])")
 _ENTITY: Final = re.compile(
     r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};?)"
 )
+# A tag that another begins in is no longer one: without the other it would take in what follows.
 _INLINE: Final = re.compile(
-    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>", re.I
+    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>|<[a-z/!?][^<>]*+(?=<)",
+    re.I,
 )
-_TAG: Final = re.compile(r"<(?=[A-Za-z/!?])[^<>]*+>?+")
+_TAG: Final = re.compile(r"<[A-Za-z/!?][^<>]*+>?+")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+*-]{1,30}+):")
 _BARE: Final = re.compile(r"(?:[^\W_][\w-]{0,62}+\.){1,8}([^\W\d_]{2,24}|xn--[\w-]{1,59})(?![\w-])")
 _WRITTEN: Final = re.compile(
@@ -425,13 +427,11 @@ def secrets(text: str) -> set[str]:
 
 def masked(text: str, *, unsure: bool = True) -> str:
     """Return a short text with its secrets covered, those too that only may be one."""
-    for _ in range(
-        MAX_COVERS
-    ):  # one that was grown together with another is seen when that is gone
+    # One that was grown together with another is seen when that is gone.
+    for _ in range(MAX_COVERS):
         spans = chain.from_iterable(_spans(text))
-        hidden = {
-            at for what, start, end in spans if unsure or what != RANDOM for at in range(start, end)
-        }
+        sure = ((start, end) for what, start, end in spans if unsure or what != RANDOM)
+        hidden = {at for start, end in sure for at in range(start, end)}
         if not hidden:
             break
         covered = "".join("\0" if at in hidden else char for at, char in enumerate(text))
@@ -475,23 +475,13 @@ def tokens(
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
     page = said(html)
     body = f"{visible(text)}\n{page}"
+    named = _ADDRESS.finditer(body) if "@" in body else ()
+    people = (f"{one[1].casefold()}@{ascii_host(one[2])}" for one in named)
+    linked = links(text, html, page)
+    leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
     taken: set[str] = {""}
     # Each kind has its share: a mail full of addresses must not push its links out.
-    for share, kind in enumerate(
-        (
-            (
-                f"{one[1].casefold()}@{ascii_host(one[2])}"
-                for one in (_ADDRESS.finditer(body) if "@" in body else ())
-            ),
-            (
-                part
-                for link in links(text, html, page)
-                for part in (link.target, link.host and f"host:{link.host}")
-            ),
-            codes(body, anywhere=anywhere),
-        ),
-        1,
-    ):
+    for share, kind in enumerate((people, leads, codes(body, anywhere=anywhere)), 1):
         while len(taken) < most * share // 3 and (token := next(kind, None)) is not None:
             taken.add(token)
     return frozenset(taken - {""})

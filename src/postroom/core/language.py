@@ -1,12 +1,11 @@
-"""Gmail's search language: from text to tree, and back.
+"""Gmail's search language: from text to tree.
 
     query  = clause*              each must hold; an upper-case AND may stand between two
     clause = term ("OR" term)*    OR binds tighter than the space: `a b OR c` is a AND (b OR c)
     term   = "-"* [operator ":"] (word | "phrase" | group)
     group  = "(" query ")" | "{" term ("OR"? term)* "}"     in braces, one term is enough
 
-Nothing is guessed: what is not understood is `Invalid`, with its place. All that `parse` accepts,
-`show` writes in a form that `parse` reads back to the same tree.
+Nothing is guessed: what is not understood is `Invalid`, with its place.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from postroom.core.query import (
     Has,
     Kind,
     Labelled,
-    Leaf,
     Me,
     MessageId,
     Not,
@@ -157,7 +155,6 @@ def _read_message_id(term: _Term) -> Query:
     raise term.wrong("is no Message-ID", "Write it as in rfc822msgid:abc@mail.example.org.")
 
 
-_CATEGORY: Final = label_key("CATEGORY_")
 _NO_LABELS: Final = frozenset({"archive", "chats", "scheduled", "snoozed"})  # places in Gmail
 _YEAR_FIRST: Final = re.compile(r"([0-9]{4})([/-])([0-9]{1,2})\2([0-9]{1,2})")
 _YEAR_LAST: Final = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9]{4})")
@@ -186,7 +183,7 @@ _OPERATORS: Final[dict[str, Callable[[_Term], Query]]] = {
             "nouserlabels": Not(Has(Kind.USERLABELS)),
         }
     ),
-    "category": _one_of({name: Labelled(_CATEGORY + name) for name in CATEGORIES}),
+    "category": _one_of({name: Labelled(f"category_{name}") for name in CATEGORIES}),
     **dict.fromkeys(("after", "newer", "before", "older"), _read_date),
     **dict.fromkeys(("newer_than", "older_than"), _read_age),
     **dict.fromkeys(("larger", "size", "smaller"), _read_size),
@@ -372,71 +369,4 @@ def parse(text: str) -> Query:
     if bad := _FORBIDDEN.search(text):
         what = f"The control character or half character U+{ord(bad[0]):04X}"
         raise _wrong(what, bad.start(), "cannot be searched for", "Take it out.")
-    query = _Reader(text).read()
-    # `subject:(a b)` is longer written out: what cannot be shown and read again is refused.
-    if len(show(query)) > MAX_QUERY:
-        raise Invalid(f"The query has over {MAX_QUERY:,} characters in full", remedy="Shorten it.")
-    return query
-
-
-_BARE: Final = re.compile(r"[\w@.][\w@.+/&-]*")
-_SHOWN_LABELS: Final = {
-    **dict.fromkeys(("inbox", "sent", "draft", "spam", "trash"), "in"),
-    **dict.fromkeys(("unread", "starred", "important"), "is"),
-}
-
-
-def show(query: Query) -> str:
-    """Return the query as one would type it; `parse` reads it back to the same tree."""
-    match query:
-        case Everything():
-            return ""
-        case And(parts):
-            return " ".join(show(part) for part in parts)
-        case Or(parts):
-            # An Or within an And goes without brackets, so that showing never nests deeper.
-            shown = (f"({show(part)})" if isinstance(part, And) else show(part) for part in parts)
-            return " OR ".join(shown)
-        case Not(And() | Or() as part):
-            return f"-({show(part)})"
-        case Not(part):
-            return f"-{show(part)}"
-    return _show_leaf(query)
-
-
-def _show_leaf(leaf: Leaf) -> str:
-    match leaf:
-        case Text(where, text):
-            literally_me = where in PEOPLE and text.lower() == "me"
-            shown = f'"{text}"' if literally_me else _quoted(text)
-            return f"{where.value}:{shown}" if where.value else shown
-        case Me(where):
-            return f"{where.value}:me"
-        case Labelled(key):
-            if (name := key.removeprefix(_CATEGORY)) != key and name in CATEGORIES:
-                return f"category:{name}"
-            return f"{_SHOWN_LABELS.get(key, 'label')}:{_quoted(key)}"
-        case Anywhere():
-            return "in:anywhere"
-        case Has(what):
-            return f"has:{what.value}"
-        case Since(when):
-            return f"after:{_show_date(when)}"
-        case Until(when):
-            return f"before:{_show_date(when)}"
-        case Age(newer, count, unit):
-            return f"{'newer' if newer else 'older'}_than:{count}{unit.value}"
-        case Size(larger, count):
-            fits = (each for each in _SCALES.items() if count and count % each[1] == 0)
-            suffix, scale = next(fits, ("", 1))
-            return f"{'larger' if larger else 'smaller'}:{count // scale}{suffix}"
-        case MessageId(value):
-            return f"rfc822msgid:{_quoted(value)}"
-
-
-def _quoted(text: str) -> str:
-    return text if _BARE.fullmatch(text) and not _KEYWORD.fullmatch(text) else f'"{text}"'
-
-
-def _show_date(when: date | int) -> str:
-    return when.isoformat() if isinstance(when, date) else f"{when:09d}"
+    return _Reader(text).read()

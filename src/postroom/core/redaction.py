@@ -44,12 +44,12 @@ def addresses(specs: Sequence[str]) -> str:
 
 def subject(text: str) -> str:
     """Return the beginning of a subject, on one line."""
-    return _without_addresses(_bounded(text))[:MAX_SUBJECT]
+    return _WORD.sub(_word, _bounded(text))[:MAX_SUBJECT]
 
 
 def text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
-    return _SECRET.sub(_secret, _without_addresses(_bounded(message)))[:MAX_TEXT]
+    return _SECRET.sub(_secret, _WORD.sub(_word, _bounded(message)))[:MAX_TEXT]
 
 
 def _bounded(text: str) -> str:
@@ -60,11 +60,8 @@ def _bounded(text: str) -> str:
     return text[:_LOOKED_AT].rpartition(" ")[0] or text[:_LOOKED_AT]
 
 
-def _without_addresses(text: str) -> str:
-    return _WORD.sub(lambda found: _word(found.group()), text)
-
-
-def _word(word: str) -> str:
+def _word(found: re.Match[str]) -> str:
+    word = found.group()
     return address(word) if _AT.search(word) and not _AT.fullmatch(word) else word
 
 

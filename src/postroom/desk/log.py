@@ -8,37 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from postroom.core import audit
 from postroom.core.audit import Fault, Mark, Read
 from postroom.core.errors import Corrupt, PostroomError
+from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
 TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it
 LONGER = (262_144, 16_000_000)
 MAX_FILE = 128_000_000  # bytes; of a larger file the end is read
 BATCH = 32_768  # bytes in one append
+FOLDER = "Logs/actions"
 
 _FILE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\.json", re.ASCII)
 _SEQ = re.compile(rb'"seq":([0-9]{1,16})\b')
 _FIRST_DAY = "1970-01-01"
-
-
-class Chain(Protocol):
-    """What the log needs of the ledger."""
-
-    def head(self) -> int:
-        """Return the number of the last action, 0 before the first."""
-
-    def actions(self, after: int) -> list[tuple[int, str]]:
-        """Return the actions past this number, in order, each as its line."""
-
-    def mark(self) -> Mark:
-        """Return how far the log was written."""
-
-    def set_mark(self, mark: Mark) -> None:
-        """Remember how far the log was written."""
 
 
 class ActionLog:
@@ -47,22 +33,20 @@ class ActionLog:
     def __init__(
         self,
         vault: Vault,
-        chain: Chain,
+        ledger: Ledger,
         *,
         desk: str,
-        folder: str = "Logs/actions",
         trusted: Callable[[str], bool] = lambda _line: True,
     ) -> None:
         self._files = vault
-        self._chain = chain
+        self._ledger = ledger
         self._desk = desk
-        self._folder = folder
         self._trusted = trusted  # whether we wrote a line: anyone may have written into the files
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
-        mark = self._chain.mark()
-        waiting = self._chain.actions(mark.seq)
+        mark = self._ledger.mark()
+        waiting = self._ledger.actions(mark.seq)
         if not waiting:
             return
         today = _day(waiting[-1][1])
@@ -80,24 +64,24 @@ class ActionLog:
             torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
             if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
-            size = self._files.append(f"{self._folder}/{name}", data)
-            changed = mark.changed if sound else self._files.changed(self._folder)
+            size = self._files.append(f"{FOLDER}/{name}", data)
+            changed = mark.changed if sound else self._files.changed(FOLDER)
             mark = Mark(last, name, size, changed)
-            self._chain.set_mark(mark)
+            self._ledger.set_mark(mark)
         if not waiting:
-            self._chain.set_mark(mark)
+            self._ledger.set_mark(mark)
 
     def ahead(self) -> list[Read]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
-        mark = self._chain.mark()
-        if mark.seq <= self._chain.head() and self._untouched(mark):
+        mark = self._ledger.mark()
+        if mark.seq <= self._ledger.head() and self._untouched(mark):
             return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (
             next(self._ours(sorted(b, key=_number, reverse=True)), None) for b in self._blocks()
         )
         last = next((top.seq for top in tops if top), 0)
-        head = self._chain.head()
+        head = self._ledger.head()
         if last <= head:
             return []
         past: dict[int, Read] = {}
@@ -107,18 +91,18 @@ class ActionLog:
             past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
             if ours and ours[0].seq <= head:
                 break
-        head = self._chain.head()
+        head = self._ledger.head()
         return [past[seq] for seq in sorted(past) if seq > head]
 
     def verify(self) -> list[Fault]:
         """Return where the files differ from the ledger; what is not projected yet is missing."""
-        head = self._chain.head()
+        head = self._ledger.head()
         digests: dict[int, str] = {}
         unreadable: list[Fault] = []
 
         def known(seq: int) -> str | None:
             if seq not in digests:
-                fresh = self._chain.actions(next(reversed(digests), 0))
+                fresh = self._ledger.actions(next(reversed(digests), 0))
                 digests.update((number, audit.digest(line)) for number, line in fresh)
             return digests.get(seq)
 
@@ -162,9 +146,9 @@ class ActionLog:
 
     def _untouched(self, mark: Mark) -> bool:
         """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
-        if not mark.name or self._files.changed(self._folder) != mark.changed:
+        if not mark.name or self._files.changed(FOLDER) != mark.changed:
             return False
-        file = self._files.stat(f"{self._folder}/{mark.name}")
+        file = self._files.stat(f"{FOLDER}/{mark.name}")
         return file is not None and file.size == mark.size
 
     def _shown(self, projected: int, waiting: dict[int, str]) -> int:
@@ -197,16 +181,16 @@ class ActionLog:
         return found.desk == self._desk and self._trusted(found.line)
 
     def _names(self) -> list[str]:
-        return sorted(filter(_FILE.fullmatch, self._files.names(self._folder)))
+        return sorted(filter(_FILE.fullmatch, self._files.names(FOLDER)))
 
     def _tail(self, name: str, size: int) -> bytes:
         try:
-            return self._files.tail(f"{self._folder}/{name}", size)
+            return self._files.tail(f"{FOLDER}/{name}", size)
         except PostroomError:
             return b""
 
     def _lines(self, name: str) -> Iterator[str]:
-        data = self._files.tail(f"{self._folder}/{name}", MAX_FILE)
+        data = self._files.tail(f"{FOLDER}/{name}", MAX_FILE)
         start = 0
         while start < len(data):
             end = data.find(b"\n", start)

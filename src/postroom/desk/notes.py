@@ -22,7 +22,7 @@ from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.desk.outbox import WHO
-from postroom.store.entries import Entry, Place
+from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note, fence, fenced, quote, render, sections
@@ -43,21 +43,7 @@ MAX_COMPARED: Final = 4_000
 MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
 # What a draft must be able to take: the keys of ours, with more text than any of them has.
 MARKS: Final = dict.fromkeys(
-    [
-        "status",
-        "approved_at",
-        "sent_at",
-        "letter",
-        "digest",
-        "letter_version",
-        "desk",
-        "agent",
-        "expires",
-        "risk",
-        "trust",
-        "mode",
-        "risk_assessment",
-    ],
+    "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode".split(),
     "x" * 1_000,
 ) | {"risk_assessment": "x" * 4 * MAX_FOUND}
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
@@ -398,16 +384,15 @@ def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -
     pages["Letter"] = _hash(f"## Letter\n{_text(entry.letter.text)}")
     if entry.form == "draft":
         pages = {"": _hash(entry.letter.text)}
-    digest = hashlib.sha256(data).hexdigest()
-    shown = (notice, json.dumps(pages), entry.version)
-    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
+    shown = NOWHERE._replace(notice=notice, pages=json.dumps(pages), version=entry.version)
+    return found_at(shown, path, data, file)
 
 
 def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     """Return what is remembered of a note that somebody moved or changed."""
     digest = hashlib.sha256(data).hexdigest()
     shown = (place.notice, place.pages, place.version)
-    return Place(path, digest, *shown, file.size, file.mtime_ns, file.inode)
+    return Place(path, digest, *shown, *file[1:])
 
 
 def _hash(text: str) -> str:

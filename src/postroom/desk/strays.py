@@ -217,8 +217,8 @@ class Strays:
         )
         told += " fits it, **whatever that letter says**. What the agent wrote about it:"
         try:
-            note = one.note.set({"status": "pending"})
-            note = note.with_body(f"\n## A request\n{told}\n\n{fence(one.note.body.strip())}\n")
+            body = f"\n## A request\n{told}\n\n{fence(one.note.body.strip())}\n"
+            note = one.note.set({"status": "pending"}, body)
         except Corrupt as why:
             self.say(f"{one.path} was not taken as a request: {why.message}.")
             return

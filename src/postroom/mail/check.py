@@ -49,7 +49,7 @@ def differs(letter: Letter, wire: bytes) -> str:
             return f"the bytes to be sent have another {kind} text than the letter"
     for part, file in zip(files, letter.attachments, strict=True):
         # The one by RFC 2231, the other, for old readers, in encoded-words.
-        called = {part.get_filename(), _decoded(str(part.get_param("name")))}
+        called = {_filename(part), _decoded(str(part.get_param("name")))}
         same = part.get_content_type() == file.type and called == {file.name}
         if not same or not _holds(part, file.content, wire):
             return f"the bytes to be sent have another attachment than {file.name}"
@@ -104,6 +104,12 @@ def _says(part: Message, text: str) -> bool:
         return False
     said = payload.decode("utf-8", "replace").replace("\r\n", "\n")
     return said in {text, f"{text}\n"}
+
+
+def _filename(part: Message) -> str:
+    # Not `get_filename`, which takes quotes that are part of the name for quotes around it.
+    name = part.get_param("filename", header="content-disposition")
+    return email.utils.collapse_rfc2231_value(name) if isinstance(name, tuple) else str(name)
 
 
 def _holds(part: Message, content: bytes, wire: bytes) -> bool:

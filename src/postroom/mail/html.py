@@ -22,9 +22,8 @@ MAX_HTML: Final = 1_000_000  # characters of a page that are read
 MAX_TEXT: Final = 1_000_000  # characters of text that are made of it
 MAX_DEPTH: Final = 128  # open elements; what is nested deeper counts to the one above it
 MAX_INDENT: Final = 8  # quotations in quotations, lists in lists
-MAX_CARRIED: Final = (
-    8  # formatting elements that go on behind their block; those that hide come first
-)
+# Formatting elements that go on behind their block; those that hide come first.
+MAX_CARRIED: Final = 8
 MAX_LINK: Final = 2_000  # characters of an address
 
 # No group that can match in two ways is possessive here: before 3.11.5 Python misreads that (gh-106052).
@@ -80,10 +79,9 @@ _LISTS: Final = frozenset({"ul", "ol"})
 _P: Final = frozenset({"p"})
 _NONE: Final[frozenset[str]] = frozenset()
 _CELLS: Final = frozenset({"td", "th"})
-_SCOPES: Final = frozenset(
-    {"td", "th", "caption", "table"}
-)  # a stray end tag does not reach out of them
-_TABLE: Final = frozenset({"td", "th", "caption", "table", "tr", "tbody", "thead", "tfoot"})
+# A stray end tag does not reach out of them.
+_SCOPES: Final = frozenset({"td", "th", "caption", "table"})
+_TABLE: Final = _SCOPES | {"tr", "tbody", "thead", "tfoot"}
 # An element that ends where another of these begins (HTML standard, section 13.1.2.4).
 _ENDED_BY: Final = {
     "a": (frozenset({"a"}), _SCOPES),
@@ -135,11 +133,7 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
     while at < end:
         token = _TOKEN.match(source, at)
         if token is None:
-            yield (
-                _UNSEEN,
-                source[at:],
-                False,
-            )  # a tag without its end: the standard takes the rest for it
+            yield _UNSEEN, source[at:], False  # a tag without its end: the rest is taken for it
             return
         at = token.end()
         chars, closing, tag, attributes, sign = token.groups()
@@ -203,9 +197,7 @@ class _Page:
         self._sheet = sheet
         self._stack = [_Element("", Look(), {})]
         self._open: Counter[str] = Counter()
-        self._deeper: Counter[str] = (
-            Counter()
-        )  # elements beyond the depth, which are not on the stack
+        self._deeper: Counter[str] = Counter()  # elements beyond the depth, not on the stack
         self._lines: list[str] = []
         self._quote = 0  # of the last line
         self._line: list[str] = []
@@ -420,7 +412,7 @@ class _Page:
         while len(self._stack) > 1:
             self._pop()
         self._break(0)
-        return "\n".join(self._lines)
+        return "\n".join(self._lines).rstrip()  # a line of other white space is none
 
 
 def _address(href: str) -> str:

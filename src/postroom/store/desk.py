@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from postroom.core.errors import Corrupt, Denied, Unavailable
@@ -84,17 +85,25 @@ def _read(file: Path) -> str | None:
 
 
 def _replace(file: Path, id: str) -> None:
+    _put(file, id, lambda beside: beside.replace(file))
+
+
+def _put(file: Path, id: str, publish: Callable[[Path], object]) -> None:
+    """Write an id to the disk, under another name until it is `publish`ed."""
     beside = file.with_name(f"{file.name}.{id}.new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
             _write_new(beside, id)
-            beside.replace(file)
+            publish(beside)
             _sync(file.parent)
         finally:
             beside.unlink(missing_ok=True)
     except OSError as why:
-        raise _unwritable(file, why) from why
+        raise Unavailable(
+            f"{file} cannot be written: {why.strerror}.",
+            remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
+        ) from why
 
 
 def make_desk(
@@ -108,16 +117,7 @@ def make_desk(
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
     file = _file(vault, "desk")
-    beside = file.with_name(f"desk.{drawn}.new")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_new(beside, drawn)
-            _publish(beside, file, drawn, link)
-        finally:
-            beside.unlink(missing_ok=True)
-    except OSError as why:
-        raise _unwritable(file, why) from why
+    _put(file, drawn, lambda beside: _publish(beside, file, drawn, link))
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 
@@ -126,26 +126,16 @@ def _file(vault: Path, name: str) -> Path:
     return vault / ".postroom" / name
 
 
-def _unwritable(file: Path, why: OSError) -> Unavailable:
-    return Unavailable(
-        f"{file} cannot be written: {why.strerror}.",
-        remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
-    )
-
-
 def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], None]) -> None:
     """Give the file its name in one step that only the first caller takes."""
     try:
-        try:
-            link(beside, file)
-        except FileExistsError:
-            raise
-        except OSError:
-            # FAT and some mounted folders have no hard links; there, creating it decides.
-            _write_new(file, drawn)
+        link(beside, file)
     except FileExistsError:
         return
-    _sync(file.parent)
+    except OSError:
+        # FAT and some mounted folders have no hard links; there, creating it decides.
+        with suppress(FileExistsError):
+            _write_new(file, drawn)
 
 
 def _sync(folder: Path) -> None:

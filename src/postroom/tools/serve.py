@@ -30,12 +30,12 @@ from pydantic import ValidationError
 from starlette.applications import Starlette
 
 from postroom import __version__
-from postroom.core.errors import NotFound, PostroomError
+from postroom.core.errors import Limited, NotFound, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, check_name
 from postroom.store.entries import Line
-from postroom.tools.table import Contract, Reply, Resource, Tool, Visit, error_result
+from postroom.tools.table import Contract, Reply, Resource, Tool, Visit
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
@@ -103,11 +103,6 @@ class Service:
     # What there is
 
     async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        return self.tool_list
-
-    @property
-    def tool_list(self) -> types.ListToolsResult:
-        """The tools as a client is told of them."""
         return types.ListToolsResult(tools=list(map(_described, self._tools.values())))
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
@@ -437,18 +432,14 @@ def _text(text: str) -> types.TextContent:
 
 def _refusal(error: PostroomError) -> types.CallToolResult:
     """Return an error as a tool's answer: what went wrong, and what to do next."""
-    said = line(error.message)[:MAX_ERROR]
-    remedy = line(error.remedy)[:MAX_ERROR]
-    shown = type(error)(said, **{"remedy": remedy, **_seconds(error)})
+    said, remedy = line(error.message)[:MAX_ERROR], line(error.remedy)[:MAX_ERROR]
+    about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
+    if isinstance(error, Limited):
+        about["retry_after_seconds"] = round(error.seconds, 1)
     text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")
     return types.CallToolResult(
-        content=[_text(text)], structured_content=error_result(shown), is_error=True
+        content=[_text(text)], structured_content={"error": about}, is_error=True
     )
-
-
-def _seconds(error: PostroomError) -> dict[str, Any]:
-    seconds = getattr(error, "seconds", None)
-    return {} if seconds is None else {"seconds": seconds}
 
 
 def _protocol_error(code: int, error: PostroomError) -> MCPError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 from pydantic import Field
@@ -14,6 +13,7 @@ from postroom.core.letter import Letter
 from postroom.core.message import UNREAD, Attachment, Mail, Message, Party, Summary, Thread
 from postroom.core.policy import Rules
 from postroom.core.quoting import split
+from postroom.core.stamp import Stamp
 from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
 from postroom.store.entries import Entry
@@ -158,11 +158,6 @@ class SortedResult(Result):
     removed: tuple[str, ...] = ()
 
 
-def moment(second: float) -> str:
-    """Return an instant in UTC as ISO 8601."""
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def cut(text: str, size: int) -> str:
     """Return the text on one line, cleaned, in at most so many bytes."""
     plain = line(text)
@@ -197,7 +192,7 @@ def _hit(summary: Summary, room: int) -> Hit:
     left = room - len(sender.encode()) - len(subject.encode())
     return Hit.model_construct(
         id=summary.id,
-        date=moment(summary.date),
+        date=Stamp(summary.date).iso,
         sender=sender,
         subject=subject,
         snippet=cut(summary.snippet, left) if left > 40 else "",
@@ -238,7 +233,7 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
         fence="",
         id=message.id,
         thread=message.thread,
-        date=moment(message.date),
+        date=Stamp(message.date).iso,
         sender=_person(mail.sender),
         to=_people(mail.to),
         cc=_people(mail.cc),
@@ -334,7 +329,7 @@ def _said(message: Message, room: int, *, quotes: bool) -> tuple[Said, int]:
     window = clean(body[:room])
     said = Said.model_construct(
         id=message.id,
-        date=moment(message.date),
+        date=Stamp(message.date).iso,
         sender=_person(mail.sender),
         to=_people((*mail.to, *mail.cc), FEW),
         files=_files(mail.attachments, FEW),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
-from postroom.core.errors import Invalid, PostroomError
+from postroom.core.errors import Invalid
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
@@ -90,9 +90,6 @@ class Tool:
 
     def of_accounts(self, names: tuple[str, ...], default: str) -> Tool:
         """Return the tool with a choice of accounts, where there are several."""
-        from dataclasses import replace
-        from typing import Literal
-
         if len(names) < 2:
             return self
         chosen: Any = Literal[names]
@@ -134,7 +131,6 @@ class Resource(NamedTuple):
 class Contract(NamedTuple):
     """What one server shows."""
 
-    name: str
     instructions: str
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
@@ -185,12 +181,3 @@ def _problem(error: dict[str, Any]) -> str:
             return f"{place} is no argument of this tool"
     said = line(str(error["msg"]))[:160]
     return f"{place}: {said[:1].lower()}{said[1:]}"
-
-
-def error_result(error: PostroomError) -> dict[str, Any]:
-    """Return an error as the one shape that every tool gives it."""
-    about: dict[str, Any] = {"code": error.code, "message": error.message, "remedy": error.remedy}
-    seconds = getattr(error, "seconds", None)
-    if seconds is not None:
-        about["retry_after_seconds"] = round(seconds, 1)
-    return {"error": about}

@@ -117,10 +117,6 @@ class Note:
         cuts.append((self._body, len(self._text), new))
         return self._proven(cuts, fields, body)
 
-    def with_body(self, body: str) -> Note:
-        """Return the note with another body and the same fields."""
-        return self.set({}, body)
-
     def _newline(self) -> str:
         found = _NEWLINE.search(self._text)
         return found[0] if found else "\n"

@@ -112,6 +112,13 @@ def test_the_words_of_a_page_are_joined_as_they_are_read():
     )
 
 
+@pytest.mark.parametrize("before", ["<a<a>", "<a<b>", "<p <a href=x>", "<!<i>", "</<b></b>"])
+def test_a_tag_that_another_begins_in_hides_no_words(before):
+    page = f"{before} https://evil.org/a <"
+    assert said(page).split() == ["https://evil.org/a", "<"]
+    assert [link.host for link in links("", page, said(page))] == ["evil.org"]
+
+
 A = "AbCdEf0123456789"
 SECRETS = {
     "A private key": [

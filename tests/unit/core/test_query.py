@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from postroom.core.errors import Invalid
-from postroom.core.language import MAX_DEPTH, MAX_QUERY, MAX_TERMS, UnknownOperator, parse, show
+from postroom.core.language import MAX_DEPTH, MAX_QUERY, MAX_TERMS, UnknownOperator, parse
 from postroom.core.message import CATEGORIES, Attachment, Mail, Message, Party
 from postroom.core.query import (
     Age,
@@ -31,10 +31,10 @@ from postroom.core.query import (
     View,
     body_terms,
     bounds,
-    matches,
     restricted,
     terms,
 )
+from tests.queries import matches, show
 
 
 def word(text: str, where: Field = Field.ANY) -> Text:
@@ -360,8 +360,6 @@ def test_a_long_text_is_not_repeated_whole_in_the_error():
         "from: " * 2_500,
         "a " * (MAX_TERMS + 1),
         "(" * (MAX_DEPTH + 1) + "a" + ")" * (MAX_DEPTH + 1),
-        "subject:(" + "long" * 3_900 + " a" * 300 + ")",
-        'label:"' + "ΐ" * 6_000 + '"',
     ],
     ids=lambda text: f"{text[:9]}×{len(text)}",
 )
@@ -379,6 +377,7 @@ def test_a_query_at_its_limits_is_read_and_shown():
         "(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH,
         "-(a b OR " * MAX_DEPTH + "c" + ")" * MAX_DEPTH,
         "-" * (MAX_QUERY - 1) + "a",
+        "subject:(" + "a " * MAX_TERMS + ")",
     ):
         assert parse(show(parse(text))) == parse(text)
 

@@ -313,6 +313,11 @@ TAGS = ["<p>", "</p>", "<li>", "<ul>", "</ul>", "<td>", "<table>", "</table>", "
         "<style>.a{color:#fff}</style>", "<i class=a>", "</i>", "<!--", "-->", "<script>", "</script>", "words "]  # fmt: skip
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2003", "<p>\x1c<p>\u2028"])
+def test_a_paragraph_of_other_white_space_is_no_line(end):
+    assert html.text(f"words <p>{end}").text == "words"
+
+
 @given(st.lists(st.one_of(st.sampled_from(TAGS), st.text(max_size=5)), max_size=40).map("".join))
 def test_no_page_makes_it_fail_and_no_text_is_doubled(source):
     rendered = html.text(source)

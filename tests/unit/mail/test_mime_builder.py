@@ -184,6 +184,12 @@ def test_other_readers_find_the_true_name_of_a_file(name):
     assert enclosed.get_filename() == name
 
 
+@pytest.mark.parametrize("name", ['" "', '"x"', '"é"', "'x'", "<x>", '"', " a.pdf"])
+def test_quotes_that_are_part_of_a_files_name_are_not_taken_for_others(name):
+    enclosed = letter(attachments=(Enclosure(name, "application/pdf", b"x"),))
+    assert mime.differs(enclosed, mime.build(enclosed, date=NOON, bcc=False)) == ""
+
+
 def test_old_readers_find_the_name_beside_the_type():
     raw = built(attachments=(Enclosure("Ä.pdf", "application/pdf", b"x"),))
     assert b'name="=?utf-8?b?w4QucGRm?="' in raw

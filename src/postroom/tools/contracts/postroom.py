@@ -419,7 +419,6 @@ TOOLS: Final = (
     ),
 )
 CONTRACT: Final = Contract(
-    name="postroom",
     instructions=INSTRUCTIONS,
     tools=TOOLS,
     resources=(
