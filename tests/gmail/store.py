@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from postroom.core.errors import Invalid
 from postroom.core.language import parse
 from postroom.core.message import Mail, Message
-from postroom.core.query import And, Anywhere, Everything, View, joined, matches
+from postroom.core.query import And, Anywhere, Everything, View, joined
 from postroom.mail.mime import read
+from tests.queries import matches
 
 Json = dict[str, Any]
 

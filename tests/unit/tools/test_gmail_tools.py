@@ -73,7 +73,7 @@ def test_document_001_section_12a_the_nine_steps_of_the_manual_protocol(person, 
         held = agent.done("send_email", to=["you@example.org"], subject="A test", body="To me.")
         assert not service.sent
         assert approve(person, held["letter"]).code == 0
-        assert agent.done("letter_status", id=held["letter"])["state"] == "sent"
+        assert agent.done("letter_status", id=held["letter"])["sent"] is True
         # 8: it arrives.
         assert [left.letter for left in service.sent] == [held["letter"]]
         (arrived,) = agent.done("search_email", query="in:inbox is:unread subject:test")["mails"]

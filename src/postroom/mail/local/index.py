@@ -142,7 +142,7 @@ class Document(NamedTuple):
 
 
 def document(mail: Mail) -> Document:
-    """Return what is indexed of a mail, from the same terms that `core.query.matches` compares."""
+    """Return what is indexed of a mail, in the terms that a query asks for."""
     fields = terms(mail)
     marks = [_ALL]
     for field, prefix in _PREFIX.items():
