@@ -14,6 +14,7 @@ from email.errors import HeaderParseError
 from email.header import decode_header, make_header
 from email.parser import BytesHeaderParser
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from postroom.core.errors import Invalid
@@ -203,6 +204,7 @@ def message_id_replaced(raw: bytes) -> bytes:
     return b"\r\n".join(lines) + gap + body
 
 
+@lru_cache(maxsize=64)
 def anatomy(entity: bytes, id: str = "", depth: int = 0) -> Part:
     """Return the tree of a mail's parts."""
     told = BytesHeaderParser().parsebytes(entity)

@@ -54,6 +54,9 @@ def approve(person, id):
 
 def test_document_001_section_12a_the_nine_steps_of_the_manual_protocol(person, service, token):
     service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[approvals]\nundo_seconds = 0\n")
     # 1 and 2: the client connects, and lists the tools.
     with visiting(person, "email") as agent:
         assert set(CALLS) < set(agent.tools())
