@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import desk, intake, peers, search, server, start
+from bench import desk, gmail, intake, peers, search, server, start
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "server", "desk", "search", "import", "peers")
+NAMES = ("start", "server", "gmail", "desk", "search", "import", "peers")
 USUAL = NAMES[:-1]  # the peers are started when they are asked for
 
 
@@ -20,6 +20,7 @@ def main() -> int:
     benches: dict[str, Callable[[], list[Measure]]] = {
         "start": start.run,
         "server": server.run,
+        "gmail": gmail.run,
         "peers": lambda: peers.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
         "search": lambda: search.run(_sizes(asked.mails, quick=asked.quick)),

@@ -42,11 +42,13 @@ NOOP = Call("noop", {})
 class Wire:
     """A server's stdin and stdout, line by line: no client's own work is measured with it."""
 
-    def __init__(self, home: Path, command: Sequence[str]) -> None:
+    def __init__(
+        self, home: Path, command: Sequence[str], env: dict[str, str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
             command,
             cwd=home,
-            env=environment(home),
+            env=env or environment(home),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
