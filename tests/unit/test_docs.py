@@ -101,3 +101,16 @@ def test_every_code_of_an_error_is_on_the_page_of_the_tools():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     text = page("docs/tools.md")
     assert [kind.code for kind in kinds if f"| `{kind.code}` |" not in text] == []
+
+
+def test_every_quirk_of_gmails_has_a_test():
+    named = re.findall(r"`(test_\w+)` \|$", page("docs/gmail.md"), re.MULTILINE)
+    tests = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 10
+    assert [name for name in named if f"\ndef {name}(" not in tests] == []
+
+
+def test_every_scope_level_is_on_the_page_of_gmail():
+    (levels,) = (p.type.choices for p in cli.get_command(None, "auth").params if p.name == "scopes")
+    table = re.findall(r"^\| `(\w+)`(?: \(default\))? \| `gmail|^\| `(\w+)` \| the same", page("docs/gmail.md"), re.MULTILINE)  # fmt: skip
+    assert [one or other for one, other in table] == list(levels)

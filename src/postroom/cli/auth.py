@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,7 @@ TESTING = (
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="The most that it may do.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Print the address, and ask for what comes of it.")
+@click.option("--credentials", type=click.Path(path_type=Path), help="Keep this OAuth client's file first.")  # fmt: skip
 @click.option("--status", "only_status", is_flag=True, help="Say as whom, for what and until when.")
 @click.option("--revoke", "give_up", is_flag=True, help="Sign out: Google forgets the token.")
 @click.option("--account", metavar="NAME", help="The account, where there are several.")
@@ -39,6 +41,7 @@ TESTING = (
 def auth_command(
     scopes: str,
     no_browser: bool,
+    credentials: Path | None,
     only_status: bool,
     give_up: bool,
     account: str | None,
@@ -61,6 +64,8 @@ def auth_command(
     if only_status and give_up:
         raise Invalid("--status and --revoke exclude each other", remedy="Give one of them.")
     config = wiring.settings()
+    if credentials is not None:
+        say(f"The OAuth client is kept as {gmail.keep_client(config, credentials)}.")
     chosen = config.account(account)
     if give_up:
         file = gmail.revoke(config, chosen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -56,6 +57,21 @@ def sign_in(
         keys.write_token(file, given.token)
     lacking = consent.allowed(tuple(given.lacking))
     return status(config, account)._replace(ends=given.seconds, lacking=lacking)
+
+
+def keep_client(config: Config, file: Path) -> Path:
+    """Keep a copy of an OAuth client's file where it is looked for first; return that place."""
+    try:
+        keys.read_client(file)
+    except FileNotFoundError:
+        raise NotFound(f"{file} is not there", remedy="Name the file from Google.") from None
+    _, clients = gmail_files(config, config.account(), make=True)
+    place = clients[0]
+    if place != file.absolute():
+        if not place.parent.exists():
+            private_folder(place.parent)
+        keys.write_token(place, json.loads(file.read_bytes()))
+    return place
 
 
 def status(config: Config, account: Account) -> Signed:

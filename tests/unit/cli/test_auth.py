@@ -225,6 +225,20 @@ def test_a_client_that_leads_to_another_page_than_googles_is_refused(person, ser
     assert "not Google's" in done.err
 
 
+def test_a_client_that_is_named_is_kept_where_it_is_looked_for(person, service, token):
+    kept = token.with_name("credentials.json")
+    kept.unlink()
+    keep(person.folder / "client_secret_1.json", service.client(), mode=0o644)
+    done = person.run("auth", "gmail", "--credentials", "client_secret_1.json")
+    assert done.code == 0, done.err
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert json.loads(kept.read_text()) == service.client()
+    assert person.run("auth", "gmail", "--credentials", "missing.json").code == 3
+    keep(person.folder / "wrong.json", {"web": {}})
+    assert person.run("auth", "gmail", "--credentials", "wrong.json").code == 2
+    assert json.loads(kept.read_text()) == service.client()
+
+
 def test_without_a_client_it_says_where_one_belongs(person, service):
     at_gmail(person, service, signed_in=False)
     done = person.run("auth", "gmail")

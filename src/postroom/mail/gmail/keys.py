@@ -209,7 +209,7 @@ def _expiry(found: Mapping[str, Any]) -> float:
 
 
 def write_token(file: Path, content: Mapping[str, Any]) -> None:
-    """Replace the token's file whole, for its owner alone."""
+    """Replace the file of a token, or of a client, whole, for its owner alone."""
     real = Path(os.path.realpath(file))
     beside = real.with_name(f".{real.name}.{os.urandom(6).hex()}")
     try:
