@@ -9,7 +9,7 @@ from pathlib import Path
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
-from postroom.mail.gmail import GmailMailbox, Keys
+from postroom.mail.gmail import Api, GmailMailbox, Keys
 
 YOU = Address.parse("You <you@example.org>")
 SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -21,14 +21,9 @@ def gmail_box(
 ) -> GmailMailbox:
     """Open a mailbox; what it would have waited for is added to `pauses`."""
     keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
-    return GmailMailbox(
-        endpoint,
-        keys,
-        now=lambda: NOW,
-        pause=([] if pauses is None else pauses).append,
-        chance=random.Random(0).random,
-        **how,
-    )
+    pause = ([] if pauses is None else pauses).append
+    api = Api(endpoint, keys, now=lambda: NOW, pause=pause, chance=random.Random(0).random)
+    return GmailMailbox(api, now=lambda: NOW, **how)
 
 
 def token_file(folder: Path, content: object) -> Path:

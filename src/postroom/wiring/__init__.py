@@ -72,7 +72,7 @@ def local_mailbox(
 def _gmail(config: Config, account: Account) -> Mailbox:
     import random  # to scatter retries
 
-    from postroom.mail.gmail import GmailMailbox, Keys  # brings the HTTP client
+    from postroom.mail.gmail import Api, GmailMailbox, Keys  # brings the HTTP client
 
     tokens, clients = gmail_files(config, account)
     keys = Keys(
@@ -82,12 +82,10 @@ def _gmail(config: Config, account: Account) -> Mailbox:
         now=time.time,
         account="" if account.name == config.default_account else account.name,
     )
+    api = Api(config.gmail.endpoint, keys, now=time.time, pause=time.sleep, chance=random.random)
     return GmailMailbox(
-        config.gmail.endpoint,
-        keys,
+        api,
         now=time.time,
-        pause=time.sleep,
-        chance=random.random,
         by_draft=(account.sending or config.gmail.sending) == "draft",
     )
 

@@ -602,3 +602,40 @@ def test_no_descriptor_is_left_open(Vault, root, outside):
             with suppress(Denied, Conflict, NotFound):
                 call(vault, path)
     assert len(os.listdir("/dev/fd")) == before
+
+
+# Files that come in pieces
+
+
+@pytest.mark.parametrize("link", [os.link, refusing(errno.EPERM)])
+def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(Vault, root, link):
+    vault = Vault(link=link)
+    names = ["a.txt", "b.txt", "c.txt"]
+    assert vault.deposit("Files", names, [b"on", b"e"])[0] == "a.txt"
+    assert vault.deposit("Files", names, iter([b"one"]))[0] == "a.txt"
+    name, file = vault.deposit("Files", names, [b"two"])
+    assert (name, file.size) == ("b.txt", 3)
+    (root / "Files" / "c.txt").symlink_to(root / "own.md")
+    with pytest.raises(Conflict, match="too many"):
+        vault.deposit("Files", names, [b"own"])
+    assert (root / "own.md").read_bytes() == b"own"
+    assert sorted(path.name for path in (root / "Files").iterdir()) == names
+    assert hidden(root) == []
+
+
+def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(Vault, root):
+    def pieces():
+        yield b"half"
+        raise Unavailable("the line went dead")
+
+    with pytest.raises(Unavailable, match="dead"):
+        Vault().deposit("Files", ["a.txt"], pieces())
+    assert list((root / "Files").iterdir()) == []
+
+
+def test_a_file_in_pieces_goes_nowhere_else(Vault, root, outside):
+    (root / "Link").symlink_to(outside)
+    for folder, name in [("Link", "a.txt"), ("..", "a.txt"), ("Files", "../a.txt"), ("Files", "")]:
+        with pytest.raises(Denied):
+            Vault().deposit(folder, [name], [b"x"])
+    assert not (outside / "a.txt").exists()

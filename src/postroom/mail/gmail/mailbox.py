@@ -41,8 +41,6 @@ from postroom.mail.mailbox import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from postroom.mail.gmail.keys import Keys
-
 LARGE: Final = 4_000_000  # bytes of a mail beyond which its files stay at Gmail until wanted
 REMEMBERED: Final = 5_000  # mails whose size is known from a list
 OWN_SECONDS: Final = 600.0  # for which the account's own addresses are believed
@@ -56,17 +54,14 @@ class GmailMailbox:
 
     def __init__(
         self,
-        endpoint: str,
-        keys: Keys,
+        api: Api,
         *,
         now: Callable[[], float],
-        pause: Callable[[float], None],
-        chance: Callable[[], float],
         by_draft: bool = True,
     ) -> None:
         self._now = now
-        self._api = Api(endpoint, keys, now=now, pause=pause, chance=chance)
-        self._labels = Labels(self._api, now)
+        self._api = api
+        self._labels = Labels(api, now)
         self._outgoing = Outgoing(self._api, by_draft=by_draft)
         self._sizes: dict[str, int] = {}
         self._own: tuple[Address, ...] = ()
