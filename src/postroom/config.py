@@ -332,7 +332,7 @@ class Gmail:
     def token_files(self, state: Path, account: str = "") -> tuple[Path, ...]:
         """The places of the OAuth token, in the order in which they are tried.
 
-        The default account's are without its name; each further one has a file of its own.
+        Where several accounts are at Gmail, each has a file of its own, by its name.
         """
         if account:
             return (state / f"token-{account}.json",)

@@ -48,23 +48,17 @@ class Approved:
     held: str = ""
     tries: int = 0
     first: Stamp | None = None
-    proof: str = ""  # of an earlier try
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Claimed: these very bytes are being handed over, or were when the owner died.
-
-    `proof` is what the provider gave to settle it by, and to send by, once: it is kept before
-    anything can leave, and serves every try.
-    """
+    """Claimed: these very bytes are being handed over, or were when the owner died."""
 
     verdict: Verdict
     at: Stamp
     wire: str
     tries: int
     first: Stamp
-    proof: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +107,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It may have been sent, and nothing proves it: a person must look, unless the `proof` still tells."""
+    """It may have been sent, and nothing proves it: a person must look."""
 
     at: Stamp
     why: str
     asked: Stamp
     verdict: Verdict | None = None
-    proof: str = ""
 
 
 State = (
@@ -242,22 +235,17 @@ def withdraw(id: str, state: State, now: Stamp) -> Withdrawn:
 
 def hold(state: Approved, now: Stamp, wait: float, reason: str) -> Approved:
     """An approved letter may not leave yet."""
-    return Approved(state.verdict, now, wait, reason, state.tries, state.first, state.proof)
+    return Approved(state.verdict, now, wait, reason, state.tries, state.first)
 
 
 def claim(state: Approved, now: Stamp, wire: str) -> Sending:
     """A dispatcher takes an approved letter to send these bytes."""
-    return Sending(state.verdict, now, wire, state.tries + 1, state.first or now, state.proof)
+    return Sending(state.verdict, now, wire, state.tries + 1, state.first or now)
 
 
 def retry(state: Sending, now: Stamp, wait: float, reason: str) -> Approved:
     """The provider refused for now, or proves that nothing was sent."""
-    return Approved(state.verdict, now, wait, reason, state.tries, state.first, state.proof)
-
-
-def revive(verdict: Verdict, now: Stamp, reason: str, proof: str) -> Approved:
-    """The provider proves at last that nothing was sent, and the verdict holds."""
-    return Approved(verdict, now, 0, reason, 1, now, proof)
+    return Approved(state.verdict, now, wait, reason, state.tries, state.first)
 
 
 def resolve(id: str, state: State, now: Stamp, by: str, *, sent: bool) -> Sent | Pending:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +37,7 @@ from postroom.store.ledger import Book, Ledger
 from postroom.store.locks import tried
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
+AT_ONCE = 3  # tries that follow each other where each proves that nothing was sent
 _FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
 
 
@@ -84,16 +84,36 @@ class Dispatcher:
             entry = self.dispatch(line.id)
             if entry.state != line.state:
                 changed.append(entry)
-        self._release()
+        for id in self.ledger.unreleased():
+            before = self.ledger.entry(id)
+            if (entry := self._release(id)).state != before.state:
+                changed.append(entry)
         return changed
 
-    def _release(self) -> None:
-        """Have providers take back what was prepared for letters that did not leave after all."""
-        for proof, account in self.ledger.leftovers().items():
-            with suppress(PostroomError):  # the next round does it
-                self.mailboxes(account).release(proof)
+    def _release(self, id: str) -> Entry:
+        """Have the provider take back what was prepared for a letter that did not leave after all.
+
+        Where it cannot, since it is spent, an earlier try was carried out late: that is recorded.
+        """
+        with tried(self.claims / id) as mine:
+            entry = self.ledger.entry(id)
+            if not mine or entry.kind in life.OPEN:
+                return entry
+            try:
+                proof = self.ledger.proof(id)
+                taken = self.mailboxes(entry.letter.account).release(proof)
+            except PostroomError:  # the next round does it
+                return entry
+            if taken:
                 with self.ledger.write() as book:
-                    book.clear(proof)
+                    book.drop_proof(id)
+                return entry
+            match self._ask(entry):
+                case mailbox.Sent() as sent:
+                    return self._sent(entry, sent, "proved by the provider")
+                case mailbox.Unknown(why=why, spent=True):
+                    return self._unknown(entry, why, None)
+            return entry
 
     def due_in(self, state: life.Approved) -> float:
         """Return the seconds until an approved letter may be claimed."""
@@ -118,7 +138,8 @@ class Dispatcher:
         now = self.clock()
         try:
             box = self.mailboxes(entry.letter.account)
-            why = self._never(entry, state, box)
+            own = {address.key for address in box.own()}
+            why = self._never(entry, state, own)
             paused = self.paused()
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1))
@@ -128,6 +149,9 @@ class Dispatcher:
             return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
         if paused:
             return self._hold(entry, state, f"all sending is paused by {paused}")
+        if entry.letter.sender.key not in own:
+            said = f"the account sends no longer as {entry.letter.sender.spec}"
+            return self._hold(entry, state, said, policy.back_off(1))
         wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
         if why := mime.differs(entry.letter, wire):
             return self._record(entry, life.Failed(now, why), error=why)
@@ -143,14 +167,14 @@ class Dispatcher:
         self.step("claimed")
         return self._hand_over(claimed, box, wire)
 
-    def _never(self, entry: Entry, state: life.Approved, box: Mailbox) -> str:
+    def _never(self, entry: Entry, state: life.Approved, own: set[str]) -> str:
         """Return why a letter must not be sent at all, by what is in the ledger now."""
         if not entry.digest == entry.letter.digest == state.verdict.digest:
             return "it is not the letter that was approved: its digest differs"
         if state.first and elapsed(state.first, self.clock()) >= DAY:
             return f"it was refused for 24 hours, at last: {state.held}"
         try:
-            policy.admit(entry.letter, self.rules, {address.key for address in box.own()})
+            policy.admit(entry.letter, self.rules, own)
         except (Denied, Invalid) as refused:
             return refused.message
         return ""
@@ -171,11 +195,11 @@ class Dispatcher:
         try:
             self.publish()
             self.step("published")
-            entry = self._prepared(entry, box, wire)
-        except PostroomError as why:  # nothing was handed over
+        except PostroomError as why:
             return self._refused(entry, why)
         try:
-            sent = box.send(entry.letter, wire, _proof(entry))
+            proof = self._prepared(entry, box, wire)
+            sent = box.send(entry.letter, wire, proof)
         except _FOR_NOW as why:
             return self._refused(entry, why)
         except (Uncertain, Conflict) as why:
@@ -189,19 +213,18 @@ class Dispatcher:
         self.step("answered")
         return self._sent(entry, sent, "accepted")
 
-    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
-        """Write down what will prove what became of the letter, before the act that it proves.
+    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
+        """Return what will prove what became of the letter, in the ledger before the act that it proves.
 
         Every try goes by the same proof: however late an earlier one is carried out, it counts once.
         """
-        assert isinstance(entry.state, life.Sending)
-        proof = entry.state.proof or box.prepare(entry.letter, wire)
-        self.step("prepared")
-        if proof != entry.state.proof:
+        proof = self.ledger.proof(entry.id)
+        if not proof and (proof := box.prepare(entry.letter, wire)):
+            self.step("prepared")
             with self.ledger.write() as book:
-                entry = book.swap(entry, replace(entry.state, proof=proof))
+                book.keep_proof(entry, proof)
             self.step("proof kept")
-        return entry
+        return proof
 
     def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
         refused = tuple(address.spec for address in sent.refused)
@@ -224,36 +247,50 @@ class Dispatcher:
             case mailbox.Sent() as sent:
                 return self._sent(entry, sent, "proved by the provider")
             case mailbox.NotSent(proof=proof):
-                state = life.retry(entry.state, now, 0, f"{why}; {proof}")
+                tries = entry.state.tries - AT_ONCE
+                wait = policy.back_off(tries) if tries > 0 else 0.0
+                state = life.retry(entry.state, now, wait, f"{why}; {proof}")
                 return self._record(entry, state, error=why, refund=True)
-            case mailbox.Unknown(why=unproved):
-                claim = entry.state
-                said = f"{why}; {unproved}"
-                unknown = life.Unknown(now, said, now, claim.verdict, claim.proof)
-                return self._record(entry, unknown, error=why)
+            case mailbox.Unknown(why=unproved, spent=spent):
+                return self._unknown(entry, f"{why}; {unproved}", entry.state.verdict, spent=spent)
+
+    def _unknown(
+        self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool = True
+    ) -> Entry:
+        """Record that nobody knows; a proof that is spent proves nothing any more."""
+        now = self.clock()
+        if spent:
+            with self.ledger.write() as book:
+                book.drop_proof(entry.id)
+        return self._record(entry, life.Unknown(now, why, now, verdict), error=why)
 
     def _ask_again(self, entry: Entry) -> Entry:
         """Ask once more about an unknown letter.
 
         That it was not sent is news only where its own claim left a proof: a ledger from a backup
-        knows nothing of what its successor did.
+        knows nothing of what its successor did. After a day, the verdict is asked for again.
         """
-        state = entry.state
+        state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
-        answer = self._ask(entry)
+        proof, answer = self.ledger.proof(entry.id), self._ask(entry)
         if isinstance(answer, mailbox.Sent):
             return self._sent(entry, answer, "proved by the provider")
-        now = self.clock()
-        if isinstance(answer, mailbox.NotSent) and state.proof and state.verdict:
-            again = life.revive(state.verdict, now, answer.proof, state.proof)
-            return self._record(entry, again, error=answer.proof, refund=True)
+        if isinstance(answer, mailbox.NotSent) and proof and state.verdict:
+            old = elapsed(state.at, now) >= DAY
+            again = life.Approved(state.verdict, now, 0, answer.proof, 1, state.at)
+            return self._record(
+                entry, life.Pending(now) if old else again, error=answer.proof, refund=True
+            )
         return self._swap(entry, replace(state, asked=now))
 
     def _ask(self, entry: Entry) -> mailbox.Settled:
         try:
-            return self.mailboxes(entry.letter.account).settle(entry.letter, _proof(entry))
+            proof = self.ledger.proof(entry.id)
+            return self.mailboxes(entry.letter.account).settle(entry.letter, proof)
         except PostroomError as why:
             return mailbox.Unknown(why.message)
+        except Exception as why:  # noqa: BLE001 - one strange answer must not hold up other letters
+            return mailbox.Unknown(f"{type(why).__name__} while the provider was asked")
 
     # The ledger
 
@@ -313,8 +350,3 @@ class Dispatcher:
                 error=error,
             )
         )
-
-
-def _proof(entry: Entry) -> str:
-    proof: str = getattr(entry.state, "proof", "")
-    return proof

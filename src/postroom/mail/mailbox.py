@@ -103,9 +103,10 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing proves it either way."""
+    """Nothing proves it either way; where the proof is `spent`, nothing ever will by it."""
 
     why: str
+    spent: bool = False
 
 
 Settled = Sent | NotSent | Unknown
@@ -211,8 +212,8 @@ class Sender(Protocol):
         """
         ...
 
-    def release(self, proof: str) -> None:
-        """Take back what `prepare` made, for a letter that does not leave after all."""
+    def release(self, proof: str) -> bool:
+        """Take back what `prepare` made: nothing leaves by it any more. False where it is spent."""
         ...
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:

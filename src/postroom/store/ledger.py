@@ -154,9 +154,17 @@ class Ledger:
         row = self._database.row("SELECT value FROM meta WHERE key = ?", [key])
         return str(row[0]) if row else ""
 
-    def leftovers(self) -> dict[str, str]:
-        """Return the proofs that no letter needs any more, each with its account."""
-        return dict(self._database.rows("SELECT proof, account FROM leftover"))
+    def proof(self, id: str) -> str:
+        """Return what the provider gave to settle this letter by, or nothing."""
+        row = self._database.row("SELECT proof FROM proof WHERE letter = ?", [id])
+        return str(row[0]) if row else ""
+
+    def unreleased(self) -> list[str]:
+        """Return the letters that are closed, and whose proof the provider has still to take back."""
+        rows = self._database.rows(
+            f"SELECT letter FROM proof JOIN letter ON id = letter WHERE state NOT IN ({_OPEN})"
+        )
+        return [str(id) for (id,) in rows]
 
     def slips(self) -> dict[str, tuple[Stamp, str]]:
         """Return every slip that was seen: when first, and the letter that it was spent on."""
@@ -351,10 +359,8 @@ class Book(Handling):
         )  # fmt: skip
         if not changed:
             raise life.refuse(entry.id, self.entry(entry.id).state, "changed by two at once")
-        proof: str = getattr(entry.state, "proof", "")
-        if proof and not isinstance(state, life.Sent) and getattr(state, "proof", "") != proof:
-            account = entry.letter.account  # where what would have been sent by it still lies
-            self._do("INSERT OR IGNORE INTO leftover VALUES (?, ?)", proof, account)
+        if isinstance(state, life.Sent):
+            self.drop_proof(entry.id)
         if letter is not None:
             self._do(
                 "INSERT INTO revision SELECT id, ?, frozen FROM letter WHERE id = ?",
@@ -502,9 +508,15 @@ class Book(Handling):
         """Remember a note that was taken from `Plans/`."""
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
 
-    def clear(self, proof: str) -> None:
-        """Forget a proof that is released."""
-        self._do("DELETE FROM leftover WHERE proof = ?", proof)
+    def keep_proof(self, entry: Entry, proof: str) -> None:
+        """Keep what a letter is settled by, unless somebody changed the letter first: then `Conflict`."""
+        if (now := self.entry(entry.id)).version != entry.version:
+            raise life.refuse(entry.id, now.state, "sent")
+        self._do("INSERT OR REPLACE INTO proof VALUES (?, ?)", entry.id, proof)
+
+    def drop_proof(self, id: str) -> None:
+        """Forget a proof that is spent or taken back."""
+        self._do("DELETE FROM proof WHERE letter = ?", id)
 
     def set(self, key: str, value: str) -> None:
         """Keep a value under a key."""

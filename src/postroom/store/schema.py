@@ -88,6 +88,6 @@ CREATE TABLE move (
 );
 """,
     """
-CREATE TABLE leftover (proof TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE proof (letter TEXT PRIMARY KEY, proof TEXT NOT NULL) WITHOUT ROWID;
 """,
 )

@@ -80,7 +80,7 @@ def _gmail(config: Config, account: Account) -> Mailbox:
         clients=clients,
         token_uri=config.gmail.token_uri,
         now=time.time,
-        account="" if account.name == config.default_account else account.name,
+        account=gmail_name(config, account),
     )
     api = Api(config.gmail.endpoint, keys, now=time.time, pause=time.sleep, chance=random.random)
     return GmailMailbox(
@@ -96,8 +96,14 @@ def gmail_files(
     """Return where the account's token and its OAuth client may be, in the order of trial."""
     # Where there is no desk yet there is no state folder, and nothing in it.
     state = state_folder(config, make=make) or config.desks
-    name = "" if account.name == config.default_account else account.name
-    return config.gmail.token_files(state, name), config.gmail.credentials_files(state)
+    tokens = config.gmail.token_files(state, gmail_name(config, account))
+    return tokens, config.gmail.credentials_files(state)
+
+
+def gmail_name(config: Config, account: Account) -> str:
+    """Return the name that the account's token goes by: none where it is the only one at Gmail."""
+    others = [one for one in config.accounts if one.provider == "gmail" and one != account]
+    return account.name if others else ""
 
 
 def state_folder(config: Config, *, make: bool) -> Path | None:

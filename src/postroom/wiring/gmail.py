@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +9,11 @@ from typing import NamedTuple
 from urllib.parse import urljoin
 
 from postroom.config import Account, Config
-from postroom.core.errors import AuthRequired, NotFound, PostroomError, Unavailable
+from postroom.core.errors import NotFound, PostroomError, Unavailable
 from postroom.mail.gmail import consent, keys
 from postroom.store.database import private_folder
 from postroom.store.locks import held
-from postroom.wiring import gmail_files, mailbox
+from postroom.wiring import gmail_files, gmail_name, mailbox
 
 LEVELS = consent.LEVELS
 
@@ -62,15 +60,16 @@ def sign_in(
 def keep_client(config: Config, file: Path) -> Path:
     """Keep a copy of an OAuth client's file where it is looked for first; return that place."""
     try:
-        keys.read_client(file)
+        content = keys.client_json(file)
     except FileNotFoundError:
         raise NotFound(f"{file} is not there", remedy="Name the file from Google.") from None
+    keys.client_of(content, file)
     _, clients = gmail_files(config, config.account(), make=True)
     place = clients[0]
     if place != file.absolute():
         if not place.parent.exists():
             private_folder(place.parent)
-        keys.write_token(place, json.loads(file.read_bytes()))
+        keys.write_token(place, content)
     return place
 
 
@@ -88,7 +87,7 @@ def status(config: Config, account: Account) -> Signed:
 
 
 def revoke(config: Config, account: Account) -> Path:
-    """Have Google forget the sign-in, and remove its file; return where that was."""
+    """Have Google forget the sign-in, and set its file aside; return where that was."""
     import httpx2
 
     token = _token(config, account)
@@ -107,19 +106,13 @@ def revoke(config: Config, account: Account) -> Path:
             f"Google did not revoke the token ({answer.status_code}); it is as it was",
             remedy="Try again, or remove the app at myaccount.google.com/permissions.",
         )
-    os.unlink(token.file)  # noqa: PTH108 - of a link, the link
+    keys.set_aside(token.file)
     return token.file
 
 
 def _token(config: Config, account: Account) -> keys.Token:
     tokens, _ = gmail_files(config, account)
-    name = "" if account.name == config.default_account else account.name
-    for file in tokens:
-        try:
-            return keys.read_token(file)
-        except FileNotFoundError:
-            continue
-    raise AuthRequired("Nobody is signed in to Gmail", remedy=keys.sign_in(name))
+    return keys.find_token(tokens, keys.sign_in(gmail_name(config, account)))
 
 
 def _as_gmail(config: Config, account: Account) -> Config:

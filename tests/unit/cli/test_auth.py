@@ -300,17 +300,58 @@ def test_the_token_of_a_program_in_another_language_is_read_and_kept_in_its_spel
     assert kept["note"] == "theirs"
 
 
-def test_a_second_account_has_a_token_of_its_own(person, service, token):
+def test_of_several_accounts_each_has_a_token_of_its_own(person, service, token):
     keep(token, service.token())
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
-    file.write_text(
-        'default_account = "work"\n[accounts.work]\nprovider = "gmail"\n'
-        '[accounts.home]\nprovider = "gmail"\naddress = "home@example.org"\n'
+    accounts = """default_account = "work"
+[accounts.work]
+provider = "gmail"
+[accounts.home]
+provider = "{}"
+address = "home@example.org"
+"""
+    del person.environment["POSTROOM_PROVIDER"]
+    file.write_text(accounts.format("local"))
+    assert person.run("search", "").code == 0  # the only one at Gmail
+    file.write_text(accounts.format("gmail"))
+    for name in ("work", "home"):
+        missing = person.run("search", "--account", name, "")
+        assert missing.code == 6
+        assert f"postroom auth gmail --account {name}" in " ".join(missing.err.split())
+        assert person.run("auth", "gmail", "--account", name).code == 0
+        assert token.with_name(f"token-{name}.json").exists()
+        assert person.run("search", "--account", name, "").code == 0
+
+
+def test_after_a_token_was_set_aside_none_in_the_working_directory_takes_its_place(person, service):
+    file = at_gmail(person, service)
+    keep(person.folder / "token.json", service.token())
+    assert person.run("auth", "gmail", "--revoke").code == 0
+    assert not file.exists()
+    for _ in range(2):
+        assert person.run("search", "").code == 6
+
+
+def test_a_token_in_the_working_directory_serves_where_there_never_was_another(person, service):
+    at_gmail(person, service, signed_in=False)
+    keep(person.folder / "token.json", service.token())
+    assert person.run("search", "").code == 0
+
+
+def test_strangers_at_the_door_do_not_disturb_the_one_who_signs_in(person, service, token):
+    browser = (
+        "import socket, sys, time, urllib.parse, urllib.request as r\n"
+        "q = urllib.parse.parse_qs(urllib.parse.urlsplit(sys.argv[1]).query)\n"
+        "back = urllib.parse.urlsplit(q['redirect_uri'][0])\n"
+        "held = socket.create_connection((back.hostname, back.port))\n"
+        "for path in ('/favicon.ico', '/?state=wrong&code=x'):\n"
+        "    try: r.urlopen(f'http://{back.netloc}{path}').read()\n"
+        "    except OSError: pass\n"
+        "r.urlopen(sys.argv[1]).read()\n"
     )
-    missing = person.run("search", "--account", "home", "")
-    assert missing.code == 6
-    assert "postroom auth gmail --account home" in " ".join(missing.err.split())
-    assert person.run("auth", "gmail", "--account", "home").code == 0
-    assert token.with_name("token-home.json").exists()
-    assert person.run("search", "--account", "home", "").code == 0
+    (person.folder / "browser.py").write_text(browser)
+    person.environment["BROWSER"] = f"{sys.executable} {person.folder}/browser.py %s"
+    done = person.run("auth", "gmail")
+    assert done.code == 0, done.err
+    assert json.loads(token.read_text())["refresh_token"]

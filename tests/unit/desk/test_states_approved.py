@@ -128,7 +128,6 @@ def test_a_claimed_letter_is_sending_and_its_note_stays_in_approved(office):
         ("checked", "approved", APPROVED),
         ("claimed", "sending", APPROVED),
         ("published", "sending", APPROVED),
-        ("prepared", "sending", APPROVED),
         ("answered", "sending", APPROVED),
         ("recorded", "sent", APPROVED),
     ]

@@ -144,6 +144,35 @@ def test_what_google_says_is_one_clean_line(box, service):
     assert re.fullmatch(r"Gmail refuses: Wrong \[31mevil x{100,200}", refused.value.message)
 
 
+def test_a_token_that_runs_out_on_the_last_try_is_still_renewed(box, service):
+    service.fail(LIST, status=503, times=3)
+    service.fail(LIST, status=401)
+    box.search("x")
+    assert service.refreshes == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "message", "seconds"),
+    [
+        ({"Retry-After": "999999999"}, "", 86_400),
+        ({"Retry-After": "Fri, 99 Foo 2026 99:99:99 GMT"}, "", 1),
+        ({}, "Retry after 2026-99-99T00:00:00.000Z", 1),
+        ({}, "Retry after 9999-01-01T00:00:00.000Z", 86_400),
+    ],
+)
+def test_a_time_to_wait_that_makes_no_sense_is_bounded(box, service, headers, message, seconds):
+    service.fail(LIST, status=429, headers=headers, message=message, times=9)
+    with pytest.raises(Limited) as refused:
+        box.search("x")
+    assert refused.value.seconds == seconds
+
+
+def test_a_mailbox_that_was_closed_is_unavailable(box):
+    box.close()
+    with pytest.raises(Unavailable, match="closed"):
+        box.search("x")
+
+
 # No answer, or none that makes sense
 
 
@@ -433,6 +462,54 @@ def test_gmails_name_for_the_primary_category_is_ours(box, service):
     id = service.receive(mail())
     box.relabel(id, add=frozenset({"CATEGORY_PRIMARY"}))
     assert "CATEGORY_PRIMARY" in box.message(id).labels
+
+
+LARGE = 4_640_000
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "multipart/mixed",
+        'multipart/mixed; boundary="nobody-uses-this"',
+        "multipart/alternative",
+        "text/plain",
+        "application/octet-stream",
+        "message/rfc822",
+    ],
+)
+def test_a_large_mail_of_whatever_shape_hides_neither_itself_nor_its_conversation(
+    box, service, kind
+):
+    first = service.receive(mail(subject="Plan", message_id="<plan@example.com>"))
+    hostile = (
+        "From: eve@example.net\r\nSubject: Re: Plan\r\nMessage-ID: <evil@example.net>\r\n"
+        f"In-Reply-To: <plan@example.com>\r\nContent-Type: {kind}\r\n\r\n"
+    )
+    large = service.receive(hostile.encode() + b"x" * 70 + b"\r\n" * (LARGE // 2))
+    assert box.message(large).mail.subject == "Re: Plan"
+    assert [one.id for one in box.thread(first).messages] == [first, large]
+
+
+def test_a_large_mail_is_read_by_its_texts_and_its_files_are_the_ones_that_are_listed(box, service):
+    from postroom.core.letter import Enclosure
+
+    files = (
+        Enclosure("a.bin", "application/octet-stream", b"a" * 3_000_000),
+        Enclosure("b.txt", "text/plain", b"b" * 2_000_000),
+    )
+    one = letter(text="Grüße, see files.\n", html="<p>Grüße, see files.</p>", attachments=files)
+    id = service.receive(box.wire(one, date=SENDING))
+    found = box.message(id).mail
+    assert found.text.strip() == "Grüße, see files."
+    assert [(file.name, file.size) for file in found.attachments] == [
+        ("a.bin", 3_000_000),
+        ("b.txt", 2_000_000),
+    ]
+    for listed, sent in zip(found.attachments, files, strict=True):
+        assert box.attachment(id, listed.part).whole() == sent
+    with pytest.raises(NotFound):
+        box.attachment(id, "1.1")
 
 
 # What is asked

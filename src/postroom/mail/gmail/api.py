@@ -16,6 +16,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeVar
@@ -41,6 +42,7 @@ from postroom.mail.gmail.keys import Keys, Renewal
 
 RETRIES: Final = 3
 PATIENCE: Final = 8.0  # seconds that a read waits when it is told to; beyond, the caller is told
+LONGEST: Final = 86_400.0  # seconds that Gmail is believed to want to be left alone
 BATCH: Final = 50  # requests in one batch: Google advises against more
 AT_ONCE: Final = 8  # connections where there are no batches
 INLINE: Final = 1_000_000  # bytes of a mail that travel inside JSON; larger ones are uploaded
@@ -49,6 +51,7 @@ TIMEOUT: Final = httpx2.Timeout(30.0, connect=10.0)
 USER: Final = "/gmail/v1/users/me"
 
 _RETRIED: Final = frozenset({500, 502, 503, 504})
+_TIMED_OUT: Final = frozenset({408, 425})
 _TOO_FAST: Final = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 _TOO_MUCH: Final = frozenset({"quotaExceeded", "dailyLimitExceeded"})
 _NOTHING_SENT: Final = (
@@ -102,6 +105,11 @@ class Api:
             self._pool.shutdown(cancel_futures=True)
         self._http.close()
 
+    @property
+    def whose(self) -> str:
+        """What tells one sign-in from another."""
+        return self._keys.whose
+
     # One request
 
     def get(self, path: str, **params: Value) -> Json:
@@ -128,7 +136,7 @@ class Api:
         place, kind, content = _written(path, body, mail, raw)
         request = self._request("POST", place, kind, content)
         try:
-            response = self._http.send(request)
+            response = self._sent(request)
         except httpx2.RequestError as why:
             if isinstance(why, _NOTHING_SENT):
                 raise _unreachable(why) from why
@@ -138,7 +146,7 @@ class Api:
             # The next try has a new key; this request was refused, and is not repeated.
             self._keys.access(self._post, spent=_bearer(request))
             raise Unavailable("Gmail wanted a newer token, which is here now", remedy="Try again.")
-        if response.status_code >= 500:
+        if response.status_code >= 500 or response.status_code in _TIMED_OUT:
             failed = f"Gmail failed ({response.status_code}) and may have done it nevertheless"
             raise Uncertain(failed, remedy=_LOOK)
         if response.status_code >= 300:
@@ -158,17 +166,23 @@ class Api:
         return self._http.build_request(method, url, headers=headers, content=content)
 
     def _tried(
-        self, make: Callable[[], httpx2.Request], read: Callable[[httpx2.Response], Found]
+        self,
+        make: Callable[[], httpx2.Request],
+        read: Callable[[httpx2.Response], Found],
+        *,
+        stream: bool = False,
     ) -> Found:
         """Return what is read from the answer; ask again after what may pass."""
-        renewed = False
-        for turn in range(RETRIES + 1):
+        turn, renewed = 0, False
+        while True:
             request = make()
             failure: PostroomError
             try:
-                response = self._http.send(request)
+                response = self._sent(request, stream=stream)
                 if response.status_code < 300:
                     return read(response)
+                response.read()
+                response.close()
             except httpx2.RequestError as why:
                 failure = _unreachable(why)
                 if _distrusted(why):
@@ -184,7 +198,12 @@ class Api:
                 if not _passing(failure):
                     raise failure
             self._wait(failure, turn)
-        raise AssertionError("the last turn returns or raises")
+            turn += 1
+
+    def _sent(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        if self._http.is_closed:
+            raise Unavailable("The mailbox is closed", remedy="Open it again.")
+        return self._http.send(request, stream=stream)
 
     def _wait(self, failure: PostroomError, turn: int) -> None:
         """Pause before the next turn; raise the failure where there is none, or it is too far off."""
@@ -279,23 +298,14 @@ class Api:
 
     def stream(self, path: str, key: str, **params: Value) -> Iterator[bytes]:
         """Yield the bytes that stand under this key in base64, without ever holding them all."""
-        for spent in (False, True):
-            request = self._request("GET", at(path, fields=key, **params))
-            try:
-                response = self._http.send(request, stream=True)
-                try:
-                    if response.status_code == 401 and not spent:
-                        self._keys.access(self._post, spent=_bearer(request))
-                        continue
-                    if response.status_code >= 300:
-                        body = response.read()
-                        raise self._refusal(response.status_code, response.headers, body)
-                    yield from _decoded(response.iter_bytes(CHUNK), key)
-                finally:
-                    response.close()
-            except httpx2.RequestError as why:
-                raise _unreachable(why) from why
-            return
+        place = at(path, fields=key, **params)
+        response = self._tried(lambda: self._request("GET", place), lambda r: r, stream=True)
+        try:
+            yield from _decoded(response.iter_bytes(CHUNK), key)
+        except httpx2.RequestError as why:
+            raise _unreachable(why) from why
+        finally:
+            response.close()
 
     # Refusals
 
@@ -319,7 +329,7 @@ class Api:
             return NotFound("Gmail has no such thing", remedy="Search for it again.")
         if status in {409, 412}:
             return Conflict(f"Gmail refuses{told}", remedy="Read it again, then decide.")
-        if status < 500 and status >= 400:
+        if 400 <= status < 500 and status not in _TIMED_OUT:
             return Invalid(f"Gmail refuses{told or f' ({status})'}", remedy="Change the request.")
         return Unavailable(f"Gmail failed ({status})", remedy="Try again in a while.")
 
@@ -340,17 +350,16 @@ class Api:
 
     def _seconds(self, after: str, said: str) -> float:
         """Return how long Gmail says to wait: in a header, as seconds or a date, or in its words."""
-        if re.fullmatch(r"\d{1,9}", after):
-            return float(after)
-        try:
+        if re.fullmatch(r"[0-9]{1,9}", after):
+            return min(float(after), LONGEST)
+        until = 0.0
+        with suppress(ValueError, OverflowError):
             until = parsedate_to_datetime(after).timestamp() if after else 0.0
-        except ValueError:
-            until = 0.0
         if found := _RETRY_AT.search(said):
-            until = (
-                datetime.fromisoformat(found[1].removesuffix("Z")).replace(tzinfo=UTC).timestamp()
-            )
-        return max(0.0, until - self._now())
+            with suppress(ValueError):
+                moment = datetime.fromisoformat(found[1].removesuffix("Z"))
+                until = moment.replace(tzinfo=UTC).timestamp()
+        return min(max(0.0, until - self._now()), LONGEST)
 
 
 def at(path: str, **params: Value) -> str:

@@ -36,8 +36,9 @@ def encode(paths: Sequence[str]) -> tuple[str, bytes]:
 def decode(kind: str, body: bytes, count: int) -> list[Inner]:
     """Return the answers in the order of their requests, in whatever order they came."""
     boundary = _IN_TYPE.search(kind)
+    mark = b"--" + boundary[1].encode("utf-8", "replace") if boundary else b""
     found: dict[int, Inner] = {}
-    for part in body.split(b"--" + boundary[1].encode("ascii"))[1:-1] if boundary else ():
+    for part in re.split(rb"(?m)^" + re.escape(mark), body)[1:-1] if mark else ():
         head, _, answer = part.partition(b"\r\n\r\n")
         top, _, content = answer.partition(b"\r\n\r\n")
         number, status = _NUMBER.search(head), _STATUS.match(top)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
-import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -21,8 +22,6 @@ from postroom.core.text import line
 from postroom.mail.gmail.keys import ALLOWS, COMPOSE, MODIFY, READ, SEND, Client
 
 if TYPE_CHECKING:
-    import webbrowser
-
     from google_auth_oauthlib.flow import InstalledAppFlow
 
 GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
@@ -30,9 +29,9 @@ WAIT: Final = 300  # seconds for the person in the browser
 LEVELS: Final = ("read", "draft", "send", "modify")
 DONE: Final = "Postroom is signed in. You can close this page and go back to the terminal."
 
-_PAGES: Final = re.compile(
-    r"https://accounts\.google\.com/[A-Za-z0-9/._-]*"
-    r"|http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
+_GOOGLES: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
+_LOOPBACK: Final = re.compile(
+    r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
 )
 
 
@@ -68,12 +67,14 @@ def ask(
     say: Callable[[str], None],
 ) -> Consent:
     """Have the person agree in a browser; `pasted` asks for what a browser elsewhere ended at."""
-    from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
+    from google_auth_oauthlib.flow import InstalledAppFlow
     from oauthlib.oauth2 import OAuth2Error
     from requests.exceptions import RequestException
 
     page = client.auth_uri or GOOGLES_PAGE
-    if not _PAGES.fullmatch(page):
+    # A page on this machine only beside a token service on this machine: in tests.
+    pages = _LOOPBACK if token_uri.startswith("http://") else _GOOGLES
+    if not pages.fullmatch(page):
         raise Invalid(
             "The OAuth client names a page that is not Google's (auth_uri)",
             remedy="Download credentials.json from Google's console again.",
@@ -90,11 +91,6 @@ def ask(
                 _by_hand(flow, pasted)
     except OAuth2Error as refused:
         raise _refused(str(refused.error)) from None  # its text may hold the code
-    except WSGITimeoutError as late:
-        raise Unavailable(
-            f"Nobody agreed in the browser for {WAIT // 60} minutes",
-            remedy="Run it again; with --no-browser, on a machine that has none.",
-        ) from late
     except RequestException as why:
         raise Unavailable(
             f"Google cannot be reached ({type(why).__name__})", remedy="Check the network."
@@ -112,35 +108,64 @@ def _by_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
             "There is no browser on this machine",
             remedy="Run it with --no-browser, and open the address elsewhere.",
         ) from none
-    webbrowser.register(_Beside.NAME, None, _Beside(browser))  # type: ignore[arg-type]
-    say("A browser opens Google's page. Agree there, then come back.")
-    with redirect_stdout(sys.stderr):  # where the library prints
-        flow.run_local_server(
-            bind_addr="127.0.0.1",
-            port=0,
-            authorization_prompt_message="If none opens, this is the address:\n{url}",
-            success_message=DONE,
-            timeout_seconds=WAIT,
-            browser=_Beside.NAME,
-            prompt="consent",
+    with Landing() as landing:
+        flow.redirect_uri = landing.address
+        address, state = flow.authorization_url(prompt="consent")
+        say(
+            f"A browser opens Google's page. Agree there, then come back.\nIf none opens: {address}"
         )
+        # Beside: a browser in the terminal would wait for an answer that waits for it.
+        threading.Thread(target=browser.open, args=(address,), daemon=True).start()
+        flow.fetch_token(code=_code(landing.wait(state), state))
 
 
-class _Beside:
-    """A browser that runs beside: one in the terminal would wait for an answer that waits for it."""
+class Landing:
+    """Where the browser ends: a server on this machine that waits for the one address it knows."""
 
-    NAME: Final = "postroom-beside"
+    def __init__(self) -> None:
+        from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-    def __init__(self, browser: webbrowser.BaseBrowser) -> None:
-        self._browser = browser
+        ended = self._ended = queue.SimpleQueue[str]()
 
-    def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:  # noqa: FBT001, FBT002
-        """Open a page, and return at once."""
-        opening = threading.Thread(
-            target=self._browser.open, args=(url, new, autoraise), daemon=True
+        class Page(BaseHTTPRequestHandler):
+            timeout = 10  # of a connection that a browser opens and does not use
+
+            def do_GET(self) -> None:
+                known = "state=" in self.path
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Type", "text/plain; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(DONE.encode() if known else b"")
+                if known:
+                    ended.put(f"http://localhost{self.path}")
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                """Say nothing: the address holds the code."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def __enter__(self) -> Landing:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def wait(self, state: str) -> str:
+        """Return the address of this sign-in at which the browser ended; others are passed over."""
+        deadline = time.monotonic() + WAIT
+        while (left := deadline - time.monotonic()) > 0:
+            with suppress(queue.Empty):
+                address = self._ended.get(timeout=left)
+                if parse_qs(urlsplit(address).query).get("state") == [state]:
+                    return address
+        raise Unavailable(
+            f"Nobody agreed in the browser for {WAIT // 60} minutes",
+            remedy="Run it again; with --no-browser, on a machine that has none.",
         )
-        opening.start()
-        return True
 
 
 def _by_hand(flow: InstalledAppFlow, pasted: Callable[[str], str]) -> None:

@@ -7,6 +7,7 @@ other programs wrote into it, and is refused where others than its owner could h
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -22,6 +23,7 @@ from postroom.core.text import line
 from postroom.store.locks import held
 
 EARLY: Final = 60.0  # seconds before its end at which a token counts as spent
+MAX_SECONDS: Final = 10_000_000  # that an access token can last
 MAX_FILE: Final = 100_000  # bytes of a token's or client's file
 SIGN_IN: Final = "Run `postroom auth gmail` in a terminal: it opens a browser, once."
 
@@ -99,12 +101,15 @@ class Keys:
             self._held = token
             return token.access
 
+    @property
+    def whose(self) -> str:
+        """What tells one sign-in from another: a hash, since the token itself is nobody's business."""
+        held = self._held
+        return hashlib.sha256((held.refresh or held.access).encode()).hexdigest() if held else ""
+
     def token(self) -> Token:
         """Return the token as it is on the disk, or raise `AuthRequired`."""
-        for file in self._tokens:
-            with suppress(FileNotFoundError):
-                return read_token(file, self.remedy)
-        raise AuthRequired("Nobody is signed in to Gmail", remedy=self.remedy)
+        return find_token(self._tokens, self.remedy)
 
     def _good(self, token: Token, spent: str) -> bool:
         fresh = not token.expiry or token.expiry - EARLY > self._now()
@@ -133,7 +138,8 @@ class Keys:
         status, body = post(self._uri, form)
         access, seconds = body.get("access_token"), body.get("expires_in", 3600)
         if status == 200 and isinstance(access, str) and isinstance(seconds, int | float):
-            return self._keep(token, access, seconds, body)
+            lasts = seconds if 0 < seconds < MAX_SECONDS else 3600
+            return self._keep(token, access, lasts, body)
         error = line(str(body.get("error", status)))[:60]
         if error == "invalid_grant":
             place = set_aside(token.file)
@@ -181,6 +187,21 @@ def lock_of(file: Path) -> Path:
     return real.with_name(f".{real.name}.lock")
 
 
+def find_token(files: Sequence[Path], remedy: str) -> Token:
+    """Return the token from the first of these files that is there, or raise `AuthRequired`.
+
+    After one that was set aside none is looked for further on: a folder that agents write to could
+    put another account in its place.
+    """
+    for file in files:
+        try:
+            return read_token(file, remedy)
+        except FileNotFoundError:
+            if any(file.parent.glob(f"{file.name}.revoked*")):
+                break
+    raise AuthRequired("Nobody is signed in to Gmail", remedy=remedy)
+
+
 def read_token(file: Path, remedy: str = SIGN_IN) -> Token:
     """Return the token in this file; it is the caller's who catches that there is none."""
     found = _private_json(file)
@@ -188,9 +209,9 @@ def read_token(file: Path, remedy: str = SIGN_IN) -> Token:
     refresh = _text(found, "refresh_token")
     if not (access or refresh):
         raise Corrupt(f"{file} holds no token", remedy=remedy)
-    scopes = found.get("scopes", found.get("scope", ()))
+    scopes = found.get("scopes", found.get("scope"))
     named = scopes.split() if isinstance(scopes, str) else scopes
-    kept = tuple(scope for scope in named if isinstance(scope, str))
+    kept = tuple(s for s in named if isinstance(s, str)) if isinstance(named, list) else ()
     return Token(file, access, refresh, _expiry(found), kept, found)
 
 
@@ -259,7 +280,16 @@ def find_client(files: Sequence[Path]) -> Client:
 
 def read_client(file: Path) -> Client:
     """Return the OAuth client in this file; one of another kind is refused by its name."""
-    found = _owned_json(file, others=stat.S_IWGRP | stat.S_IWOTH)
+    return client_of(client_json(file), file)
+
+
+def client_json(file: Path) -> dict[str, Any]:
+    """Return what the file of a client holds."""
+    return _owned_json(file, others=stat.S_IWGRP | stat.S_IWOTH)
+
+
+def client_of(found: Mapping[str, Any], file: Path) -> Client:
+    """Return the OAuth client that this file holds."""
     body = found.get("installed")
     if isinstance(body, dict):
         id, secret = _text(body, "client_id"), _text(body, "client_secret")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -23,8 +23,8 @@ from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, Api, Json, at
 from postroom.mail.gmail.labels import Labels
-from postroom.mail.gmail.payload import checked, missing, name, names, number, rows
-from postroom.mail.gmail.sending import Outgoing
+from postroom.mail.gmail.payload import LARGE, checked, inner, missing, name, names, number, rows
+from postroom.mail.gmail.sending import MAX_PAGES, Outgoing
 from postroom.mail.mailbox import (
     Attached,
     Changes,
@@ -41,7 +41,6 @@ from postroom.mail.mailbox import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGE: Final = 4_000_000  # bytes of a mail beyond which its files stay at Gmail until wanted
 REMEMBERED: Final = 5_000  # mails whose size is known from a list
 OWN_SECONDS: Final = 600.0  # for which the account's own addresses are believed
 
@@ -65,7 +64,7 @@ class GmailMailbox:
         self._outgoing = Outgoing(self._api, by_draft=by_draft)
         self._sizes: dict[str, int] = {}
         self._own: tuple[Address, ...] = ()
-        self._own_asked = -OWN_SECONDS
+        self._own_asked, self._whose = -OWN_SECONDS, ""
 
     def close(self) -> None:
         """Close the connections."""
@@ -75,12 +74,13 @@ class GmailMailbox:
 
     def own(self) -> tuple[Address, ...]:
         """Return the addresses that the account sends as, the usual one first."""
-        if not (self._own and 0 <= self._now() - self._own_asked < OWN_SECONDS):
+        whose = self._api.whose  # another may have signed in meanwhile
+        if whose != self._whose or not 0 <= self._now() - self._own_asked < OWN_SECONDS:
             found = self._api.get(f"{USER}/settings/sendAs")
             usual = [row for row in rows(found, "sendAs") if _confirmed(row)]
             usual.sort(key=lambda row: (not row.get("isDefault"), not row.get("isPrimary")))
             self._own = tuple(filter(None, map(_address, usual)))
-            self._own_asked = self._now()
+            self._own_asked, self._whose = self._now(), self._api.whose
         if not self._own:
             raise Unavailable("Gmail names no address of this account", remedy="Try again.")
         return self._own
@@ -133,9 +133,10 @@ class GmailMailbox:
                 name(row, "id"): number(row, "sizeEstimate") for row in rows(found, "messages")
             }
             paths = [_path(mail, **_how(large=size > LARGE)) for mail, size in sizes.items()]
-            mails = [payload.message(item, self._named(item)) for item in self._all(paths)]
-            if not mails:
-                raise missing("Thread", id)
+            items = self._all(paths)
+        mails = [payload.message(item, self._named(item)) for item in items]
+        if not mails:
+            raise missing("Thread", id)
         mails.sort(key=lambda mail: mail.date)
         return Thread(name(found, "id"), tuple(mails))
 
@@ -155,7 +156,7 @@ class GmailMailbox:
         message = payload.message(found, frozenset())
         for listed in message.mail.attachments:
             if listed.part == part:
-                body = payload.enclosed(payload.part_at(found["payload"], part))
+                body = payload.enclosed(payload.parts(found["payload"])[part])
                 pieces = self._pieces(id, body, listed.size)
                 return Attached(listed.name, listed.type, pieces)
         raise NotFound(
@@ -241,7 +242,7 @@ class GmailMailbox:
         """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
         found: dict[str, str] = {}
         token = ""
-        while True:
+        for _ in range(MAX_PAGES):
             page = self._api.get(
                 f"{USER}/drafts",
                 maxResults=500,
@@ -249,11 +250,12 @@ class GmailMailbox:
                 fields="drafts(id,message/id),nextPageToken",
             )
             for row in rows(page, "drafts"):
-                found[name(row, "id")] = name(_inner(row), "id")
+                found[name(row, "id")] = name(inner(row), "id")
             more = page.get("nextPageToken")
             if not isinstance(more, str) or more == token:
-                return found
+                break
             token = more
+        return found
 
     def draft(self, id: str) -> Draft:
         """Return one draft, or raise `NotFound`."""
@@ -286,7 +288,7 @@ class GmailMailbox:
     def _version(self, id: str) -> str:
         with _named_missing("Draft", id):
             found = self._api.get(f"{USER}/drafts/{id}", format="minimal", fields="message(id)")
-        return name(_inner(found), "id")
+        return name(inner(found), "id")
 
     def _check(self, id: str, version: str) -> None:
         if self._version(id) != version:
@@ -295,11 +297,11 @@ class GmailMailbox:
             )
 
     def _made(self, found: Json, raw: bytes) -> Draft:
-        inner = _inner(found)
-        mail = name(inner, "id")
-        labels = self._named(inner) | {DRAFT}
+        made = inner(found)
+        mail = name(made, "id")
+        labels = self._named(made) | {DRAFT}
         message = Message(
-            mail, name(inner, "threadId"), int(self._now()), len(raw), labels, mime.read(raw)
+            mail, name(made, "threadId"), int(self._now()), len(raw), labels, mime.read(raw)
         )
         return Draft(name(found, "id"), mail, message)
 
@@ -327,9 +329,9 @@ class GmailMailbox:
         """Store the letter as a draft, which sending it will consume; nothing leaves."""
         return self._outgoing.prepare(letter, wire)
 
-    def release(self, proof: str) -> None:
-        """Delete the draft of a letter that does not leave after all."""
-        self._outgoing.release(proof)
+    def release(self, proof: str) -> bool:
+        """Delete the draft of a letter that does not leave after all; false where it is gone."""
+        return self._outgoing.release(proof)
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         """Send once. `Unavailable`: nothing happened; `Uncertain`: it may have; others are final."""
@@ -355,11 +357,6 @@ def _in_thread(letter: Letter) -> Json:
     return {"threadId": letter.thread} if letter.thread else {}
 
 
-def _inner(found: Json) -> Json:
-    inner = found.get("message")
-    return inner if isinstance(inner, dict) else {}
-
-
 def _confirmed(row: Json) -> bool:
     return bool(row.get("isPrimary")) or row.get("verificationStatus") == "accepted"
 
@@ -367,11 +364,9 @@ def _confirmed(row: Json) -> bool:
 def _address(row: Json) -> Address | None:
     """Return an own address with its display name, or without one that no letter could have."""
     spec, shown = row.get("sendAsEmail"), row.get("displayName")
-    for text in (f'"{shown}" <{spec}>' if shown else "", spec):
-        try:
-            return Address.parse(text) if isinstance(text, str) and text else None
-        except Invalid:
-            continue
+    for text in (f'"{shown}" <{spec}>', spec) if shown else (spec,):
+        with suppress(Invalid):
+            return Address.parse(text if isinstance(text, str) else "")
     return None
 
 

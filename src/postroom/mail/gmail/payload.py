@@ -21,6 +21,8 @@ SUMMARY: Final = "id,threadId,labelIds,snippet,internalDate,sizeEstimate,payload
 WHOLE: Final = "id,threadId,labelIds,internalDate,sizeEstimate,raw"
 PARTS: Final = "id,threadId,labelIds,internalDate,sizeEstimate,payload"
 SNIPPET: Final = 200
+LARGE: Final = 4_000_000  # bytes of a mail beyond which its files stay at Gmail until wanted
+MAX_PARTS: Final = 1_000
 DEPTH: Final = 50  # parts within parts
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -90,8 +92,7 @@ def decoded(value: object) -> bytes:
 
 def summary(found: Json, labels: frozenset[str]) -> Summary:
     """Return a line of a list."""
-    payload = found.get("payload")
-    head = payload if isinstance(payload, dict) else {}
+    head = inner(found, "payload")
     mail = mime.read(_head(head) + b"\r\n")
     said = found.get("snippet")
     return Summary(
@@ -132,51 +133,66 @@ def message(found: Json, labels: frozenset[str]) -> Message:
 # Mails too large to be fetched whole: texts and headers come, files stay where they are
 
 
-def part_at(payload: Json, path: str) -> Json:
-    """Return the part that a mail's reader knows by this path, or raise `NotFound`."""
-    found = payload
-    inner = rows(found, "parts")
-    steps = path.split(".") if inner or path != "1" else []
-    for step in steps:
-        inner = rows(found, "parts")
-        if not re.fullmatch(r"[1-9][0-9]{0,3}", step) or int(step) > len(inner):
-            raise NotFound(
-                f"The mail has no attachment at part {line(path)[:20]!r}",
-                remedy="Read the mail: it lists its attachments.",
-            )
-        found = inner[int(step) - 1]
-    return found
+def parts(payload: Json) -> dict[str, Json]:
+    """Return the parts of a mail by the paths that its reader gives them."""
+    found, level = {"": payload}, [("", payload)]
+    for _ in range(DEPTH):
+        level = [
+            (f"{path}.{number}".lstrip("."), part)
+            for path, parent in level
+            for number, part in enumerate(rows(parent, "parts"), 1)
+        ][:MAX_PARTS]
+        found.update(level)
+    # A mail that is one part has it at 1, whatever it says that it is.
+    return {"1": payload} | found
 
 
 def enclosed(part: Json) -> Json:
     """Return what Gmail says of the bytes of a part."""
-    body = part.get("body")
-    return body if isinstance(body, dict) else {}
+    return inner(part, "body")
+
+
+def inner(found: Json, key: str = "message") -> Json:
+    """Return an object within an object; an empty one where there is none."""
+    value = found.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _from_parts(found: Json) -> Mail:
     payload = found.get("payload")
     if not isinstance(payload, dict):
         raise Unavailable("Gmail's answer lacks the mail itself", remedy="Try again in a while.")
-    mail = mime.read(skeleton(payload))
+    mail, there = mime.read(skeleton(payload)), parts(payload)
     sized = tuple(
-        replace(file, size=number(enclosed(part_at(payload, file.part)), "size"))
+        replace(file, size=number(enclosed(there.get(file.part, {})), "size"))
         for file in mail.attachments
     )
-    return replace(mail, attachments=sized)
+    damage = mail.damage
+    if any(_text_apart(part) for part in there.values()):
+        damage += ("A text of this mail is too large to be shown here",)
+    return replace(mail, attachments=sized, damage=damage)
+
+
+def _text_apart(part: Json) -> bool:
+    """Whether Gmail keeps the text of a part apart, as it keeps files."""
+    kind = str(part.get("mimeType") or "").lower()
+    return (
+        kind.startswith("text/") and not part.get("filename") and "attachmentId" in enclosed(part)
+    )
 
 
 def skeleton(payload: Json, depth: int = 0) -> bytes:
     """Return a mail of the same headers, structure and texts, whose files are empty."""
     kind = str(payload.get("mimeType") or "").lower()
-    inner = rows(payload, "parts") if kind.startswith("multipart/") and depth < DEPTH else []
-    head = _head(payload, without={"content-transfer-encoding"} | _boundary(inner))
-    if inner:
+    kind = kind if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+", kind) else "text/plain"
+    below = rows(payload, "parts") if kind.startswith("multipart/") and depth < DEPTH else []
+    head = _head(payload, without={"content-transfer-encoding"} | _boundary(below))
+    if below:
         mark = f"=_postroom_{depth}"
-        parts = b"".join(b"\r\n--%s\r\n" % mark.encode() + skeleton(p, depth + 1) for p in inner)
-        kept = kind if re.fullmatch(r"multipart/[a-z.+-]{1,40}", kind) else "multipart/mixed"
-        head += f'Content-Type: {kept}; boundary="{mark}"\r\n'.encode()
-        return head + parts + f"\r\n--{mark}--\r\n".encode()
+        within = [skeleton(part, depth + 1) for part in below[:MAX_PARTS]]
+        joined = b"".join(f"\r\n--{mark}\r\n".encode() + part for part in within)
+        head += f'Content-Type: {kind}; boundary="{mark}"\r\n'.encode()
+        return head + joined + f"\r\n--{mark}--\r\n".encode()
     body = enclosed(payload)
     data = b"" if "attachmentId" in body else decoded(body.get("data", ""))
     if kind.startswith("text/") and not data.isascii() and _is_utf8(data):
@@ -186,8 +202,8 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
     return head + b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(data)
 
 
-def _boundary(inner: list[Json]) -> set[str]:
-    return {"content-type"} if inner else set()
+def _boundary(below: list[Json]) -> set[str]:
+    return {"content-type"} if below else set()
 
 
 def _head(payload: Json, without: set[str] | frozenset[str] = frozenset()) -> bytes:

@@ -15,18 +15,31 @@ settled by finding the mail.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
+from postroom.core.text import words
 from postroom.mail.gmail.api import USER, Api, Json, at
-from postroom.mail.gmail.payload import name, names, number, rows
+from postroom.mail.gmail.payload import (
+    LARGE,
+    PARTS,
+    WHOLE,
+    inner,
+    message,
+    name,
+    names,
+    number,
+    rows,
+)
 from postroom.mail.mailbox import Changes, NotSent, Sent, Settled, Unknown
 
 MARK: Final = "X-Postroom-Letter"
 HEADERS: Final = (MARK, "Message-ID", "X-Google-Original-Message-ID")
+MAX_PAGES: Final = 200  # of history, and of drafts
 NEWEST: Final = 50  # sent mails, or drafts, that are looked through
 
 _PROOF: Final = re.compile(r"(draft|message):([A-Za-z0-9_-]{0,128}):([0-9]{0,20})")
@@ -49,10 +62,9 @@ class Outgoing:
         except Uncertain as lost:
             self._sweep(letter)
             raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
-        inner = made.get("message")
         history = 0
         with suppress(PostroomError):  # without it, the newest sent mails are looked through
-            place = f"{USER}/messages/{name(inner if isinstance(inner, dict) else {}, 'id')}"
+            place = f"{USER}/messages/{name(inner(made), 'id')}"
             found = self._api.get(place, format="minimal", fields="historyId")
             history = number(found, "historyId")
         return f"draft:{name(made, 'id')}:{history or ''}"
@@ -66,35 +78,46 @@ class Outgoing:
         try:
             body: Json = {"id": draft, "message": mail}
             return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
-        except NotFound as gone:
-            raise Uncertain("The draft of this letter is gone", remedy="Look at Sent.") from gone
+        except (NotFound, Invalid) as refused:
+            if self._is_there(draft):
+                raise
+            gone = f"The draft of this letter is gone: {refused.message}"
+            raise Uncertain(gone, remedy="Look at Sent.") from refused
 
     def settle(self, letter: Letter, proof: str) -> Settled:
         """Say what became of a letter; a draft that is still there proves that it was not sent."""
         if not proof:
+            if found := self._find(letter, ""):
+                return found
             self._sweep(letter)
             return NotSent("nothing had been handed to Gmail yet")
         kind, draft, history = _read(proof)
+        if kind == "draft" and self._is_there(draft):
+            return NotSent("its draft is still in Gmail, unsent")
         if found := self._find(letter, history):
             return found
-        if kind == "message":
-            return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
-        with suppress(NotFound):
-            self._api.get(f"{USER}/drafts/{draft}", format="minimal", fields="id")
-            return NotSent("its draft is still in Gmail, unsent")
-        # Gone: it was sent in this moment, or a person deleted it.
-        gone = Unknown("its draft is gone from Gmail, and no sent mail of this letter was found")
-        return self._find(letter, history) or gone
+        if kind == "draft":  # a person deleted it, or changed the letter after it had left
+            return Unknown("its draft is gone, and no sent mail is this very letter", spent=True)
+        return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
 
-    def release(self, proof: str) -> None:
-        """Delete the draft of a letter that does not leave after all."""
+    def release(self, proof: str) -> bool:
+        """Delete the draft of a letter that does not leave after all; false where it is gone."""
         kind, draft, _ = _read(proof)
-        if kind == "draft":
-            self._delete(draft)
+        return kind == "message" or self._delete(draft)
 
-    def _delete(self, draft: str) -> None:
-        with suppress(NotFound):  # a person did
+    def _is_there(self, draft: str) -> bool:
+        try:
+            self._api.get(f"{USER}/drafts/{draft}", format="minimal", fields="id")
+        except NotFound:
+            return False
+        return True
+
+    def _delete(self, draft: str) -> bool:
+        try:
             self._api.change("DELETE", f"{USER}/drafts/{draft}")
+        except NotFound:
+            return False
+        return True
 
     def _sweep(self, letter: Letter) -> None:
         """Delete drafts of this letter that nobody knows of: the answer that named them was lost."""
@@ -102,7 +125,7 @@ class Outgoing:
             found = self._api.get(
                 f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)"
             )
-            drafts = {name(row.get("message") or {}, "id"): row for row in rows(found, "drafts")}
+            drafts = {name(inner(row), "id"): row for row in rows(found, "drafts")}
             for mail in self._marked(list(drafts), letter):
                 self._delete(name(drafts[name(mail, "id")], "id"))
 
@@ -110,17 +133,40 @@ class Outgoing:
 
     def _find(self, letter: Letter, history: str) -> Sent | None:
         """Return the sent mail of this letter: from what happened since, or among the newest sent."""
-        ids: list[str] = []
-        if history:
-            with suppress(NotFound):  # Gmail keeps its history for about a week
-                happened = self.since(history)
-                ids = [*happened.added, *happened.relabelled]
-        for candidates in (ids, self._newest):
-            for mail in self._marked(candidates() if callable(candidates) else candidates, letter):
+        for ids in (self._sent_since(history), self._newest):
+            for mail in self._marked(ids(), letter):
                 labels = names(mail, "labelIds")
-                if SENT in labels and DRAFT not in labels:
+                if SENT in labels and DRAFT not in labels and self._says(mail, letter):
                     return Sent(name(mail, "id"), name(mail, "threadId"))
         return None
+
+    def _says(self, mail: Json, letter: Letter) -> bool:
+        """Whether a sent mail says what this letter says: an earlier version has the same mark."""
+        place = f"{USER}/messages/{name(mail, 'id')}"
+        if number(mail, "sizeEstimate") > LARGE:
+            found = self._api.get(place, format="full", fields=PARTS)
+        else:
+            found = self._api.get(place, format="raw", fields=WHOLE)
+        said = message(found, frozenset()).mail
+        people = [{party.address.casefold() for party in group} for group in (said.to, said.cc)]
+        wanted = [
+            {address.spec.casefold() for address in group} for group in (letter.to, letter.cc)
+        ]
+        files = [file.name for file in said.attachments]
+        told = (said.html, letter.html) if letter.html else (said.text, letter.text)
+        same = said.subject == letter.subject and words(told[0]) == words(told[1])
+        return same and people == wanted and files == [file.name for file in letter.attachments]
+
+    def _sent_since(self, history: str) -> Callable[[], list[str]]:
+        def ids() -> list[str]:
+            if not history:
+                return []
+            try:
+                return list(self.since(history, labelId=SENT, historyTypes="messageAdded").added)
+            except NotFound:  # Gmail keeps its history for about a week
+                return []
+
+        return ids
 
     def _newest(self) -> list[str]:
         # By label and not by search, which lags.
@@ -131,7 +177,7 @@ class Outgoing:
 
     def _marked(self, ids: list[str], letter: Letter) -> list[Json]:
         """Return those of these mails that are this letter."""
-        fields = "id,threadId,labelIds,payload(headers)"
+        fields = "id,threadId,labelIds,sizeEstimate,payload(headers)"
         paths = [
             at(f"{USER}/messages/{id}", format="metadata", metadataHeaders=HEADERS, fields=fields)
             for id in ids
@@ -159,7 +205,7 @@ class Outgoing:
                 return _cursor(self._api.get(place, format="minimal", fields="historyId"))
             return "1"  # before anything
 
-    def since(self, cursor: str) -> Changes:
+    def since(self, cursor: str, **only: str) -> Changes:
         """Return what happened since the cursor, or raise `NotFound` where Gmail does not know it."""
         if not re.fullmatch(r"[1-9][0-9]{0,19}", cursor):
             raise NotFound("That is no cursor of Gmail's")
@@ -173,19 +219,20 @@ class Outgoing:
             "messagesDeleted": removed,
         }
         token = ""
-        while True:
+        for _ in range(MAX_PAGES):
             page = self._api.get(
-                f"{USER}/history", startHistoryId=cursor, maxResults=500, pageToken=token
+                f"{USER}/history", startHistoryId=cursor, maxResults=500, pageToken=token, **only
             )
             for record in rows(page, "history"):
                 for kind, into in kinds.items():
                     for row in rows(record, kind):
-                        into[name(row.get("message") or {}, "id")] = None
+                        into[name(inner(row), "id")] = None
             last = _cursor(page)
             more = page.get("nextPageToken")
             if not isinstance(more, str) or more == token:
                 return Changes(last, tuple(added), tuple(relabelled), tuple(removed))
             token = more
+        raise NotFound("More happened since than can be followed")
 
 
 def _message(letter: Letter) -> Json:
@@ -214,8 +261,7 @@ def _accepted(answer: Json) -> Sent:
 
 
 def _is(mail: Json, letter: Letter) -> bool:
-    inner = mail.get("payload")
-    headers = rows(inner, "headers") if isinstance(inner, dict) else []
+    headers = rows(inner(mail, "payload"), "headers")
     wanted = {MARK.lower(): letter.id}
     wanted |= dict.fromkeys((key.lower() for key in HEADERS[1:]), letter.message_id)
     return any(

@@ -296,8 +296,9 @@ class LocalMailbox:
         """Make nothing ready: what was sent is in the mailbox itself."""
         return ""
 
-    def release(self, proof: str) -> None:
+    def release(self, proof: str) -> bool:  # noqa: ARG002
         """Nothing was made ready."""
+        return True
 
     def send(self, letter: Letter, wire: bytes, proof: str = "") -> Sent:  # noqa: ARG002
         """Send once: the transaction that puts the mail under Sent is the act, and its proof."""

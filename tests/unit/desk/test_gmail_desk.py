@@ -1,0 +1,230 @@
+"""The desk with Gmail behind it, when answers are lost and requests are carried out late."""
+
+import json
+import sqlite3
+from contextlib import closing, contextmanager
+
+import httpx2
+import pytest
+
+from postroom.config import load
+from postroom.core.address import Address
+from postroom.desk.compose import Written
+from postroom.desk.outbox import Call, Proposal
+from postroom.wiring.desk import desk
+from tests.gmail.double import Gmail
+from tests.gmail.people import at_gmail, keep
+from tests.mails import mail
+
+AGENT = Call("send_email", "claude")
+ANN, BOB = Address.parse("ann@example.com"), Address.parse("bob@example.com")
+ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
+DAY = 86_400
+
+
+class Post:
+    """A person whose letters leave through Gmail, and the agent who writes them."""
+
+    def __init__(self, person, service):
+        self.person = person
+        self.service = service
+        person.live(undo_seconds=0)
+        self.token = at_gmail(person, service)
+
+    @contextmanager
+    def desk(self):
+        config = load(self.person.environment, self.person.folder, self.person.folder)
+        with desk(config, make=True) as found:
+            yield found
+
+    def write(self, desk, subject="Tea"):
+        letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
+        return desk.post(AGENT, letter, Proposal())
+
+    def approve(self, desk, id):
+        desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+        desk.send_approved()
+        return desk.ledger.entry(id).state
+
+    def carry_out_late(self):
+        """Have Gmail carry out the last send whose answer was lost, as if it had been held up."""
+        lost = next(one for one in reversed(self.service.requests) if one.path.endswith("/send"))
+        assert lost.status == 0
+        token = json.loads(self.token.read_text())["token"]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        address = f"{self.service.endpoint}{lost.path}"
+        return httpx2.post(address, headers=headers, content=lost.body).status_code
+
+    def forget_waits(self, **changes):
+        """Make what waits due, and change what the ledger keeps of the letter's state."""
+        file = self.person.folder / "state" / "ledger.sqlite"
+        with closing(sqlite3.connect(file)) as ledger:
+            for id, detail in ledger.execute("SELECT id, detail FROM letter").fetchall():
+                values = (
+                    json.loads(detail) | {"wait": 0} if "wait" in detail else json.loads(detail)
+                )
+                for key, seconds in changes.items():
+                    wall, boot, steady = values[key]
+                    values[key] = [wall - seconds, boot, steady - seconds]
+                ledger.execute(
+                    "UPDATE letter SET detail = ? WHERE id = ?", [json.dumps(values), id]
+                )
+            ledger.commit()
+
+
+@pytest.fixture
+def service():
+    with Gmail() as service:
+        yield service
+
+
+@pytest.fixture
+def post(person, service):
+    return Post(person, service)
+
+
+def name(state):
+    return type(state).__name__.lower()
+
+
+def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        assert name(post.approve(desk, id)) == "approved"
+        desk.recall(id)
+        assert post.carry_out_late() == 200
+        assert name(post.approve(desk, id)) == "sent"
+    assert len(service.sent) == 1
+
+
+def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+        desk.recall(id)
+        desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+        desk.dispatch(id)
+        service.requests[:] = [one for one in service.requests if one.status != 200]
+        assert post.carry_out_late() == 404
+    assert len(service.sent) == 1
+
+
+def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+        desk.recall(id)
+        assert post.carry_out_late() == 200
+        entry = desk.ledger.entry(id)
+        from dataclasses import replace
+
+        desk.edit(id, replace(entry.letter, to=(BOB,), text="At five.\n"))
+        assert name(post.approve(desk, id)) == "unknown"
+    assert [one.letter for one in service.sent] == [id]
+
+
+def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+        desk.reject(id, by="ada", reason="no")
+        assert post.carry_out_late() == 200
+        assert [entry.id for entry in desk.send_approved()] == [id]
+        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.entry(id).state.how == "proved by the provider"
+
+
+def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+    with Gmail("mallory@example.net", aliases=()) as other:
+        post.token = at_gmail(post.person, other)
+        with post.desk() as desk:
+            state = post.approve(desk, id)
+            assert name(state) == "approved"
+            assert "you@example.org" in state.held
+        assert not other.sent
+    assert not service.sent
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(400, "invalidArgument"), (404, "notFound"), (403, "forbidden")]
+)
+def test_what_gmail_refuses_for_good_while_the_draft_is_made_fails(post, service, status, reason):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(r"POST /gmail/v1/users/me/drafts$", status=status, reason=reason)
+        assert name(post.approve(desk, id)) == "failed"
+
+
+def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, status=503, times=99)
+        post.approve(desk, id)
+        for _ in range(20):
+            desk.send_approved()
+        assert sum(one.path.endswith("/drafts/send") for one in service.requests) == 4
+        assert "unsent" in desk.ledger.entry(id).state.held
+
+
+def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        away = service.fail(r"GET /gmail/v1/users/me/drafts/", status=403, times=99)
+        assert name(post.approve(desk, id)) == "unknown"
+        away.times = 0
+        post.forget_waits(at=2 * DAY, asked=2 * DAY)
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "pending"
+        assert name(post.approve(desk, id)) == "sent"
+    assert len(service.sent) == 1
+
+
+def test_a_strange_answer_about_one_letter_holds_up_no_other(post, service):
+    with post.desk() as desk:
+        first, second = post.write(desk, "one").id, post.write(desk, "two").id
+        service.fail(ACT, lost="before")
+        service.fail(r"GET /gmail/v1/users/me/drafts/", body=b'{"id": []}', status=418)
+        for id in (first, second):
+            desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+        desk.send_approved()
+        assert desk.ledger.entry(first).kind == "unknown"
+        assert desk.ledger.entry(second).kind == "sent"
+
+
+def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        assert name(post.approve(desk, id)) == "sent"
+        entry = desk.ledger.entry(id)
+        box = desk.mailroom.box("")
+        assert box.settle(entry.letter, "").message == entry.state.message
+
+
+def test_an_account_without_a_display_name_writes_letters(person):
+    with Gmail(name="", aliases=()) as service:
+        post = Post(person, service)
+        with post.desk() as desk:
+            assert post.write(desk).letter.sender.spec == "you@example.org"
+
+
+def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(post, service):
+    with post.desk() as desk:
+        box = desk.mailroom.box("")
+        assert box.own()[0].spec == "you@example.org"
+        service.receive(mail())
+        keep(post.token, service.token())
+        service.mailbox.address = "grace@example.org"
+        service.expire()
+        keep(post.token, service.token())
+        box.search("x")
+        assert any(one.path.endswith("/sendAs") for one in service.requests)
+        service.requests.clear()
+        box.own()
+        assert any(one.path.endswith("/sendAs") for one in service.requests)
