@@ -656,6 +656,8 @@ def _tell_apart(config: Config) -> None:
     """Refuse two accounts of one provider with one address: mail for it could not be told apart."""
     seen: dict[tuple[str, str], str] = {}
     for account in config.accounts:
+        if account.provider == "gmail":  # which is asked for its addresses
+            continue
         for address in (account.address, *account.aliases):
             other = seen.setdefault((account.provider, address.casefold()), account.name)
             if other != account.name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,17 +13,14 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
+from postroom.config import user_file
 from postroom.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from postroom.config import Config
+    from postroom.config import Account, Config
     from postroom.wiring.gmail import Signed
 
 LEVELS = ("read", "draft", "send", "modify")
-CAN_SEND = (
-    "Google has no right to draft or to label that could not send too: only --scopes read cannot."
-    " What Postroom itself sends still waits for your approval."
-)
 TESTING = (
     "An app in Google's testing mode is signed out after seven days. Publish it in Google's console"
     " (Audience, Publish app) to stay signed in: docs/gmail.md shows where."
@@ -32,9 +30,11 @@ TESTING = (
 @click.command("auth")
 @click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
 @click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="The most that it may do.")  # fmt: skip
-@click.option("--no-browser", is_flag=True, help="Print the address, and ask for what comes of it.")
-@click.option("--credentials", type=click.Path(path_type=Path), help="Keep this OAuth client's file first.")  # fmt: skip
-@click.option("--status", "only_status", is_flag=True, help="Say as whom, for what and until when.")
+@click.option(
+    "--no-browser", is_flag=True, help="Print the address, and ask where the browser ended."
+)
+@click.option("--credentials", type=click.Path(path_type=Path), help="First keep a copy of this file, the OAuth client from Google.")  # fmt: skip
+@click.option("--status", "only_status", is_flag=True, help="Say as whom and for what.")
 @click.option("--revoke", "give_up", is_flag=True, help="Sign out: Google forgets the token.")
 @click.option("--account", metavar="NAME", help="The account, where there are several.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -55,8 +55,8 @@ def auth_command(
 
     \b
     --scopes read    search and read; the only one that cannot send
-    --scopes draft   and write drafts
-    --scopes send    and send what you approve
+    --scopes draft   and keep drafts, and send what you approve: one scope
+    --scopes send    the same; no drafts where gmail.sending is "message"
     --scopes modify  and label and move mail: all that Postroom can do
     """
     from postroom.wiring import gmail
@@ -69,43 +69,55 @@ def auth_command(
     chosen = config.account(account)
     if give_up:
         file = gmail.revoke(config, chosen)
+        _record(config, "sign_out")
         if as_json:
             printing.print_json({"revoked": str(file)})
         else:
-            click.echo(f"Signed out: Google has forgotten the token, and {file} is removed.")
+            click.echo(f"Signed out: Google has forgotten the token, and {file} is set aside.")
         return
     if only_status:
         signed = gmail.status(config, chosen)
     else:
-        if scopes != "read" and not as_json:
-            say(CAN_SEND)
         pasted = _pasted if no_browser else None
         signed = gmail.sign_in(config, chosen, scopes, pasted=pasted, say=say)
-    _report(signed, config, new=not only_status, as_json=as_json)
+        _record(config, "sign_in", scopes=", ".join(signed.allows), address=signed.address)
+    _report(signed, config, chosen, new=not only_status, as_json=as_json)
     if signed.problem is not None:
         raise signed.problem
+
+
+def _record(config: Config, what: str, **parameters: str) -> None:
+    """Leave a line in the log of actions: who may send has changed."""
+    from postroom.desk.outbox import Call
+    from postroom.wiring.desk import desk
+
+    with desk(config) as found:
+        if found is not None:
+            found.outbox.record(Call(what, "", "person"), parameters=parameters)
+            found.publish()
 
 
 def _pasted(address: str) -> str:
     from postroom.cli import terminal
 
-    say("Open this address in a browser, on any machine, and agree there:")
-    # Whole, on one line of its own: it is to be copied.
-    click.echo(f"\n{address}\n", err=True)
-    say(
-        "The browser then ends at an address that begins with http://localhost and shows an error."
-        " That is right: copy that address."
-    )
     with terminal.opened("Run it in one: what comes of Google's page is asked for there.") as tty:
+        say("Open this address in a browser, on any machine, and agree there:")
+        # Whole, on one line of its own: it is to be copied.
+        click.echo(f"\n{address}\n", err=True)
+        say(
+            "The browser then ends at an address that begins with http://localhost and shows an"
+            " error. That is right: copy that address."
+        )
         tty.write("Paste that address, or the code in it: ")
         return tty.readline()
 
 
-def _report(signed: Signed, config: Config, *, new: bool, as_json: bool) -> None:
+def _report(signed: Signed, config: Config, account: Account, *, new: bool, as_json: bool) -> None:
     ends = _day(time.time() + signed.ends) if signed.ends else ""
     if as_json:
         facts: dict[str, Any] = {
             "address": signed.address,
+            "expected": signed.expected,
             "token": str(signed.file),
             "allows": list(signed.allows),
             "lacking": list(signed.lacking),
@@ -115,9 +127,12 @@ def _report(signed: Signed, config: Config, *, new: bool, as_json: bool) -> None
         return
     if signed.address:
         click.echo(f"Account {signed.address}")
-    click.echo(f"Token   {signed.file}")
+    click.echo(f"Kept    {signed.file}")
     sends = "" if "send" in signed.allows else " (it cannot send)"
     click.echo(f"Allows  {', '.join(signed.allows)}{sends}")
+    if signed.expected:
+        said = f"The settings say that {account.name} is {signed.expected}, which it is not."
+        say(f"{said} Sign in as that one, or change accounts.{account.name}.address.")
     if signed.lacking:
         say(
             f"Not allowed on Google's page: {', '.join(signed.lacking)}. Sign in again to allow it."
@@ -126,8 +141,10 @@ def _report(signed: Signed, config: Config, *, new: bool, as_json: bool) -> None
         say(f"Google ends this sign-in on {ends}. {TESTING}")
     elif new:
         say(TESTING)
-    if config.account().provider != "gmail" and len(config.accounts) == 1:
-        say('To use it, put provider = "gmail" into your settings, or set POSTROOM_PROVIDER=gmail.')
+    if account.provider != "gmail":
+        place = "at its top" if len(config.accounts) == 1 else f"under [accounts.{account.name}]"
+        file = user_file(os.environ, Path.home())
+        say(f'To use it, write provider = "gmail" into {file}, {place}.')
 
 
 def _day(second: float) -> str:

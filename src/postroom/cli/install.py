@@ -25,7 +25,7 @@ from postroom.vault.folders import FILES, FOLDERS
 SERVER = "postroom"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 # By these a person gives a verdict, sets the desk up, or takes the rules away again.
-PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install")  # fmt: skip
+PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install", "auth")  # fmt: skip
 # A rule of ours about a command, wherever the program stood when it was written.
 _COMMAND = re.compile(
     rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)"
@@ -276,6 +276,14 @@ def _entry(client: str, agent: str) -> dict[str, Any]:
         env["POSTROOM_CONFIG"] = str(settings.absolute())
     if os.environ.get("POSTROOM_STATE") and config.state:
         env["POSTROOM_STATE"] = str(config.state.absolute())
+    if os.environ.get("POSTROOM_PROVIDER"):
+        env["POSTROOM_PROVIDER"] = config.account().provider
+    for variable, path in (
+        ("GMAIL_TOKEN_PATH", config.gmail.token_path),
+        ("GMAIL_CREDENTIALS_PATH", config.gmail.credentials_path),
+    ):
+        if os.environ.get(variable) and path:
+            env[variable] = str(path.absolute())
     kind = {"type": "stdio"} if client in TYPED else {}
     return {**kind, "command": program, "args": [*module, "mcp", "--agent", agent], "env": env}
 
@@ -289,6 +297,9 @@ def _rules(client: str) -> list[str]:
     files = [room / file.name for file in FILES if file.tools in ("read", "none")]
     files += [_settings_file(), _servers(client), Path.cwd() / CLIENTS[client].rules]
     unread = _patterns(closed, "/**")
+    keys = [config.gmail.token_path, config.gmail.credentials_path]
+    keys += [config.gmail.cwd / name for name in ("token.json", "credentials.json")]
+    unread += _patterns([key for key in keys if key and key.exists()], "")
     # PAUSED.md pauses as well: what has no ending may have any.
     unchanged = _patterns([*fixed, config.vault / ".postroom"], "/**")
     unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]

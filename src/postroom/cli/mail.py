@@ -30,7 +30,8 @@ HEAD_WIDTH = 42  # unread mark, date, sender
 ID_WIDTH = 13  # of an id of the embedded mailbox
 FIRST_STEPS = (
     "Run `postroom import PATH`, or `postroom demo` to try it with sample mail. If your mail is in"
-    " another vault, set VAULT_PATH, or path under [vault] in your settings."
+    " another vault, set VAULT_PATH, or path under [vault] in your settings. If it is at Gmail,"
+    ' write provider = "gmail" at the top of them, and run `postroom auth gmail`.'
 )
 
 _account = click.option("--account", metavar="NAME", help="The account, where there are several.")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
 
 ROOM = "Postroom"
-NOBODY_SENDS = "Nothing sends by itself: `postroom approve` and `postroom send-approved` do."
+NOBODY_SENDS = (
+    "Nothing sends by itself: `postroom approve` and `postroom send-approved` do, and an agent that"
+    " asks again for a letter that you approved."
+)
 SPACE = 100_000_000  # bytes of disk below which doctor warns
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
@@ -438,9 +441,23 @@ def _account_checks(config: Config, account: Account) -> Iterator[Check]:
         return
     yield Check("account", "ok", f"{name}, {account.provider}, {address}")
     local = account.provider == "local"
+    if not local:
+        yield from _gmail_checks(config, account)
     if empty:
         remedy = "Bring some with `postroom import`." if local else ""
         yield Check("mail", "note", f"{name} holds none", remedy)
     if local:
         said = "the embedded mailbox keeps letters and delivers to nobody outside"
         yield Check("delivery", "note", said)
+
+
+def _gmail_checks(config: Config, account: Account) -> Iterator[Check]:
+    from postroom.wiring import gmail
+
+    signed = gmail.status(config, account)
+    if signed.expected:
+        remedy = f"Sign in as {signed.expected}, or change accounts.{account.name}.address."
+        yield Check("account", "note", f"{account.name} is {signed.address}", remedy)
+    if "send" not in signed.allows:
+        said = f"{account.name} may only {' and '.join(signed.allows)}: no letter leaves"
+        yield Check("scopes", "note", said, "Sign in again with `postroom auth gmail`.")

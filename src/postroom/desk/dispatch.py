@@ -142,7 +142,7 @@ class Dispatcher:
             why = self._never(entry, state, own)
             paused = self.paused()
         except PostroomError as absent:
-            return self._hold(entry, state, absent.message, policy.back_off(1))
+            return self._hold(entry, state, _held(absent), policy.back_off(1))
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
         if not self.rules.live:
@@ -235,7 +235,7 @@ class Dispatcher:
     def _refused(self, entry: Entry, why: PostroomError) -> Entry:
         assert isinstance(entry.state, life.Sending)
         wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
-        state = life.retry(entry.state, self.clock(), wait, why.message)
+        state = life.retry(entry.state, self.clock(), wait, _held(why))
         return self._record(entry, state, error=why.message, refund=True)
 
     # What became of it
@@ -350,3 +350,8 @@ class Dispatcher:
                 error=error,
             )
         )
+
+
+def _held(why: PostroomError) -> str:
+    """Return why a letter is held; what a person must do for it is part of it."""
+    return f"{why.message}. {why.remedy}" if isinstance(why, AuthRequired) else why.message

@@ -90,12 +90,10 @@ def _gmail(config: Config, account: Account) -> Mailbox:
     )
 
 
-def gmail_files(
-    config: Config, account: Account, *, make: bool = False
-) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
     """Return where the account's token and its OAuth client may be, in the order of trial."""
     # Where there is no desk yet there is no state folder, and nothing in it.
-    state = state_folder(config, make=make) or config.desks
+    state = state_folder(config, make=False) or config.desks
     tokens = config.gmail.token_files(state, gmail_name(config, account))
     return tokens, config.gmail.credentials_files(state)
 

@@ -9,13 +9,16 @@ from typing import NamedTuple
 from urllib.parse import urljoin
 
 from postroom.config import Account, Config
-from postroom.core.errors import NotFound, PostroomError, Unavailable
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 from postroom.mail.gmail import consent, keys
 from postroom.store.database import private_folder
 from postroom.store.locks import held
-from postroom.wiring import gmail_files, gmail_name, mailbox
+from postroom.wiring import gmail_files, gmail_name, mailbox, state_folder
 
-LEVELS = consent.LEVELS
+CAN_SEND = (
+    "Google has no scope that drafts or labels but cannot send: only --scopes read cannot. What"
+    " Postroom itself sends waits for your approval."
+)
 
 
 class Signed(NamedTuple):
@@ -25,6 +28,7 @@ class Signed(NamedTuple):
     allows: tuple[str, ...]
     expiry: float  # of the access token, which is renewed by itself
     address: str = ""
+    expected: str = ""  # the account's address by the settings, where it is none of the account's
     problem: PostroomError | None = None
     ends: int = 0  # seconds until Google ends the sign-in; 0 where it does not say
     lacking: tuple[str, ...] = ()
@@ -39,10 +43,13 @@ def sign_in(
     say: Callable[[str], None],
 ) -> Signed:
     """Have the person agree, keep the token, and try it."""
-    tokens, clients = gmail_files(config, account, make=True)
+    tokens, clients = _places(config, account)
+    client = keys.find_client(clients)
+    if level != "read":
+        say(CAN_SEND)
     by_draft = (account.sending or config.gmail.sending) == "draft"
     given = consent.ask(
-        keys.find_client(clients),
+        client,
         consent.scopes(level, by_draft=by_draft),
         token_uri=config.gmail.token_uri,
         pasted=pasted,
@@ -53,8 +60,20 @@ def sign_in(
         private_folder(file.parent)
     with held(keys.lock_of(file)):
         keys.write_token(file, given.token)
-    lacking = consent.allowed(tuple(given.lacking))
-    return status(config, account)._replace(ends=given.seconds, lacking=lacking)
+    signed = status(config, account)
+    missed = consent.allowed(tuple(given.lacking))
+    lacking = tuple(word for word in missed if word not in signed.allows)
+    return signed._replace(ends=given.seconds, lacking=lacking)
+
+
+def _places(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return where token and client belong; a state folder comes with the desk, not by itself."""
+    named = config.gmail.token_path and config.gmail.credentials_path
+    if not named and state_folder(config, make=False) is None:
+        raise Invalid(
+            f"There is no desk at the vault {config.vault} yet", remedy="Run `postroom init` first."
+        )
+    return gmail_files(config, account)
 
 
 def keep_client(config: Config, file: Path) -> Path:
@@ -64,7 +83,7 @@ def keep_client(config: Config, file: Path) -> Path:
     except FileNotFoundError:
         raise NotFound(f"{file} is not there", remedy="Name the file from Google.") from None
     keys.client_of(content, file)
-    _, clients = gmail_files(config, config.account(), make=True)
+    _, clients = _places(config, config.account())
     place = clients[0]
     if place != file.absolute():
         if not place.parent.exists():
@@ -81,9 +100,16 @@ def status(config: Config, account: Account) -> Signed:
     assert box is not None
     with closing(box):
         try:
-            return signed._replace(address=box.own()[0].spec)
+            own = [address.spec for address in box.own()]
+            return signed._replace(address=own[0], expected=_expected(config, account, own))
         except PostroomError as wrong:
             return signed._replace(problem=wrong)
+
+
+def _expected(config: Config, account: Account, own: list[str]) -> str:
+    said = config.source(f"accounts.{account.name}.address") != "default"
+    known = account.address.casefold() in {address.casefold() for address in own}
+    return account.address if said and not known else ""
 
 
 def revoke(config: Config, account: Account) -> Path:

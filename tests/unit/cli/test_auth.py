@@ -135,7 +135,7 @@ def paste_at_terminal(person, answer):
         ("http://localhost/?state=another&code=abc", "another sign-in"),
         ("http://localhost/", "no code"),
         ("", "no code"),
-        ("wrong-code", "refused"),
+        ("wrong-code", "does not take this code"),
     ],
 )
 def test_what_was_pasted_wrongly_is_said_and_nothing_is_kept(person, service, token, typed, says):
@@ -157,7 +157,7 @@ def test_leaving_googles_page_without_agreeing_keeps_nothing(person, service, to
 def test_what_was_not_ticked_on_googles_page_is_named(person, service, token):
     service.grants = (f"{BASE}readonly",)
     done = person.run("auth", "gmail", "--scopes", "send")
-    assert "Not allowed on Google's page: draft, send" in " ".join(done.err.split())
+    assert "Not allowed on Google's page: draft, send." in " ".join(done.err.split())
     assert json.loads(token.read_text())["scopes"] == [f"{BASE}readonly"]
 
 
@@ -172,6 +172,45 @@ def test_status_says_as_whom_for_what_and_where(person, service):
     assert done.json["address"] == "you@example.org"
     assert done.json["token"] == str(file)
     assert done.json["allows"] == ["read"]
+
+
+def test_an_account_that_is_somebody_elses_is_noticed(person, service, token):
+    person.environment["POSTROOM_ADDRESS"] = "ada@example.com"
+    done = person.run("auth", "gmail")
+    assert done.code == 0
+    assert "is ada@example.com, which it is not" in " ".join(done.err.split())
+    person.run("init")
+    checks = person.run("doctor", "--json").json["checks"]
+    assert any("ada@example.com" in check["remedy"] for check in checks)
+
+
+def test_a_sign_in_and_a_sign_out_leave_lines_in_the_log(person, service, token):
+    person.run("init")
+    assert person.run("auth", "gmail").code == 0
+    assert person.run("auth", "gmail", "--revoke").code == 0
+    lines = person.run("audit", "--json").json["actions"]
+    assert [line["action_type"] for line in lines if "sign" in line["action_type"]] == [
+        "sign_in",
+        "sign_out",
+    ]
+
+
+def test_signing_in_without_a_desk_makes_none(person, service):
+    at_gmail(person, service, signed_in=False)
+    del person.environment["POSTROOM_STATE"], person.environment["VAULT_PATH"]
+    done = person.run("auth", "gmail")
+    assert done.code == 2
+    assert "postroom init" in done.err
+    assert not (person.folder / "vault" / ".postroom").exists()
+
+
+def test_why_nobody_is_signed_in_any_more_is_said_each_time(person, service):
+    at_gmail(person, service)
+    service.revoke()
+    for _ in range(2):
+        done = person.run("search", "")
+        assert done.code == 6
+        assert "seven days" in " ".join(done.err.split())
 
 
 def test_status_of_a_token_that_google_no_longer_takes_says_what_to_do(person, service):

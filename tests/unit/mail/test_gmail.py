@@ -306,7 +306,7 @@ def test_a_revoked_token_is_set_aside_and_the_person_is_told_what_to_run(box, se
     assert "seven days" in refused.value.remedy
     assert not token.exists()
     assert (token.parent / "token.json.revoked").read_text() == content
-    with pytest.raises(AuthRequired, match="Nobody is signed in"):
+    with pytest.raises(AuthRequired, match="no longer accepts"):
         box.search("x")
 
 

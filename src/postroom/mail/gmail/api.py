@@ -469,7 +469,7 @@ def _unreachable(why: Exception) -> Unavailable:
             remedy="Check this machine's clock and certificates, and what stands between it and Google.",
         )
     return Unavailable(
-        f"Gmail cannot be reached ({type(why).__name__})",
+        f"Gmail cannot be reached: {line(str(why))[:100].rstrip('.') or type(why).__name__}",
         remedy="Check the network, then try again.",
     )
 

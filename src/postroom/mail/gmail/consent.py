@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
 WAIT: Final = 300  # seconds for the person in the browser
 LEVELS: Final = ("read", "draft", "send", "modify")
-DONE: Final = "Postroom is signed in. You can close this page and go back to the terminal."
+DONE: Final = "You can close this page. The terminal says how it went."
 
 _GOOGLES: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
 _LOOPBACK: Final = re.compile(
@@ -111,9 +111,8 @@ def _by_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
     with Landing() as landing:
         flow.redirect_uri = landing.address
         address, state = flow.authorization_url(prompt="consent")
-        say(
-            f"A browser opens Google's page. Agree there, then come back.\nIf none opens: {address}"
-        )
+        say("A browser opens Google's page. Agree there within five minutes, then come back.")
+        say(f"If none opens, this is the address:\n{address}")
         # Beside: a browser in the terminal would wait for an answer that waits for it.
         threading.Thread(target=browser.open, args=(address,), daemon=True).start()
         flow.fetch_token(code=_code(landing.wait(state), state))
@@ -187,7 +186,8 @@ def _code(text: str, state: str) -> str:
         raise _refused(found["error"])
     if found.get("state", state) != state:
         raise Invalid(
-            "That address belongs to another sign-in", remedy="Open the address that is shown now."
+            "That address belongs to another sign-in",
+            remedy="Run it again, and open the address that it then shows.",
         )
     if "code" not in found:
         raise Invalid("That address holds no code", remedy="Paste the one the browser ended at.")
@@ -200,6 +200,11 @@ def _refused(error: str) -> PostroomError:
             "Google's page was left without agreeing (access_denied)",
             remedy="Run it again. In testing mode, the account must be one of the app's test users:"
             " docs/gmail.md shows where.",
+        )
+    if error == "invalid_grant":
+        return AuthRequired(
+            "Google does not take this code: it is wrong, was used, or is too old",
+            remedy="Run it again, and paste the new address.",
         )
     return AuthRequired(
         f"Google refused to sign in: {line(error)[:60]}",

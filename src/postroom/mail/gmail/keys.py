@@ -142,12 +142,7 @@ class Keys:
             return self._keep(token, access, lasts, body)
         error = line(str(body.get("error", status)))[:60]
         if error == "invalid_grant":
-            place = set_aside(token.file)
-            raise AuthRequired(
-                f"Google no longer accepts the token: it was revoked, or has run out (it is kept as {place})",
-                remedy=f"{self.remedy} Where it ends after seven days, the app is in Google's"
-                " testing mode: docs/gmail.md says how to publish it.",
-            )
+            raise _revoked(set_aside(token.file), self.remedy)
         if 400 <= status < 500:
             raise AuthRequired(
                 f"Google refuses to renew the token: {error}",
@@ -197,14 +192,22 @@ def find_token(files: Sequence[Path], remedy: str) -> Token:
         try:
             return read_token(file, remedy)
         except FileNotFoundError:
-            if any(file.parent.glob(f"{file.name}.revoked*")):
-                break
+            if aside := sorted(file.parent.glob(f"{file.name}.revoked*")):
+                raise _revoked(aside[-1], remedy) from None
     raise AuthRequired("Nobody is signed in to Gmail", remedy=remedy)
+
+
+def _revoked(aside: Path, remedy: str) -> AuthRequired:
+    return AuthRequired(
+        f"Google no longer accepts the token: it was revoked, or has run out (it is kept as {aside})",
+        remedy=f"{remedy} Where it ends after seven days, the app is in Google's testing mode:"
+        " docs/gmail.md says how to publish it.",
+    )
 
 
 def read_token(file: Path, remedy: str = SIGN_IN) -> Token:
     """Return the token in this file; it is the caller's who catches that there is none."""
-    found = _private_json(file)
+    found = _owned_json(file, stat.S_IRWXG | stat.S_IRWXO, remedy)
     access = _text(found, "token") or _text(found, "access_token")
     refresh = _text(found, "refresh_token")
     if not (access or refresh):
@@ -273,8 +276,8 @@ def find_client(files: Sequence[Path]) -> Client:
             return read_client(file)
     raise AuthRequired(
         f"There is no OAuth client at {' or '.join(map(str, files))}",
-        remedy="Make one of the type Desktop app in Google's console and save its file there:"
-        " docs/gmail.md shows each step.",
+        remedy="Make one of the type Desktop app in Google's console (docs/gmail.md shows each step),"
+        " and give its file: `postroom auth gmail --credentials FILE`.",
     )
 
 
@@ -285,7 +288,8 @@ def read_client(file: Path) -> Client:
 
 def client_json(file: Path) -> dict[str, Any]:
     """Return what the file of a client holds."""
-    return _owned_json(file, others=stat.S_IWGRP | stat.S_IWOTH)
+    again = "Download it again from Google's console: Clients, Download JSON."
+    return _owned_json(file, stat.S_IWGRP | stat.S_IWOTH, again)
 
 
 def client_of(found: Mapping[str, Any], file: Path) -> Client:
@@ -305,16 +309,12 @@ def client_of(found: Mapping[str, Any], file: Path) -> Client:
     kind = next((said for key, said in kinds.items() if key in found), "no OAuth client")
     raise Invalid(
         f"{file} is {kind}",
-        remedy="In Google's console, make an OAuth client of the type Desktop app, and save its"
-        " JSON there: docs/gmail.md shows each step.",
+        remedy="In Google's console, make an OAuth client of the type Desktop app, and download"
+        " its JSON: docs/gmail.md shows each step.",
     )
 
 
-def _private_json(file: Path) -> dict[str, Any]:
-    return _owned_json(file, others=stat.S_IRWXG | stat.S_IRWXO)
-
-
-def _owned_json(file: Path, *, others: int) -> dict[str, Any]:
+def _owned_json(file: Path, others: int, again: str) -> dict[str, Any]:
     """Return what a file of this user's holds, which others have not these rights to."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
@@ -324,10 +324,11 @@ def _owned_json(file: Path, *, others: int) -> dict[str, Any]:
         raise Unavailable(
             f"{file} cannot be read: {why.strerror}", remedy="Make it a file that you may read."
         ) from why
+    seen = os.fstat(handle)
+    if not stat.S_ISREG(seen.st_mode):
+        os.close(handle)
+        raise Denied(f"{file} is no plain file", remedy="Name the file itself.")
     with os.fdopen(handle, "rb") as stream:
-        seen = os.fstat(handle)
-        if not stat.S_ISREG(seen.st_mode):
-            raise Denied(f"{file} is no plain file", remedy="Put the file itself there.")
         if seen.st_uid != os.geteuid():
             raise Denied(
                 f"{file} belongs to another user",
@@ -336,7 +337,8 @@ def _owned_json(file: Path, *, others: int) -> dict[str, Any]:
         if seen.st_mode & others:
             raise Denied(
                 f"Others may use {file} (mode {stat.S_IMODE(seen.st_mode):04o})",
-                remedy=f"Run `chmod 600 {file}`; if others had the chance, revoke it first.",
+                remedy=f"Run `chmod 600 {file}`. If others had the chance to read it, then"
+                " `postroom auth gmail --revoke`, and sign in again.",
             )
         raw = stream.read(MAX_FILE + 1)
     try:
@@ -344,5 +346,5 @@ def _owned_json(file: Path, *, others: int) -> dict[str, Any]:
     except (ValueError, RecursionError):  # without its cause, which may hold the token
         found = None
     if not isinstance(found, dict):
-        raise Corrupt(f"{file} is no JSON object", remedy="Move it away and make it again.")
+        raise Corrupt(f"{file} is no JSON object", remedy=again)
     return found

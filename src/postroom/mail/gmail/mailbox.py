@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
-from postroom.core.language import UnknownOperator, parse
+from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, Message, Thread
 from postroom.mail import mime
@@ -374,10 +374,8 @@ def _notes(query: str) -> tuple[str, ...]:
     """Say what of the query only Gmail can make sense of."""
     try:
         parse(query)
-    except UnknownOperator as strange:
-        return (f"{strange.message}; Gmail was asked for it as it stands.",)
     except Invalid as strange:
-        return (f"Gmail was asked for this as it stands, though {strange.message}.",)
+        return (f"{strange.message}; Gmail was asked for it as it stands.",)
     return ()
 
 
