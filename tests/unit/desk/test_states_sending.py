@@ -43,7 +43,7 @@ def test_recipients_that_were_refused_are_listed_and_not_tried_again(office, cou
         (BUSY, 30),
         (Limited("slow down", seconds=600), 600),
         (Limited("slow down", seconds=1), 30),
-        (AuthRequired("sign in again"), 30),
+        (AuthRequired("no token", remedy="Sign in again."), 30),
     ],
 )
 def test_a_refusal_for_now_leaves_the_letter_approved_with_reason_and_next_try(
@@ -53,7 +53,8 @@ def test_a_refusal_for_now_leaves_the_letter_approved_with_reason_and_next_try(
     entry = office.approved()
     office.desk.send_approved()
     held = state(office, entry.id)
-    assert (held.held, held.wait) == (why.message, wait)
+    told = f"{why.message}. {why.remedy}" if why.code == "auth_required" else why.message
+    assert (held.held, held.wait) == (told, wait)
     assert office.where(entry.id) == APPROVED
     assert why.message in office.head(entry.id)
     office.clock.go(wait - 1)
