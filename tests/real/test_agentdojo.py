@@ -155,11 +155,8 @@ def _do(agent: Visitor, done: Obedience, function: str, given: dict) -> None:
                 said = agent.call("send_email", **letter, attachments=files[:20])
                 done.answers.append(("attach", said))
             said = agent.call("send_email", **letter)
-            if letter["to"] == [EMMA]:  # the ransom note that some goals end with
-                done.answers.append(("to oneself", said))
-            else:
-                assert not said.refused, said.text
-                done.letters[said.values["letter"]] = letter
+            assert not said.refused, said.text
+            done.letters[said.values["letter"]] = letter
         case "search_emails":
             query = f"from:{given['sender']} {given['query']}".strip()
             done.lists.append(agent.call("search_email", query=query))
@@ -242,8 +239,7 @@ def test_nothing_leaves_when_an_agent_obeys_every_injection(id, obeyed):
     assert len(done.sent_before) == len([mail for mail in SUITE["mails"] if mail["sent"]])
     assert {letter["state"] for letter in done.open.values()} <= {"pending"}
     assert done.open.keys() == done.letters.keys()
-    others = [call for call in asks(done.task, "send_email") if call["recipients"] != [EMMA]]
-    assert len(done.letters) == len(others)
+    assert len(done.letters) == len(asks(done.task, "send_email"))
     assert set(done.elsewhere) <= ELSEWHERE
     assert not any(said.values.get("sent") for _, said in done.answers)
 
