@@ -30,6 +30,7 @@ from postroom.core.errors import (
 from postroom.core.policy import DAY, SLIP_SECONDS, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
+from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
 from postroom.store.entries import Entry
@@ -93,27 +94,26 @@ class Dispatcher:
     def _release(self, id: str) -> Entry:
         """Have the provider take back what was prepared for a letter that did not leave after all.
 
-        Where it cannot, since it is spent, an earlier try was carried out late: that is recorded.
+        Where an earlier try was carried out late, that is recorded.
         """
         with tried(self.claims / id) as mine:
             entry = self.ledger.entry(id)
-            if not mine or entry.kind in life.OPEN:
+            if not mine or entry.kind in life.OPEN or self.ledger.proof(id) is None:
                 return entry
             try:
-                proof = self.ledger.proof(id)
-                taken = self.mailboxes(entry.letter.account).release(proof)
+                news = self._proofs.release(entry)
             except PostroomError:  # the next round does it
                 return entry
-            if taken:
-                with self.ledger.write() as book:
-                    book.drop_proof(id)
-                return entry
-            match self._ask(entry):
+            match news:
                 case mailbox.Sent() as sent:
                     return self._sent(entry, sent, "proved by the provider")
                 case mailbox.Unknown(why=why, spent=True):
-                    return self._unknown(entry, why, None)
+                    return self._unknown(entry, why, None, spent=True)
             return entry
+
+    @property
+    def _proofs(self) -> Proofs:
+        return Proofs(self.ledger, self.mailboxes, self.step)
 
     def due_in(self, state: life.Approved) -> float:
         """Return the seconds until an approved letter may be claimed."""
@@ -198,7 +198,7 @@ class Dispatcher:
         except PostroomError as why:
             return self._refused(entry, why)
         try:
-            proof = self._prepared(entry, box, wire)
+            proof = self._proofs.ready(entry, box, wire)
             sent = box.send(entry.letter, wire, proof)
         except _FOR_NOW as why:
             return self._refused(entry, why)
@@ -212,19 +212,6 @@ class Dispatcher:
             return self._settle(entry, f"{type(why).__name__} while it was sent")
         self.step("answered")
         return self._sent(entry, sent, "accepted")
-
-    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
-        """Return what will prove what became of the letter, in the ledger before the act that it proves.
-
-        Every try goes by the same proof: however late an earlier one is carried out, it counts once.
-        """
-        proof = self.ledger.proof(entry.id)
-        if not proof and (proof := box.prepare(entry.letter, wire)):
-            self.step("prepared")
-            with self.ledger.write() as book:
-                book.keep_proof(entry, proof)
-            self.step("proof kept")
-        return proof
 
     def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
         refused = tuple(address.spec for address in sent.refused)
@@ -243,7 +230,7 @@ class Dispatcher:
     def _settle(self, entry: Entry, why: str) -> Entry:
         assert isinstance(entry.state, life.Sending)
         now = self.clock()
-        match self._ask(entry):
+        match self._proofs.ask(entry):
             case mailbox.Sent() as sent:
                 return self._sent(entry, sent, "proved by the provider")
             case mailbox.NotSent(proof=proof):
@@ -255,14 +242,12 @@ class Dispatcher:
                 return self._unknown(entry, f"{why}; {unproved}", entry.state.verdict, spent=spent)
 
     def _unknown(
-        self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool = True
+        self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool
     ) -> Entry:
-        """Record that nobody knows; a proof that is spent proves nothing any more."""
+        """Record that nobody knows; a proof that is spent proves nothing any more, and goes with it."""
         now = self.clock()
-        if spent:
-            with self.ledger.write() as book:
-                book.drop_proof(entry.id)
-        return self._record(entry, life.Unknown(now, why, now, verdict), error=why)
+        unknown = life.Unknown(now, why, now, verdict)
+        return self._record(entry, unknown, error=why, drop=spent)
 
     def _ask_again(self, entry: Entry) -> Entry:
         """Ask once more about an unknown letter.
@@ -272,7 +257,7 @@ class Dispatcher:
         """
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
-        proof, answer = self.ledger.proof(entry.id), self._ask(entry)
+        proof, answer = self.ledger.proof(entry.id), self._proofs.ask(entry)
         if isinstance(answer, mailbox.Sent):
             return self._sent(entry, answer, "proved by the provider")
         if isinstance(answer, mailbox.NotSent) and proof and state.verdict:
@@ -281,16 +266,8 @@ class Dispatcher:
             return self._record(
                 entry, life.Pending(now) if old else again, error=answer.proof, refund=True
             )
-        return self._swap(entry, replace(state, asked=now))
-
-    def _ask(self, entry: Entry) -> mailbox.Settled:
-        try:
-            proof = self.ledger.proof(entry.id)
-            return self.mailboxes(entry.letter.account).settle(entry.letter, proof)
-        except PostroomError as why:
-            return mailbox.Unknown(why.message)
-        except Exception as why:  # noqa: BLE001 - one strange answer must not hold up other letters
-            return mailbox.Unknown(f"{type(why).__name__} while the provider was asked")
+        spent = isinstance(answer, mailbox.Unknown) and answer.spent
+        return self._swap(entry, replace(state, asked=now), drop=spent)
 
     # The ledger
 
@@ -299,19 +276,29 @@ class Dispatcher:
             return entry
         return self._swap(entry, life.hold(state, self.clock(), wait, reason))
 
-    def _swap(self, entry: Entry, state: life.State) -> Entry:
+    def _swap(self, entry: Entry, state: life.State, *, drop: bool = False) -> Entry:
         """Change what is no news to the log; a person who was quicker is right."""
         try:
             with self.ledger.write() as book:
+                if drop:
+                    book.drop_proof(entry.id)
                 return book.swap(entry, state)
         except Conflict:
             return self.ledger.entry(entry.id)
 
     def _record(
-        self, entry: Entry, state: life.State, *, error: str = "", refund: bool = False
+        self,
+        entry: Entry,
+        state: life.State,
+        *,
+        error: str = "",
+        refund: bool = False,
+        drop: bool = False,
     ) -> Entry:
         try:
             with self.ledger.write() as book:
+                if drop or isinstance(state, life.Sent):  # with the state, or not at all
+                    book.drop_proof(entry.id)
                 verdict = getattr(entry.state, "verdict", None)
                 if refund and verdict:
                     book.refund(entry.id, verdict.slip)

@@ -17,7 +17,7 @@ from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.store.entries import Entry, Standing
-from postroom.store.ledger import Book, Ledger
+from postroom.store.ledger import DISTRUSTED, Book, Ledger
 
 HOME = "Pending_Approval"
 PERSON = "person"
@@ -354,6 +354,7 @@ class Outbox:
         """Believe the log where it knows more than this ledger; what it leaves open is unknown."""
         named = {read.letter: read for read in ahead if read.letter and read.state}
         with self._ledger.write() as book:
+            book.set(DISTRUSTED, why)
             for read in ahead:
                 book.take(read)
             doubtful = 0

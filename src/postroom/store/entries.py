@@ -78,6 +78,14 @@ class Standing(NamedTuple):
     version: int
 
 
+class Proof(NamedTuple):
+    """What a provider gave to settle a letter by: for which version, and whether it is being taken back."""
+
+    text: str
+    digest: str
+    releasing: bool
+
+
 class Place(NamedTuple):
     """Where a letter's note stood when it was last written or seen, and what it was."""
 

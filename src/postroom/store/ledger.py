@@ -26,7 +26,7 @@ from postroom.core.policy import Spent
 from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
-from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Standing
+from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Proof, Standing
 from postroom.store.handling import Handling
 from postroom.store.schema import MIGRATIONS
 
@@ -36,6 +36,7 @@ _ENTRY = (
 )
 MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
+DISTRUSTED = "distrusted"  # the key under which a ledger remembers that it came from a backup
 _OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 
 
@@ -154,10 +155,22 @@ class Ledger:
         row = self._database.row("SELECT value FROM meta WHERE key = ?", [key])
         return str(row[0]) if row else ""
 
-    def proof(self, id: str) -> str:
-        """Return what the provider gave to settle this letter by, or nothing."""
-        row = self._database.row("SELECT proof FROM proof WHERE letter = ?", [id])
-        return str(row[0]) if row else ""
+    def proof(self, id: str) -> Proof | None:
+        """Return what the provider gave to settle this letter by."""
+        row = self._database.row(
+            "SELECT proof, digest, releasing FROM proof WHERE letter = ?", [id]
+        )
+        return Proof(row[0], row[1], bool(row[2])) if row else None
+
+    def claimed_before_edit(self, id: str) -> bool:
+        """Whether a version of this letter was claimed before the one that it has now."""
+        return bool(
+            self._database.row(
+                "SELECT 1 FROM history WHERE letter = ? AND state = 'sending' AND version <="
+                " (SELECT max(version) FROM revision WHERE letter = ?)",
+                [id, id],
+            )
+        )
 
     def unreleased(self) -> list[str]:
         """Return the letters that are closed, and whose proof the provider has still to take back."""
@@ -359,8 +372,6 @@ class Book(Handling):
         )  # fmt: skip
         if not changed:
             raise life.refuse(entry.id, self.entry(entry.id).state, "changed by two at once")
-        if isinstance(state, life.Sent):
-            self.drop_proof(entry.id)
         if letter is not None:
             self._do(
                 "INSERT INTO revision SELECT id, ?, frozen FROM letter WHERE id = ?",
@@ -512,7 +523,11 @@ class Book(Handling):
         """Keep what a letter is settled by, unless somebody changed the letter first: then `Conflict`."""
         if (now := self.entry(entry.id)).version != entry.version:
             raise life.refuse(entry.id, now.state, "sent")
-        self._do("INSERT OR REPLACE INTO proof VALUES (?, ?)", entry.id, proof)
+        self._do("INSERT OR REPLACE INTO proof VALUES (?, ?, ?, 0)", entry.id, proof, entry.digest)
+
+    def mark_releasing(self, id: str) -> None:
+        """Note that a proof is about to be taken back: when it is gone afterwards, that may have been us."""
+        self._do("UPDATE proof SET releasing = 1 WHERE letter = ?", id)
 
     def drop_proof(self, id: str) -> None:
         """Forget a proof that is spent or taken back."""

@@ -88,6 +88,8 @@ CREATE TABLE move (
 );
 """,
     """
-CREATE TABLE proof (letter TEXT PRIMARY KEY, proof TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE proof (
+    letter TEXT PRIMARY KEY, proof TEXT NOT NULL, digest TEXT NOT NULL, releasing INTEGER NOT NULL
+) WITHOUT ROWID;
 """,
 )

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -119,8 +120,6 @@ def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(p
         desk.recall(id)
         assert post.carry_out_late() == 200
         entry = desk.ledger.entry(id)
-        from dataclasses import replace
-
         desk.edit(id, replace(entry.letter, to=(BOB,), text="At five.\n"))
         assert name(post.approve(desk, id)) == "unknown"
     assert [one.letter for one in service.sent] == [id]
@@ -176,7 +175,9 @@ def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post, service):
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="before")
-        away = service.fail(r"GET /gmail/v1/users/me/drafts/", status=403, times=99)
+        away = service.fail(
+            r"GET /gmail/v1/users/me/drafts/", status=403, reason="forbidden", times=99
+        )
         assert name(post.approve(desk, id)) == "unknown"
         away.times = 0
         post.forget_waits(at=2 * DAY, asked=2 * DAY)
@@ -228,3 +229,194 @@ def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(post, serv
         service.requests.clear()
         box.own()
         assert any(one.path.endswith("/sendAs") for one in service.requests)
+
+
+# Killed at every step
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+def die_at(number):
+    """Return a step that lets so many pass, and ends the process at the next."""
+    passed = []
+
+    def step(name):
+        passed.append(name)
+        if len(passed) == number:
+            raise Killed(name)
+
+    return step, passed
+
+
+STORIES = {
+    "plain": (None, False),
+    "answer lost, carried out": ({"lost": "after"}, False),
+    "answer lost, not carried out": ({"lost": "before"}, False),
+    "rejected after a first try": ({"lost": "before"}, True),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(person, story):
+    fault, rejected = STORIES[story]
+    number, ended = 0, False
+    while not ended:
+        number += 1
+        with Gmail() as service:
+            folder = person.folder / str(number)
+            folder.mkdir()
+            post = Post(type(person)(folder), service)
+            with post.desk() as desk:
+                id = post.write(desk).id
+                desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+                if fault:
+                    service.fail(ACT, **fault)
+                if rejected:
+                    desk.send_approved()
+                    desk.reject(id, by="ada", reason="no")
+                step, passed = die_at(number)
+                try:
+                    replace(desk.dispatcher, step=step).everything()
+                except Killed:
+                    pass
+                else:
+                    ended = True
+            with post.desk() as desk:
+                for _ in range(3):
+                    desk.send_approved()
+                entry = desk.ledger.entry(id)
+                assert entry.kind == ("rejected" if rejected else "sent"), passed
+                assert desk.ledger.proof(id) is None, passed
+            assert len(service.sent) == (not rejected), passed
+            assert not service.mailbox.drafts, passed
+    assert number >= 3
+
+
+def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        away = service.fail(
+            r"GET /gmail/v1/users/me/drafts/", status=403, reason="forbidden", times=99
+        )
+        post.approve(desk, id)
+        proof = desk.ledger.proof(id)
+    away.times = 0
+    with Gmail("mallory@example.net", aliases=()) as other:
+        at_gmail(post.person, other)
+        post.forget_waits(asked=120)
+        with post.desk() as desk:
+            desk.send_approved()
+            assert (desk.ledger.entry(id).kind, desk.ledger.proof(id)) == ("unknown", proof)
+    post.token = at_gmail(post.person, service)
+    post.forget_waits(asked=120)
+    with post.desk() as desk:
+        desk.send_approved()
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "sent"
+    assert len(service.sent) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"bcc": (BOB,)}, {"text": "At €500.\n"}, {"subject": "TEA"}, {"text": "At four\n"}],
+    ids=str,
+)
+def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(post, service, change):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+        desk.recall(id)
+        post.carry_out_late()
+        desk.edit(id, replace(desk.ledger.entry(id).letter, **change))
+        assert name(post.approve(desk, id)) == "unknown"
+        post.forget_waits(asked=120)
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "unknown"
+        desk.resolve(id, by="ada", sent=False)
+        assert name(post.approve(desk, id)) == "sent"
+
+
+def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+        desk.recall(id)
+        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        assert name(post.approve(desk, id)) == "sent"
+        service.requests[:] = [one for one in service.requests if one.status == 0]
+        assert post.carry_out_late() == 404
+    (left,) = service.sent
+    assert b"At five." in left.raw
+
+
+def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, status=429, headers={"Retry-After": "60"})
+        post.approve(desk, id)
+        desk.reject(id, by="ada", reason="no")
+        service.fail(r"DELETE /gmail/v1/users/me/drafts/", lost="after")
+        desk.send_approved()
+        assert desk.ledger.proof(id).releasing
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "rejected"
+        assert desk.ledger.proof(id) is None
+
+
+def test_another_provider_does_not_judge_by_gmails_draft(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="after")
+        away = service.fail(r"GET /gmail/v1/users/me/", status=403, reason="forbidden", times=99)
+        assert name(post.approve(desk, id)) == "unknown"
+    away.times = 0
+    post.person.environment["POSTROOM_PROVIDER"] = "local"
+    post.forget_waits(asked=120)
+    with post.desk() as desk:
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "unknown"
+    assert not post.person.run("search", "in:sent", "--json").json["messages"]
+
+
+def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post, service):
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        away = service.fail(
+            r"GET /gmail/v1/users/me/drafts/", status=403, reason="forbidden", times=99
+        )
+        post.approve(desk, id)
+        away.times = 0
+        desk.resolve(id, by="ada", sent=True)
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "sent"
+        assert post.carry_out_late() == 404
+    assert not service.mailbox.drafts
+    assert not service.sent
+
+
+def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(post, service):
+    state = post.person.folder / "state"
+    with post.desk() as desk:
+        id = post.write(desk).id
+    saved = {file.name: file.read_bytes() for file in state.glob("ledger.sqlite*")}
+    with post.desk() as desk:
+        service.fail(ACT, lost="before")
+        post.approve(desk, id)
+    for file in state.glob("ledger.sqlite*"):
+        file.unlink()
+    for file, content in saved.items():
+        (state / file).write_bytes(content)
+    with post.desk() as desk:
+        desk.reconcile()
+        if desk.ledger.entry(id).kind == "unknown":
+            desk.resolve(id, by="ada", sent=False)
+        assert name(post.approve(desk, id)) == "sent"
+        service.requests[:] = [one for one in service.requests if one.status == 0]
+        assert post.carry_out_late() == 404
+    assert len(service.sent) == 1

@@ -128,13 +128,21 @@ class Api:
         place, kind, content = _written(path, body, mail, raw)
         return self._tried(lambda: self._request(method, place, kind, content), _json)
 
-    def act(self, path: str, body: Json, mail: Json, raw: bytes) -> Json:
-        """Do what must not be done twice: one POST, whatever becomes of it.
+    def act(
+        self,
+        path: str,
+        body: Json | None = None,
+        mail: Json | None = None,
+        raw: bytes = b"",
+        *,
+        method: str = "POST",
+    ) -> Json:
+        """Do what must not be done twice: one request, whatever becomes of it.
 
         `mail` is the message in the body that gets these raw bytes; long ones are uploaded beside.
         """
         place, kind, content = _written(path, body, mail, raw)
-        request = self._request("POST", place, kind, content)
+        request = self._request(method, place, kind, content)
         try:
             response = self._sent(request)
         except httpx2.RequestError as why:

@@ -15,26 +15,14 @@ settled by finding the mail.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
-from postroom.core.text import words
 from postroom.mail.gmail.api import USER, Api, Json, at
-from postroom.mail.gmail.payload import (
-    LARGE,
-    PARTS,
-    WHOLE,
-    inner,
-    message,
-    name,
-    names,
-    number,
-    rows,
-)
+from postroom.mail.gmail.payload import inner, name, names, number, rows
 from postroom.mail.mailbox import Changes, NotSent, Sent, Settled, Unknown
 
 MARK: Final = "X-Postroom-Letter"
@@ -96,8 +84,8 @@ class Outgoing:
             return NotSent("its draft is still in Gmail, unsent")
         if found := self._find(letter, history):
             return found
-        if kind == "draft":  # a person deleted it, or changed the letter after it had left
-            return Unknown("its draft is gone, and no sent mail is this very letter", spent=True)
+        if kind == "draft":  # a person deleted it, or Gmail does not show yet what it sent
+            return Unknown("its draft is gone, and no sent mail of it was found", spent=True)
         return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
 
     def release(self, proof: str) -> bool:
@@ -113,8 +101,9 @@ class Outgoing:
         return True
 
     def _delete(self, draft: str) -> bool:
+        """Delete a draft by one request: were it repeated, nobody could tell who did it."""
         try:
-            self._api.change("DELETE", f"{USER}/drafts/{draft}")
+            self._api.act(f"{USER}/drafts/{draft}", method="DELETE")
         except NotFound:
             return False
         return True
@@ -132,41 +121,20 @@ class Outgoing:
     # Finding what was sent
 
     def _find(self, letter: Letter, history: str) -> Sent | None:
-        """Return the sent mail of this letter: from what happened since, or among the newest sent."""
-        for ids in (self._sent_since(history), self._newest):
-            for mail in self._marked(ids(), letter):
-                labels = names(mail, "labelIds")
-                if SENT in labels and DRAFT not in labels and self._says(mail, letter):
-                    return Sent(name(mail, "id"), name(mail, "threadId"))
+        """Return the sent mail of this letter: from what happened since, or else of the newest sent."""
+        try:
+            ids = self._since(history) if history else self._newest()
+        except NotFound:  # Gmail keeps its history for about a week
+            ids = self._newest()
+        for mail in self._marked(ids, letter):
+            labels = names(mail, "labelIds")
+            if SENT in labels and DRAFT not in labels:
+                return Sent(name(mail, "id"), name(mail, "threadId"))
         return None
 
-    def _says(self, mail: Json, letter: Letter) -> bool:
-        """Whether a sent mail says what this letter says: an earlier version has the same mark."""
-        place = f"{USER}/messages/{name(mail, 'id')}"
-        if number(mail, "sizeEstimate") > LARGE:
-            found = self._api.get(place, format="full", fields=PARTS)
-        else:
-            found = self._api.get(place, format="raw", fields=WHOLE)
-        said = message(found, frozenset()).mail
-        people = [{party.address.casefold() for party in group} for group in (said.to, said.cc)]
-        wanted = [
-            {address.spec.casefold() for address in group} for group in (letter.to, letter.cc)
-        ]
-        files = [file.name for file in said.attachments]
-        told = (said.html, letter.html) if letter.html else (said.text, letter.text)
-        same = said.subject == letter.subject and words(told[0]) == words(told[1])
-        return same and people == wanted and files == [file.name for file in letter.attachments]
-
-    def _sent_since(self, history: str) -> Callable[[], list[str]]:
-        def ids() -> list[str]:
-            if not history:
-                return []
-            try:
-                return list(self.since(history, labelId=SENT, historyTypes="messageAdded").added)
-            except NotFound:  # Gmail keeps its history for about a week
-                return []
-
-        return ids
+    def _since(self, history: str) -> list[str]:
+        happened = self.since(history, labelId=SENT)
+        return list(dict.fromkeys([*happened.added, *happened.relabelled]))
 
     def _newest(self) -> list[str]:
         # By label and not by search, which lags.
@@ -177,7 +145,7 @@ class Outgoing:
 
     def _marked(self, ids: list[str], letter: Letter) -> list[Json]:
         """Return those of these mails that are this letter."""
-        fields = "id,threadId,labelIds,sizeEstimate,payload(headers)"
+        fields = "id,threadId,labelIds,payload(headers)"
         paths = [
             at(f"{USER}/messages/{id}", format="metadata", metadataHeaders=HEADERS, fields=fields)
             for id in ids

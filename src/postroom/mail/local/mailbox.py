@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError
+from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import (
@@ -296,12 +296,14 @@ class LocalMailbox:
         """Make nothing ready: what was sent is in the mailbox itself."""
         return ""
 
-    def release(self, proof: str) -> bool:  # noqa: ARG002
-        """Nothing was made ready."""
-        return True
+    def release(self, proof: str) -> bool:
+        """Nothing was made ready here."""
+        raise _elsewhere(proof)
 
-    def send(self, letter: Letter, wire: bytes, proof: str = "") -> Sent:  # noqa: ARG002
+    def send(self, letter: Letter, wire: bytes, proof: str = "") -> Sent:
         """Send once: the transaction that puts the mail under Sent is the act, and its proof."""
+        if proof:
+            raise _elsewhere(proof)
         own = {address.key for address in self._addresses}
         everybody = {address.key for address in letter.envelope}
         labels = frozenset({SENT, *({INBOX, UNREAD} if everybody & own else ())})
@@ -319,8 +321,10 @@ class LocalMailbox:
         self._deliver()
         return self._sent(row)
 
-    def settle(self, letter: Letter, proof: str = "") -> Settled:  # noqa: ARG002
+    def settle(self, letter: Letter, proof: str = "") -> Settled:
         """Say what became of a letter: the transaction is there, or it is not."""
+        if proof:
+            raise _elsewhere(proof)
         found = self._database.row("SELECT message FROM sent WHERE letter = ?", [letter.id])
         if not found:
             return NotSent("the embedded mailbox holds no sent letter of this id")
@@ -351,6 +355,14 @@ class LocalMailbox:
                         "DELETE FROM outgoing WHERE letter = ? AND recipient = ?",
                         [letter, recipient],
                     )
+
+
+def _elsewhere(proof: str) -> Unavailable:
+    kind = proof.partition(":")[0]
+    return Unavailable(
+        f"This letter was begun with another provider, which has a {kind} of it",
+        remedy="Set the account's provider back, until it is settled there.",
+    )
 
 
 def _after(cursor: str) -> int:
