@@ -765,7 +765,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = settings(
-    max_examples=60,
+    max_examples=45,
     derandomize=True,
     stateful_step_count=40,
     deadline=None,

@@ -237,22 +237,12 @@ def test_a_revocation_that_google_did_not_hear_of_keeps_the_file(person, service
     assert file.exists()
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ({"web": {"client_id": "a", "client_secret": "b"}}, "web application"),
-        ({"type": "service_account", "private_key": "k"}, "service account"),
-        ({"token": "a", "refresh_token": "b"}, "a token and not a client"),
-        ({"installed": {"client_id": "a"}}, "no OAuth client"),
-        ({"installed": []}, "no OAuth client"),
-        ([], "no JSON object"),
-    ],
-)
-def test_a_client_of_the_wrong_kind_is_refused_by_its_name(person, service, token, content, says):
-    keep(token.with_name("credentials.json"), content)
+def test_a_client_of_the_wrong_kind_is_refused(person, service, token):
+    keep(token.with_name("credentials.json"), {"web": {"client_id": "a", "client_secret": "b"}})
     done = person.run("auth", "gmail")
-    assert done.code in {2, 10}
-    assert says in " ".join(done.err.split())
+    assert done.code == 2
+    assert "web application" in done.err
+    assert "Desktop app" in done.err
 
 
 def test_a_client_that_leads_to_another_page_than_googles_is_refused(person, service, token):
@@ -287,10 +277,9 @@ def test_without_a_client_it_says_where_one_belongs(person, service):
     assert "Desktop app" in said
 
 
-@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
-def test_a_token_that_others_may_read_is_refused_with_the_remedy(person, service, mode):
+def test_a_token_that_others_may_read_is_refused_with_the_remedy(person, service):
     file = at_gmail(person, service)
-    file.chmod(mode)
+    file.chmod(0o644)
     done = person.run("search", "")
     assert done.code == 4
     assert f"chmod 600 {file}" in " ".join(done.err.split())
@@ -304,17 +293,6 @@ def test_a_token_of_another_user_is_refused(person, service):
     done = person.run("search", "")
     assert done.code == 4
     assert "another user" in done.err
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "{}", '{"token": 3}', "\0" * 9, "[" * 99_999]
-)
-def test_a_token_file_that_holds_none_is_said_and_left_alone(person, service, text):
-    file = at_gmail(person, service)
-    file.write_text(text)
-    done = person.run("search", "")
-    assert done.code == 10
-    assert file.read_text() == text
 
 
 def test_the_token_of_a_program_in_another_language_is_read_and_kept_in_its_spelling(

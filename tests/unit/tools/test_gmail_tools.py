@@ -161,7 +161,8 @@ def test_while_gmail_cannot_be_asked_a_letter_is_unknown_and_then_settled_by_its
     go_live(person)
     id = proposed(person)
     service.fail(ACT, lost="before")
-    away = service.fail(r"GET /gmail/v1/users/me/(drafts|history)", lost="before", times=99)
+    where = r"GET /gmail/v1/users/me/(drafts|history)"
+    away = service.fail(where, status=403, reason="forbidden", times=99)
     assert approve(person, id).code == 9
     assert person.show(id)["state"] == "unknown"
     away.times = 0
