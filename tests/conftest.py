@@ -148,5 +148,14 @@ class Person:
 
 
 @pytest.fixture
+def service():
+    """A double of Gmail's service, which is gone afterwards."""
+    from tests.gmail.double import Gmail  # most tests need none
+
+    with Gmail() as service:
+        yield service
+
+
+@pytest.fixture
 def person(tmp_path: Path) -> Person:
     return Person(tmp_path)

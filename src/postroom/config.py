@@ -370,6 +370,10 @@ class Config:
         known = ", ".join(account.name for account in self.accounts)
         raise NotFound(f"There is no account {_shown(wanted)}.", remedy=f"Name one of: {known}.")
 
+    def by_draft(self, account: Account) -> bool:
+        """Whether this account's letters leave as drafts, if it is at Gmail."""
+        return (account.sending or self.gmail.sending) == "draft"
+
     def state_for(self, desk: str) -> Path:
         """Return the state folder of this desk; one that is given serves every desk."""
         return self.state or self.desks / desk

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
 from postroom.mail.gmail import Api, GmailMailbox, Keys
+from tests.gmail.double import Gmail
 
 YOU = Address.parse("You <you@example.org>")
 SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -45,3 +47,11 @@ def letter(number: int = 1, **changes: object) -> Letter:
         "text": "Good day.\n",
     }
     return Letter(**{**values, **changes})
+
+
+def asked(service: Gmail, where: str) -> int:
+    """Return how many requests of this kind were made."""
+    return sum(
+        bool(re.search(where, f"{one.method} {one.path}")) and not one.inner
+        for one in service.requests
+    )

@@ -86,7 +86,7 @@ def _gmail(config: Config, account: Account) -> Mailbox:
     return GmailMailbox(
         api,
         now=time.time,
-        by_draft=(account.sending or config.gmail.sending) == "draft",
+        by_draft=config.by_draft(account),
     )
 
 

@@ -22,11 +22,10 @@ CAN_SEND = (
 
 
 class Signed(NamedTuple):
-    """A sign-in: its file, what it allows, when it ends, and as whom."""
+    """A sign-in: its file, what it allows, as whom, and when it ends."""
 
     file: Path
     allows: tuple[str, ...]
-    expiry: float  # of the access token, which is renewed by itself
     address: str = ""
     expected: str = ""  # the account's address by the settings, where it is none of the account's
     problem: PostroomError | None = None
@@ -47,7 +46,7 @@ def sign_in(
     client = keys.find_client(clients)
     if level != "read":
         say(CAN_SEND)
-    by_draft = (account.sending or config.gmail.sending) == "draft"
+    by_draft = config.by_draft(account)
     given = consent.ask(
         client,
         consent.scopes(level, by_draft=by_draft),
@@ -95,7 +94,7 @@ def keep_client(config: Config, file: Path) -> Path:
 def status(config: Config, account: Account) -> Signed:
     """Return what the account is signed in for, after asking Gmail; without a token `AuthRequired`."""
     token = _token(config, account)
-    signed = Signed(token.file, consent.allowed(token.scopes), token.expiry)
+    signed = Signed(token.file, consent.allowed(token.scopes))
     box = mailbox(_as_gmail(config, account), account.name)
     assert box is not None
     with closing(box):

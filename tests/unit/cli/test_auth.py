@@ -12,18 +12,11 @@ import urllib.request
 
 import pytest
 
-from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
 
 BASE = "https://www.googleapis.com/auth/gmail."
 # A browser that goes where it is told, and where that leads.
 BROWSER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
-
-
-@pytest.fixture
-def service():
-    with Gmail() as service:
-        yield service
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from postroom.core.message import INBOX, UNREAD
 from postroom.mail import mime
 from tests.agents import visiting
 from tests.gmail.boxes import SENDING, letter
-from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.mails import mail
 
@@ -29,12 +28,6 @@ CALLS = {
     "move_email": {"id": "18e51234", "destination": "Done"},
     "add_label": {"id": "18e51234", "label": "Done"},
 }
-
-
-@pytest.fixture
-def service():
-    with Gmail() as service:
-        yield service
 
 
 @pytest.fixture

@@ -272,9 +272,13 @@ class Api:
 
     def _batch(self, paths: Sequence[str]) -> list[Json | PostroomError]:
         kind, body = batch.encode(paths)
+        used = ""
 
         def make() -> httpx2.Request:
-            return self._request("POST", "/batch/gmail/v1", kind, body)
+            nonlocal used
+            request = self._request("POST", "/batch/gmail/v1", kind, body)
+            used = _bearer(request)
+            return request
 
         def read(response: httpx2.Response) -> list[batch.Inner]:
             said = response.headers.get("content-type", "")
@@ -282,7 +286,7 @@ class Api:
 
         inner = self._tried(make, read)
         if any(answer.status == 401 for answer in inner):
-            self._keys.access(self._post, spent=_bearer(make()))
+            self._keys.access(self._post, spent=used)
             inner = self._tried(make, read)
         return [self._opened(*answer) for answer in inner]
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
 WAIT: Final = 300  # seconds for the person in the browser
-LEVELS: Final = ("read", "draft", "send", "modify")
 DONE: Final = "You can close this page. The terminal says how it went."
 
 _GOOGLES: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")

@@ -1,0 +1,156 @@
+"""Sending through Gmail: one request, and proof of what became of it; over real HTTP."""
+
+from contextlib import closing
+
+import pytest
+
+from postroom.core.errors import (
+    Denied,
+    Invalid,
+    Limited,
+    Unavailable,
+    Uncertain,
+)
+from postroom.core.message import SENT
+from postroom.mail.mailbox import NotSent, Sent, Unknown
+from tests.gmail.boxes import SENDING, asked, gmail_box, letter
+
+LIST = r"GET /gmail/v1/users/me/messages$"
+ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
+
+
+def prepared(box, one):
+    wire = box.wire(one, date=SENDING)
+    return wire, box.prepare(one, wire)
+
+
+def try_to_send(box, one=None):
+    one = one or letter()
+    wire, proof = prepared(box, one)
+    return box.send(one, wire, proof)
+
+
+@pytest.mark.parametrize("by_draft", [True, False])
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"status": 500}, Uncertain),
+        ({"status": 502}, Uncertain),
+        ({"status": 503, "headers": {"Retry-After": "1"}}, Uncertain),
+        ({"status": 504}, Uncertain),
+        ({"lost": "before"}, Uncertain),
+        ({"lost": "after"}, Uncertain),
+        ({"cut": True}, Uncertain),
+        ({"body": b"{}"}, Uncertain),
+        ({"body": b"<html>"}, Uncertain),
+        ({"body": b'{"id": 3, "threadId": null}'}, Uncertain),
+        ({"status": 429}, Limited),
+        ({"status": 403, "reason": "userRateLimitExceeded"}, Limited),
+        ({"status": 403, "reason": "forbidden"}, Denied),
+        ({"status": 401}, Unavailable),
+        ({"status": 400, "message": "Invalid To header"}, Invalid),
+    ],
+)
+def test_a_send_is_one_request_whatever_becomes_of_it(service, token, by_draft, how, error):
+    pauses = []
+    where = service.endpoint, service.token_uri, token, pauses
+    with closing(gmail_box(*where, by_draft=by_draft)) as box:
+        service.fail(ACT, times=99, **how)
+        with pytest.raises(error):
+            try_to_send(box)
+        assert asked(service, ACT) == 1
+        assert not pauses
+
+
+def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(box, service):
+    one = letter(text="As approved.\n")
+    wire, proof = prepared(box, one)
+    (draft,) = box.drafts()
+    box.revise_draft(
+        draft, letter(2, text="Something else.\n"), version=box.drafts()[draft], date=SENDING
+    )
+    sent = box.send(one, wire, proof)
+    assert "As approved." in box.message(sent.message).mail.text
+    assert [left.letter for left in service.sent] == [one.id]
+    assert not box.drafts()
+
+
+def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same(box, service):
+    one = letter()
+    wire, proof = prepared(box, one)
+    service.fail(ACT, lost="before")
+    with pytest.raises(Uncertain):
+        box.send(one, wire, proof)
+    assert isinstance(box.settle(one, proof), NotSent)
+    assert isinstance(box.settle(one, proof), NotSent)
+    sent = box.send(one, wire, proof)
+    assert box.settle(one, proof) == sent
+    with pytest.raises(Uncertain):  # however often it is tried
+        box.send(one, wire, proof)
+    assert len(service.sent) == 1
+
+
+@pytest.mark.parametrize("by_draft", [True, False])
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_search_lags(
+    service, token, by_draft, forgotten
+):
+    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=by_draft)) as box:
+        one = letter()
+        wire, proof = prepared(box, one)
+        service.lags = True
+        service.fail(ACT, lost="after")
+        with pytest.raises(Uncertain):
+            box.send(one, wire, proof)
+        if forgotten:
+            service.forget_history()
+        assert not box.search("in:sent").items
+        found = box.settle(one, proof)
+        assert isinstance(found, Sent)
+        assert SENT in box.message(found.message).labels
+
+
+def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(service, token):
+    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=False)) as box:
+        one = letter()
+        wire, proof = prepared(box, one)
+        service.fail(ACT, lost="before")
+        with pytest.raises(Uncertain):
+            box.send(one, wire, proof)
+        assert isinstance(box.settle(one, proof), Unknown)
+
+
+def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box):
+    one = letter()
+    _, proof = prepared(box, one)
+    for draft, version in box.drafts().items():
+        box.discard_draft(draft, version=version)
+    assert isinstance(box.settle(one, proof), Unknown)
+
+
+def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(box, service):
+    service.fail(r"POST /gmail/v1/users/me/drafts$", lost="after")
+    with pytest.raises(Unavailable, match="lost"):
+        prepared(box, letter())
+    assert not box.drafts()
+    prepared(box, letter(2))  # and the process dies here, before its proof was kept
+    mine = box.create_draft(letter(3), date=SENDING)
+    assert isinstance(box.settle(letter(2), ""), NotSent)
+    assert list(box.drafts()) == [mine.id]
+
+
+def test_a_letter_with_a_large_file_is_uploaded(box, service):
+    from postroom.core.letter import Enclosure
+
+    one = letter(attachments=(Enclosure("a.bin", "application/octet-stream", b"\1" * 2_000_000),))
+    sent = try_to_send(box, one)
+    assert asked(service, r"POST /upload/gmail/v1/users/me/drafts/send$") == 1
+    assert box.attachment(sent.message, "2").whole().content == b"\1" * 2_000_000
+
+
+def test_bcc_reaches_gmail_and_no_recipient(box, service):
+    from postroom.core.address import Address
+
+    sent = try_to_send(box, letter(bcc=(Address.parse("hidden@example.net"),)))
+    assert box.message(sent.message).mail.bcc[0].address == "hidden@example.net"
+    assert b"hidden@example.net" not in service.sent[0].raw
