@@ -14,6 +14,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import printing
+from postroom.cli.mcp import CONTRACTS
 from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
 from postroom.config import user_file
@@ -75,10 +76,13 @@ CLIENTS = {
 @click.command("install")
 @click.argument("client", metavar="CLIENT")
 @click.option("--agent", metavar="NAME", help="The agent's name; the client's where none is given.")
+@click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
 @click.option("--remove", is_flag=True, help="Take out what install wrote.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_json: bool) -> None:
+def install_command(
+    client: str, agent: str | None, contract: str, remove: bool, yes: bool, as_json: bool
+) -> None:
     """Register Postroom with Claude Code, Claude Desktop or Cursor.
 
     CLIENT is claude-code or cursor (for the project in this folder), or claude-desktop; for any
@@ -91,14 +95,16 @@ def install_command(client: str, agent: str | None, remove: bool, yes: bool, as_
     check_name(Call("install", agent))
     if not re.fullmatch(_NAME, agent):
         raise Invalid("An agent's name has letters, digits, . _ and -", remedy="Choose another.")
+    words = ["mcp", *(["email", "--contract", contract] if contract != "postroom" else [])]
+    words += ["--agent", agent]
     if client not in CLIENTS:
-        _by_hand(client, agent, remove=remove, as_json=as_json)
+        _by_hand(client, agent, words, remove=remove, as_json=as_json)
         return
     try:
-        sheets, notes = (_without(client), []) if remove else _with(client, agent)
+        sheets, notes = (_without(client), []) if remove else _with(client, words)
     except Corrupt:
         if not (remove or as_json):
-            click.echo(_snippet(client, agent))
+            click.echo(_snippet(client, words))
         raise
     changed = [sheet for sheet in sheets if sheet.after() != sheet.before]
     for sheet in sorted(changed, key=lambda sheet: sheet.path != _servers(client)):
@@ -152,11 +158,11 @@ def _short(rows: list[str]) -> list[str]:
     return [*rows[:SHOWN], *cut, *gone]
 
 
-def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
+def _by_hand(client: str, agent: str, words: list[str], *, remove: bool, as_json: bool) -> None:
     """Print what to paste where the client's files are not known."""
     config = wiring.settings()
     folders = ", ".join(place.name for place in FOLDERS if place.tools in ("read", "none"))
-    snippet = "" if remove else _snippet(client, agent)
+    snippet = "" if remove else _snippet(client, words)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
         f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)}."
@@ -173,13 +179,13 @@ def _by_hand(client: str, agent: str, *, remove: bool, as_json: bool) -> None:
         say(note)
 
 
-def _with(client: str, agent: str) -> tuple[list[Sheet], list[str]]:
+def _with(client: str, words: list[str]) -> tuple[list[Sheet], list[str]]:
     """Return the client's files with Postroom in them, the rules first, and what to tell."""
     about, sheet = CLIENTS[client], _sheet(client)
     servers = sheet.table("mcpServers")
     old = _object(servers.get(SERVER))
     # Nothing of an entry that is there: a project's file may be a stranger's.
-    servers[SERVER] = entry = _entry(client, agent)
+    servers[SERVER] = entry = _entry(client, words)
     live = f"set it to false in {sheet.path}, and dry_run to false in {_settings_file()}"
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
@@ -267,8 +273,8 @@ def _program() -> list[str]:
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "postroom"]
 
 
-def _entry(client: str, agent: str) -> dict[str, Any]:
-    """Return the entry, without any secret."""
+def _entry(client: str, words: list[str]) -> dict[str, Any]:
+    """Return the entry that starts Postroom with these words, without any secret."""
     program, *module = _program()
     config, settings = wiring.settings(), _settings_file()
     env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.absolute())}
@@ -285,7 +291,7 @@ def _entry(client: str, agent: str) -> dict[str, Any]:
         if os.environ.get(variable) and path:
             env[variable] = str(path.absolute())
     kind = {"type": "stdio"} if client in TYPED else {}
-    return {**kind, "command": program, "args": [*module, "mcp", "--agent", agent], "env": env}
+    return {**kind, "command": program, "args": [*module, *words], "env": env}
 
 
 def _rules(client: str) -> list[str]:
@@ -335,9 +341,9 @@ def _desk() -> list[str]:
     return [proposal]
 
 
-def _snippet(client: str, agent: str) -> str:
+def _snippet(client: str, words: list[str]) -> str:
     """Return what a person can paste: TOML for Codex, JSON for the others."""
-    entry = _entry(client, agent)
+    entry = _entry(client, words)
     if client == "codex":
         tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
         rows = [

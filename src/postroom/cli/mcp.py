@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
 
 # server → contract → the module that has it; `all` is one server with the tools of every other.
-SERVERS = {"all": {"postroom": "postroom"}, "email": {"postroom": "postroom"}}
+SERVERS = {
+    "all": {"postroom": "postroom"},
+    "email": {
+        "postroom": "postroom",
+        "approval": "approval",
+        "dry-run": "dry_run",
+        "gmail": "gmail",
+    },
+}
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
 
 

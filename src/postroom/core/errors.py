@@ -27,6 +27,7 @@ class PostroomError(Exception):
         self.message = message
         self.remedy = remedy
         self.logged = False  # whether the log has its line already
+        self.status = 0  # of the answer, where a provider's said so over HTTP
 
 
 class Invalid(PostroomError):
@@ -48,19 +49,26 @@ class Denied(PostroomError):
 
 
 class Limited(PostroomError):
-    """Too much at once; there is room again in `seconds`."""
+    """Too much at once; there is room again in `seconds`. A pace is short enough to be waited for."""
 
     code = "rate_limited"
 
-    def __init__(self, message: str, *, seconds: float, remedy: str = "") -> None:
+    def __init__(
+        self, message: str, *, seconds: float, remedy: str = "", pace: bool = False
+    ) -> None:
         super().__init__(message, remedy=remedy)
         self.seconds = seconds
+        self.pace = pace
 
 
 class AuthRequired(PostroomError):
-    """The account must be signed in again by a person."""
+    """The account must be signed in again by a person; its token may be `missing` or `expired`."""
 
     code = "auth_required"
+
+    def __init__(self, message: str, *, remedy: str = "", kind: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.kind = kind
 
 
 class Conflict(PostroomError):

@@ -40,7 +40,10 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """May be sent `wait` seconds after `since`; `held` says why it has not been."""
+    """May be sent `wait` seconds after `since`.
+
+    `held` says why it has not been, `code` by which error, or `pace` for one that is waited for.
+    """
 
     verdict: Verdict
     since: Stamp
@@ -48,6 +51,7 @@ class Approved:
     held: str = ""
     tries: int = 0
     first: Stamp | None = None
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +237,9 @@ def withdraw(id: str, state: State, now: Stamp) -> Withdrawn:
     raise refuse(id, state, "withdrawn")
 
 
-def hold(state: Approved, now: Stamp, wait: float, reason: str) -> Approved:
+def hold(state: Approved, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
     """An approved letter may not leave yet."""
-    return Approved(state.verdict, now, wait, reason, state.tries, state.first)
+    return Approved(state.verdict, now, wait, reason, state.tries, state.first, code)
 
 
 def claim(state: Approved, now: Stamp, wire: str) -> Sending:
@@ -243,9 +247,9 @@ def claim(state: Approved, now: Stamp, wire: str) -> Sending:
     return Sending(state.verdict, now, wire, state.tries + 1, state.first or now)
 
 
-def retry(state: Sending, now: Stamp, wait: float, reason: str) -> Approved:
+def retry(state: Sending, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
     """The provider refused for now, or proves that nothing was sent."""
-    return Approved(state.verdict, now, wait, reason, state.tries, state.first)
+    return Approved(state.verdict, now, wait, reason, state.tries, state.first, code)
 
 
 def resolve(id: str, state: State, now: Stamp, by: str, *, sent: bool) -> Sent | Pending:

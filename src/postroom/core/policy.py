@@ -111,15 +111,25 @@ def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules
 
 def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> None:
     """Refuse, with the seconds left, what the budget, the pace or a conversation has no room for."""
-    sends = [one.at for one in spent]
-    _within("emails", sends, rules.sends, rules.window, now)
+    sends = budget(spent, rules, now)
     people = len(letter.envelope)
     heads = [one.at for one in spent for _ in range(one.recipients)]
     _within("recipients", heads, rules.recipients_per_hour, rules.window, now, people)
     if letter.thread:
         same = [one.at for one in spent if one.thread == letter.thread]
         _within("letters in one conversation", same, rules.replies_per_thread, rules.window, now)
-    _within("emails", sends, rules.paced, rules.pace, now)
+    try:
+        _within("emails", sends, rules.paced, rules.pace, now)
+    except Limited as full:
+        full.pace = True
+        raise
+
+
+def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
+    """Refuse, with the seconds left, any letter at all where the budget is spent; return its claims."""
+    sends = [one.at for one in spent]
+    _within("emails", sends, rules.sends, rules.window, now)
+    return sends
 
 
 def _within(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
@@ -33,6 +34,10 @@ class Written(NamedTuple):
     answers: str = ""
     account: str = ""
     attachments: tuple[Enclosure, ...] = ()
+    reply_to: tuple[Address, ...] = ()
+
+
+NOBODY: Final = Address("nobody", "example.org")  # who would send is not asked for in a rehearsal
 
 
 class Composer:
@@ -50,19 +55,28 @@ class Composer:
         account = written.account or self._default
         box, answers = self._mailboxes(account), written.answers
         thread, message_id, references = _answered(box, answers) if answers else ("", "", ())
-        return Letter(
-            id=letter_id(self._draw(ID_BYTES)),
-            account=account,
+        rehearsed = self.rehearsed(written)
+        return replace(
+            rehearsed,
             sender=box.own()[0],
-            to=written.to,
-            cc=written.cc,
-            bcc=written.bcc,
-            subject=written.subject,
-            text=settled(written.text),
-            html=written.html,
             thread=thread,
             in_reply_to=message_id,
             references=references,
+        )
+
+    def rehearsed(self, written: Written) -> Letter:
+        """Return the letter as far as it can be told without its mailbox."""
+        return Letter(
+            id=letter_id(self._draw(ID_BYTES)),
+            account=written.account or self._default,
+            sender=NOBODY,
+            to=written.to,
+            cc=written.cc,
+            bcc=written.bcc,
+            reply_to=written.reply_to,
+            subject=written.subject,
+            text=settled(written.text),
+            html=written.html,
             attachments=written.attachments,
         )
 

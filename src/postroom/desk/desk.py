@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.core import life
+from postroom.core import life, policy
+from postroom.core.audit import Value
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
+LONGEST_PACE = 60.0  # and for its turn
+ROUNDS = 3  # turns that it waits for: others may take the room
 RESTORED = "the ledger was put back from a backup"
 
 
@@ -49,6 +52,10 @@ class Tools:
     notify: Callable[[Entry], None] = lambda _entry: None
     belongs: Callable[[], None] = lambda: None  # raises where the vault is no longer this ledger's
     step: Callable[[str], None] = lambda _name: None
+
+
+class Turn(float):
+    """Seconds to wait where too many letters leave at once."""
 
 
 class Desk:
@@ -209,18 +216,24 @@ class Desk:
     # Agents
 
     def post(
-        self,
-        call: Call,
-        letter: Letter,
-        wish: Proposal | None = None,
-        *,
-        slips: bool = False,
-        patience: float = LONGEST_WAIT,
+        self, call: Call, letter: Letter, wish: Proposal | None = None, *, slips: bool = False
     ) -> Entry:
+        """Ask for a letter to be sent, as `posting` does, and wait meanwhile."""
+        running = self.posting(call, letter, wish, slips=slips)
+        while True:
+            try:
+                self._tools.sleep(next(running))
+            except StopIteration as done:
+                entry: Entry = done.value
+                return entry
+
+    def posting(
+        self, call: Call, letter: Letter, wish: Proposal | None = None, *, slips: bool = False
+    ) -> Generator[float, None, Entry]:
         """Ask for a letter to be sent; return what became of it, which is mostly that it waits.
 
         With `slips`, one in Approved/ that fits is the person's word. One that is approved already
-        leaves now, if its undo window passes within `patience` seconds.
+        leaves now; for an undo window or a pace that passes soon, the seconds to wait are yielded.
         """
         wish = wish or Proposal()
         with self._recorded(call):
@@ -231,31 +244,50 @@ class Desk:
                 if found := next(fitting, None):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
-            fresh = entry.id == letter.id
-            leaves = isinstance(entry.state, life.Approved | life.Sending)
-            entry = self._send_now(entry, patience) if leaves else entry
-        if leaves:
+        if isinstance(entry.state, life.Approved | life.Sending):
+            with self._recorded(call):
+                entry = yield from self._leaving(call, entry)
             self.outbox.record(call, entry)
         self.follow(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
             self.reconcile()  # which files the slip
-        if fresh and isinstance(entry.state, life.Pending):
+        if entry.id == letter.id and isinstance(entry.state, life.Pending):
             self._tools.notify(entry)
         return entry
+
+    def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
+        """Dispatch a letter that may leave, once that is not long off."""
+        try:
+            for _ in range(ROUNDS):
+                most = LONGEST_PACE if _paced(entry) else LONGEST_WAIT
+                while (left := self.due_in(entry)) and left <= most:
+                    yield Turn(left) if _paced(entry) else left
+                if left:
+                    break
+                entry = self.dispatcher.dispatch(entry.id)
+                if not _paced(entry):
+                    break
+        except GeneratorExit:  # nobody waits for the answer any more; the letter stays as it is
+            self.outbox.record(call, entry)
+            raise
+        return entry
+
+    def rehearse(self, call: Call, letter: Letter | None, **parameters: Value) -> None:
+        """Refuse what `post` would, and leave the line of the call; nothing is entered or asked for."""
+        with self._recorded(call):
+            self.outbox.rehearse(call, letter, parameters)
+        self.publish()
+
+    def refuse_over_budget(self) -> None:
+        """Refuse, with the seconds left, where no letter at all could leave now."""
+        now = self.clock()
+        with self.ledger.write(synced=False) as book:
+            policy.budget(book.spent(now, self.rules.reach), self.rules, now)
 
     def due_in(self, entry: Entry) -> float | None:
         """Return the seconds until an approved letter may leave; None where it is not approved."""
         state = entry.state
         return self.dispatcher.due_in(state) if isinstance(state, life.Approved) else None
-
-    def _send_now(self, entry: Entry, patience: float) -> Entry:
-        """Wait out a short undo window, and dispatch."""
-        if isinstance(entry.state, life.Approved):
-            wait = self.dispatcher.due_in(entry.state)
-            if wait > patience:
-                return entry
-            self._tools.sleep(wait)
-        return self.dispatcher.dispatch(entry.id)
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's."""
@@ -400,3 +432,7 @@ class Desk:
         changed = self.dispatcher.everything()
         self.follow(*changed)
         return changed
+
+
+def _paced(entry: Entry) -> bool:
+    return isinstance(entry.state, life.Approved) and entry.state.code == "pace"

@@ -142,7 +142,7 @@ class Dispatcher:
             why = self._never(entry, state, own)
             paused = self.paused()
         except PostroomError as absent:
-            return self._hold(entry, state, _held(absent), policy.back_off(1))
+            return self._hold(entry, state, _held(absent), policy.back_off(1), absent.code)
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
         if not self.rules.live:
@@ -159,7 +159,9 @@ class Dispatcher:
         try:
             claimed = self._claim(entry, state, wire)
         except Limited as full:
-            return self._hold(entry, state, full.message, full.seconds)
+            return self._hold(
+                entry, state, full.message, full.seconds, "pace" if full.pace else full.code
+            )
         except Conflict:  # somebody decided otherwise in this moment
             return self.ledger.entry(entry.id)
         except Denied as void:  # its slip is spent: it needs another word
@@ -222,7 +224,7 @@ class Dispatcher:
     def _refused(self, entry: Entry, why: PostroomError) -> Entry:
         assert isinstance(entry.state, life.Sending)
         wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
-        state = life.retry(entry.state, self.clock(), wait, _held(why))
+        state = life.retry(entry.state, self.clock(), wait, _held(why), why.code)
         return self._record(entry, state, error=why.message, refund=True)
 
     # What became of it
@@ -236,7 +238,7 @@ class Dispatcher:
             case mailbox.NotSent(proof=proof):
                 tries = entry.state.tries - AT_ONCE
                 wait = policy.back_off(tries) if tries > 0 else 0.0
-                state = life.retry(entry.state, now, wait, f"{why}; {proof}")
+                state = life.retry(entry.state, now, wait, f"{why}; {proof}", Unavailable.code)
                 return self._record(entry, state, error=why, refund=True)
             case mailbox.Unknown(why=unproved, spent=spent):
                 return self._unknown(entry, f"{why}; {unproved}", entry.state.verdict, spent=spent)
@@ -271,10 +273,12 @@ class Dispatcher:
 
     # The ledger
 
-    def _hold(self, entry: Entry, state: life.Approved, reason: str, wait: float = 0) -> Entry:
+    def _hold(
+        self, entry: Entry, state: life.Approved, reason: str, wait: float = 0, code: str = ""
+    ) -> Entry:
         if state.held == reason and not wait:
             return entry
-        return self._swap(entry, life.hold(state, self.clock(), wait, reason))
+        return self._swap(entry, life.hold(state, self.clock(), wait, reason, code))
 
     def _swap(self, entry: Entry, state: life.State, *, drop: bool = False) -> Entry:
         """Change what is no news to the log; a person who was quicker is right."""

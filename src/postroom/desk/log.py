@@ -13,6 +13,7 @@ from typing import Any
 from postroom.core import audit
 from postroom.core.audit import Fault, Mark, Read
 from postroom.core.errors import Corrupt, PostroomError
+from postroom.core.stamp import Stamp
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
@@ -70,6 +71,10 @@ class ActionLog:
             self._ledger.set_mark(mark)
         if not waiting:
             self._ledger.set_mark(mark)
+
+    def before(self, line: str, now: Stamp) -> None:
+        """Keep a line on a letter on the disk before its provider hears of it, apart from the chain."""
+        self._files.append(f"Logs/gmail_mcp_{now.iso[:10]}.jsonl", line.encode() + b"\n")
 
     def ahead(self) -> list[Read]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""

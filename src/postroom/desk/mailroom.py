@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 OUTGOING: Final = "Outgoing"
 MAIL_FILES: Final = "Mail_Files"
 MAX_FILES: Final = 20  # of one letter
+SEARCHES: Final = 30  # in one pace, of those that take turns
 MAX_LABEL: Final = 100
 NO_MAIL: Final = (
     "This mailbox holds no mail at all: the person brings it in with `postroom import`, or has it"
@@ -96,6 +99,8 @@ class Mailroom:
         self._rules = rules
         self._clock = clock
         self._folders = outgoing
+        self._turns: deque[float] = deque(maxlen=SEARCHES)
+        self._taking = threading.Lock()
 
     def box(self, account: str) -> Mailbox:
         """Return the account's mailbox; without a name, the default one's."""
@@ -128,6 +133,24 @@ class Mailroom:
                 page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
 
+    def bodies(self, account: str, ids: Sequence[str]) -> dict[str, Message]:
+        """Return the mails of a search whole, for a call whose line the search has left."""
+        found = {}
+        for id in ids:
+            with suppress(NotFound):  # it may be gone since
+                found[id] = self.box(account).message(id)
+        self._reading.shown(account, *found.values())
+        return found
+
+    def turn(self) -> float:
+        """Take a place among the searches of one pace; return the seconds until it has come."""
+        now = self._clock().steady
+        with self._taking:
+            full = len(self._turns) == SEARCHES
+            wait = max(0.0, self._turns[0] + self._rules.pace - now) if full else 0.0
+            self._turns.append(now + wait)
+        return wait
+
     def message(self, call: Call, account: str, id: str) -> Message:
         """Return one mail."""
         with self._recorded(call, message=id[:60]):
@@ -157,11 +180,19 @@ class Mailroom:
     # Writing
 
     def answer(self, account: str, *, id: str, thread: str, everyone: bool) -> tuple[str, Answer]:
-        """Return the id of the mail that is answered, and where the answer goes."""
-        if bool(id) == bool(thread):
-            raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
+        """Return the id of the mail that is answered, and where the answer goes.
+
+        Of a conversation the newest mail is answered, or the one that is named with it.
+        """
         box = self.box(account)
-        message = box.message(id) if id else answered(box.thread(thread).messages)
+        there = box.thread(thread).messages if thread else (box.message(id),)
+        named = [message for message in there if message.id == id]
+        if id and not named:
+            raise Invalid(
+                f"The mail {line(id)[:60]} is not in the conversation {line(thread)[:60]}",
+                remedy="Name a mail of it.",
+            )
+        message = named[0] if named else answered(there)
         self._reading.shown(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own()}
         sent = SENT in message.labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
 from postroom.core.audit import Action, Read, Value
@@ -34,6 +34,7 @@ class Call(NamedTuple):
     action_type: str
     agent: str
     actor: str = "email_mcp"
+    took: Callable[[], float] | None = None  # seconds since it began
 
 
 class Proposal(NamedTuple):
@@ -46,6 +47,7 @@ class Proposal(NamedTuple):
     form: str = "note"
     slip: str = ""  # the hash of one that fits
     verdict: str = ""  # whose word came with it: a draft that a person wrote and approved
+    once: bool = False  # what was sent already is refused, not answered as sent
 
 
 class Assessor(Protocol):
@@ -127,6 +129,11 @@ class Outbox:
             book.bind(call.agent, wish.key, known)
         # A slip is about what is asked for now, which a person may have changed since; and a draft
         # of the person's that comes back after a recall is a stale copy, not another word.
+        if wish.once and isinstance(known.state, life.Sent):
+            raise Conflict(
+                f"{life.told(known.id, known.state)} It is not sent again",
+                remedy="Change the letter if another one is meant.",
+            )
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
         same = same and not (wish.slip and book.used(known.id, wish.slip))
@@ -179,6 +186,20 @@ class Outbox:
         if not isinstance(state, life.Approved) or wish.verdict:
             self._line(book, call, entry)
         return entry
+
+    def rehearse(
+        self, call: Call, letter: Letter | None, parameters: Mapping[str, Value] | None = None
+    ) -> None:
+        """Refuse what `propose` would, and leave the line of a call that is only rehearsed."""
+        check_name(call)
+        target = ""
+        if letter is not None:
+            own = self._assessor.own(letter.account) if letter.in_reply_to else frozenset()
+            policy.admit(letter, self._rules, own)
+            target = addresses([address.spec for address in letter.envelope])
+            parameters = {"subject": letter.subject}
+        with self._ledger.write() as book:
+            self._log(book, call, "dev_mode", target=target, parameters=parameters or {})
 
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
@@ -414,27 +435,56 @@ class Outbox:
         error: PostroomError | None = None,
         parameters: Mapping[str, Value] | None = None,
     ) -> None:
-        held = {life.Rehearsal: "dev_mode", life.Sent: "success", life.Failed: "error"}
         if error is not None:
-            result = {"rate_limited": "rate_limited", "permission_denied": "rejected"}.get(
-                error.code, "error"
-            )
+            result = _RESULTS.get(error.code, "error")
         elif not result:
-            result = held.get(type(entry.state), "rejected") if entry else "success"
+            result = _result(entry.state) if entry else "success"
         letter = entry.letter if entry else None
+        self._log(
+            book,
+            call,
+            result,
+            target=addresses([a.spec for a in letter.envelope]) if letter else "",
+            letter=entry.id if entry else "",
+            state=entry.kind if entry else "",
+            parameters={"subject": letter.subject} if letter else parameters or {},
+            error=error.message if error else "",
+        )
+
+    def _log(self, book: Book, call: Call, result: str, **about: Any) -> None:  # noqa: ANN401
         book.log(
             Action(
                 actor=call.actor,
                 action_type=call.action_type,
-                target=addresses([a.spec for a in letter.envelope]) if letter else "",
-                result=result,
-                letter=entry.id if entry else "",
-                state=entry.kind if entry else "",
                 agent=call.agent,
-                parameters={"subject": letter.subject} if letter else parameters or {},
-                error=error.message if error else "",
+                result=result,
+                duration_ms=round(call.took() * 1000) if call.took else None,
+                **about,
             )
         )
+
+
+# What the log calls an error, by its code; every other is an error.
+_RESULTS: Final = {
+    "rate_limited": "rate_limited",
+    "pace": "rate_limited",
+    "permission_denied": "rejected",
+    "": "rejected",
+}
+
+
+def _result(state: life.State) -> str:
+    """Return what the log calls the outcome of a call that asked for a letter to be sent."""
+    match state:
+        case life.Rehearsal():
+            return "dev_mode"
+        case life.Sent():
+            return "success"
+        case life.Failed() | life.Unknown():
+            return "error"
+        case life.Approved(code=code):
+            return _RESULTS.get(code, "error")
+    return "rejected"
 
 
 def check_name(call: Call) -> None:

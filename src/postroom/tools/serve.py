@@ -12,7 +12,8 @@ import os
 import select
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar
@@ -29,19 +30,17 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from postroom import __version__
-from postroom.core.errors import Limited, NotFound, PostroomError
+from postroom.core.errors import NotFound, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, check_name
 from postroom.store.entries import Line
-from postroom.tools.table import Contract, Reply, Resource, Tool, Visit
+from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, refusal
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
 PUBLISH: Final = 0.5  # seconds after which the log file shows what was read
 WATCH: Final = 1.0  # seconds between two looks at whether the client still listens
-MAX_ERROR: Final = 1_000
 NAMELESS: Final = "unnamed"
 RESOURCE_NOT_FOUND: Final = -32002
 
@@ -80,16 +79,20 @@ class Service:
         self._agent = agent
         self._tools = {
             tool.name: tool.of_accounts(office.accounts, office.default_account)
+            if contract.accounts
+            else tool
             for tool in contract.tools
         }
+        self._contract = contract
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._working = 0
         self._worked = anyio.Event()
         self.server: Server[Any] = Server(
-            "postroom",
-            version=__version__,
-            title="Postroom",
+            contract.about.name,
+            version=contract.about.version,
+            title=contract.about.title,
+            description=contract.about.description,
             instructions=contract.instructions,
             lifespan=self._open,
             on_list_tools=self._list_tools,
@@ -150,13 +153,27 @@ class Service:
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool: {line(params.name)[:80]}"
             )
-        call = Call(tool.name, self._name(ctx))
+        began = time.monotonic()
+        call = Call(tool.name, self._name(ctx), took=lambda: time.monotonic() - began)
+        error = None
         try:
             reply = await self._answer(ctx, tool, call, params.arguments or {})
-        except PostroomError as error:
-            return _refusal(error)
+        except PostroomError as refused:
+            error, reply = refused, self._contract.refuse(tool.name, refused)
+        if self._contract.heard:
+            live = await self._work(self._live)
+            seconds = time.monotonic() - began
+            self._contract.heard(Heard(tool.name, live, reply.refused, error, seconds))
         values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
-        return types.CallToolResult(content=[_text(reply.text)], structured_content=values)
+        return types.CallToolResult(
+            content=[_text(reply.text)], structured_content=values, is_error=reply.refused
+        )
+
+    def _live(self) -> bool:
+        try:
+            return self._office.desk().rules.live
+        except PostroomError:  # which the answer tells; nothing can be sent
+            return False
 
     async def _answer(self, ctx: Context, tool: Tool, call: Call, given: dict[str, Any]) -> Reply:
         def begin() -> Reply | Generator[float, None, Reply]:
@@ -165,15 +182,20 @@ class Service:
             return tool.function(Visit(self._office.desk(), call, account), asked)
 
         found = await self._work(begin, call)
+        if isinstance(found, Reply):
+            return found
         waited = 0.0
-        while not isinstance(found, Reply):
-            step = await self._work(partial(_next, found), call)
-            if isinstance(step, Reply):
-                return step
-            await ctx.session.report_progress(waited, message="Waiting.")
-            await anyio.sleep(step)
-            waited += step
-        return found
+        try:
+            while not isinstance(step := await self._work(partial(_next, found), call), Reply):
+                for second in _seconds(step):
+                    await ctx.session.report_progress(waited, message="Waiting.")
+                    await anyio.sleep(second)
+                    waited += second
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):  # given up by the client, it still leaves its line
+                await self._work(found.close, call)
+            raise
+        return step
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
@@ -387,6 +409,13 @@ def _leave(service: Service) -> NoReturn:
     os._exit(0)
 
 
+def _seconds(time: float) -> Iterator[float]:
+    """Yield a time to wait in pieces that are short enough to be told of."""
+    while time > 0:
+        yield min(time, 1.0)
+        time -= 1.0
+
+
 def _next(running: Generator[float, None, Reply]) -> float | Reply:
     try:
         return next(running)
@@ -430,22 +459,8 @@ def _text(text: str) -> types.TextContent:
     return types.TextContent(type="text", text=text)
 
 
-def _refusal(error: PostroomError) -> types.CallToolResult:
-    """Return an error as a tool's answer: what went wrong, and what to do next."""
-    said, remedy = line(error.message)[:MAX_ERROR], line(error.remedy)[:MAX_ERROR]
-    about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
-    if isinstance(error, Limited):
-        about["retry_after_seconds"] = round(error.seconds, 1)
-    text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")
-    return types.CallToolResult(
-        content=[_text(text)], structured_content={"error": about}, is_error=True
-    )
-
-
 def _protocol_error(code: int, error: PostroomError) -> MCPError:
-    said = _refusal(error).content[0]
-    assert isinstance(said, types.TextContent)
-    return MCPError(code=code, message=said.text)
+    return MCPError(code=code, message=refusal("", error).text)
 
 
 def _not_found(ctx: Context) -> int:

@@ -7,22 +7,35 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
-from postroom.core.errors import Invalid
+from postroom import __version__
+from postroom.core.errors import Invalid, Limited, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
 
 MAX_PROBLEMS: Final = 3  # of a call's arguments that are told
+MAX_ERROR: Final = 1_000  # characters of an error
 
 
 class Arguments(BaseModel):
     """What a tool is called with: of these types and nothing else."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+def at_most(size: int) -> AfterValidator:
+    """Return a bound on a text that its schema does not tell."""
+
+    def check(text: str) -> str:
+        if len(text) > size:
+            raise ValueError(f"has more than {size:,} characters")
+        return text
+
+    return AfterValidator(check)
 
 
 class Result(BaseModel):
@@ -40,10 +53,11 @@ class Visit(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer: the same as text and as values."""
+    """An answer: the same as text and as values; `refused` is one that says no."""
 
     text: str
     result: BaseModel
+    refused: bool = False
 
 
 # A tool that waits yields how many seconds, and is called on afterwards; nobody else waits with it.
@@ -74,6 +88,7 @@ class Tool:
     result: type[Result]
     hints: Hints
     function: Function
+    whole: bool = False  # whether its schema says what a document says, though it says nothing
 
     def parse(self, given: Mapping[str, Any]) -> Arguments:
         """Return the arguments as values, or say what is wrong with them."""
@@ -101,7 +116,7 @@ class Tool:
     @cached_property
     def schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The JSON Schemas of the arguments and of the result."""
-        told = self.arguments.model_json_schema(schema_generator=_Terse)
+        told = self.arguments.model_json_schema(schema_generator=_Whole if self.whole else _Terse)
         answered = self.result.model_json_schema(schema_generator=_Terse, mode="validation")
         return told, answered
 
@@ -112,10 +127,12 @@ def tool(
     arguments: type[Arguments],
     result: type[Result],
     hints: Hints,
+    *,
+    whole: bool = False,
 ) -> Tool:
     """Return the row of a function: its name is the tool's, and its docstring what agents are told."""
     text = " ".join((function.__doc__ or "").split())
-    return Tool(function.__name__, title, text, arguments, result, hints, function)
+    return Tool(function.__name__, title, text, arguments, result, hints, function, whole)
 
 
 class Resource(NamedTuple):
@@ -128,46 +145,95 @@ class Resource(NamedTuple):
     function: Callable[[Visit, str], str]
 
 
+class Wrong(Result):
+    """What went wrong: the code, the message, what to do next."""
+
+    error: dict[str, Any]
+
+
+def refusal(_tool: str, error: PostroomError) -> Reply:
+    """Return an error as a tool's answer: what went wrong, and what to do next."""
+    said, remedy = line(error.message)[:MAX_ERROR], line(error.remedy)[:MAX_ERROR]
+    about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
+    if isinstance(error, Limited):
+        about["retry_after_seconds"] = round(error.seconds, 1)
+    text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")
+    return Reply(text, Wrong(error=about), refused=True)
+
+
+class Heard(NamedTuple):
+    """A call that was answered."""
+
+    tool: str
+    live: bool
+    refused: bool
+    error: PostroomError | None
+    seconds: float
+
+
+class About(NamedTuple):
+    """What a server says of itself."""
+
+    name: str = "postroom"
+    version: str = __version__
+    title: str = "Postroom"
+    description: str | None = None
+
+
 class Contract(NamedTuple):
     """What one server shows."""
 
     instructions: str
     tools: tuple[Tool, ...]
     resources: tuple[Resource, ...] = ()
+    about: About = About()
+    accounts: bool = True  # whether a tool has `account` where there are several
+    refuse: Callable[[str, PostroomError], Reply] = refusal
+    heard: Callable[[Heard], None] | None = None  # told of each call when it is answered
 
 
 class _Terse(GenerateJsonSchema):
     """Schemas without what says nothing: titles that repeat the name, references used once."""
 
+    defaults = False  # whether those that are empty or false are told
+
     def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, Any]:
         """Return the schema of a model."""
         made = super().generate(schema, mode)
         definitions = made.pop("$defs", {})
-        short = _short(made, definitions)
+        short = _short(made, definitions, self.defaults)
         assert isinstance(short, dict)
         short.pop("description", None)
         return short
+
+
+class _Whole(_Terse):
+    """The same, with every default."""
+
+    defaults = True
 
 
 _SAYS_NOTHING: Final = frozenset({"title", "maxItems"})
 _MANY: Final = 1_000  # a bound this high is enforced, and not worth telling
 
 
-def _short(value: object, definitions: Mapping[str, Any]) -> object:
+def _short(value: object, definitions: Mapping[str, Any], defaults: bool) -> object:  # noqa: FBT001
     if isinstance(value, list):
-        return [_short(item, definitions) for item in value]
+        return [_short(item, definitions, defaults) for item in value]
     if not isinstance(value, dict):
         return value
     if "$ref" in value:
         found = dict(definitions[value["$ref"].rpartition("/")[2]])
         found.pop("description", None)
-        return _short(found, definitions)
+        return _short(found, definitions, defaults)
     kept: dict[str, object] = {}
     for key, inner in value.items():
         if key == "properties":
-            kept[key] = {name: _short(about, definitions) for name, about in inner.items()}
-        elif key not in _SAYS_NOTHING and not (key == "default" and not inner) and inner != _MANY:
-            kept[key] = _short(inner, definitions)
+            kept[key] = {n: _short(about, definitions, defaults) for n, about in inner.items()}
+        elif key == "default" and not inner:
+            kept |= {key: inner} if defaults else {}
+        elif key not in _SAYS_NOTHING and inner != _MANY:
+            kept[key] = _short(inner, definitions, defaults)
     return kept
 
 

@@ -443,19 +443,19 @@ def kinds():
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
 def test_every_kind_of_error_has_one_shape(kind):
-    from postroom.tools.serve import _refusal
+    from postroom.tools.table import refusal
 
     more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
-    found = _refusal(kind("It is\nwrong\u200b", remedy="Do that.", **more))
-    assert found.is_error
-    error = found.structured_content["error"]
+    found = refusal("send_email", kind("It is\nwrong\u200b", remedy="Do that.", **more))
+    assert found.refused
+    error = found.result.error
     assert (error["code"], error["message"], error["remedy"]) == (
         kind.code,
         "It is wrong",
         "Do that.",
     )
     assert error.get("retry_after_seconds") == (12.3 if more else None)
-    assert found.content[0].text == f"Error ({kind.code}): It is wrong. Do that."
+    assert found.text == f"Error ({kind.code}): It is wrong. Do that."
 
 
 def test_a_fault_of_ours_is_told_without_what_a_mail_says():

@@ -323,6 +323,11 @@ class Api:
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> PostroomError:
         """Return what Gmail's refusal means to the caller."""
+        meant = self._meaning(status, headers, body)
+        meant.status = status
+        return meant
+
+    def _meaning(self, status: int, headers: Mapping[str, str], body: bytes) -> PostroomError:
         reasons, said = _reasons(body)
         told = f": {said}" if said else ""
         if status == 429 or (status == 403 and reasons & (_TOO_FAST | _TOO_MUCH)):

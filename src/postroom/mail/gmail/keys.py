@@ -120,13 +120,15 @@ class Keys:
             try:
                 token = read_token(file, self.remedy)
             except FileNotFoundError:
-                raise AuthRequired("Nobody is signed in to Gmail", remedy=self.remedy) from None
+                raise _missing(self.remedy) from None
             return token if self._good(token, spent) else self._renew(token, post)
 
     def _renew(self, token: Token, post: Post) -> Token:
         if not token.refresh:
             raise AuthRequired(
-                f"The token in {token.file} has run out, and cannot be renewed", remedy=self.remedy
+                f"The token in {token.file} has run out, and cannot be renewed",
+                remedy=self.remedy,
+                kind="expired",
             )
         client = self._client(token)
         form = {
@@ -147,6 +149,7 @@ class Keys:
             raise AuthRequired(
                 f"Google refuses to renew the token: {error}",
                 remedy=f"Check that credentials.json is that of your app. {self.remedy}",
+                kind="expired",
             )
         raise Unavailable(
             f"Google did not renew the token: {error}", remedy="Try again in a while."
@@ -194,7 +197,11 @@ def find_token(files: Sequence[Path], remedy: str) -> Token:
         except FileNotFoundError:
             if aside := sorted(file.parent.glob(f"{file.name}.revoked*")):
                 raise _revoked(aside[-1], remedy) from None
-    raise AuthRequired("Nobody is signed in to Gmail", remedy=remedy)
+    raise _missing(remedy)
+
+
+def _missing(remedy: str) -> AuthRequired:
+    return AuthRequired("Nobody is signed in to Gmail", remedy=remedy, kind="missing")
 
 
 def _revoked(aside: Path, remedy: str) -> AuthRequired:
@@ -202,6 +209,7 @@ def _revoked(aside: Path, remedy: str) -> AuthRequired:
         f"Google no longer accepts the token: it was revoked, or has run out (it is kept as {aside})",
         remedy=f"{remedy} Where it ends after seven days, the app is in Google's testing mode:"
         " docs/gmail.md says how to publish it.",
+        kind="expired",
     )
 
 

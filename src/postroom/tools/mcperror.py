@@ -1,0 +1,62 @@
+"""Errors as document clients of the Gmail and the vault server know them: JSON with one of few codes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Literal
+
+from postroom.core.errors import (
+    AuthRequired,
+    Corrupt,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    PostroomError,
+)
+from postroom.core.text import line
+from postroom.tools import plain
+from postroom.tools.table import Reply, Result
+
+MCPErrorCode = Literal[
+    "auth_required",
+    "not_found",
+    "rate_limited",
+    "permission_denied",
+    "parse_error",
+    "send_failed",
+    "mcp_unavailable",
+    "internal_error",
+]
+# The list is closed: what a call got wrong is `parse_error`, as HTTP's 422 stands for both.
+CODES: Final[dict[type[PostroomError], MCPErrorCode]] = {
+    Invalid: "parse_error",
+    NotFound: "not_found",
+    Denied: "permission_denied",
+    Limited: "rate_limited",
+    AuthRequired: "auth_required",
+    Corrupt: "parse_error",
+}
+
+
+class MCPError(Result):
+    """What went wrong."""
+
+    error: MCPErrorCode
+    message: str
+    details: dict[str, Any] | None = None
+
+
+def mcp_error(code: MCPErrorCode, message: str, **details: object) -> Reply:
+    """Return an error as a tool's answer."""
+    wrong = MCPError(error=code, message=message, details=details or None)
+    return Reply(json.dumps(wrong.model_dump(), ensure_ascii=False), wrong, refused=True)
+
+
+def refusal(tool: str, error: PostroomError, default: MCPErrorCode) -> Reply:
+    """Return one of our errors as one of the document's; those that it has no code for by default."""
+    known = (code for kind, code in CODES.items() if isinstance(error, kind))
+    details: dict[str, object] = {"remedy": line(error.remedy)} if error.remedy else {}
+    if isinstance(error, Limited):
+        details["retry_after_seconds"] = round(error.seconds, 1)
+    return mcp_error(next(known, default), plain.wrong(error, tool), **details)
