@@ -6,6 +6,7 @@ from, a data model and its tool contracts. The rules are the desk's, as everywhe
 
 from __future__ import annotations
 
+import re
 from email.utils import format_datetime
 from typing import Annotated, Any, Final
 
@@ -56,9 +57,9 @@ GENERAL: Final = {
 }
 
 
-def _filled(text: str) -> str:
-    if not text.strip():
-        raise ValueError("is empty")
+def _named(text: str) -> str:
+    if not re.fullmatch("[!-~]+", text):
+        raise ValueError("is no id")
     return text
 
 
@@ -73,7 +74,7 @@ class Request(Arguments):
 
 
 Body = Annotated[str, at_most(MAX_BODY)]
-Id = Annotated[str, AfterValidator(_filled), at_most(plain.MAX_ID)]
+Id = Annotated[str, AfterValidator(_named), at_most(plain.MAX_ID)]
 
 
 class SearchEmailRequest(Request):

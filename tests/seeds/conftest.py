@@ -1,0 +1,133 @@
+"""One server a document, mode and worker: started once, asked by many tests, each with people of its own."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import SAMPLE, Visitor, visiting
+from tests.arrivals import arrive
+from tests.conftest import Person
+
+MANY = 100_000
+WIDE = {"sends_per_hour": 10_000, "sends_per_pace": 10_000, "recipients_per_hour": MANY, "open_letters": 1_000, "proposals_per_hour": 10_000, "replies_per_thread": 1_000}  # fmt: skip
+
+
+@dataclass
+class Site:
+    """A person, and an agent that is connected to their server."""
+
+    person: Person
+    agent: Visitor
+
+    def call(self, tool: str, /, **arguments: Any) -> Any:
+        """Call a tool and return the raw answer."""
+        return self.agent.call(tool, **arguments).raw
+
+    def text(self, tool: str, /, **arguments: Any) -> str:
+        """Call a tool that must succeed, and return its whole text."""
+        return told(self.call(tool, **arguments), refused=False)
+
+    def refusal(self, tool: str, /, **arguments: Any) -> str:
+        """Call a tool that must refuse, and return its whole text."""
+        return told(self.call(tool, **arguments), refused=True)
+
+    def slip(self, name: str, *, folder: str = "Approved", **fields: str) -> Path:
+        """Write an approval as a person would, by hand."""
+        head = "".join(f"{key}: {value}\n" for key, value in fields.items())
+        note = self.person.vault / folder / f"{name}.md"
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"---\n{head}---\n\nRisk: low.\nRollback: none.\n")
+        return note
+
+    def actions(self) -> list[dict[str, Any]]:
+        """Return the lines of the log, oldest first."""
+        self.person.run("status")  # which brings the file up to the ledger
+        files = sorted((self.person.vault / "Logs" / "actions").glob("*.json"))
+        rows = [row for file in files for row in file.read_text().splitlines()]
+        return [json.loads(row) for row in rows]
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return the lines that tool calls have left."""
+        return [line for line in self.actions() if line["actor"] == "email_mcp"]
+
+    def raw(self, id: str) -> str:
+        """Return the bytes of a mail, as text."""
+        return self.person.run("read", id, "--raw").out
+
+
+def told(answer: Any, *, refused: bool) -> str:
+    (block,) = answer.content
+    assert answer.is_error is refused, block.text
+    return block.text
+
+
+def settle(person: Person, mode: str, approvals: dict[str, Any], limits: dict[str, Any]) -> None:
+    """Write the person's settings."""
+    file = person.folder / ".config" / "postroom" / "postroom.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    rows = ["dry_run = false"] if mode == "live" else []
+    for name, table in (("approvals", approvals), ("limits", limits)):
+        rows += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
+    file.write_text("\n".join([*rows, ""]))
+
+
+@pytest.fixture(scope="session")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty mails, and one that everybody may answer, imported once."""
+    person = Person(tmp_path_factory.mktemp("imported"))
+    assert person.run("import", str(SAMPLE)).code == 0
+    arrive(person, "round", sender="Ann Lee <ann@example.com>", to="you@example.org, Bob <bob@example.net>", subject="Round table", headers="Cc: Cat <cat@example.net>\n")  # fmt: skip
+    return person.folder
+
+
+@contextmanager
+def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", approvals: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **environment: str) -> Iterator[Site]:  # fmt: skip
+    """Start a server for somebody with the sample mail, and lend it."""
+    person = Person(folder)
+    if not (folder / "state").exists():
+        shutil.copytree(imported / "state", folder / "state")
+    (person.vault / "Approved").mkdir(parents=True, exist_ok=True)
+    person.environment |= environment
+    settle(
+        person, mode, {"undo_seconds": 0, **(approvals or {})}, WIDE if limits is None else limits
+    )
+    with visiting(person, "email", "--contract", contract) as agent:
+        yield Site(person, agent)
+
+
+@pytest.fixture(scope="session")
+def sites(tmp_path_factory, imported):
+    """Lend the server of a contract in a mode, started when it is first asked for."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        there: dict[tuple, Site] = {}
+
+        def lend(contract: str, mode: str = "rehearsal", **approvals: Any) -> Site:
+            key = (contract, mode, *sorted(approvals.items()))
+            if key not in there:
+                folder = tmp_path_factory.mktemp(f"{contract}-{mode}")
+                opened = site(folder, imported, contract, mode, approvals)
+                there[key] = stack.enter_context(opened)
+            return there[key]
+
+        yield lend
+
+
+@pytest.fixture
+def alone(tmp_path, imported):
+    """Lend a way to start a server of one's own, for what others would disturb."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def start(contract: str, mode: str = "live", **options: Any) -> Site:
+            return stack.enter_context(site(tmp_path, imported, contract, mode, **options))
+
+        yield start

@@ -1,0 +1,267 @@
+"""Document 000, data model of the email server with approvals: contract `approval`, clause by clause."""
+
+import uuid
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.tools.contracts import approval
+from tests.arrivals import arrive
+from tests.seeds.test_002 import approve, letter, newest, rejected
+
+SENT = "Email sent successfully."
+
+
+@pytest.fixture
+def live(sites):
+    return sites("approval", "live")
+
+
+def sends(site, name, **changes):
+    """Whether a letter to this name leaves now."""
+    answer = site.call("send_email", **letter(name, **changes))
+    return answer.content[0].text.startswith(SENT)
+
+
+# 1. EmailMessage
+
+
+def test_email_result_has_the_documents_fields(live):
+    """000 §1 EmailMessage, §Pydantic EmailResult"""
+    fields = {"message_id", "thread_id", "from_address", "to_address", "subject", "snippet", "date"}
+    assert set(approval.EmailResult.model_fields) == fields
+    found = live.call("search_email", query="in:inbox", max_results=50).structured_content["emails"]
+    assert len(found) > 20
+    for mail in found:
+        assert set(mail) == fields
+        assert all(isinstance(value, str) for value in mail.values())
+        assert mail["message_id"]
+        assert mail["thread_id"]
+        assert Address.parse(mail["from_address"])
+        assert len(mail["snippet"]) <= 200
+        assert len(mail["subject"]) <= 998
+        assert parsedate_to_datetime(mail["date"])
+
+
+def test_subjects_have_at_most_998_characters(live):
+    """000 §1 Validation Rules, subject"""
+    assert live.refusal("send_email", **letter("x", subject="s" * 999)) == (
+        "Error: subject: value error, has more than 998 characters"
+    )
+    live.text("draft_email", **letter("max", subject="s" * 998))
+
+
+def test_models_have_the_documents_names_fields_and_bounds():
+    """000 §Pydantic Models"""
+    fields = {
+        "SendEmailRequest": ["to", "subject", "body"],
+        "DraftEmailRequest": ["to", "subject", "body"],
+        "ReplyEmailRequest": ["thread_id", "message_id", "body"],
+        "SearchEmailRequest": ["query", "max_results"],
+    }
+    for name, wanted in fields.items():
+        assert list(getattr(approval, name).model_fields) == wanted
+    (about,) = (t for t in approval.CONTRACT.tools if t.name == "search_email")
+    most = about.schemas[0]["properties"]["max_results"]
+    assert (most["default"], most["minimum"], most["maximum"]) == (5, 1, 50)
+
+
+# 2. ApprovalFile
+
+
+def test_an_approval_file_has_the_documents_frontmatter(live):
+    """000 §2 ApprovalFile, fields"""
+    from postroom.vault.note import Note, sections
+
+    id = live.call("send_email", **letter("flo")).structured_content["letter"]
+    (file,) = (live.person.vault / "Pending_Approval").glob(f"*{id}*")
+    note = Note.parse(file.read_bytes())
+    assert (note.text("type"), note.text("status")) == ("email_send", "pending")
+    assert (note.text("action_type"), note.text("to")) == ("send_email", "flo@example.com")
+    assert note.text("subject") == "Meeting notes"
+    assert datetime.fromisoformat(note.text("created"))
+    assert {"Risk assessment", "Rollback plan"} <= {name for name, _ in sections(note.body)}
+    file.rename(live.person.vault / "Approved" / file.name)
+    assert sends(live, "flo")
+    done = Note.parse((live.person.vault / "Done" / file.name).read_bytes())
+    assert datetime.fromisoformat(done.text("approved_at"))
+
+
+def test_rule_1_the_file_is_in_approved(live):
+    """000 §2 Matching rule 1"""
+    for folder in ("Pending_Approval", "Plans", "Done", "Rejected", "Approved/deeper", "Drafts"):
+        live.slip("ria", folder=folder, type="email_send", status="approved", to="ria@example.com")
+        assert not sends(live, "ria"), folder
+    approve(live, "ria")
+    assert sends(live, "ria")
+
+
+def test_rule_2_the_type_matches_the_action(live):
+    """000 §2 Matching rule 2"""
+    approve(live, "tia", type="email_reply")
+    assert live.refusal("send_email", **letter("tia")) == rejected("t***@example.com")
+    approve(live, "tia", type="email_send")
+    assert sends(live, "tia")
+
+
+@pytest.mark.parametrize("status", ["pending", "rejected", "done", "APPROVED!", '""'])
+def test_rule_3_the_status_is_approved(live, status):
+    """000 §2 Matching rule 3"""
+    name = f"sam{len(status)}{status[0].lower() if status[0].isalpha() else 'x'}"
+    approve(live, name, status=status)
+    assert not sends(live, name)
+    approve(live, name)
+    assert sends(live, name)
+
+
+def test_rule_4_the_recipient_matches_whatever_its_case(live):
+    """000 §2 Matching rule 4"""
+    approve(live, "una", to="somebody.else@example.com")
+    assert not sends(live, "una")
+    approve(live, "una", to="UNA@Example.COM")
+    assert sends(live, "una")
+
+
+def test_rule_5_the_newest_of_several_is_used(live):
+    """000 §2 Matching rule 5"""
+    import os
+
+    kind = {"type": "email_send", "status": "approved", "to": "pia@example.com"}
+    notes = [live.slip(name, **kind, created=name) for name in ("first", "third", "second")]
+    for note, age in zip(notes, (300, 100, 200), strict=True):
+        when = note.stat().st_mtime - age
+        os.utime(note, (when, when))
+    assert sends(live, "pia")
+    assert [note.exists() for note in notes] == [True, False, True]
+
+
+def test_the_subject_must_match_where_it_is_given(live):
+    """000 §2 subject (for matching)"""
+    approve(live, "ivy", subject="Another matter")
+    assert not sends(live, "ivy")
+    approve(live, "ivy", subject="Meeting notes")
+    assert sends(live, "ivy")
+
+
+def test_a_reply_is_matched_by_its_recipient_or_its_thread(live):
+    """000 §2 and 002 reply_email, which name to or thread_id"""
+    id = arrive(live.person, "quiz", sender="Quin <quin@example.com>", subject="Quiz")
+    thread = newest(live, "subject:quiz")["thread_id"]
+    asked = {"thread_id": thread, "message_id": id}
+    kind = {"type": "email_reply", "status": "approved"}
+    live.slip("other", **kind, to="quin@example.com", thread_id='"0"')
+    assert live.refusal("reply_email", **asked, body="One.")
+    for number, named in enumerate(({"to": "quin@example.com"}, {"thread_id": f'"{thread}"'})):
+        live.slip(f"quiz{number}", **kind, **named)
+        assert live.text("reply_email", **asked, body=f"{number}.").startswith("Reply sent")
+
+
+def test_a_request_goes_from_plans_to_done(alone):
+    """000 §2 State Transitions"""
+    site = alone("approval")
+    vault = site.person.vault
+    site.slip("wish", folder="Plans", type="email_send", status="draft", to="ann@example.com")
+    assert not sends(site, "ann")
+    site.person.run("send-approved")
+    waiting = vault / "Pending_Approval" / "wish.md"
+    assert waiting.exists()
+    assert not sends(site, "ann")
+    waiting.rename(vault / "Approved" / "wish.md")
+    assert sends(site, "ann")
+    assert (vault / "Done" / "wish.md").exists()
+
+
+def test_a_request_that_was_rejected_lets_nothing_out(live):
+    """000 §2 State Transitions, Rejected"""
+    live.slip("no", folder="Rejected", type="email_send", status="approved", to="no@example.com")
+    assert not sends(live, "no")
+
+
+# 3. RateLimitCounter
+
+
+def test_the_budget_has_a_window_and_survives_a_restart(alone, tmp_path, imported):
+    """000 §3 RateLimitCounter"""
+    from tests.seeds.conftest import site
+
+    limits = {"sends_per_hour": 2, "window_seconds": 1800}
+    first = alone("approval", limits=limits)
+    for name in ("ann", "bob"):
+        approve(first, name)
+        assert sends(first, name)
+    full = "Rejected: Rate limit exceeded (2 emails/1800 seconds). Next send available in 30 minutes."  # fmt: skip
+    approve(first, "cat")
+    assert first.refusal("send_email", **letter("cat")) == full
+    with site(tmp_path, imported, "approval", "live", limits=limits) as again:
+        assert again.refusal("send_email", **letter("cat")) == full
+
+
+def test_the_budget_is_ten_an_hour_unless_told(alone):
+    """000 §3 max_sends"""
+    site = alone("approval", limits={"sends_per_pace": 100})
+    for number in range(10):
+        approve(site, f"a{number}")
+        assert sends(site, f"a{number}")
+    approve(site, "late")
+    assert site.refusal("send_email", **letter("late")) == (
+        "Rejected: Rate limit exceeded (10 emails/hour). Next send available in 60 minutes."
+    )
+
+
+# 4. AuditLogEntry
+
+
+def test_every_call_leaves_one_entry_with_the_documents_fields(live):
+    """000 §4 AuditLogEntry, fields"""
+    before = len(live.calls())
+    live.call("search_email", query="tea")
+    approve(live, "liz")
+    live.text("send_email", **letter("liz", subject="Long " * 20, body="A secret sentence."))
+    live.refusal("send_email", **letter("mia"))
+    live.refusal("send_email", **letter("x", to="bad"))
+    live.text("draft_email", **letter("nia"))
+    found = live.calls()[before:]
+    assert [line["action_type"] for line in found] == ["search_email", "send_email", "send_email", "send_email", "draft_email"]  # fmt: skip
+    assert [line["result"] for line in found] == ["success", "success", "rejected", "error", "success"]  # fmt: skip
+    for line in found:
+        assert datetime.fromisoformat(line["timestamp"]).utcoffset().total_seconds() == 0
+        assert uuid.UUID(line["correlation_id"]).version == 4
+        assert line["actor"] == "email_mcp"
+        assert isinstance(line["target"], str)
+        assert isinstance(line["duration_ms"], int)
+    assert [found[1]["target"], found[2]["target"]] == ["l***@example.com", "m***@example.com"]
+    assert found[3]["error"] == "Invalid email address format: bad"
+    assert len({line["correlation_id"] for line in found}) == 5
+
+
+def test_results_are_the_documents_five(alone):
+    """000 §4 AuditLogEntry, result"""
+    site = alone("approval", limits={"sends_per_hour": 1})
+    approve(site, "ann")
+    site.text("send_email", **letter("ann"))
+    site.refusal("send_email", **letter("bob"))
+    approve(site, "bob")
+    site.refusal("send_email", **letter("bob"))
+    site.refusal("search_email", query="x", max_results=0)
+    assert [line["result"] for line in site.calls()] == ["success", "rejected", "rate_limited", "error"]  # fmt: skip
+
+
+def test_a_rehearsal_is_logged_as_dev_mode(sites):
+    """000 §4 AuditLogEntry, dev_mode"""
+    site = sites("approval")
+    site.text("send_email", **letter("opal"))
+    line = site.calls()[-1]
+    assert (line["result"], line["target"]) == ("dev_mode", "o***@example.com")
+
+
+def test_the_log_is_redacted(live):
+    """000 §4 Redaction Rules"""
+    live.refusal("send_email", **letter("john.doe", subject="S" * 60, body="A secret sentence."))
+    files = [file.read_text() for file in (live.person.vault / "Logs").rglob("*.json")]
+    logged = "".join(files)
+    assert "secret sentence" not in logged
+    assert "john.doe" not in logged
+    assert "S" * 50 in logged
+    assert "S" * 51 not in logged

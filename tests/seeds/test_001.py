@@ -1,0 +1,718 @@
+"""Document 001, an email server with DRY_RUN: contract `dry-run`, clause by clause."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from email import message_from_string, policy
+from pathlib import Path
+
+import pytest
+
+from tests.agents import Wire
+from tests.gmail.people import at_gmail
+from tests.seeds.conftest import told
+
+TO = {"type": "string", "format": "email", "description": "Recipient email address"}
+LETTER = {
+    "to": TO,
+    "subject": {"type": "string", "minLength": 1, "maxLength": 500, "description": "Email subject line"},
+    "body": {"type": "string", "minLength": 1, "maxLength": 50000, "description": "Email body (plain text)"},
+    "cc": {"type": "string", "description": "CC recipients (comma-separated)"},
+    "bcc": {"type": "string", "description": "BCC recipients (comma-separated)"},
+    "html_body": {"type": "string", "description": "Optional HTML version"},
+}  # fmt: skip
+PROPERTIES = {
+    "send_email": LETTER | {"reply_to": {"type": "string", "format": "email", "description": "Reply-To header"}},
+    "draft_email": LETTER,
+    "search_emails": {
+        "query": {"type": "string", "minLength": 1, "description": "Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')"},
+        "max_results": {"type": "integer", "minimum": 1, "maximum": 50, "default": 10},
+        "include_body": {"type": "boolean", "default": False, "description": "Include full email body in results"},
+    },
+    "reply_to_thread": {
+        "thread_id": {"type": "string", "minLength": 1, "description": "Gmail thread ID to reply to"},
+        "body": {"type": "string", "minLength": 1, "maxLength": 50000},
+        "reply_all": {"type": "boolean", "default": False, "description": "Reply to all recipients"},
+        "html_body": {"type": "string"},
+    },
+}  # fmt: skip
+REQUIRED = {
+    "send_email": ["to", "subject", "body"],
+    "draft_email": ["to", "subject", "body"],
+    "search_emails": ["query"],
+    "reply_to_thread": ["thread_id", "body"],
+}
+TAIL = "Set DRY_RUN=false to send for real."
+
+
+@pytest.fixture
+def dry(sites):
+    return sites("dry-run")
+
+
+@pytest.fixture
+def live(sites):
+    """001's own arrangement: no approval here, since another layer has approved."""
+    return sites("dry-run", "live", required=False)
+
+
+@pytest.fixture
+def held(sites):
+    return sites("dry-run", "live")
+
+
+def letter(name="recipient", **changes):
+    return {"to": f"{name}@example.com", "subject": "Test", "body": "x" * 53, **changes}
+
+
+def found(site, query, **more):
+    return site.call("search_emails", query=query, **more).structured_content["emails"]
+
+
+def mime(site, answer):
+    """Return what was sent, as another reader sees it."""
+    assert not answer.is_error, answer.content[0].text
+    raw = site.raw(answer.structured_content["message_id"])
+    return message_from_string(raw.replace("\r\n", "\n").strip("\n"), policy=policy.default)
+
+
+def sends(site, **changes):
+    return mime(site, site.call("send_email", **letter(**changes)))
+
+
+def gathered(wire, asked):
+    """Return the answers to these requests, in their order, whichever comes first."""
+    answers = {}
+    while len(answers) < len(asked):
+        message = wire.line()
+        answers |= {message["id"]: message["result"]} if message.get("id") in asked else {}
+    return [answers[id] for id in asked]
+
+
+# 3. The server
+
+
+def test_the_server_says_who_it_is(dry):
+    """001 §3A"""
+    info = dry.agent.client.server_info
+    assert (info.name, info.version) == ("email-mcp", "0.2.0")
+    assert info.description == (
+        "Gmail integration for the AI Employee. Send, draft, search, and reply to emails."
+    )
+
+
+def test_the_four_tools_and_their_input_schemas(dry):
+    """001 §3B, §4 input schemas"""
+    tools = dry.agent.tools()
+    assert {name: tool.input_schema["properties"] for name, tool in tools.items()} == PROPERTIES
+    assert {name: tool.input_schema["required"] for name, tool in tools.items()} == REQUIRED
+    assert tools["send_email"].description == (
+        "Send an email via Gmail. Requires DRY_RUN=false or returns a dry-run preview."
+    )
+
+
+def test_it_starts_without_a_mailbox_or_a_token(person, service):
+    """001 §3, auth is lazy"""
+    at_gmail(person, service, signed_in=False)
+    wire = Wire(person, "email", "--contract", "dry-run")
+    try:
+        wire.greet()
+        assert len(wire.answer(wire.ask("tools/list"))["result"]["tools"]) == 4
+        assert service.requests == []
+    finally:
+        wire.kill()
+
+
+# 4A. send_email
+
+
+def test_send_email_dry_run(dry):
+    """001 §4A DRY_RUN Response"""
+    assert dry.text("send_email", **letter()) == (
+        "[DRY RUN] Would send email:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)\n"
+        "  CC: none\n  BCC: none\n\nSet DRY_RUN=false to send for real."
+    )
+
+
+def test_send_email_dry_run_shows_everything(dry):
+    """001 §14 full preview"""
+    more = {"cc": "a@example.com, b@example.com", "bcc": "c@example.com", "html_body": "<p>Hi</p>", "reply_to": "me@example.com"}  # fmt: skip
+    assert dry.text("send_email", **letter(), **more) == (
+        "[DRY RUN] Would send email:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)\n"
+        "  CC: a@example.com, b@example.com\n  BCC: c@example.com\n  HTML: (9 chars)\n"
+        f"  Reply-To: me@example.com\n\n{TAIL}"
+    )
+
+
+def test_send_email_live(live):
+    """001 §4A Live Response"""
+    answer = live.call("send_email", **letter("lia"))
+    ids = answer.structured_content
+    assert told(answer, refused=False) == (
+        f"Email sent successfully.\n  Message ID: {ids['message_id']}\n  To: lia@example.com\n"
+        f"  Subject: Test\n  Thread ID: {ids['thread_id']}"
+    )
+    assert live.person.run("read", ids["message_id"], "--json").json
+
+
+def test_send_email_error(dry, live):
+    """001 §4A Error Response"""
+    for site in (dry, live):
+        assert site.refusal("send_email", **letter(to="not-an-email")) == (
+            "Failed to send email: Invalid recipient address"
+        )
+
+
+def test_a_live_send_waits_for_approval_and_says_so(held):
+    """001 §1 HITL, unless required = false"""
+    answer = held.call("send_email", **letter("hal"))
+    id = answer.structured_content["letter"]
+    waits = f"Not sent. The letter {id} waits for a person to approve it. Do not send it again."
+    assert told(answer, refused=True) == f"Failed to send email: {waits}"
+    assert held.person.show(id)["state"] == "pending"
+    digest = held.person.show(id)["digest"].removeprefix("sha256:")
+    assert held.person.run("approve", id, "--yes", digest[:8]).code == 0
+    again = held.refusal("send_email", **letter("hal"))
+    assert again.startswith(f"Failed to send email: The letter {id} was sent at ")
+
+
+def test_a_slip_is_no_word_of_001s(held):
+    """001 §1, slips count in other contracts alone"""
+    held.slip("sid", type="email_send", status="approved", to="sid@example.com")
+    assert held.refusal("send_email", **letter("sid")).startswith("Failed to send email: Not sent.")
+
+
+# 4B. draft_email
+
+
+def test_draft_email_dry_run(dry):
+    """001 §4B DRY_RUN Response"""
+    assert dry.text("draft_email", **letter()) == (
+        "[DRY RUN] Would create draft:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)"
+    )
+    assert found(dry, "in:drafts to:recipient@example.com") == []
+
+
+def test_draft_email_live(live):
+    """001 §4B Live Response"""
+    answer = live.call("draft_email", **letter("dot", cc="c@example.com", bcc="b@example.com", html_body="<p>x</p>"))  # fmt: skip
+    id = answer.structured_content["draft_id"]
+    assert told(answer, refused=False) == (
+        f"Draft created successfully.\n  Draft ID: {id}\n  To: dot@example.com\n  Subject: Test\n"
+        "  View in Gmail: https://mail.google.com/mail/#drafts"
+    )
+    (kept,) = found(live, "in:drafts to:dot@example.com")
+    assert "Bcc: b@example.com" in live.raw(kept["message_id"])
+
+
+# 4C. search_emails
+
+
+@pytest.mark.parametrize("mode", ["dry", "live"])
+def test_search_emails(mode, request):
+    """001 §4C Response, §14 in both modes"""
+    site = request.getfixturevalue(mode)
+    first, second = found(site, "from:dora in:inbox", max_results=2)
+    assert site.text("search_emails", query="from:dora in:inbox", max_results=2) == (
+        "Found 2 emails matching 'from:dora in:inbox':\n\n"
+        "1. From: Dora Lindqvist <dora@lindqvist.example>\n   Subject: RE: Q3 figures for the VAT return\n"
+        f"   Date: 2026-11-10\n   Snippet: {first['snippet']}\n"
+        f"   Message ID: {first['message_id']} | Thread ID: {first['thread_id']}\n\n"
+        f"2. From: Dora Lindqvist <dora@lindqvist.example>\n   Subject: {second['subject']}\n"
+        f"   Date: 2026-10-20\n   Snippet: {second['snippet']}\n"
+        f"   Message ID: {second['message_id']} | Thread ID: {second['thread_id']}"
+    )
+
+
+def test_search_emails_returns_ten_unless_told(dry):
+    """001 §4C max_results"""
+    assert len(found(dry, "in:anywhere")) == 10
+    assert len(found(dry, "in:anywhere", max_results=50)) == 41
+
+
+def test_search_emails_with_bodies(dry):
+    """001 §4C include_body"""
+    said = dry.text("search_emails", query="subject:round", include_body=True)
+    (mail,) = found(dry, "subject:round", include_body=True)
+    assert mail["body"] == "Come at four."
+    assert said == (
+        "Found 1 emails matching 'subject:round':\n\n1. From: Ann Lee <ann@example.com>\n"
+        "   Subject: Round table\n   Date: 2026-11-14\n   Snippet: Come at four.\n"
+        "   Body:\n     Come at four.\n"
+        f"   Message ID: {mail['message_id']} | Thread ID: {mail['thread_id']}"
+    )
+    (without,) = found(dry, "subject:round")
+    assert "body" not in without
+
+
+# 4D. reply_to_thread
+
+
+def test_reply_to_thread_dry_run(dry):
+    """001 §4D, §6 dryRunResponse"""
+    (mail,) = found(dry, "subject:round")
+    assert dry.text("reply_to_thread", thread_id=mail["thread_id"], body="x" * 142) == (
+        f"[DRY RUN] Would reply to thread:\n  Thread ID: {mail['thread_id']}\n  To: ann@example.com\n"
+        "  Subject: Re: Round table\n  Body: (142 chars)\n\nSet DRY_RUN=false to execute for real."
+    )
+    everyone = dry.text("reply_to_thread", thread_id=mail["thread_id"], body="x", reply_all=True)
+    assert everyone == (
+        f"[DRY RUN] Would reply to thread:\n  Thread ID: {mail['thread_id']}\n"
+        "  To: ann@example.com\n  Subject: Re: Round table\n  Body: (1 chars)\n"
+        "  CC: bob@example.net, cat@example.net\n\nSet DRY_RUN=false to execute for real."
+    )
+
+
+def test_reply_to_thread_live(live):
+    """001 §4D Handler Logic, threading headers"""
+    (mail,) = found(live, "subject:round in:inbox")
+    answer = live.call("reply_to_thread", thread_id=mail["thread_id"], body="I come.", reply_all=True, html_body="<p>I come.</p>")  # fmt: skip
+    sent = mime(live, answer)
+    ids = answer.structured_content
+    assert told(answer, refused=False) == (
+        f"Reply sent successfully.\n  Message ID: {ids['message_id']}\n  To: ann@example.com\n"
+        f"  Subject: Re: Round table\n  Thread ID: {mail['thread_id']}"
+    )
+    assert sent["In-Reply-To"] == sent["References"] == "<round@example.com>"
+    assert sent["Subject"] == "Re: Round table"
+    assert sent["To"] == "Ann Lee <ann@example.com>"
+    assert sent["Cc"] == "Bob <bob@example.net>, Cat <cat@example.net>"
+
+
+def test_reply_to_thread_that_is_gone(dry, live):
+    """001 §4D, §9C 404, §13 Thread has been deleted"""
+    for site in (dry, live):
+        assert site.refusal("reply_to_thread", thread_id="18d1234abcd", body="Hi") == (
+            "Error: Thread ID not found — it may have been deleted\n"
+            "Detail: Thread ID 18d1234abcd not found. Search for it again."
+        )
+
+
+# 5. Gmail's tokens
+
+
+@pytest.fixture
+def outside(alone, service, person):
+    """A server whose mailbox is a double of Gmail's service."""
+
+    def start(mode="rehearsal", *, signed_in=True, token=None, **environment):
+        at_gmail(person, service, signed_in=signed_in, **token or {})
+        settings = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
+        return alone("dry-run", mode, approvals={"required": False}, **settings | environment)
+
+    return start
+
+
+def test_no_token_names_the_command_that_makes_one(outside, service):
+    """001 §5C 6, §13 No token.json"""
+    site = outside(signed_in=False)
+    site.person.environment["BROWSER"] = f"touch {site.person.folder}/opened %s"
+    said = site.refusal("search_emails", query="tea")
+    head, detail = said.split("\n")
+    assert head == "Error: No token found. Run `postroom auth gmail` first to complete OAuth"
+    assert detail.startswith("Detail: Nobody is signed in to Gmail.")
+    assert not (site.person.folder / "opened").exists()
+
+
+def test_a_token_of_pythons_or_of_nodes_is_read(outside, service, tmp_path):
+    """001 §5C 3, the adapter"""
+    site = outside()
+    assert site.text("search_emails", query="tea") == "No emails found matching query"
+    token = json.loads((tmp_path / "state" / "token.json").read_text())
+    token["access_token"] = token.pop("token")
+    (tmp_path / "state" / "token.json").write_text(json.dumps(token))
+    assert site.text("search_emails", query="tea") == "No emails found matching query"
+
+
+def test_a_token_whose_renewal_fails_is_set_aside(outside, service, tmp_path):
+    """001 §13 Token expired and refresh fails"""
+    site = outside(token={"expires_in": -10})
+    service.fail("token", status=400, reason="invalid_grant")
+    said = site.refusal("search_emails", query="tea")
+    assert said.startswith("Error: Token expired — run `postroom auth gmail` to refresh\nDetail: ")
+    assert not (tmp_path / "state" / "token.json").exists()
+    assert list((tmp_path / "state").glob("token.json.revoked*"))
+
+
+def test_a_dry_run_asks_gmail_for_nothing(outside, service):
+    """001 §4A 1, no API call"""
+    site = outside(signed_in=False)
+    assert site.text("send_email", **letter()).startswith("[DRY RUN] Would send email:")
+    assert site.text("draft_email", **letter()).startswith("[DRY RUN] Would create draft:")
+    assert service.requests == []
+
+
+# 6. DRY_RUN
+
+
+@pytest.mark.parametrize(("value", "dry"), [(None, True), ("true", True), ("TRUE", True), ("maybe", True), ("", True), ("false", False)])  # fmt: skip
+def test_dry_run_is_the_default(alone, value, dry):
+    """001 §6 isDryRun, §14 DRY_RUN=true by default"""
+    environment = {} if value is None else {"DRY_RUN": value}
+    site = alone("dry-run", "rehearsal", **environment)
+    said = site.call("send_email", **letter()).content[0].text
+    assert said.startswith("[DRY RUN]") is dry
+
+
+# 7. MIME
+
+
+def test_a_plain_letter_has_the_documents_headers(live):
+    """001 §7 Headers, text/plain"""
+    sent = sends(live, name="mim", cc="c@example.com", bcc="b@example.com", reply_to="r@example.com", body="Hello.")  # fmt: skip
+    assert sent["From"] == "you@example.org"
+    assert (sent["To"], sent["Cc"], sent["Reply-To"]) == ("mim@example.com", "c@example.com", "r@example.com")  # fmt: skip
+    assert sent["MIME-Version"] == "1.0"
+    assert sent["Content-Type"] == 'text/plain; charset="utf-8"'
+    assert sent["Date"].datetime.utcoffset().total_seconds() == 0
+    assert re.fullmatch(r"<[a-z2-7]{10}@example\.org>", sent["Message-ID"])
+    assert sent.get_content() == "Hello."
+
+
+def test_an_html_version_makes_two_alternatives(live):
+    """001 §7 multipart/alternative"""
+    sent = sends(live, name="alt", body="Hello.", html_body="<p>Hello.</p>")
+    assert sent.get_content_type() == "multipart/alternative"
+    assert [part.get_content_type() for part in sent.iter_parts()] == ["text/plain", "text/html"]
+
+
+def test_unicode_in_subject_and_body(live):
+    """001 §13 Unicode"""
+    sent = sends(live, name="uni", subject="Grüße, 世界 🎈", body="Ça va? 你好")
+    assert sent["Subject"] == "Grüße, 世界 🎈"
+    assert sent.get_content().strip() == "Ça va? 你好"
+
+
+# 8. Logs
+
+
+@pytest.fixture
+def logged(person):
+    """Start a server whose standard error is kept; return what it said there."""
+    wires = []
+
+    def run(*calls, **environment):
+        wire = Wire(person, "email", "--contract", "dry-run", **environment)
+        wires.append(wire)
+        wire.greet()
+        for tool, arguments in calls:
+            wire.answer(wire.call(tool, **arguments))
+        return [json.loads(line) for line in wire.end()[1].splitlines()]
+
+    yield run
+    for wire in wires:
+        wire.kill()
+
+
+def test_each_call_is_logged_as_json_on_stderr(logged):
+    """001 §8"""
+    lines = logged(
+        ("send_email", letter("john.doe", body="A secret sentence.")),
+        ("search_emails", {"query": "tea"}),
+        ("send_email", letter(to="john.doe@localhost")),
+        ("draft_email", letter(body="x" * 50_001)),
+    )
+    for line in lines:
+        assert list(line)[:4] == ["timestamp", "level", "action", "dry_run"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", line["timestamp"])
+        assert line["dry_run"] is True
+    assert [(line["level"], line["action"]) for line in lines] == [
+        ("info", "send_email"),
+        ("info", "search_emails"),
+        ("error", "send_email"),
+        ("warn", "draft_email"),
+        ("info", "draft_email"),
+    ]
+    said = json.dumps(lines)
+    assert "secret" not in said
+    assert "john.doe" not in said
+
+
+def test_nothing_but_the_protocol_is_on_stdout(person):
+    """001 §8 CRITICAL, §14 All logging to stderr"""
+    wire = Wire(person, "email", "--contract", "dry-run")
+    try:
+        wire.greet()
+        for _ in range(3):  # each line that is no message fails
+            wire.answer(wire.call("send_email", **letter()))
+            wire.answer(wire.call("send_email", to=1))
+        wire.process.stdin.close()
+        assert wire.process.stdout.read() == b""
+    finally:
+        wire.kill()
+
+
+# 9. Errors
+
+
+def test_errors_have_the_documents_words():
+    """001 §9A"""
+    from postroom.tools.contracts.dry_run import EmailError
+
+    assert dict(EmailError.__members__) == {
+        "AUTH_FAILED": "Authentication failed — check credentials.json and token.json",
+        "TOKEN_EXPIRED": "Token expired — run `postroom auth gmail` to refresh",
+        "INVALID_RECIPIENT": "Invalid recipient email address",
+        "QUOTA_EXCEEDED": "Gmail API quota exceeded — retry later",
+        "RATE_LIMITED": "Rate limited by Gmail API — wait 60 seconds",
+        "THREAD_NOT_FOUND": "Thread ID not found — it may have been deleted",
+        "NETWORK_ERROR": "Network error — check internet connection",
+        "UNKNOWN": "Unexpected error",
+    }
+
+
+def test_errors_have_the_documents_form(dry):
+    """001 §9B, §14 Structured error responses"""
+    assert dry.refusal("draft_email", **letter(to="not-an-email")) == (
+        "Error: Invalid recipient email address\n"
+        "Detail: to: Invalid email address format: not-an-email"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (401, "authError", "Authentication failed — check credentials.json and token.json"),
+        (403, "dailyLimitExceeded", "Gmail API quota exceeded — retry later"),
+        (429, "rateLimitExceeded", "Rate limited by Gmail API — wait 60 seconds"),
+        (404, "notFound", "Thread ID not found — it may have been deleted"),
+    ],
+)
+def test_gmails_refusals_have_the_documents_words(outside, service, status, reason, words):
+    """001 §9C"""
+    site = outside()
+    service.fail("messages", status=status, reason=reason, times=9, headers={"Retry-After": "3600"})
+    said = site.refusal("search_emails", query="tea")
+    assert said.split("\n")[0] == f"Error: {words}"
+    assert said.split("\n")[1].startswith("Detail: ")
+
+
+def test_a_network_that_is_gone_has_the_documents_words(outside, service):
+    """001 §9C, ENOTFOUND and ETIMEDOUT"""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"  # where soon nobody listens
+    site = outside(GMAIL_API_ENDPOINT=endpoint)
+    said = site.refusal("search_emails", query="tea")
+    assert said.startswith("Error: Network error — check internet connection\nDetail: ")
+
+
+# 10. Pacing
+
+
+def test_sends_wait_for_their_turn(alone):
+    """001 §10 sendLimiter"""
+    limits = {"sends_per_hour": 100, "sends_per_pace": 2, "pace_seconds": 2}
+    site = alone("dry-run", approvals={"required": False}, limits=limits)
+    for name in ("ann", "bob", "cat"):
+        site.text("send_email", **letter(name))
+    moments = [line for line in site.actions() if line["action_type"] == "send_email"]
+    assert [line["result"] for line in moments] == ["success"] * 3
+    assert [line["duration_ms"] > 1_000 for line in moments] == [False, False, True]
+
+
+def test_ten_sends_and_thirty_searches_a_minute():
+    """001 §10, the numbers"""
+    from postroom.core.policy import Rules
+    from postroom.desk.mailroom import SEARCHES
+
+    assert (Rules().paced, Rules().pace, SEARCHES) == (10, 60, 30)
+
+
+def test_searches_wait_for_their_turn(person):
+    """001 §10 searchLimiter, log rate_limit_wait"""
+    file = person.folder / ".config" / "postroom" / "postroom.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[limits]\npace_seconds = 2\n")
+    wire = Wire(person, "email", "--contract", "dry-run")
+    try:
+        wire.greet()
+        for answer in gathered(wire, [wire.call("search_emails", query="tea") for _ in range(31)]):
+            assert not answer["isError"]
+        lines = [json.loads(line) for line in wire.end()[1].splitlines()]
+    finally:
+        wire.kill()
+    (waited,) = (line for line in lines if line["action"] == "rate_limit_wait")
+    assert waited["level"] == "warn"
+    assert 0 < waited["wait_ms"] <= 2_000
+
+
+def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
+    """001 §10 against 000 §3"""
+    site = alone("dry-run", approvals={"required": False}, limits={"sends_per_hour": 1})
+    site.text("send_email", **letter("ann"))
+    answer = site.call("send_email", **letter("bob"))
+    said = told(answer, refused=True)
+    id = answer.structured_content["letter"]
+    assert said.startswith(f"Failed to send email: The letter {id} was approved at ")
+    assert said.endswith("and is held: Rate limit exceeded (1 emails/hour). Do not send it again.")
+    assert site.calls()[-1]["result"] == "rate_limited"
+
+
+# 11A. Addresses
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ann@localhost",
+        "ann@127.0.0.1",
+        "ann@[127.0.0.1]",
+        "ann@[IPv6:::1]",
+        "ann@example",
+        f"{'a' * 64}@example.com",
+        f"anna@{'a.' * 123}com",
+        "Ann <ann@example.com>",
+        "ann@example.com, bob@example.com",
+        "ann@exa mple.com",
+        "ann@@example.com",
+        "",
+    ],
+)
+def test_addresses_that_are_refused(dry, address):
+    """001 §11A"""
+    assert dry.refusal("send_email", **letter(to=address)) == (
+        "Failed to send email: Invalid recipient address"
+    )
+
+
+def test_addresses_that_just_fit(dry):
+    """001 §11A, the bounds"""
+    for address in (f"{'a' * 63}@example.com", f"ann@{'a.' * 123}com"):
+        assert dry.text("send_email", **letter(to=address)).startswith("[DRY RUN]"), len(address)
+
+
+@pytest.mark.parametrize("field", ["cc", "bcc"])
+def test_one_bad_address_refuses_the_whole_send(live, field):
+    """001 §11A validateRecipientList, §13 CC/BCC with invalid addresses"""
+    said = live.refusal("send_email", **letter("all", **{field: " a@example.com , nobody"}))
+    assert said == (
+        "Failed to send email: Invalid recipient address\n"
+        f"Detail: {field}: Invalid email address format: nobody"
+    )
+    assert found(live, "in:sent to:all@example.com") == []
+
+
+def test_a_list_is_split_and_trimmed(dry):
+    """001 §11A Split by comma, trim each"""
+    said = dry.text("send_email", **letter(cc=" a@example.com ,b@example.com"))
+    assert "\n  CC: a@example.com, b@example.com\n" in said
+
+
+# 11B. Content
+
+
+def test_a_long_subject_is_cut(live):
+    """001 §11B validateSubject"""
+    answer = live.call("send_email", **letter("cut", subject=f"  \0{'s' * 600}  "))
+    assert told(answer, refused=False).endswith("\n\nWarning: subject truncated to 500 characters.")
+    assert mime(live, answer)["Subject"] == "s" * 497 + "..."
+
+
+def test_a_long_body_is_cut_with_a_warning(live):
+    """001 §11B validateBody, §13 Very long email body"""
+    answer = live.call("send_email", **letter("long", body="ab\0" * 20_000 + "c" * 20_000))
+    said = told(answer, refused=False)
+    assert said.endswith("\n\nWarning: body truncated to 50000 characters.")
+    assert mime(live, answer).get_content().replace("\n", "") == "ab" * 20_000 + "c" * 10_000
+
+
+def test_what_just_fits_is_not_cut(dry):
+    """001 §11B, the bounds"""
+    said = dry.text("send_email", **letter(subject="s" * 500, body="b" * 50_000))
+    assert "(50000 chars)" in said
+    assert "Warning" not in said
+
+
+def test_html_in_a_plain_body_is_escaped(live):
+    """001 §13 HTML in body field"""
+    answer = live.call("send_email", **letter("esc", body="Hi <b>you</b> & <script>x</script>"))
+    assert told(answer, refused=False).endswith(
+        "\n\nWarning: HTML in body was escaped; use html_body for HTML."
+    )
+    sent = mime(live, answer).get_content()
+    assert sent == "Hi &lt;b&gt;you&lt;/b&gt; &amp; &lt;script&gt;x&lt;/script&gt;"
+    plain = sends(live, name="cmp", body="1 < 2 & 3 > 2, <ann@example.com>")
+    assert plain.get_content() == "1 < 2 & 3 > 2, <ann@example.com>"
+
+
+# 12 and 13
+
+
+def test_the_nine_steps_of_the_manual_protocol(alone, tmp_path, imported):
+    """001 §12A"""
+    from tests.seeds.conftest import site
+
+    dry = alone("dry-run", "rehearsal", approvals={"required": False})
+    assert set(dry.agent.tools()) == set(REQUIRED)
+    (mail,) = found(dry, "from:ines", max_results=1)
+    assert dry.text("draft_email", **letter()).startswith("[DRY RUN] Would create draft:")
+    assert dry.text("send_email", **letter()).startswith("[DRY RUN] Would send email:")
+    assert dry.text("reply_to_thread", thread_id=mail["thread_id"], body="Yes.").startswith("[DRY RUN] Would reply to thread:")  # fmt: skip
+    assert found(dry, "in:sent newer_than:1d") == []
+    with site(tmp_path, imported, "dry-run", "live", {"required": False}) as live:
+        assert live.text("send_email", **letter(to="you@example.org")).startswith("Email sent")
+        assert len(found(live, "to:you@example.org subject:test")) == 1
+    assert dry.text("send_email", **letter()).startswith("[DRY RUN]")
+
+
+def test_an_empty_search_is_friendly(dry):
+    """001 §13 Empty search results"""
+    assert dry.text("search_emails", query="zebra crossing") == "No emails found matching query"
+
+
+def test_a_letter_to_oneself_is_sent(live):
+    """001 §13 Send to self"""
+    assert sends(live, to="you@example.org", subject="To me")["To"] == "you@example.org"
+
+
+def test_calls_at_the_same_time_are_all_answered(person):
+    """001 §13 Concurrent MCP calls"""
+    wire = Wire(person, "email", "--contract", "dry-run")
+    try:
+        wire.greet()
+        asked = [wire.call("send_email", **letter(subject=f"No. {n}")) for n in range(20)]
+        for number, answer in enumerate(gathered(wire, asked)):
+            assert f"Subject: No. {number}\n" in answer["content"][0]["text"]
+    finally:
+        wire.kill()
+
+
+def test_a_server_that_was_killed_starts_again(person):
+    """001 §13 MCP server crashes"""
+    for _ in range(2):
+        wire = Wire(person, "email", "--contract", "dry-run")
+        wire.greet()
+        assert not wire.answer(wire.call("send_email", **letter()))["result"]["isError"]
+        wire.kill()
+
+
+# 14. Boxes that are not shown above
+
+
+def test_the_server_has_no_browser():
+    """001 §5, §14 No browser-based OAuth flow"""
+    code = (
+        "import sys, postroom.tools.contracts.dry_run, postroom.tools.serve, postroom.wiring.desk,"
+        " postroom.mail.gmail.mailbox; print('webbrowser' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert said.stdout == "False\n"
+
+
+def test_it_is_registered_with_claude_code_with_dry_run(person):
+    """001 §14 Registered with DRY_RUN=true"""
+    project = person.folder / "project"
+    project.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "postroom", "install", "claude-code", "--contract", "dry-run", "--yes"],
+        cwd=project, env=person.environment, check=True, capture_output=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0
+    entry = json.loads((project / ".mcp.json").read_text())["mcpServers"]["postroom"]
+    assert entry["env"]["DRY_RUN"] == "true"
+    assert entry["args"][-6:] == ["mcp", "email", "--contract", "dry-run", "--agent", "claude-code"]
+    assert Path(entry["command"]).is_file()
+    assert os.access(entry["command"], os.X_OK)

@@ -1,0 +1,457 @@
+"""Document 002, tool contracts of the email server with approvals: contract `approval`, clause by clause."""
+
+import re
+
+import pytest
+
+from tests.gmail.people import at_gmail, keep
+from tests.seeds.conftest import told
+
+OBJECT = {"type": "object"}
+TO_SUBJECT_BODY = {
+    "to": {"type": "string", "description": "Recipient email address"},
+    "subject": {"type": "string", "description": "Email subject line"},
+    "body": {"type": "string", "description": "Plain text email body"},
+}
+SCHEMAS = {
+    "search_email": OBJECT | {
+        "properties": {
+            "query": {"type": "string", "description": "Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"},
+            "max_results": {"type": "integer", "description": "Maximum number of results to return", "default": 5, "minimum": 1, "maximum": 50},
+        },
+        "required": ["query"],
+    },
+    "draft_email": OBJECT | {"properties": TO_SUBJECT_BODY, "required": ["to", "subject", "body"]},
+    "send_email": OBJECT | {"properties": TO_SUBJECT_BODY, "required": ["to", "subject", "body"]},
+    "reply_email": OBJECT | {
+        "properties": {
+            "thread_id": {"type": "string", "description": "Gmail thread ID to reply to"},
+            "message_id": {"type": "string", "description": "Gmail message ID to reply to (for correct threading headers)"},
+            "body": {"type": "string", "description": "Plain text reply body"},
+        },
+        "required": ["thread_id", "message_id", "body"],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def dev(sites):
+    return sites("approval")
+
+
+@pytest.fixture
+def live(sites):
+    return sites("approval", "live")
+
+
+def rejected(to):
+    return (
+        f"Rejected: No matching approval file found in vault/Approved/ for sending to {to}."
+        " Create an approval file with type: email_send and move it to vault/Approved/."
+    )
+
+
+def rejected_reply(thread):
+    return (
+        f"Rejected: No matching approval file found in vault/Approved/ for replying to thread {thread}."
+        " Create an approval file with type: email_reply and move it to vault/Approved/."
+    )
+
+
+def newest(site, query):
+    (found,) = site.call("search_email", query=query, max_results=1).structured_content["emails"]
+    return found
+
+
+def letter(name, **changes):
+    return {"to": f"{name}@example.com", "subject": "Meeting notes", "body": "Hello.", **changes}
+
+
+def approve(site, name, **fields):
+    kind = {"type": "email_send", "status": "approved", "to": f"{name}@example.com"}
+    return site.slip(name, **{**kind, **fields})
+
+
+def test_the_four_tools_and_their_input_schemas(live):
+    """002, input schemas"""
+    assert {name: tool.input_schema for name, tool in live.agent.tools().items()} == SCHEMAS
+
+
+# search_email
+
+
+def test_search_email_success(live):
+    """002 search_email, Success"""
+    said = live.text("search_email", query="from:dora in:inbox", max_results=2)
+    first, second = live.call("search_email", query="from:dora in:inbox", max_results=2).structured_content["emails"]  # fmt: skip
+    assert said == (
+        'Found 2 emails matching "from:dora in:inbox":\n\n'
+        "1. From: dora@lindqvist.example | Subject: RE: Q3 figures for the VAT return | Date: 2026-11-10\n"
+        f"   Snippet: {first['snippet']}\n"
+        f"   Message ID: {first['message_id']} | Thread ID: {first['thread_id']}\n\n"
+        f"2. From: dora@lindqvist.example | Subject: {second['subject']} | Date: 2026-10-20\n"
+        f"   Snippet: {second['snippet']}\n"
+        f"   Message ID: {second['message_id']} | Thread ID: {second['thread_id']}"
+    )
+
+
+def test_search_email_no_results(live):
+    """002 search_email, No results"""
+    assert live.text("search_email", query="zebra crossing") == "No emails found matching: zebra crossing"  # fmt: skip
+
+
+def test_search_email_error(live):
+    """002 search_email, Error"""
+    said = live.refusal("search_email", query="tea", max_results=51)
+    assert said == (
+        "Error searching emails: max_results: input should be less than or equal to 50."
+        " It takes: query, max_results. Nothing was done."
+    )
+
+
+def test_search_email_returns_five_unless_told(dev):
+    """002 search_email, max_results"""
+    assert len(dev.call("search_email", query="in:anywhere").structured_content["emails"]) == 5
+    for most, count in ((1, 1), (50, 41)):
+        found = dev.call("search_email", query="in:anywhere", max_results=most)
+        assert len(found.structured_content["emails"]) == count
+
+
+def test_search_email_is_allowed_in_dev_mode(dev):
+    """002 search_email, Behavior"""
+    assert dev.text("search_email", query="from:dora", max_results=1).startswith("Found 1 emails")
+    assert dev.calls()[-1]["action_type"] == "search_email"
+
+
+# draft_email
+
+
+def test_draft_email_success(live):
+    """002 draft_email, Success"""
+    answer = live.call("draft_email", **letter("dan"))
+    id = answer.structured_content["draft_id"]
+    assert told(answer, refused=False) == (
+        f"Draft created successfully. Draft ID: {id}. Review it in your Gmail drafts folder."
+    )
+    assert live.person.run("search", "in:drafts to:dan@example.com", "--json").json["messages"]
+    assert not live.person.run("search", "in:sent to:dan@example.com", "--json").json["messages"]
+
+
+def test_draft_email_dev_mode(dev):
+    """002 draft_email, DEV_MODE"""
+    assert dev.text("draft_email", **letter("john.doe")) == (
+        "[DEV_MODE] Draft logged but not created. To: j***@example.com, Subject: Meeting notes"
+    )
+    assert not dev.person.run("search", "in:drafts to:john.doe@example.com", "--json").json["messages"]  # fmt: skip
+    line = dev.calls()[-1]
+    assert (line["action_type"], line["result"]) == ("draft_email", "dev_mode")
+
+
+def test_draft_email_validation_error(live):
+    """002 draft_email, Validation error"""
+    said = live.refusal("draft_email", **letter("x", to="not-an-email"))
+    assert said == "Error: Invalid email address format: not-an-email"
+
+
+def test_draft_email_error(alone):
+    """002 draft_email, Error"""
+    site = alone("approval", limits={"open_letters": 1})
+    site.text("draft_email", **letter("one"))
+    assert site.refusal("draft_email", **letter("two")) == (
+        "Error creating draft: 1 drafts of this agent are kept already (limits.open_letters)."
+        " Revise or delete one of them."
+    )
+
+
+def test_draft_email_is_a_new_draft_each_time(live):
+    """002 idempotency, draft_email"""
+    first, second = (live.call("draft_email", **letter("dee")).structured_content["draft_id"] for _ in range(2))  # fmt: skip
+    assert first != second
+
+
+# send_email
+
+
+def test_send_email_success(live):
+    """002 send_email, Success"""
+    slip = approve(live, "sue")
+    answer = live.call("send_email", **letter("sue"))
+    found = answer.structured_content
+    assert told(answer, refused=False) == (
+        f"Email sent successfully. Message ID: {found['message_id']} Thread ID: {found['thread_id']}"
+    )
+    sent = live.raw(found["message_id"])
+    assert "To: sue@example.com" in sent
+    assert "Hello." in sent
+    assert not slip.exists()
+    assert (live.person.vault / "Done" / slip.name).exists()
+
+
+def test_send_email_no_approval(live):
+    """002 send_email, No approval"""
+    answer = live.call("send_email", **letter("john.roe"))
+    assert told(answer, refused=True) == rejected("j***@example.com")
+    # What waits is told as values, since the text is the document's.
+    waiting = live.person.show(answer.structured_content["letter"])
+    assert (waiting["state"], waiting["to"]) == ("pending", ["john.roe@example.com"])
+
+
+def test_send_email_rate_limited(alone):
+    """002 send_email, Rate limited"""
+    site = alone("approval", limits={"sends_per_hour": 1})
+    approve(site, "ann")
+    site.text("send_email", **letter("ann"))
+    slip = approve(site, "bob")
+    said = site.refusal("send_email", **letter("bob"))
+    assert said == (
+        "Rejected: Rate limit exceeded (1 emails/hour). Next send available in 60 minutes."
+    )
+    assert slip.exists()
+    assert site.calls()[-1]["result"] == "rate_limited"
+
+
+def test_send_email_dev_mode(dev):
+    """002 send_email, DEV_MODE"""
+    approve(dev, "jane")
+    assert dev.text("send_email", **letter("jane")) == (
+        "[DEV_MODE] Send logged but not executed. To: j***@example.com, Subject: Meeting notes"
+    )
+    assert dev.person.run("pending", "--all", "--json").json["letters"] == []
+
+
+def test_send_email_validation_error(live):
+    """002 send_email, Validation error"""
+    said = live.refusal("send_email", **letter("x", to="not-an-email"))
+    assert said == "Error: Invalid email address format: not-an-email"
+
+
+def test_send_email_error(alone):
+    """002 send_email, Error"""
+    site = alone("approval")
+    (site.person.vault / "PAUSED").touch()
+    approve(site, "pat")
+    answer = site.call("send_email", **letter("pat"))
+    id = answer.structured_content["letter"]
+    said = told(answer, refused=True)
+    at = re.search(r"at (\S+) by", said)[1]
+    assert said == (
+        f"Error sending email: The letter {id} was approved at {at} by person and is held:"
+        " all sending is paused by PAUSED. Do not send it again."
+    )
+
+
+def test_send_email_order_of_checks(alone):
+    """002 send_email, Behavior 1 to 4"""
+    site = alone("approval", limits={"sends_per_hour": 1})
+    approve(site, "ann")
+    site.text("send_email", **letter("ann"))
+    # The budget is spent: what is invalid or unapproved is told first.
+    assert site.refusal("send_email", **letter("x", to="bad")) == "Error: Invalid email address format: bad"  # fmt: skip
+    assert site.refusal("send_email", **letter("kim")) == rejected("k***@example.com")
+    approve(site, "kim")
+    assert site.refusal("send_email", **letter("kim")).startswith("Rejected: Rate limit exceeded")
+
+
+def test_send_email_validates_before_dev_mode(dev):
+    """002 send_email, Behavior 1 and 2"""
+    assert dev.refusal("send_email", **letter("x", to="bad")) == "Error: Invalid email address format: bad"  # fmt: skip
+
+
+def test_send_email_moves_the_approval_after_success_only(alone):
+    """002 send_email, Behavior 6"""
+    site = alone("approval")
+    paused = site.person.vault / "PAUSED"
+    paused.touch()
+    slip = approve(site, "eve")
+    site.refusal("send_email", **letter("eve"))
+    assert slip.exists()
+    paused.unlink()
+    site.text("send_email", **letter("eve"))
+    assert not slip.exists()
+    assert (site.person.vault / "Done" / slip.name).exists()
+
+
+def test_send_email_spends_its_approval(live):
+    """002 idempotency, send_email"""
+    approve(live, "sol")
+    live.text("send_email", **letter("sol"))
+    again = live.refusal("send_email", **letter("sol"))
+    assert re.fullmatch(
+        r"Error sending email: The letter \w{10} was sent at \S+Z\. It is not sent again\."
+        r" Change the letter if another one is meant\.",
+        again,
+    )
+    assert len(live.person.run("search", "in:sent to:sol@example.com", "--json").json["messages"]) == 1  # fmt: skip
+    # With another approval the same words are another letter.
+    approve(live, "sol", created="2026-11-15T12:00:00Z")
+    live.text("send_email", **letter("sol"))
+    assert len(live.person.run("search", "in:sent to:sol@example.com", "--json").json["messages"]) == 2  # fmt: skip
+
+
+def test_send_email_again_after_the_person_moved_our_note(live):
+    """002 send_email, No approval, then approved"""
+    id = live.call("send_email", **letter("moe")).structured_content["letter"]
+    (note,) = (live.person.vault / "Pending_Approval").glob(f"*{id}*")
+    note.rename(live.person.vault / "Approved" / note.name)
+    assert live.text("send_email", **letter("moe")).startswith("Email sent successfully.")
+    assert (live.person.vault / "Done" / note.name).exists()
+
+
+def test_send_email_says_what_a_person_answered(live):
+    """002 send_email, rejected by a person"""
+    id = live.call("send_email", **letter("rex")).structured_content["letter"]
+    live.person.run("reject", id, "--reason", "Not now")
+    assert live.refusal("send_email", **letter("rex")) == (
+        f"Error sending email: The letter {id} was rejected: Not now."
+    )
+
+
+# reply_email
+
+
+def test_reply_email_success(live):
+    """002 reply_email, Success"""
+    mail = newest(live, "subject:round")
+    live.slip("reply", type="email_reply", status="approved", thread_id=f'"{mail["thread_id"]}"')
+    ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
+    answer = live.call("reply_email", **ids, body="I come.")
+    found = answer.structured_content
+    assert told(answer, refused=False) == (
+        f"Reply sent successfully. Message ID: {found['message_id']} Thread ID: {mail['thread_id']}"
+    )
+    assert found["thread_id"] == mail["thread_id"]
+    sent = live.raw(found["message_id"])
+    for header in ("In-Reply-To: <round@example.com>", "References: <round@example.com>", "Subject: Re: Round table", "To: Ann Lee <ann@example.com>"):  # fmt: skip
+        assert f"\n{header}\n" in sent.replace("\r\n", "\n")
+    assert (live.person.vault / "Done" / "reply.md").exists()
+
+
+def test_reply_email_no_approval(live):
+    """002 reply_email, No approval"""
+    mail = newest(live, "from:ines")
+    answer = live.call("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
+    assert told(answer, refused=True) == rejected_reply(mail["thread_id"])
+    assert live.person.show(answer.structured_content["letter"])["state"] == "pending"
+
+
+def test_reply_email_rate_limited(alone):
+    """002 reply_email, Rate limited"""
+    site = alone("approval", limits={"sends_per_hour": 1})
+    approve(site, "ann")
+    site.text("send_email", **letter("ann"))
+    mail = newest(site, "subject:round")
+    site.slip("reply", type="email_reply", status="approved", to="ann@example.com")
+    said = site.refusal("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
+    assert said == (
+        "Rejected: Rate limit exceeded (1 emails/hour). Next send available in 60 minutes."
+    )
+
+
+def test_reply_email_invalid_thread(live):
+    """002 reply_email, Invalid thread"""
+    mail = newest(live, "subject:round")
+    live.slip("gone", type="email_reply", status="approved", thread_id="18d5a999")
+    said = live.refusal("reply_email", thread_id="18d5a999", message_id=mail["message_id"], body="Yes.")  # fmt: skip
+    assert said == "Error: Thread ID 18d5a999 not found or no longer accessible."
+
+
+def test_reply_email_dev_mode(dev):
+    """002 reply_email, DEV_MODE"""
+    assert dev.text("reply_email", thread_id="18d5a", message_id="18d5b", body="x" * 245) == (
+        "[DEV_MODE] Reply logged but not executed. Thread: 18d5a, Body length: 245 chars"
+    )
+
+
+def test_reply_email_error(live):
+    """002 reply_email, Error"""
+    thread, other = newest(live, "subject:round")["thread_id"], newest(live, "from:ines")["message_id"]  # fmt: skip
+    assert live.refusal("reply_email", thread_id=thread, message_id=other, body="Yes.") == (
+        f"Error replying to thread: The mail {other} is not in the conversation {thread}."
+        " Name a mail of it."
+    )
+
+
+def test_reply_email_order_of_checks(alone):
+    """002 reply_email, Behavior 1 to 5"""
+    site = alone("approval", limits={"sends_per_hour": 1})
+    approve(site, "ann")
+    site.text("send_email", **letter("ann"))
+    asked = {"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."}
+    assert site.refusal("reply_email", **asked | {"thread_id": ""}).startswith("Error replying to thread: thread_id: ")  # fmt: skip
+    # There is no such thread: that comes after the approval and the budget.
+    assert site.refusal("reply_email", **asked) == rejected_reply("18d5a")
+    site.slip("reply", type="email_reply", status="approved", thread_id="18d5a")
+    assert site.refusal("reply_email", **asked).startswith("Rejected: Rate limit exceeded (1 emails/hour)")  # fmt: skip
+
+
+def test_reply_email_spends_its_approval(live):
+    """002 idempotency, reply_email"""
+    mail = newest(live, "from:dora in:inbox")
+    ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
+    live.slip("dora", type="email_reply", status="approved", to="dora@lindqvist.example")
+    live.text("reply_email", **ids, body="Thank you.")
+    assert live.refusal("reply_email", **ids, body="Thank you.").startswith(
+        "Error replying to thread: The letter "
+    )
+    assert live.refusal("reply_email", **ids, body="Thanks.") == rejected_reply(mail["thread_id"])
+
+
+# Error taxonomy, with Gmail behind it
+
+
+@pytest.fixture
+def outside(alone, service, person):
+    """A server whose mailbox is a double of Gmail's service, and the token that it uses."""
+
+    def start(mode="live", **token):
+        at_gmail(person, service, **token)
+        return alone("approval", mode, **{key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))})  # fmt: skip
+
+    return start
+
+
+def test_auth_expired_is_renewed_without_a_word(outside, service):
+    """002 error taxonomy, Auth expired"""
+    site = outside(expires_in=-10)
+    assert site.text("search_email", query="tea") == "No emails found matching: tea"
+
+
+def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
+    """002 error taxonomy, Auth revoked"""
+    site = outside()
+    keep(tmp_path / "state" / "token.json", service.token(expires_in=-10) | {"refresh_token": ""})
+    said = site.refusal("search_email", query="tea")
+    assert said.startswith("Error searching emails: The token in ")
+    assert "postroom auth gmail" in said
+
+
+def test_insufficient_permissions(outside, service):
+    """002 error taxonomy, Insufficient permissions"""
+    site = outside()
+    service.fail("messages", status=403, reason="forbidden")
+    assert site.refusal("search_email", query="tea").startswith("Error searching emails: Gmail forbids this")  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_what_passes_is_tried_again(outside, service, status):
+    """002 error taxonomy, Rate limit (Gmail) and transient errors"""
+    site = outside()
+    service.fail("messages", status=status, times=1)
+    assert site.text("search_email", query="tea") == "No emails found matching: tea"
+
+
+def test_what_is_not_found_is_told_clearly(outside, service):
+    """002 error taxonomy, Not found"""
+    site = outside()
+    site.slip("gone", type="email_reply", status="approved", thread_id='"18d5a"')
+    said = site.refusal("reply_email", thread_id="18d5a", message_id="18d5a", body="Yes.")
+    assert said == "Error: Thread ID 18d5a not found or no longer accessible."
+
+
+def test_dev_mode_asks_gmail_for_nothing(outside, service):
+    """002 error taxonomy, DEV_MODE active"""
+    site = outside("rehearsal")
+    site.text("send_email", **letter("ann"))
+    site.text("draft_email", **letter("ann"))
+    site.text("reply_email", thread_id="18d5a", message_id="18d5b", body="Yes.")
+    assert service.requests == []

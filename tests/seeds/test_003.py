@@ -1,0 +1,406 @@
+"""Document 003, the Gmail server of a data model: contract `gmail`, clause by clause."""
+
+import json
+import re
+from datetime import datetime
+from email import message_from_string, policy
+
+import pytest
+
+from postroom.tools import mcperror
+from postroom.tools.contracts import gmail
+from tests.agents import Wire
+from tests.arrivals import arrive, attached
+from tests.gmail.people import at_gmail
+from tests.seeds.conftest import told
+
+PROPERTIES = {
+    "send_email": {"to": "string", "subject": "string", "body": "string", "reply_to_message_id": None},
+    "list_emails": {"query": "string", "max_results": "integer"},
+    "get_email": {"message_id": "string"},
+    "move_email": {"message_id": "string", "destination_label": "string"},
+    "add_label": {"message_id": "string", "label_name": "string"},
+}  # fmt: skip
+SENT_AT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+
+@pytest.fixture
+def live(sites):
+    return sites("gmail", "live")
+
+
+@pytest.fixture
+def rehearsing(sites):
+    return sites("gmail")
+
+
+def letter(name, **changes):
+    return {"to": f"{name}@example.com", "subject": "Hello", "body": "Good day.", **changes}
+
+
+def both(answer):
+    """Return the answer, which is the same as JSON text and as structured content."""
+    values = json.loads(told(answer, refused=False))
+    assert answer.structured_content == ({"result": values} if isinstance(values, list) else values)
+    return values
+
+
+def wrong(answer):
+    """Return the error, which is the same as JSON text and as structured content."""
+    error = json.loads(told(answer, refused=True))
+    assert list(error) == ["error", "message", "details"]
+    assert {**answer.structured_content, "details": error["details"]} == error
+    return error
+
+
+def approve(site, name, **fields):
+    kind = {"type": "email_send", "status": "approved", "to": f"{name}@example.com"}
+    return site.slip(name, **{**kind, **fields})
+
+
+def records(site):
+    files = sorted((site.person.vault / "Logs").glob("gmail_mcp_*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def first(site, query="in:inbox"):
+    return both(site.call("list_emails", query=query, max_results=1))[0]["id"]
+
+
+# 1. Input models
+
+
+def test_the_five_tools_and_their_inputs(live):
+    """003 §1 Input Models"""
+    tools = live.agent.tools()
+    schemas = {name: tool.input_schema for name, tool in tools.items()}
+    assert {n: {p: about.get("type") for p, about in s["properties"].items()} for n, s in schemas.items()} == PROPERTIES  # fmt: skip
+    assert schemas["send_email"]["required"] == ["to", "subject", "body"]
+    assert schemas["send_email"]["properties"]["reply_to_message_id"]["default"] is None
+    query, most = schemas["list_emails"]["properties"].values()
+    assert "required" not in schemas["list_emails"]
+    assert query["default"] == "is:unread"
+    assert (most["default"], most["minimum"], most["maximum"]) == (10, 1, 100)
+
+
+def test_models_have_the_documents_names_and_fields():
+    """003 §1, §2, §5 models"""
+    fields = {
+        "SendEmailInput": ["to", "subject", "body", "reply_to_message_id"],
+        "ListEmailsInput": ["query", "max_results"],
+        "GetEmailInput": ["message_id"],
+        "MoveEmailInput": ["message_id", "destination_label"],
+        "AddLabelInput": ["message_id", "label_name"],
+        "EmailSummary": ["id", "subject", "sender", "date", "snippet"],
+        "EmailFull": ["id", "subject", "sender", "to", "date", "body", "has_attachments", "attachment_names"],
+        "SendEmailResult": ["message_id", "thread_id", "sent_at"],
+        "AuditLogEntry": ["event", "timestamp", "to", "subject", "body_preview", "reply_to_message_id", "severity"],
+    }  # fmt: skip
+    assert {name: list(getattr(gmail, name).model_fields) for name in fields} == fields
+    assert list(mcperror.MCPError.model_fields) == ["error", "message", "details"]
+
+
+# 2. Output models
+
+
+def test_list_emails(live):
+    """003 §2 EmailSummary"""
+    (mail,) = both(live.call("list_emails", query="subject:round"))
+    assert mail == {
+        "id": mail["id"],
+        "subject": "Round table",
+        "sender": "Ann Lee <ann@example.com>",
+        "date": "2026-11-14T10:00:00Z",
+        "snippet": "Come at four.",
+    }
+    for found in both(live.call("list_emails", query="in:inbox", max_results=100)):
+        assert len(found["snippet"]) <= 100
+        assert datetime.fromisoformat(found["date"])
+
+
+def test_list_emails_lists_ten_unread_ones_unless_told(rehearsing):
+    """003 §1 ListEmailsInput"""
+    unread = both(rehearsing.call("list_emails", query="is:unread", max_results=100))
+    assert both(rehearsing.call("list_emails")) == unread[:10]
+    assert len(both(rehearsing.call("list_emails", query="", max_results=100))) > 30
+
+
+def test_get_email(live):
+    """003 §2 EmailFull"""
+    id = first(live, "subject:round")
+    assert both(live.call("get_email", message_id=id)) == {
+        "id": id,
+        "subject": "Round table",
+        "sender": "Ann Lee <ann@example.com>",
+        "to": "you@example.org, Bob <bob@example.net>",
+        "date": "2026-11-14T10:00:00Z",
+        "body": "Come at four.",
+        "has_attachments": False,
+        "attachment_names": [],
+    }
+
+
+def test_get_email_names_attachments_and_brings_none(live):
+    """003 §2 EmailFull, attachments"""
+    id = attached(live.person, "plan.txt", "SECRET CONTENT", id="plan")
+    found = both(live.call("get_email", message_id=id))
+    assert (found["has_attachments"], found["attachment_names"]) == (True, ["plan.txt"])
+    assert "SECRET" not in json.dumps(found)
+
+
+def test_send_email(live):
+    """003 §2 SendEmailResult"""
+    slip = approve(live, "sue")
+    found = both(live.call("send_email", **letter("sue")))
+    assert list(found) == ["message_id", "thread_id", "sent_at"]
+    assert re.fullmatch(SENT_AT, found["sent_at"])
+    assert "Good day." in live.raw(found["message_id"])
+    assert not slip.exists()
+
+
+def test_send_email_in_a_thread(live):
+    """003 §1 reply_to_message_id"""
+    id = first(live, "subject:round")
+    live.slip("tea", type="email_reply", status="approved", to="ann@example.com")
+    found = both(live.call("send_email", **letter("ann"), reply_to_message_id=id))
+    assert "In-Reply-To: <round@example.com>" in live.raw(found["message_id"])
+    thread = live.person.run("read", id, "--json").json["thread"]
+    assert found["thread_id"] == thread
+
+
+def test_send_email_takes_html(live):
+    """003 §1 SendEmailInput, plain-text or HTML body"""
+    approve(live, "htm")
+    found = both(live.call("send_email", **letter("htm", body="<p>Good <b>day</b>.</p>")))
+    raw = live.raw(found["message_id"]).replace("\r\n", "\n")
+    sent = message_from_string(raw, policy=policy.default)
+    assert sent.get_content_type() == "multipart/alternative"
+    assert sent.get_body(("plain",)).get_content().strip() == "Good day."
+    assert "<b>day</b>" in sent.get_body(("html",)).get_content()
+
+
+def test_move_email_and_add_label(live):
+    """003 §1 MoveEmailInput, AddLabelInput"""
+    id = arrive(live.person, "move", subject="To be moved")
+    assert both(live.call("move_email", message_id=id, destination_label="DONE")) == {"moved": True}
+    assert both(live.call("add_label", message_id=id, label_name="AI_PROCESSED")) == {"labeled": True}  # fmt: skip
+    assert both(live.call("list_emails", query="in:inbox subject:moved")) == []
+    assert first(live, "label:DONE label:AI_PROCESSED") == id
+    assert both(live.call("move_email", message_id=id, destination_label="INBOX")) == {
+        "moved": True
+    }
+    assert first(live, "in:inbox subject:moved") == id
+
+
+# The pre-send record
+
+
+def test_a_record_is_kept_before_each_send(live):
+    """003 §2 AuditLogEntry"""
+    id = first(live, "subject:round")
+    live.call("send_email", **letter("rec", body="B" * 300), reply_to_message_id=id)
+    entry = records(live)[-1]
+    assert re.fullmatch(SENT_AT, entry.pop("timestamp"))
+    assert entry == {
+        "event": "pre_send_audit",
+        "to": "rec@example.com",
+        "subject": "Hello",
+        "body_preview": "B" * 200,
+        "reply_to_message_id": id,
+        "severity": "INFO",
+    }
+    (file,) = (live.person.vault / "Logs").glob("gmail_mcp_*.jsonl")
+    assert re.fullmatch(r"gmail_mcp_\d{4}-\d\d-\d\d\.jsonl", file.name)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_record_is_on_the_disk_when_gmail_is_called(person, service):
+    """003 §2 AuditLogEntry, written before the Gmail API call"""
+    import threading
+
+    at_gmail(person, service)
+    person.live(undo_seconds=0, required=False)
+    hold = threading.Event()
+    fault = service.fail("POST .*/drafts", hold=hold)
+    wire = Wire(person, "email", "--contract", "gmail")
+    try:
+        wire.greet()
+        wire.call("send_email", **letter("now"))
+        assert fault.struck.wait(60)
+        (file,) = (person.vault / "Logs").glob("gmail_mcp_*.jsonl")
+        assert json.loads(file.read_text())["to"] == "now@example.com"
+        assert service.sent == []
+    finally:
+        wire.kill()
+        hold.set()
+
+
+def test_what_cannot_be_recorded_is_not_sent(alone):
+    """003 §2 AuditLogEntry, no record, no send"""
+    site = alone("gmail", approvals={"required": False})
+    logs = site.person.vault / "Logs"
+    logs.mkdir()
+    day = both(site.call("send_email", **letter("ann")))["sent_at"][:10]
+    (logs / f"gmail_mcp_{day}.jsonl").unlink()
+    (logs / f"gmail_mcp_{day}.jsonl").mkdir()
+    assert wrong(site.call("send_email", **letter("bob")))["error"] == "permission_denied"
+    assert both(site.call("list_emails", query="in:sent to:bob@example.com")) == []
+
+
+def test_nothing_is_recorded_of_what_is_rehearsed_or_invalid(rehearsing, live):
+    """003 §2 AuditLogEntry, only what may leave"""
+    before = len(records(live))
+    rehearsing.call("send_email", **letter("ann"))
+    live.call("send_email", **letter("x", to="bad"))
+    assert records(rehearsing) == []
+    assert len(records(live)) == before
+
+
+def test_the_action_log_holds_no_body(live):
+    """003 §2 against 000 §4"""
+    live.call("send_email", **letter("bod", body="A secret sentence."))
+    actions = "".join(f.read_text() for f in (live.person.vault / "Logs" / "actions").iterdir())
+    assert "secret sentence" not in actions
+    assert "secret sentence" in records(live)[-1]["body_preview"]
+
+
+# 5. Errors
+
+
+def test_the_codes_are_the_documents():
+    """003 §5 MCPErrorCode"""
+    assert set(mcperror.MCPErrorCode.__args__) == {
+        "auth_required", "not_found", "rate_limited", "permission_denied", "parse_error",
+        "send_failed", "mcp_unavailable", "internal_error",
+    }  # fmt: skip
+
+
+def test_not_found(live):
+    """003 §5 not_found"""
+    for tool, more in (("get_email", {}), ("move_email", {"destination_label": "A"}), ("add_label", {"label_name": "A"})):  # fmt: skip
+        error = wrong(live.call(tool, message_id="18d1234", **more))
+        assert (error["error"], error["message"]) == ("not_found", "Message ID 18d1234 not found")
+    error = wrong(live.call("send_email", **letter("ann"), reply_to_message_id="18d1234"))
+    assert error["error"] == "not_found"
+
+
+def test_permission_denied_where_a_letter_is_held(live):
+    """003 §5, a held send"""
+    error = wrong(live.call("send_email", **letter("hal")))
+    id = error["details"]["letter"]
+    assert error == {
+        "error": "permission_denied",
+        "message": f"Not sent. The letter {id} waits for a person to approve it. Do not send it again.",
+        "details": {"letter": id, "status": "pending"},
+    }
+    assert live.person.show(id)["state"] == "pending"
+
+
+def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing):
+    """003 §5, a rehearsed send"""
+    assert wrong(rehearsing.call("send_email", **letter("ann"))) == {
+        "error": "permission_denied",
+        "message": "Rehearsal (default): not sent. With DRY_RUN=false it is done",
+        "details": {
+            "preview": {
+                "to": "ann@example.com",
+                "subject": "Hello",
+                "body_preview": "Good day.",
+                "reply_to_message_id": None,
+            }
+        },
+    }
+
+
+def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing):
+    """003 §5, moves and labels under DRY_RUN"""
+    id = first(rehearsing, "subject:round")
+    error = wrong(rehearsing.call("move_email", message_id=id, destination_label="DONE"))
+    assert error["error"] == "permission_denied"
+    assert error["details"]["preview"] == {"message_id": id, "add": ["DONE"], "remove": ["INBOX"]}
+    error = wrong(rehearsing.call("add_label", message_id=id, label_name="X"))
+    assert error["details"]["preview"] == {"message_id": id, "add": ["X"], "remove": []}
+    assert both(rehearsing.call("list_emails", query="label:DONE")) == []
+
+
+def test_permission_denied_for_places_that_are_the_persons(live):
+    """003 §5 permission_denied"""
+    id = first(live, "subject:round")
+    error = wrong(live.call("move_email", message_id=id, destination_label="TRASH"))
+    assert error["error"] == "permission_denied"
+
+
+def test_rate_limited(alone):
+    """003 §5 rate_limited"""
+    site = alone("gmail", approvals={"required": False}, limits={"sends_per_hour": 1})
+    both(site.call("send_email", **letter("ann")))
+    error = wrong(site.call("send_email", **letter("bob")))
+    assert error["error"] == "rate_limited"
+    assert 3_590 < error["details"]["retry_after_seconds"] <= 3_600
+    assert site.calls()[-1]["result"] == "rate_limited"
+
+
+def test_auth_required(alone, service, person):
+    """003 §5 auth_required"""
+    at_gmail(person, service, signed_in=False)
+    settings = {
+        k: v for k, v in person.environment.items() if k.startswith(("POSTROOM_P", "GMAIL"))
+    }
+    site = alone("gmail", "live", **settings)
+    error = wrong(site.call("list_emails"))
+    assert error["error"] == "auth_required"
+    assert "postroom auth gmail" in error["details"]["remedy"]
+
+
+def test_send_failed(alone, service, person):
+    """003 §5 send_failed"""
+    at_gmail(person, service)
+    settings = {
+        k: v for k, v in person.environment.items() if k.startswith(("POSTROOM_P", "GMAIL"))
+    }
+    site = alone("gmail", "live", approvals={"required": False}, **settings)
+    service.fail("POST .*/drafts", status=400, reason="invalidArgument", times=9)
+    error = wrong(site.call("send_email", **letter("ann")))
+    assert error["error"] == "send_failed"
+    assert error["details"]["status"] == "failed"
+
+
+def test_what_was_sent_is_not_sent_again(live):
+    """003 §5, already sent"""
+    approve(live, "two")
+    both(live.call("send_email", **letter("two")))
+    error = wrong(live.call("send_email", **letter("two")))
+    assert error["error"] == "permission_denied"
+    assert re.fullmatch(
+        rf"The letter \w{{10}} was sent at {SENT_AT}\. It is not sent again\."
+        r" Change the letter if another one is meant\.",
+        error["message"],
+    )
+    assert len(both(live.call("list_emails", query="in:sent to:two@example.com"))) == 1
+
+
+def test_every_error_of_ours_is_one_of_the_documents():
+    """003 §5 Error Taxonomy, all"""
+    from postroom.core import errors
+
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {}
+    for kind in kinds:
+        more = {"seconds": 5} if kind is errors.Limited else {}
+        for tool in ("send_email", "get_email"):
+            reply = gmail.refuse(tool, kind("It is wrong", remedy="Mend it.", **more))
+            codes[kind.__name__, tool] = json.loads(reply.text)["error"]
+    reading = {kind: code for (kind, tool), code in codes.items() if tool == "get_email"}
+    assert reading == {
+        "PostroomError": "internal_error",
+        "Invalid": "parse_error",
+        "NotFound": "not_found",
+        "Denied": "permission_denied",
+        "Limited": "rate_limited",
+        "AuthRequired": "auth_required",
+        "Conflict": "permission_denied",
+        "Unavailable": "internal_error",
+        "Uncertain": "internal_error",
+        "Corrupt": "parse_error",
+    }
+    assert codes["Unavailable", "send_email"] == codes["Uncertain", "send_email"] == "send_failed"

@@ -1,0 +1,130 @@
+"""Every tool of every documented contract, called wrongly: its document's words, `isError`, one line."""
+
+import json
+
+import pytest
+
+from tests.agents import Wire
+
+GOOD = {
+    "approval": {
+        "search_email": {"query": "tea"},
+        "draft_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
+        "send_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
+        "reply_email": {"thread_id": "18d5a", "message_id": "18d5a", "body": "Hello."},
+    },
+    "dry-run": {
+        "send_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
+        "draft_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
+        "search_emails": {"query": "tea"},
+        "reply_to_thread": {"thread_id": "18d5a", "body": "Hello."},
+    },
+    "gmail": {
+        "send_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
+        "list_emails": {},
+        "get_email": {"message_id": "18d5a"},
+        "move_email": {"message_id": "18d5a", "destination_label": "DONE"},
+        "add_label": {"message_id": "18d5a", "label_name": "DONE"},
+    },
+}
+HEADS = {
+    ("approval", "search_email"): "Error searching emails: ",
+    ("approval", "draft_email"): "Error: ",
+    ("approval", "send_email"): "Error: ",
+    ("approval", "reply_email"): "Error replying to thread: ",
+    ("dry-run", "send_email"): "Failed to send email: ",
+}
+OPTIONAL = {
+    ("approval", "search_email"): {"max_results": 5},
+    ("dry-run", "send_email"): {"cc": "", "bcc": "", "html_body": "", "reply_to": ""},
+    ("dry-run", "draft_email"): {"cc": "", "bcc": "", "html_body": ""},
+    ("dry-run", "search_emails"): {"max_results": 5, "include_body": True},
+    ("dry-run", "reply_to_thread"): {"reply_all": True, "html_body": ""},
+    ("gmail", "send_email"): {"reply_to_message_id": "18d5a"},
+    ("gmail", "list_emails"): {"query": "tea", "max_results": 5},
+}
+MANY = 3_000_000
+# What no argument of these names may hold; every text below is refused by every tool that has it.
+REFUSED = {
+    "to": ["", " ", "ann", "ann@", "@example.com", "ann@example.com\nBcc: eve@evil.example", "ann@example.com\0", "ann@exаmple", "a" * MANY, "ann@example.com,eve@evil.example", "<ann@example.com", "ann%evil.example@example.com", "=?utf-8?q?ann?=@example.com"],
+    "subject": ["Hi\nBcc: eve@evil.example", "Hi\r\nX: y", "Hi\u202eevil"],
+    "thread_id": ["", "\0", "../../etc/passwd", "x" * MANY, "' OR 1=1 --"],
+    "message_id": ["", "\0", "../../etc/passwd", "x" * MANY, "' OR 1=1 --"],
+    "reply_to_message_id": ["", "\0", "../../etc/passwd", "x" * MANY],
+    "destination_label": ["", "x" * 500, "a\nb", "Trash", "[Gmail]/Trash", "ＴＲＡＳＨ", "\0"],
+    "label_name": ["", "x" * 500, "a\nb", "Sent", "\0"],
+    "cc": ["nobody", "ann@example.com,,", "ann@example.com\nBcc: eve@evil.example", "a" * MANY],
+    "bcc": ["nobody", "a" * MANY],
+    "reply_to": ["nobody", "a@example.com, b@example.com", "me@example.com\nBcc: eve@evil.example"],
+    "query": ["(" * 5_000, "subject:(", '"' + "word " * 5_000],
+    "max_results": [0, -1, 101, 10**30],
+}  # fmt: skip
+WRONG_TYPES = [None, 5, 1.5, True, [], {}, ["ann@example.com"], {"a": 1}]
+
+
+def cases(contract, tool):
+    """Yield calls that must be refused, and what each is."""
+    good = GOOD[contract][tool]
+    known = {**good, **OPTIONAL.get((contract, tool), {})}
+    if good:
+        yield "nothing at all", {}
+    for name in good:
+        yield f"without {name}", {key: value for key, value in good.items() if key != name}
+    for extra in ("account", "approve", "__class__", "Body", "attachments", ""):
+        yield f"with {extra!r}", {**good, extra: "x"}
+    for name, value in known.items():
+        for wrong in WRONG_TYPES:
+            nullable = name == "reply_to_message_id" and wrong is None
+            if type(wrong) is not type(value) and not nullable:
+                yield f"{name} = {wrong!r}", {**good, name: wrong}
+        for bad in REFUSED.get(name, ()):
+            yield f"{name} = {str(bad)[:40]!r}", {**good, name: bad}
+
+
+@pytest.fixture
+def wire(person, request):
+    """A server, and the bytes that go in and out of it."""
+    contract, mode = request.param
+    if mode == "live":
+        person.live(undo_seconds=0)
+    found = Wire(person, "email", "--contract", contract)
+    found.contract = contract
+    yield found.greet()
+    found.kill()
+
+
+MODES = [(contract, mode) for contract in GOOD for mode in ("rehearsal", "live")]
+
+
+@pytest.mark.parametrize("wire", MODES, ids="-".join, indirect=True)
+def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
+    """Bad input, every tool"""
+    asked, allowed = [], []
+    for tool in GOOD[wire.contract]:
+        for wrong, arguments in cases(wire.contract, tool):
+            asked.append(tool)
+            answer = wire.answer(wire.ask("tools/call", name=tool, arguments=arguments))["result"]
+            (block,) = answer["content"]
+            what = f"{tool}, {wrong}: {block['text'][:200]}"
+            if not answer["isError"]:
+                # 002 looks for a thread after DEV_MODE: there, one that cannot be is not looked for.
+                allowed += [what] if "etc/passwd" not in what else []
+                continue
+            assert len(block["text"]) < 3_000, what
+            assert "Something is wrong inside" not in block["text"], what
+            assert worded(wire.contract, tool, block["text"]), what
+    assert allowed == []
+    wire.end()
+    files = sorted((person.vault / "Logs" / "actions").glob("*.json"))
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert [line["action_type"] for line in lines] == asked
+    assert {line["result"] for line in lines} <= {"error", "rejected", "dev_mode"}
+
+
+def worded(contract, tool, text):
+    """Whether these are words of its document."""
+    if contract == "gmail":
+        return json.loads(text)["error"] in ("parse_error", "not_found", "permission_denied")
+    return text.startswith(
+        (HEADS.get((contract, tool), "Error: "), "Rejected: No matching approval")
+    )
