@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from email import message_from_string, policy
+from email import message_from_bytes, message_from_string, policy
 from pathlib import Path
 
 import pytest
@@ -716,3 +716,47 @@ def test_it_is_registered_with_claude_code_with_dry_run(person):
     assert entry["args"][-6:] == ["mcp", "email", "--contract", "dry-run", "--agent", "claude-code"]
     assert Path(entry["command"]).is_file()
     assert os.access(entry["command"], os.X_OK)
+
+
+def test_credentials_and_token_are_found_where_the_document_has_them(alone, service, person):
+    """001 §5A, §14 credentials.json and token.json"""
+    token = at_gmail(person, service)
+    token.rename(person.folder / "token.json")  # the working directory
+    settings = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
+    site = alone("dry-run", "rehearsal", **settings)
+    assert site.text("search_emails", query="tea") == "No emails found matching query"
+
+
+def test_the_scopes_are_the_documents_or_contain_them():
+    """001 §5B"""
+    from postroom.mail.gmail.consent import scopes
+    from postroom.mail.gmail.keys import ALLOWS
+
+    (asked,) = scopes("modify", by_draft=True)
+    place = "https://www.googleapis.com/auth/gmail."
+    for wanted in ("readonly", "send", "compose", "modify"):
+        assert ALLOWS[asked] >= ALLOWS[f"{place}{wanted}"]
+
+
+def test_what_leaves_through_gmail_is_what_was_built(outside, service):
+    """001 §7 base64UrlEncode"""
+    site = outside("live")
+    body = "".join(map(chr, range(0x3E0, 0x480)))  # of which base64 makes + and /
+    said = site.text("send_email", **letter("gil", body=body))
+    (left,) = service.sent
+    assert said.startswith("Email sent successfully.")
+    assert message_from_bytes(left.raw, policy=policy.default).get_content().strip() == body
+
+
+def test_what_nobody_foresaw_is_an_unexpected_error():
+    """001 §9C default"""
+    from postroom.core.errors import PostroomError
+    from postroom.tools.contracts.dry_run import refuse
+
+    bug = PostroomError("Something is wrong inside", remedy="Tell the person.")
+    assert refuse("search_emails", bug).text == (
+        "Error: Unexpected error: Something is wrong inside. Tell the person."
+    )
+    assert refuse("send_email", bug).text == (
+        "Failed to send email: Unexpected error: Something is wrong inside. Tell the person."
+    )
