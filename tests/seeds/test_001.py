@@ -431,6 +431,33 @@ def test_each_call_is_logged_as_json_on_stderr(logged):
     assert "john.doe" not in said
 
 
+def test_no_call_fails_or_waits_for_its_log(person):
+    """001 §8, a client that reads no log"""
+    person.live(undo_seconds=0, required=False)
+    wire = Wire(person, "email", "--contract", "dry-run")
+    try:
+        wire.greet()
+        for _ in range(700):  # more than a pipe holds
+            assert wire.answer(wire.call("draft_email", to="bad"))["result"]["isError"]
+        wire.process.stderr.close()
+        answer = wire.answer(wire.call("send_email", **letter(subject="s" * 600)))["result"]
+        assert not answer["isError"]
+        said = wire.answer(wire.call("search_emails", query="tea"))["result"]
+        assert not said["isError"]
+    finally:
+        wire.process.kill()
+        wire.process.stdin.close()
+        wire.process.stdout.close()
+        wire.process.wait(timeout=30)
+    assert [line["result"] for line in lines(person) if line["action_type"] == "send_email"] == ["success"]  # fmt: skip
+
+
+def lines(person):
+    person.run("status")
+    files = sorted((person.vault / "Logs" / "actions").glob("*.json"))
+    return [json.loads(row) for file in files for row in file.read_text().splitlines()]
+
+
 def test_nothing_but_the_protocol_is_on_stdout(person):
     """001 §8 CRITICAL, §14 All logging to stderr"""
     wire = Wire(person, "email", "--contract", "dry-run")
@@ -634,8 +661,20 @@ def test_html_in_a_plain_body_is_escaped(live):
     )
     sent = mime(live, answer).get_content()
     assert sent == "Hi &lt;b&gt;you&lt;/b&gt; &amp; &lt;script&gt;x&lt;/script&gt;"
-    plain = sends(live, name="cmp", body="1 < 2 & 3 > 2, <ann@example.com>")
-    assert plain.get_content() == "1 < 2 & 3 > 2, <ann@example.com>"
+    words = "1 < 2 & 3 > 2, <ann@example.com>, <https://example.com/a>"
+    assert sends(live, name="cmp", body=words).get_content() == words
+
+
+def test_what_is_escaped_is_cut_afterwards(live):
+    """001 §13 HTML in body field, §11B"""
+    answer = live.call("send_email", **letter("cut2", body="<b>" * 20_000))
+    assert told(answer, refused=False).endswith(
+        "\n\nWarning: HTML in body was escaped; use html_body for HTML."
+        "\n\nWarning: body truncated to 50000 characters."
+    )
+    sent = mime(live, answer).get_content().replace("\n", "")
+    assert sent == ("&lt;b&gt;" * 20_000)[: len(sent)]
+    assert 49_990 < len(sent) <= 50_000
 
 
 # 12 and 13

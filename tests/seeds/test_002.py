@@ -282,6 +282,8 @@ def test_send_email_spends_its_approval(live):
         again,
     )
     assert len(live.person.run("search", "in:sent to:sol@example.com", "--json").json["messages"]) == 1  # fmt: skip
+    line = live.calls()[-1]
+    assert (line["result"], line["target"]) == ("rejected", "s***@example.com")
     # With another approval the same words are another letter.
     approve(live, "sol", created="2026-11-15T12:00:00Z")
     live.text("send_email", **letter("sol"))

@@ -1,5 +1,6 @@
 """Document 003, the Gmail server of a data model: contract `gmail`, clause by clause."""
 
+import dataclasses
 import json
 import re
 from datetime import datetime
@@ -7,6 +8,7 @@ from email import message_from_string, policy
 
 import pytest
 
+from postroom.desk.log import AuditLogEntry
 from postroom.tools import mcperror
 from postroom.tools.contracts import gmail
 from tests.agents import Wire
@@ -94,10 +96,11 @@ def test_models_have_the_documents_names_and_fields():
         "EmailSummary": ["id", "subject", "sender", "date", "snippet"],
         "EmailFull": ["id", "subject", "sender", "to", "date", "body", "has_attachments", "attachment_names"],
         "SendEmailResult": ["message_id", "thread_id", "sent_at"],
-        "AuditLogEntry": ["event", "timestamp", "to", "subject", "body_preview", "reply_to_message_id", "severity"],
     }  # fmt: skip
     assert {name: list(getattr(gmail, name).model_fields) for name in fields} == fields
     assert list(mcperror.MCPError.model_fields) == ["error", "message", "details"]
+    kept = [field.name for field in dataclasses.fields(AuditLogEntry)]
+    assert kept == ["event", "timestamp", "to", "subject", "body_preview", "reply_to_message_id", "severity"]  # fmt: skip
 
 
 # 2. Output models
@@ -168,6 +171,15 @@ def test_send_email_in_a_thread(live):
     assert found["thread_id"] == thread
 
 
+def test_what_is_no_html_stays_as_it_is(live):
+    """003 §1 SendEmailInput, a plain-text body"""
+    approve(live, "pla")
+    found = both(live.call("send_email", **letter("pla", body="if a <b> c then List<a>")))
+    sent = message_from_string(live.raw(found["message_id"]), policy=policy.default)
+    assert sent.get_content_type() == "text/plain"
+    assert sent.get_content().strip() == "if a <b> c then List<a>"
+
+
 def test_send_email_takes_html(live):
     """003 §1 SendEmailInput, plain-text or HTML body"""
     approve(live, "htm")
@@ -198,7 +210,8 @@ def test_move_email_and_add_label(live):
 def test_a_record_is_kept_before_each_send(live):
     """003 §2 AuditLogEntry"""
     id = first(live, "subject:round")
-    live.call("send_email", **letter("rec", body="B" * 300), reply_to_message_id=id)
+    live.slip("rec", type="email_reply", status="approved", to="rec@example.com")
+    both(live.call("send_email", **letter("rec", body="B" * 300), reply_to_message_id=id))
     entry = records(live)[-1]
     assert re.fullmatch(SENT_AT, entry.pop("timestamp"))
     assert entry == {
@@ -212,6 +225,15 @@ def test_a_record_is_kept_before_each_send(live):
     (file,) = (live.person.vault / "Logs").glob("gmail_mcp_*.jsonl")
     assert re.fullmatch(r"gmail_mcp_\d{4}-\d\d-\d\d\.jsonl", file.name)
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_record_is_of_what_leaves_whoever_sends_it(live):
+    """003 §2 AuditLogEntry, approved in the terminal"""
+    id = wrong(live.call("send_email", **letter("per")))["details"]["letter"]
+    assert all(entry["to"] != "per@example.com" for entry in records(live))
+    digest = live.person.show(id)["digest"].removeprefix("sha256:")
+    assert live.person.run("approve", id, "--yes", digest[:8]).code == 0
+    assert (records(live)[-1]["to"], records(live)[-1]["body_preview"]) == ("per@example.com", "Good day.")  # fmt: skip
 
 
 def test_the_record_is_on_the_disk_when_gmail_is_called(person, service):
@@ -243,22 +265,24 @@ def test_what_cannot_be_recorded_is_not_sent(alone):
     day = both(site.call("send_email", **letter("ann")))["sent_at"][:10]
     (logs / f"gmail_mcp_{day}.jsonl").unlink()
     (logs / f"gmail_mcp_{day}.jsonl").mkdir()
-    assert wrong(site.call("send_email", **letter("bob")))["error"] == "permission_denied"
+    assert wrong(site.call("send_email", **letter("bob")))["error"] == "send_failed"
     assert both(site.call("list_emails", query="in:sent to:bob@example.com")) == []
 
 
-def test_nothing_is_recorded_of_what_is_rehearsed_or_invalid(rehearsing, live):
+def test_nothing_is_recorded_of_what_does_not_leave(rehearsing, live):
     """003 §2 AuditLogEntry, only what may leave"""
     before = len(records(live))
     rehearsing.call("send_email", **letter("ann"))
     live.call("send_email", **letter("x", to="bad"))
+    live.call("send_email", **letter("held"))
     assert records(rehearsing) == []
     assert len(records(live)) == before
 
 
 def test_the_action_log_holds_no_body(live):
     """003 §2 against 000 §4"""
-    live.call("send_email", **letter("bod", body="A secret sentence."))
+    approve(live, "bod")
+    both(live.call("send_email", **letter("bod", body="A secret sentence.")))
     actions = "".join(f.read_text() for f in (live.person.vault / "Logs" / "actions").iterdir())
     assert "secret sentence" not in actions
     assert "secret sentence" in records(live)[-1]["body_preview"]

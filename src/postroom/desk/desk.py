@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.compose import Composer, settled
-from postroom.desk.log import ActionLog
+from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import Notes, difference, text_of
-from postroom.desk.outbox import Call, Outbox, Proposal, check_name
+from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
 LONGEST_PACE = 60.0  # and for its turn
-ROUNDS = 3  # turns that it waits for: others may take the room
+SHORTEST = 0.5  # the least that it waits, for whoever is at the letter already
+PREVIEW = 200  # characters of a letter in the record before it is sent
+ROUNDS = 6  # of waiting: others may take the room
 RESTORED = "the ledger was put back from a backup"
 
 
@@ -129,6 +132,7 @@ class Desk:
             paused=self.paused,
             look=self._look,
             publish=self.publish,
+            record=self._keep_before,
             step=self._tools.step,
         )
 
@@ -196,6 +200,21 @@ class Desk:
         with held(self._lock):
             self.log.project()
 
+    def _keep_before(self, entry: Entry) -> None:
+        """Keep of a letter that is about to leave what its contract wants kept; else it does not leave."""
+        answers = self.ledger.meta(f"{BEFORE}{entry.id}")
+        if answers:
+            letter = entry.letter
+            self.log.before(
+                AuditLogEntry(
+                    timestamp=self.clock().iso,
+                    to=", ".join(address.spec for address in letter.to),
+                    subject=letter.subject,
+                    body_preview=letter.text.rstrip("\n")[:PREVIEW],
+                    reply_to_message_id=json.loads(answers),
+                )
+            )
+
     def follow(self, *entries: Entry, retext: bool = False) -> None:
         """Bring the notes of these letters, and the log, up to the ledger.
 
@@ -247,36 +266,55 @@ class Desk:
         if isinstance(entry.state, life.Approved | life.Sending):
             with self._recorded(call):
                 entry = yield from self._leaving(call, entry)
-            self.outbox.record(call, entry)
+            entry = self.outbox.record_letter(call, entry)
+        elif wish.once and isinstance(entry.state, life.Sent):
+            raise self._sent_already(entry)
         self.follow(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
-            self.reconcile()  # which files the slip
+            self._file_slip()
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             self._tools.notify(entry)
         return entry
 
     def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
-        """Dispatch a letter that may leave, once that is not long off."""
+        """Dispatch a letter that may leave, once that is not long off; wait for who is at it already."""
         try:
-            for _ in range(ROUNDS):
-                most = LONGEST_PACE if _paced(entry) else LONGEST_WAIT
-                while (left := self.due_in(entry)) and left <= most:
-                    yield Turn(left) if _paced(entry) else left
-                if left:
+            for turn in range(ROUNDS):
+                left = self.due_in(entry) or 0.0
+                if left > (LONGEST_PACE if _paced(entry) else LONGEST_WAIT):
                     break
+                if turn or left:
+                    wait = max(left, SHORTEST)
+                    yield Turn(wait) if _paced(entry) else wait
                 entry = self.dispatcher.dispatch(entry.id)
-                if not _paced(entry):
+                if not (_paced(entry) or _at_work(entry)):
                     break
         except GeneratorExit:  # nobody waits for the answer any more; the letter stays as it is
-            self.outbox.record(call, entry)
+            self.outbox.record_letter(call, entry)
             raise
         return entry
 
+    def _sent_already(self, entry: Entry) -> Conflict:
+        refused = Conflict(
+            f"{life.told(entry.id, entry.state)} It is not sent again",
+            remedy="Change the letter if another one is meant.",
+        )
+        refused.logged = True  # by the outbox, which knew it
+        return refused
+
+    def _file_slip(self) -> None:
+        """Take in that a slip was spent; what cannot be written now, the next look writes."""
+        try:
+            self.reconcile()
+        except PostroomError as why:
+            self.trouble.append(f"The slip is spent, but not filed: {why.message}.")
+
     def rehearse(self, call: Call, letter: Letter | None, **parameters: Value) -> None:
-        """Refuse what `post` would, and leave the line of the call; nothing is entered or asked for."""
+        """Refuse a letter that never could be sent, and leave the line of the call; nothing is entered."""
         with self._recorded(call):
             self.outbox.rehearse(call, letter, parameters)
-        self.publish()
+        with suppress(PostroomError):  # the next look writes the log
+            self.publish()
 
     def refuse_over_budget(self) -> None:
         """Refuse, with the seconds left, where no letter at all could leave now."""
@@ -432,6 +470,12 @@ class Desk:
         changed = self.dispatcher.everything()
         self.follow(*changed)
         return changed
+
+
+def _at_work(entry: Entry) -> bool:
+    """Whether somebody else is sending it, or about to."""
+    state = entry.state
+    return isinstance(state, life.Sending) or (isinstance(state, life.Approved) and not state.held)
 
 
 def _paced(entry: Entry) -> bool:

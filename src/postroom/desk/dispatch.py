@@ -58,6 +58,7 @@ class Dispatcher:
     paused: Callable[[], str]  # the file by which a person stopped all sending
     look: Callable[[Entry], None]  # takes in what was done to its note
     publish: Callable[[], None]  # brings the log up to the ledger
+    record: Callable[[Entry], None]  # keeps what its contract wants kept of it before
     step: Callable[[str], None] = _no_step
 
     def dispatch(self, id: str) -> Entry:
@@ -128,7 +129,7 @@ class Dispatcher:
         try:
             self.look(entry)  # the person may have taken the note back while the undo window passed
         except PostroomError as absent:
-            return self._hold(entry, state, absent.message, policy.back_off(1))
+            return self._hold(entry, state, absent.message, policy.back_off(1), absent.code)
         entry = self.ledger.current(entry)
         if isinstance(entry.state, life.Approved) and self._due(entry.state):
             return self._send(entry, entry.state)
@@ -196,6 +197,7 @@ class Dispatcher:
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
         try:
             self.publish()
+            self.record(entry)
             self.step("published")
         except PostroomError as why:
             return self._refused(entry, why)
@@ -224,7 +226,8 @@ class Dispatcher:
     def _refused(self, entry: Entry, why: PostroomError) -> Entry:
         assert isinstance(entry.state, life.Sending)
         wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
-        state = life.retry(entry.state, self.clock(), wait, _held(why), why.code)
+        code = "quota" if isinstance(why, Limited) else why.code
+        state = life.retry(entry.state, self.clock(), wait, _held(why), code)
         return self._record(entry, state, error=why.message, refund=True)
 
     # What became of it

@@ -6,14 +6,15 @@ therefore read as a stranger's, and what was deleted is not written again: `veri
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from postroom.core import audit
 from postroom.core.audit import Fault, Mark, Read
 from postroom.core.errors import Corrupt, PostroomError
-from postroom.core.stamp import Stamp
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
@@ -26,6 +27,19 @@ FOLDER = "Logs/actions"
 _FILE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])\.json", re.ASCII)
 _SEQ = re.compile(rb'"seq":([0-9]{1,16})\b')
 _FIRST_DAY = "1970-01-01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLogEntry:
+    """What is kept of a letter of the contract `gmail` before it is sent."""
+
+    event: str = "pre_send_audit"
+    timestamp: str
+    to: str
+    subject: str
+    body_preview: str
+    reply_to_message_id: str | None
+    severity: str = "INFO"
 
 
 class ActionLog:
@@ -72,9 +86,10 @@ class ActionLog:
         if not waiting:
             self._ledger.set_mark(mark)
 
-    def before(self, line: str, now: Stamp) -> None:
-        """Keep a line on a letter on the disk before its provider hears of it, apart from the chain."""
-        self._files.append(f"Logs/gmail_mcp_{now.iso[:10]}.jsonl", line.encode() + b"\n")
+    def before(self, entry: AuditLogEntry) -> None:
+        """Have it on the disk before a letter's provider hears of it, apart from the chain."""
+        line = json.dumps(asdict(entry), ensure_ascii=False).encode()
+        self._files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
     def ahead(self) -> list[Read]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -32,6 +33,7 @@ from postroom.core.message import (
     system_label,
 )
 from postroom.core.policy import Rules
+from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.desk.outbox import Call, Outbox, check_name
@@ -108,48 +110,55 @@ class Mailroom:
 
     @contextmanager
     def _recorded(
-        self, call: Call, *, changes: bool = False, **parameters: Value
+        self, call: Call, *, changes: bool = False, target: str = "", **parameters: Value
     ) -> Iterator[None]:
         """Leave the one line of a call; what changes a mailbox is only rehearsed where we rehearse."""
-        rehearsed = changes and not self._rules.live
+        write = partial(
+            self._outbox.record, call, target=target, parameters=parameters, synced=changes
+        )
         try:
             check_name(call)
             yield
         except PostroomError as refused:
-            self._outbox.record(call, error=refused, parameters=parameters, synced=changes)
+            write(error=refused)
             raise
-        result = "dev_mode" if rehearsed else "success"
-        self._outbox.record(call, result=result, parameters=parameters, synced=changes)
+        write(result="dev_mode" if changes and not self._rules.live else "success")
 
     # Reading
 
     def search(self, call: Call, account: str, query: str, *, limit: int, cursor: str) -> Page:
         """Return mails that match, newest first."""
         with self._recorded(call, query=query[:200]):
-            box = self.box(account)
-            page = box.search(query, limit=limit, cursor=cursor)
-            self._reading.listed(account, page.items)
-            if not (page.items or cursor or box.search("", limit=1).items):
-                page = page._replace(notes=(*page.notes, NO_MAIL))
+            return self._page(account, query, limit, cursor)
+
+    def search_whole(
+        self, call: Call, account: str, query: str, *, limit: int
+    ) -> tuple[Page, dict[str, Message]]:
+        """Return mails that match, newest first, and each of them whole."""
+        with self._recorded(call, query=query[:200]):
+            page, found = self._page(account, query, limit, ""), {}
+            for item in page.items:
+                with suppress(NotFound):  # it may be gone since
+                    found[item.id] = self.box(account).message(item.id)
+            self._reading.shown(account, *found.values())
+        return page, found
+
+    def _page(self, account: str, query: str, limit: int, cursor: str) -> Page:
+        box = self.box(account)
+        page = box.search(query, limit=limit, cursor=cursor)
+        self._reading.listed(account, page.items)
+        if not (page.items or cursor or box.search("", limit=1).items):
+            page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
 
-    def bodies(self, account: str, ids: Sequence[str]) -> dict[str, Message]:
-        """Return the mails of a search whole, for a call whose line the search has left."""
-        found = {}
-        for id in ids:
-            with suppress(NotFound):  # it may be gone since
-                found[id] = self.box(account).message(id)
-        self._reading.shown(account, *found.values())
-        return found
-
     def turn(self) -> float:
-        """Take a place among the searches of one pace; return the seconds until it has come."""
+        """Take a place among the searches of one pace, or return the seconds until there may be one."""
         now = self._clock().steady
         with self._taking:
-            full = len(self._turns) == SEARCHES
-            wait = max(0.0, self._turns[0] + self._rules.pace - now) if full else 0.0
-            self._turns.append(now + wait)
-        return wait
+            if len(self._turns) == SEARCHES and now < (free := self._turns[0] + self._rules.pace):
+                return free - now
+            self._turns.append(now)
+            return 0.0
 
     def message(self, call: Call, account: str, id: str) -> Message:
         """Return one mail."""
@@ -245,7 +254,9 @@ class Mailroom:
 
     def draft(self, call: Call, letter: Letter, revises: str = "") -> Draft | None:
         """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
-        with self._recorded(call, changes=True, subject=letter.subject, revises=revises[:60]):
+        about = {"subject": letter.subject, **({"revises": revises[:60]} if revises else {})}
+        target = addresses([address.spec for address in letter.envelope])
+        with self._recorded(call, changes=True, target=target, **about):
             box = self.box(letter.account)
             policy.admit(letter, self._rules, self._reading.own(letter.account))
             version = ""

@@ -20,6 +20,7 @@ from postroom.store.entries import Entry, Standing
 from postroom.store.ledger import DISTRUSTED, Book, Ledger
 
 HOME = "Pending_Approval"
+BEFORE = "before."
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
 MAX_KEY = 200
@@ -48,6 +49,9 @@ class Proposal(NamedTuple):
     slip: str = ""  # the hash of one that fits
     verdict: str = ""  # whose word came with it: a draft that a person wrote and approved
     once: bool = False  # what was sent already is refused, not answered as sent
+    before: str = (
+        ""  # what is kept of it before it is sent names this mail, as JSON; kept at all if so
+    )
 
 
 class Assessor(Protocol):
@@ -129,18 +133,14 @@ class Outbox:
             book.bind(call.agent, wish.key, known)
         # A slip is about what is asked for now, which a person may have changed since; and a draft
         # of the person's that comes back after a recall is a stale copy, not another word.
-        if wish.once and isinstance(known.state, life.Sent):
-            raise Conflict(
-                f"{life.told(known.id, known.state)} It is not sent again",
-                remedy="Change the letter if another one is meant.",
-            )
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
         same = same and not (wish.slip and book.used(known.id, wish.slip))
         if isinstance(known.state, life.Pending) and verdict and same and not self._lapsed(known):
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
-            self._line(book, call, known)
+            again = wish.once and isinstance(known.state, life.Sent)
+            self._line(book, call, known, "rejected" if again else "")
         return known
 
     def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
@@ -183,6 +183,8 @@ class Outbox:
         )
         if wish.key:
             book.bind(call.agent, wish.key, entry)
+        if wish.before:
+            book.set(f"{BEFORE}{entry.id}", wish.before)
         if not isinstance(state, life.Approved) or wish.verdict:
             self._line(book, call, entry)
         return entry
@@ -198,8 +200,7 @@ class Outbox:
             policy.admit(letter, self._rules, own)
             target = addresses([address.spec for address in letter.envelope])
             parameters = {"subject": letter.subject}
-        with self._ledger.write() as book:
-            self._log(book, call, "dev_mode", target=target, parameters=parameters or {})
+        self.record(call, result="dev_mode", target=target, parameters=parameters)
 
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
@@ -373,7 +374,12 @@ class Outbox:
 
     def distrust(self, ahead: Sequence[Read], why: str) -> int:
         """Believe the log where it knows more than this ledger; what it leaves open is unknown."""
-        named = {read.letter: read for read in ahead if read.letter and read.state}
+        named: dict[str, Read] = {}
+        for read in ahead:
+            # That it was sent is a fact, whatever was written after it.
+            known = named.get(read.letter)
+            if read.letter and read.state and not (known and known.state == "sent"):
+                named[read.letter] = read
         with self._ledger.write() as book:
             book.set(DISTRUSTED, why)
             for read in ahead:
@@ -410,19 +416,27 @@ class Outbox:
 
     # The log
 
+    def record_letter(self, call: Call, entry: Entry) -> Entry:
+        """Write the one line of a call about a letter, as it is now; return it."""
+        with self._ledger.write() as book:
+            # What the log says last of a letter is believed: it must be no older than the ledger.
+            now = book.entry(entry.id)
+            self._line(book, call, now)
+        return now
+
     def record(
         self,
         call: Call,
-        entry: Entry | None = None,
         error: PostroomError | None = None,
         *,
         result: str = "",
+        target: str = "",
         parameters: Mapping[str, Value] | None = None,
         synced: bool = True,
     ) -> None:
         """Write the one line of a call that nothing else wrote."""
         with self._ledger.write(synced=synced) as book:
-            self._line(book, call, entry, result, error, parameters)
+            self._line(book, call, None, result, error, parameters, target=target)
         if error is not None:
             error.logged = True
 
@@ -434,6 +448,8 @@ class Outbox:
         result: str = "",
         error: PostroomError | None = None,
         parameters: Mapping[str, Value] | None = None,
+        *,
+        target: str = "",
     ) -> None:
         if error is not None:
             result = _RESULTS.get(error.code, "error")
@@ -444,7 +460,7 @@ class Outbox:
             book,
             call,
             result,
-            target=addresses([a.spec for a in letter.envelope]) if letter else "",
+            target=addresses([a.spec for a in letter.envelope]) if letter else target,
             letter=entry.id if entry else "",
             state=entry.kind if entry else "",
             parameters={"subject": letter.subject} if letter else parameters or {},
@@ -468,6 +484,7 @@ class Outbox:
 _RESULTS: Final = {
     "rate_limited": "rate_limited",
     "pace": "rate_limited",
+    "quota": "rate_limited",
     "permission_denied": "rejected",
     "": "rejected",
 }

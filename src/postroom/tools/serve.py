@@ -30,7 +30,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from postroom.core.errors import NotFound, PostroomError
+from postroom.core.errors import NotFound, PostroomError, Unavailable
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, check_name
@@ -46,6 +46,7 @@ RESOURCE_NOT_FOUND: Final = -32002
 
 log = logging.getLogger("postroom")
 Context = ServerRequestContext[Any, Any]
+Running = Generator[float, None, Reply]
 T = TypeVar("T")
 
 
@@ -87,6 +88,7 @@ class Service:
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._working = 0
+        self._waiting: set[Running | None] = set()
         self._worked = anyio.Event()
         self.server: Server[Any] = Server(
             contract.about.name,
@@ -160,10 +162,10 @@ class Service:
             reply = await self._answer(ctx, tool, call, params.arguments or {})
         except PostroomError as refused:
             error, reply = refused, self._contract.refuse(tool.name, refused)
-        if self._contract.heard:
-            live = await self._work(self._live)
+        if heard := self._contract.heard:
             seconds = time.monotonic() - began
-            self._contract.heard(Heard(tool.name, live, reply.refused, error, seconds))
+            about = partial(Heard, tool.name, refused=reply.refused, error=error, seconds=seconds)
+            await self._work(lambda: heard(about(live=self._live())))
         values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
         return types.CallToolResult(
             content=[_text(reply.text)], structured_content=values, is_error=reply.refused
@@ -176,26 +178,45 @@ class Service:
             return False
 
     async def _answer(self, ctx: Context, tool: Tool, call: Call, given: dict[str, Any]) -> Reply:
-        def begin() -> Reply | Generator[float, None, Reply]:
+        begun: list[Running | None] = []
+
+        def begin() -> Reply | float:
+            begun.append(None)
             asked = tool.parse(given)
             account = getattr(asked, "account", "")
-            return tool.function(Visit(self._office.desk(), call, account), asked)
+            found = tool.function(Visit(self._office.desk(), call, account), asked)
+            if isinstance(found, Reply):
+                return found
+            begun[0] = found
+            self._waiting.add(found)
+            return _next(found)
 
-        found = await self._work(begin, call)
-        if isinstance(found, Reply):
-            return found
         waited = 0.0
         try:
-            while not isinstance(step := await self._work(partial(_next, found), call), Reply):
+            step = await self._work(begin, call)
+            while not isinstance(step, Reply):
                 for second in _seconds(step):
                     await ctx.session.report_progress(waited, message="Waiting.")
                     await anyio.sleep(second)
                     waited += second
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):  # given up by the client, it still leaves its line
-                await self._work(found.close, call)
+                running = begun[0]
+                assert running is not None
+                step = await self._work(partial(_next, running), call)
+        except PostroomError:
             raise
+        except BaseException:  # given up by the client, a call still leaves its line
+            with anyio.CancelScope(shield=True):
+                await self._work(lambda: self._given_up(begun, call))
+            raise
+        finally:
+            self._waiting.difference_update(begun)
         return step
+
+    def _given_up(self, begun: list[Running | None], call: Call) -> None:
+        if not begun:
+            self._record(call, Unavailable("The client gave it up before it was begun"))
+        elif begun[0] is not None:
+            begun[0].close()
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
@@ -305,7 +326,10 @@ class Service:
                 await anyio.sleep(0.02)
 
     def close(self) -> None:
-        """Bring the log file up to the ledger, and let go of everything."""
+        """Let what waits leave its line, bring the log file up to the ledger, let go of everything."""
+        for waiting in filter(None, list(self._waiting)):
+            with suppress(Exception):  # one that is at work just now ends by itself, or by a crash
+                waiting.close()
         with suppress(Exception):
             if self._worked.is_set():
                 self._office.desk().publish()

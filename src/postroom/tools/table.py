@@ -118,6 +118,8 @@ class Tool:
         """The JSON Schemas of the arguments and of the result."""
         told = self.arguments.model_json_schema(schema_generator=_Whole if self.whole else _Terse)
         answered = self.result.model_json_schema(schema_generator=_Terse, mode="validation")
+        # An error has none of these, and some clients hold it to the schema too.
+        answered.pop("required", None)
         return told, answered
 
 
@@ -245,5 +247,5 @@ def _problem(error: dict[str, Any]) -> str:
             return f"{place} is missing"
         case "extra_forbidden":
             return f"{place} is no argument of this tool"
-    said = line(str(error["msg"]))[:160]
+    said = line(str(error["msg"])).removeprefix("Value error, ")[:160]
     return f"{place}: {said[:1].lower()}{said[1:]}"

@@ -258,3 +258,22 @@ def test_after_a_restored_backup_what_was_spent_since_stays_spent(office, backup
     later = office.approved()
     office.desk.send_approved()
     assert "Rate limit exceeded" in state(office, later.id).held
+
+
+def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(office, courier, backup):
+    keep, put_back = backup
+    letter = office.letter()
+    entry = office.desk.post(SEND, letter)
+    office.desk.outbox.approve(entry.id, by="ada", via="terminal", digest=entry.digest)
+    keep()
+    waiting = office.desk.posting(SEND, letter)  # again, while the undo window is open
+    assert next(waiting) > 0
+    office.clock.go(60)
+    office.desk.send_approved()
+    waiting.close()  # the client gave up
+    office.desk.publish()
+    put_back()
+    office.look()
+    assert office.state_of(entry.id) == "sent"
+    office.desk.send_approved()
+    assert len(courier.accepted) == 1

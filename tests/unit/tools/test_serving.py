@@ -11,6 +11,7 @@ import pytest
 
 from postroom.tools.contracts.postroom import CONTRACT
 from tests.agents import ERAS, Wire, http_server, visiting, visiting_over_http
+from tests.arrivals import sent
 
 TOOLS = sorted(tool.name for tool in CONTRACT.tools)
 
@@ -302,12 +303,71 @@ def test_a_call_that_is_cancelled_has_left_its_line(robin, wire):
     waiting = wire.ask("tools/call", name="letter_status", arguments={"id": id, "wait": 20}, _meta={"progressToken": 1})  # fmt: skip
     while wire.line().get("method") != "notifications/progress":
         pass
-    note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}
-    wire.send(json.dumps(note).encode() + b"\n")
+    cancel(wire, waiting)
     wire.answer(wire.call("search_email", limit=1))
     assert wire.end()[0] == 0
     found = robin.run("audit", "--limit", "100", "--json").json["actions"]
     assert [line["action_type"] for line in found] == ["send_email", "letter_status", "search_email"]  # fmt: skip
+
+
+def cancel(wire, id):
+    note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
+    wire.send(json.dumps(note).encode() + b"\n")
+
+
+def test_calls_that_are_cancelled_at_once_leave_a_line_each(robin, wire):
+    wire.greet()
+    wire.answer(wire.call("search_email", limit=1))
+    for number in range(40):
+        cancel(wire, wire.call("send_email", to=["ann@example.com"], body=f"No. {number}"))
+    wire.answer(wire.call("search_email", limit=1))
+    assert wire.end()[0] == 0
+    found = robin.run("audit", "--limit", "100", "--json").json["actions"]
+    assert [line["action_type"] for line in found].count("send_email") == 40
+
+
+@pytest.mark.parametrize("how", ["cancelled", "signal", "gone"])
+def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(robin, wire, how):
+    robin.live(undo_seconds=25)
+    wire.greet()
+    asked = {"to": ["ann@example.com"], "subject": "Tea", "body": "x"}
+    id = wire.answer(wire.call("send_email", **asked))["result"]["structuredContent"]["letter"]
+    (note,) = (robin.vault / "Pending_Approval").iterdir()
+    (robin.vault / "Approved").mkdir(exist_ok=True)
+    note.rename(robin.vault / "Approved" / note.name)
+    call = wire.ask("tools/call", name="send_email", arguments=asked, _meta={"progressToken": 1})
+    while wire.line().get("method") != "notifications/progress":
+        pass
+    if how == "cancelled":
+        cancel(wire, call)
+        wire.answer(wire.call("letter_status", id=id))
+    if how == "signal":
+        os.kill(wire.process.pid, signal.SIGTERM)
+        assert wire.ended()[0] == 0
+    else:
+        assert wire.end()[0] == 0
+    found = robin.run("audit", "--limit", "100", "--json").json["actions"]
+    lines = [
+        (line["result"], line["state"]) for line in found if line["action_type"] == "send_email"
+    ]
+    assert lines == [("rejected", "pending"), ("rejected", "approved")]
+    assert sent(robin) == []
+
+
+@pytest.mark.parametrize("name", ["postroom", "approval", "dry_run", "gmail"])
+def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin, name):
+    """Some clients hold errors to it too, and would show their own error instead of ours."""
+    from importlib import import_module
+
+    import jsonschema
+
+    contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
+    for tool in contract.tools:
+        for kind in kinds():
+            more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
+            reply = contract.refuse(tool.name, kind("It is wrong", remedy="Mend it.", **more))
+            values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
+            jsonschema.validate(values, tool.schemas[1])
 
 
 def test_lines_that_are_no_messages_are_passed_over(wire):

@@ -181,7 +181,7 @@ def draft_email(visit: Visit, asked: DraftEmailRequest) -> Reply:
 
 
 def send_email(visit: Visit, asked: SendEmailRequest) -> Waiting:
-    """Send an email. Needs a person's approval in vault/Approved/; at most 10 an hour."""
+    """Send an email. Needs a person's approval in vault/Approved/; rate limited."""
     desk, written = visit.desk, _written(visit, asked)
     if not desk.rules.live:
         return _rehearsed(visit, written, "Send logged but not executed")
@@ -192,7 +192,7 @@ def send_email(visit: Visit, asked: SendEmailRequest) -> Waiting:
 
 
 def reply_email(visit: Visit, asked: ReplyEmailRequest) -> Waiting:
-    """Reply in a thread. Needs a person's approval in vault/Approved/; at most 10 an hour."""
+    """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
     desk, thread = visit.desk, plain.id(asked.thread_id)
     if not desk.rules.live:
         desk.rehearse(visit.call, None, thread=thread)
@@ -205,7 +205,7 @@ def reply_email(visit: Visit, asked: ReplyEmailRequest) -> Waiting:
             visit.account, id=asked.message_id, thread=asked.thread_id, everyone=False
         )
     except NotFound:
-        _refuse_in_order(desk, asked.thread_id, unapproved)
+        _refuse_in_order(visit, asked.thread_id, unapproved)
         gone = f"Error: Thread ID {thread} not found or no longer accessible."
         raise InvalidThread(gone) from None
     letter = desk.composer.letter(
@@ -235,9 +235,13 @@ def _unapproved(what: str, kind: str) -> str:
     )
 
 
-def _refuse_in_order(desk: Desk, thread: str, unapproved: str) -> None:
+def _refuse_in_order(visit: Visit, thread: str, unapproved: str) -> None:
     """Refuse an answer that has nothing to answer as the document's order has it: approval first."""
+    desk = visit.desk
     desk.reconcile()
+    approved = desk.ledger.lines("approved", agent=visit.call.agent)
+    if any(desk.ledger.entry(each.id).letter.thread == thread for each in approved):
+        return
     slips = desk.slips() if desk.rules.trust == "folder" else []
     if not any(s.type == "email_reply" and s.status == "approved" and s.thread == thread for s in slips):  # fmt: skip
         raise Unapproved(unapproved)
@@ -251,7 +255,7 @@ def _outcome(desk: Desk, entry: Entry, done: str, unapproved: str, action: str) 
             return Reply(said, Outcome(message=said, message_id=message, thread_id=thread))
         case life.Pending():
             said = unapproved
-        case life.Approved(code="rate_limited" | "pace", held=held):
+        case life.Approved(code="rate_limited" | "pace" | "quota", held=held):
             said = _limited(held, desk.due_in(entry) or 0.0)
         case _:
             said = f"{GENERAL[action]}: {plain.sentence(entry)}"

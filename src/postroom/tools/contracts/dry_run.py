@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
+import select
 import sys
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -53,6 +55,7 @@ from postroom.tools.table import (
     Visit,
     Waiting,
     Wrong,
+    at_most,
     tool,
 )
 
@@ -66,7 +69,11 @@ MAX_ADDRESS, MAX_LOCAL = 254, 64  # section 11A: shorter than these
 ALL_BODIES: Final = 100_000  # characters of all bodies of one search
 ONE_BODY: Final = 20_000
 DRAFTS: Final = "https://mail.google.com/mail/#drafts"
-_TAG: Final = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:\s[^<>]*)?/?>|<!--|<!DOCTYPE", re.IGNORECASE)
+MAX_PEOPLE: Final = 200  # far more than any limit lets through
+MAX_HTML: Final = 1_000_000
+# A tag, its end, a comment or a processing instruction; <ann@example.com> and <https://…> are none.
+_NAME: Final = "[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?"
+_TAG: Final = re.compile(rf"<{_NAME}(?:[\s/][^<>]*)?>|</[A-Za-z]|<[!?]")
 
 
 class EmailError(StrEnum):
@@ -96,6 +103,7 @@ def _told(about: dict[str, Any], **more: Any) -> Any:  # noqa: ANN401 - pydantic
 
 Subject = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_SUBJECT})]
 Body = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_BODY})]
+Html = Annotated[str, at_most(MAX_HTML)]
 
 
 class DraftEmail(Arguments):
@@ -106,7 +114,7 @@ class DraftEmail(Arguments):
     body: Body = Field(description="Email body (plain text)")
     cc: str = Field(default_factory=str, description="CC recipients (comma-separated)")
     bcc: str = Field(default_factory=str, description="BCC recipients (comma-separated)")
-    html_body: str = Field(default_factory=str, description="Optional HTML version")
+    html_body: Html = Field(default_factory=str, description="Optional HTML version")
 
 
 class SendEmail(DraftEmail):
@@ -118,7 +126,7 @@ class SendEmail(DraftEmail):
 class SearchEmails(Arguments):
     """Section 4C."""
 
-    query: str = Field(
+    query: Annotated[str, at_most(2_000)] = Field(
         min_length=1,
         description="Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
     )
@@ -129,10 +137,12 @@ class SearchEmails(Arguments):
 class ReplyToThread(Arguments):
     """Section 4D."""
 
-    thread_id: str = Field(min_length=1, description="Gmail thread ID to reply to")
+    thread_id: Annotated[str, at_most(plain.MAX_ID)] = Field(
+        min_length=1, description="Gmail thread ID to reply to"
+    )
     body: Body
     reply_all: bool = Field(False, description="Reply to all recipients")  # noqa: FBT003
-    html_body: str = Field(default_factory=str)
+    html_body: Html = Field(default_factory=str)
 
 
 class Found(Result):
@@ -180,7 +190,9 @@ def validate_email_address(text: str, field: str) -> Address:
 
 def validate_recipient_list(csv: str, field: str) -> tuple[Address, ...]:
     """Return the addresses of a comma-separated list; one that is invalid refuses all."""
-    items = [item.strip() for item in csv.split(",")] if csv.strip() else []
+    items = [item.strip() for item in csv.split(",", MAX_PEOPLE)] if csv.strip() else []
+    if len(items) > MAX_PEOPLE:
+        raise Invalid(f"{field} names more than {MAX_PEOPLE} addresses")
     found = [validate_email_address(item, field) for item in items]
     return tuple({address.key: address for address in found}.values())
 
@@ -198,28 +210,24 @@ def validate_subject(subject: str) -> tuple[str, str]:
     return f"{plainly[: MAX_SUBJECT - 3]}...", f"subject truncated to {MAX_SUBJECT} characters"
 
 
-def validate_body(body: str, name: str = "body") -> tuple[str, str]:
-    """Return the body without null bytes and cut, and the warning if it was cut."""
-    plainly = body.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    if len(plainly) <= MAX_BODY:
-        return plainly, ""
-    return plainly[:MAX_BODY], f"{name} truncated to {MAX_BODY} characters"
-
-
-def _escaped(body: str) -> tuple[str, str]:
-    """Section 13: HTML in a plain text body is escaped."""
-    if not _TAG.search(body):
-        return body, ""
-    return html.escape(body, quote=False), "HTML in body was escaped; use html_body for HTML"
-
-
-def _texts(body: str, html_body: str) -> tuple[str, str, tuple[str, ...]]:
-    words, cut = validate_body(body)
-    words, escaped = _escaped(words)
-    if not words.strip():
+def validate_body(body: str) -> tuple[str, tuple[str, ...]]:
+    """Return the body without null bytes, HTML in it escaped (section 13), and cut; and the warnings."""
+    plainly, warnings = _lines(body), []
+    if not plainly.strip():
         raise Invalid("body is empty")
-    page, cut_too = validate_body(html_body, "html_body")
-    return words, page, tuple(filter(None, (cut, escaped, cut_too)))
+    if _TAG.search(plainly):
+        plainly = html.escape(plainly, quote=False)
+        warnings.append("HTML in body was escaped; use html_body for HTML")
+    if len(plainly) > MAX_BODY:
+        whole = plainly[:MAX_BODY]
+        # What was escaped is not cut in two.
+        plainly = re.sub("&[a-z]{0,3}$", "", whole) if warnings else whole
+        warnings.append(f"body truncated to {MAX_BODY} characters")
+    return plainly, tuple(warnings)
+
+
+def _lines(text: str) -> str:
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _checked(asked: DraftEmail) -> Checked:
@@ -228,7 +236,8 @@ def _checked(asked: DraftEmail) -> Checked:
     given = getattr(asked, "reply_to", "")
     reply_to = (validate_email_address(given, "reply_to"),) if given else ()
     subject, cut = validate_subject(asked.subject)
-    words, page, warnings = _texts(asked.body, asked.html_body)
+    words, warnings = validate_body(asked.body)
+    page = _lines(asked.html_body)
     written = Written((to,), subject, words, cc, bcc, page, reply_to=reply_to)
     return Checked(written, (*filter(None, [cut]), *warnings))
 
@@ -299,23 +308,22 @@ def draft_email(visit: Visit, asked: DraftEmail) -> Reply:
 def search_emails(visit: Visit, asked: SearchEmails) -> Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
     yield from _turn(visit)
-    room = visit.desk.mailroom
-    page = room.search(visit.call, visit.account, asked.query, limit=asked.max_results, cursor="")
-    bodies: dict[str, str] = {}
-    if asked.include_body and page.items:
-        most = min(ONE_BODY, ALL_BODIES // len(page.items))
-        whole = room.bodies(visit.account, [item.id for item in page.items])
-        bodies = {id: plain.body(message.mail.text, most) for id, message in whole.items()}
-    return _listed(page, line(asked.query), bodies)
+    room, query, most = visit.desk.mailroom, asked.query, asked.max_results
+    if not asked.include_body:
+        page = room.search(visit.call, visit.account, query, limit=most, cursor="")
+        return _listed(page, line(query), {})
+    page, whole = room.search_whole(visit.call, visit.account, query, limit=most)
+    room_each = min(ONE_BODY, ALL_BODIES // max(1, len(whole)))
+    bodies = {id: plain.body(message.mail.text, room_each) for id, message in whole.items()}
+    return _listed(page, line(query), bodies)
 
 
 def _turn(visit: Visit) -> Iterator[float]:
     """Section 10: wait where more searches come than a minute has room for."""
-    if not (left := visit.desk.mailroom.turn()):
-        return
-    _log_wait(visit, left)
     try:
-        yield left
+        while left := visit.desk.mailroom.turn():
+            _log_wait(visit, left)
+            yield left
     except GeneratorExit:
         visit.desk.outbox.record(visit.call, result="rate_limited", synced=False)
         raise
@@ -362,10 +370,11 @@ def _found(summary: Summary, body: str) -> Found:
 def reply_to_thread(visit: Visit, asked: ReplyToThread) -> Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
     desk = visit.desk
-    words, page, warnings = _texts(asked.body, asked.html_body)
+    words, warnings = validate_body(asked.body)
     answers, answer = desk.mailroom.answer(
         visit.account, id="", thread=asked.thread_id, everyone=asked.reply_all
     )
+    page = _lines(asked.html_body)
     written = Written(answer.to, answer.subject, words, answer.cc, html=page, answers=answers)
     if not desk.rules.live:
         letter = desk.composer.letter(written)
@@ -420,8 +429,7 @@ def _unsent(entry: Entry) -> tuple[str, str]:
     known = {
         Unavailable.code: EmailError.NETWORK_ERROR,
         AuthRequired.code: EmailError.AUTH_FAILED,
-        # Before the first try it is a limit of ours, which has words of its own.
-        Limited.code: EmailError.RATE_LIMITED if getattr(state, "tries", 0) else "",
+        "quota": EmailError.RATE_LIMITED,  # the provider's; a limit of ours has words of its own
     }
     why = known.get(code, "")
     return (why, said) if why else (said, "")
@@ -473,15 +481,18 @@ _SIGNED_OUT: Final = {
 
 
 def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
-    """Write one line of JSON on standard error."""
+    """Write one line of JSON on standard error, if somebody reads it: no call fails or waits for it."""
     entry: dict[str, object] = {
         "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         "level": level,
         "action": action,
         "dry_run": dry_run,
     }
-    sys.stderr.write(f"{json.dumps(entry | details)}\n")
-    sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        out = sys.stderr.fileno()
+        # Of a pipe that is ready so much goes in at once.
+        if select.select([], [out], [], 0)[1]:
+            os.write(out, f"{json.dumps(entry | details)}\n".encode()[: select.PIPE_BUF])
 
 
 def heard(call: Heard) -> None:

@@ -10,14 +10,14 @@ import json
 import re
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, PostroomError
-from postroom.core.letter import MAX_SUBJECT, Letter
+from postroom.core.letter import MAX_SUBJECT
 from postroom.desk.compose import Written
-from postroom.desk.desk import Desk
+from postroom.desk.desk import PREVIEW, Desk
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
 from postroom.desk.reading import html_text
@@ -46,11 +46,12 @@ INSTRUCTIONS: Final = (
 )
 MAX_BODY: Final = 1_000_000
 SHOWN: Final = 50_000  # characters of a mail's text
-SNIPPET, PREVIEW = 100, 200
+SNIPPET: Final = 100
 MAX_NAMES: Final = 50  # attachments that are named
+# An element that ends, or what needs no end: in a plain text, <b> alone is no HTML.
 _HTML: Final = re.compile(
-    r"<(?:!DOCTYPE html|html|body|head|div|p|br|span|table|ul|ol|li|a|b|i|u|strong|em|h[1-6]|img|"
-    r"blockquote|pre|hr|center|font)\b[^<>]*>",
+    r"</(?:html|body|div|p|span|table|ul|ol|li|a|b|i|u|strong|em|h[1-6]|blockquote|pre|font)\s*>"
+    r"|<br\s*/?>|<!DOCTYPE\s+html",
     re.IGNORECASE,
 )
 
@@ -149,18 +150,6 @@ class AddLabelResult(Result):
     labeled: bool
 
 
-class AuditLogEntry(BaseModel):
-    """What is kept of a letter before the provider hears of it."""
-
-    event: str = "pre_send_audit"
-    timestamp: str
-    to: str
-    subject: str
-    body_preview: str
-    reply_to_message_id: str | None
-    severity: str = "INFO"
-
-
 def list_emails(visit: Visit, asked: ListEmailsInput) -> Reply:
     """List emails that match a Gmail search query, newest first."""
     page = visit.desk.mailroom.search(
@@ -215,23 +204,16 @@ def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
     if not desk.rules.live:
         letter = composer.letter(written) if answers else composer.rehearsed(written)
         desk.rehearse(visit.call, letter)
-        record = _audit(desk, letter, asked)
-        shown = record.model_dump(include={"to", "subject", "body_preview", "reply_to_message_id"})
+        shown = {
+            "to": letter.to[0].spec,
+            "subject": letter.subject,
+            "body_preview": words[:PREVIEW],
+            "reply_to_message_id": answers,
+        }
         return mcp_error("permission_denied", _rehearsed(desk, "not sent"), preview=shown)
-    letter = composer.letter(written)
-    desk.log.before(_audit(desk, letter, asked).model_dump_json(), desk.clock())
-    entry = yield from desk.posting(visit.call, letter, Proposal(once=True), slips=True)
+    wish = Proposal(once=True, before=json.dumps(answers))
+    entry = yield from desk.posting(visit.call, composer.letter(written), wish, slips=True)
     return _outcome(desk, entry)
-
-
-def _audit(desk: Desk, letter: Letter, asked: SendEmailInput) -> AuditLogEntry:
-    return AuditLogEntry(
-        timestamp=desk.clock().iso,
-        to=letter.to[0].spec,
-        subject=letter.subject,
-        body_preview=asked.body[:PREVIEW],
-        reply_to_message_id=asked.reply_to_message_id,
-    )
 
 
 def _outcome(desk: Desk, entry: Entry) -> Reply:
@@ -239,7 +221,7 @@ def _outcome(desk: Desk, entry: Entry) -> Reply:
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
             return _json(SendEmailResult(message_id=message, thread_id=thread, sent_at=at.iso))
-        case life.Approved(code="rate_limited" | "pace"):
+        case life.Approved(code="rate_limited" | "pace" | "quota"):
             left = round(desk.due_in(entry) or 0.0, 1)
             return mcp_error("rate_limited", said, retry_after_seconds=left, **about)
         case life.Approved(code="auth_required"):
