@@ -27,8 +27,8 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
-test: $(VENV)/.dev  ## the tests that need nothing but Python
-	$(BIN)/python -m pytest -n $(WORKERS) tests --ignore tests/real --ignore tests/crash
+test: $(VENV)/.dev  ## the tests that need nothing but Python (POSTROOM_EXAMPLES, in percent, for more examples)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash
 
 crash: $(VENV)/.dev  ## two dispatchers, killed at every step (POSTROOM_CRASH_LETTERS for more letters)
 	$(BIN)/python -m pytest tests/crash --capture=no
@@ -44,6 +44,7 @@ lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+check: export POSTROOM_EXAMPLES ?= 100
 check: lint test crash test-real  ## all that must hold before a change lands
 
 picture: $(VENV)/.runtime  ## draw docs/desk.svg anew

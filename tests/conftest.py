@@ -15,7 +15,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("postroom", deadline=None, print_blob=True)
+# How many examples properties are tried on, in percent: `make check` tries them all.
+EXAMPLES = int(os.environ.get("POSTROOM_EXAMPLES", "40"))
+
+
+def examples(many: int) -> int:
+    """Return how many examples of so many are tried in this run."""
+    return many * EXAMPLES // 100
+
+
+settings.register_profile("postroom", deadline=None, print_blob=True, max_examples=examples(100))
 settings.load_profile("postroom")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.unit.desk.test_log import Desk
 
 DAYS = ["2026-01-05", "2026-01-06", "2026-01-07"]
@@ -98,7 +99,7 @@ def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(harm):
         assert desk.shown("2026-01-08") == desk.ledger.chain[-1:]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.dictionaries(st.sampled_from(DAYS), st.binary(max_size=300), min_size=1))
 def test_files_of_any_bytes_stop_nothing(files):
     with fresh() as desk:

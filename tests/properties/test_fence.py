@@ -121,6 +121,8 @@ def test_a_list_of_fifty_fits_whatever_it_says(few, blown):
 
 @given(st.text(), st.integers(0, 15))
 def test_a_mark_is_drawn_again_as_long_as_the_text_holds_it(text, tries):
+    last = f"{tries:x}"
+    text = text.replace(last, "").replace(last.upper(), "")
     drawn = [f"{at:x}" * 16 for at in range(tries + 1)]
     spelled = " ".join("-".join(one.upper()) for one in drawn[:tries])
     assert mark(text + spelled, draw=iter(drawn).__next__) == drawn[-1]

@@ -12,6 +12,7 @@ from postroom.core.message import Mail, Party
 from postroom.core.text import clean, line
 from postroom.mail import mime
 from postroom.mail.read import BELIED, MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
+from tests.conftest import examples
 
 SPICE = ", ; : \" \\ ( ) < > @ = ? _ =?utf-8?q?x?= ' % é ß 日本 😀 👩‍👩‍👧 \u00a0 - . From".split(
     " "
@@ -114,7 +115,7 @@ def meant(addresses: tuple[Address, ...]) -> tuple[Party, ...]:
     return tuple(Party(address.name, address.spec) for address in addresses)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 @given(letter=letters, date=dates, bcc=st.booleans())
 def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bcc: bool):
     raw = mime.build(letter, date=date, bcc=bcc)
@@ -142,7 +143,7 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
         assert mime.attachment(raw, listed.part) == enclosed
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(letter=letters, date=dates, bcc=st.booleans())
 def test_the_wire_is_deterministic_and_fit_for_every_gateway(letter, date, bcc):
     raw = mime.build(letter, date=date, bcc=bcc)
@@ -165,7 +166,7 @@ def bounded(mail: Mail) -> bool:
     )
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.binary(max_size=2000))
 def test_no_bytes_make_the_reader_fail(raw: bytes):
     assert bounded(mime.read(raw))
@@ -196,7 +197,7 @@ FRAGMENTS = [
 ]
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=20)), max_size=25))
 def test_no_pile_of_fragments_makes_the_reader_fail(pieces: list[bytes]):
     raw = b"".join(pieces)
@@ -208,7 +209,7 @@ def test_no_pile_of_fragments_makes_the_reader_fail(pieces: list[bytes]):
         assert len(mime.attachment(raw, listed.part).content) == listed.size
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     letters,
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.binary(max_size=8)), max_size=6),

@@ -29,6 +29,7 @@ from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
+from tests.conftest import examples
 from tests.desks import Clock, Dead, Office
 from tests.providers import BARRED, BUSY, LOST, Courier
 
@@ -765,7 +766,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = settings(
-    max_examples=45,
+    max_examples=examples(45),
     derandomize=True,
     stateful_step_count=40,
     deadline=None,

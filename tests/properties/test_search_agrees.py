@@ -33,6 +33,7 @@ from postroom.core.query import (
 )
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival
+from tests.conftest import examples
 from tests.queries import matches, show
 
 YOU = Address.parse("you@example.org")
@@ -157,7 +158,7 @@ def mailbox(folder: str) -> LocalMailbox:
     return LocalMailbox(Path(folder, "mail.sqlite"), (YOU,), now=lambda: NOW, zone=ZONE)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.tuples(mails(), label_sets), max_size=8),
     st.lists(st.tuples(st.integers(0, 7), label_sets, label_sets), max_size=6),

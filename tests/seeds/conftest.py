@@ -1,9 +1,12 @@
 """One server a document, mode and worker: started once, asked by many tests, each with people of its own."""
 
 import json
+import select
 import shutil
+import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,11 +49,19 @@ class Site:
         return note
 
     def actions(self) -> list[dict[str, Any]]:
-        """Return the lines of the log, oldest first."""
-        self.person.run("status")  # which brings the file up to the ledger
-        files = sorted((self.person.vault / "Logs" / "actions").glob("*.json"))
-        rows = [row for file in files for row in file.read_text().splitlines()]
+        """Return the lines of the log, oldest first, once the file shows what the ledger has."""
+        ledger = f"file:{self.person.folder}/state/ledger.sqlite?mode=ro"
+        with closing(sqlite3.connect(ledger, uri=True)) as book:
+            (head,) = book.execute("SELECT max(seq) FROM action").fetchone()
+        deadline = time.monotonic() + 30
+        while len(rows := self._rows()) < (head or 0):
+            assert time.monotonic() < deadline, "the log stays behind the ledger"
+            select.select([], [], [], 0.02)
         return [json.loads(row) for row in rows]
+
+    def _rows(self) -> list[str]:
+        files = sorted((self.person.vault / "Logs" / "actions").glob("*.json"))
+        return [row for file in files for row in file.read_text().splitlines()]
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the lines that tool calls have left."""
@@ -104,8 +115,6 @@ def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", a
 @pytest.fixture(scope="session")
 def sites(tmp_path_factory, imported):
     """Lend the server of a contract in a mode, started when it is first asked for."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         there: dict[tuple, Site] = {}
 
@@ -123,8 +132,6 @@ def sites(tmp_path_factory, imported):
 @pytest.fixture
 def alone(tmp_path, imported):
     """Lend a way to start a server of one's own, for what others would disturb."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
 
         def start(contract: str, mode: str = "live", **options: Any) -> Site:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom import config as module
@@ -680,7 +680,7 @@ def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text):
         assert parsed.name or module._read_address(text, None) == parsed.spec
 
 
-@settings(deadline=None)
+@settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(LIKELY.filter(lambda text: re.fullmatch(module._PLAIN_ADDRESS, text)))
 def test_an_address_that_is_right_at_first_sight_is_so_for_the_full_parser(text):
     assert Address.parse(text) == Address(*text.split("@"))

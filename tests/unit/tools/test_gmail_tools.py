@@ -45,42 +45,6 @@ def approve(person, id):
     return person.run("approve", id, "--yes", digest[:8])
 
 
-def test_document_001_section_12a_the_nine_steps_of_the_manual_protocol(person, service, token):
-    service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
-    settings = person.folder / ".config" / "postroom" / "postroom.toml"
-    settings.parent.mkdir(parents=True)
-    settings.write_text("[approvals]\nundo_seconds = 0\n")
-    # 1 and 2: the client connects, and lists the tools.
-    with visiting(person, "email") as agent:
-        assert set(CALLS) < set(agent.tools())
-        # 3: a search with a real query.
-        (found,) = agent.done("search_email", query="from:ann subject:lunch")["mails"]
-        # 4, 5 and 6: draft, send and reply are previews while it rehearses.
-        drafted = agent.call("draft_email", to=["ann@example.com"], subject="Hi", body="Hello.")
-        sent = agent.call("send_email", to=["ann@example.com"], subject="Hi", body="Hello.")
-        replied = agent.call("reply_email", thread=found.get("thread", found["id"]), body="Gladly.")
-        for said in (drafted, sent, replied):
-            assert "rehears" in said.text.lower()
-        assert not service.sent
-        assert not service.mailbox.drafts
-    # 7: DRY_RUN=false, and one real letter to oneself, which a person approves.
-    person.environment["DRY_RUN"] = "false"
-    with visiting(person, "email") as agent:
-        held = agent.done("send_email", to=["you@example.org"], subject="A test", body="To me.")
-        assert not service.sent
-        assert approve(person, held["letter"]).code == 0
-        assert agent.done("letter_status", id=held["letter"])["sent"] is True
-        # 8: it arrives.
-        assert [left.letter for left in service.sent] == [held["letter"]]
-        (arrived,) = agent.done("search_email", query="in:inbox is:unread subject:test")["mails"]
-        assert "To me." in agent.call("get_email", id=arrived["id"]).text
-    # 9: and back to rehearsing.
-    person.environment["DRY_RUN"] = "true"
-    with visiting(person, "email") as agent:
-        agent.call("send_email", to=["you@example.org"], subject="Another", body="To me.")
-    assert len(service.sent) == 1
-
-
 def test_without_a_token_every_tool_says_which_command_to_run(person, service):
     at_gmail(person, service, signed_in=False)
     go_live(person)
