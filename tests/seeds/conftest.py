@@ -16,6 +16,7 @@ import pytest
 from tests.agents import SAMPLE, Visitor, visiting
 from tests.arrivals import arrive
 from tests.conftest import Person
+from tests.gmail.people import at_gmail
 
 MANY = 100_000
 WIDE = {"sends_per_hour": 10_000, "sends_per_pace": 10_000, "recipients_per_hour": MANY, "open_letters": 1_000, "proposals_per_hour": 10_000, "replies_per_thread": 1_000}  # fmt: skip
@@ -138,3 +139,15 @@ def alone(tmp_path, imported):
             return stack.enter_context(site(tmp_path, imported, contract, mode, **options))
 
         yield start
+
+
+@pytest.fixture
+def outside(alone, service, person):
+    """Lend a way to start a server whose mailbox is a double of Gmail's service."""
+
+    def start(contract: str, mode: str = "live", *, signed_in: bool = True, token: dict[str, Any] | None = None, environment: dict[str, str] | None = None, **options: Any) -> Site:  # fmt: skip
+        at_gmail(person, service, signed_in=signed_in, **token or {})
+        found = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
+        return alone(contract, mode, **options, **found | (environment or {}))
+
+    return start

@@ -296,20 +296,18 @@ def test_reply_to_thread_that_is_gone(dry, live):
 
 
 @pytest.fixture
-def outside(alone, service, person):
-    """A server whose mailbox is a double of Gmail's service."""
+def gmail(outside):
+    """A server of 001's own arrangement with Gmail behind it."""
 
-    def start(mode="rehearsal", *, signed_in=True, token=None, **environment):
-        at_gmail(person, service, signed_in=signed_in, **token or {})
-        settings = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
-        return alone("dry-run", mode, approvals={"required": False}, **settings | environment)
+    def start(mode="rehearsal", **options):
+        return outside("dry-run", mode, approvals={"required": False}, **options)
 
     return start
 
 
-def test_no_token_names_the_command_that_makes_one(outside, service):
+def test_no_token_names_the_command_that_makes_one(gmail, service):
     """001 §5C 6, §13 No token.json"""
-    site = outside(signed_in=False)
+    site = gmail(signed_in=False)
     site.person.environment["BROWSER"] = f"touch {site.person.folder}/opened %s"
     said = site.refusal("search_emails", query="tea")
     head, detail = said.split("\n")
@@ -318,9 +316,9 @@ def test_no_token_names_the_command_that_makes_one(outside, service):
     assert not (site.person.folder / "opened").exists()
 
 
-def test_a_token_of_pythons_or_of_nodes_is_read(outside, service, tmp_path):
+def test_a_token_of_pythons_or_of_nodes_is_read(gmail, service, tmp_path):
     """001 §5C 3, the adapter"""
-    site = outside()
+    site = gmail()
     assert site.text("search_emails", query="tea") == "No emails found matching query"
     token = json.loads((tmp_path / "state" / "token.json").read_text())
     token["access_token"] = token.pop("token")
@@ -328,9 +326,9 @@ def test_a_token_of_pythons_or_of_nodes_is_read(outside, service, tmp_path):
     assert site.text("search_emails", query="tea") == "No emails found matching query"
 
 
-def test_a_token_whose_renewal_fails_is_set_aside(outside, service, tmp_path):
+def test_a_token_whose_renewal_fails_is_set_aside(gmail, service, tmp_path):
     """001 §13 Token expired and refresh fails"""
-    site = outside(token={"expires_in": -10})
+    site = gmail(token={"expires_in": -10})
     service.fail("token", status=400, reason="invalid_grant")
     said = site.refusal("search_emails", query="tea")
     assert said.startswith("Error: Token expired — run `postroom auth gmail` to refresh\nDetail: ")
@@ -338,9 +336,9 @@ def test_a_token_whose_renewal_fails_is_set_aside(outside, service, tmp_path):
     assert list((tmp_path / "state").glob("token.json.revoked*"))
 
 
-def test_a_dry_run_asks_gmail_for_nothing(outside, service):
+def test_a_dry_run_asks_gmail_for_nothing(gmail, service):
     """001 §4A 1, no API call"""
-    site = outside(signed_in=False)
+    site = gmail(signed_in=False)
     assert site.text("send_email", **letter()).startswith("[DRY RUN] Would send email:")
     assert site.text("draft_email", **letter()).startswith("[DRY RUN] Would create draft:")
     assert service.requests == []
@@ -509,20 +507,20 @@ def test_errors_have_the_documents_form(dry):
         (404, "notFound", "Thread ID not found — it may have been deleted"),
     ],
 )
-def test_gmails_refusals_have_the_documents_words(outside, service, status, reason, words):
+def test_gmails_refusals_have_the_documents_words(gmail, service, status, reason, words):
     """001 §9C"""
-    site = outside()
+    site = gmail()
     service.fail("messages", status=status, reason=reason, times=9, headers={"Retry-After": "3600"})
     said = site.refusal("search_emails", query="tea")
     assert said.split("\n")[0] == f"Error: {words}"
     assert said.split("\n")[1].startswith("Detail: ")
 
 
-def test_a_network_that_is_gone_has_the_documents_words(outside, service):
+def test_a_network_that_is_gone_has_the_documents_words(gmail, service):
     """001 §9C, ENOTFOUND and ETIMEDOUT"""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"  # where soon nobody listens
-    site = outside(GMAIL_API_ENDPOINT=endpoint)
+    site = gmail(environment={"GMAIL_API_ENDPOINT": endpoint})
     said = site.refusal("search_emails", query="tea")
     assert said.startswith("Error: Network error — check internet connection\nDetail: ")
 
@@ -681,11 +679,11 @@ def test_what_is_escaped_is_cut_afterwards(live):
 # 12 and 13
 
 
-def test_the_nine_steps_of_the_manual_protocol(outside, service, tmp_path, imported):
+def test_the_nine_steps_of_the_manual_protocol(gmail, service, tmp_path, imported):
     """001 §12A"""
     service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
     # 1 and 2: the client connects, and lists the tools; 3: a search with a real query.
-    dry = outside()
+    dry = gmail()
     assert set(dry.agent.tools()) == set(REQUIRED)
     (lunch,) = found(dry, "from:ann subject:lunch")
     # 4, 5 and 6: draft, send and reply are previews.
@@ -695,7 +693,7 @@ def test_the_nine_steps_of_the_manual_protocol(outside, service, tmp_path, impor
     assert not service.sent
     assert not service.mailbox.drafts
     # 7: DRY_RUN=false, and one real letter to oneself; 8: it arrives.
-    live = outside("live", signed_in=False)
+    live = gmail("live", signed_in=False)
     assert live.text("send_email", **letter(to="you@example.org")).startswith("Email sent")
     assert len(service.sent) == 1
     (arrived,) = found(live, "in:inbox is:unread subject:test")
@@ -765,12 +763,10 @@ def test_it_is_registered_with_claude_code_with_dry_run(person):
     assert os.access(entry["command"], os.X_OK)
 
 
-def test_credentials_and_token_are_found_where_the_document_has_them(alone, service, person):
+def test_credentials_and_token_are_found_where_the_document_has_them(gmail, service, tmp_path):
     """001 §5A, §14 credentials.json and token.json"""
-    token = at_gmail(person, service)
-    token.rename(person.folder / "token.json")  # the working directory
-    settings = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
-    site = alone("dry-run", "rehearsal", **settings)
+    site = gmail()
+    (tmp_path / "state" / "token.json").rename(tmp_path / "token.json")  # the working directory
     assert site.text("search_emails", query="tea") == "No emails found matching query"
 
 
@@ -785,9 +781,9 @@ def test_the_scopes_are_the_documents_or_contain_them():
         assert ALLOWS[asked] >= ALLOWS[f"{place}{wanted}"]
 
 
-def test_what_leaves_through_gmail_is_what_was_built(outside, service):
+def test_what_leaves_through_gmail_is_what_was_built(gmail, service):
     """001 §7 base64UrlEncode"""
-    site = outside("live")
+    site = gmail("live")
     body = "".join(map(chr, range(0x3E0, 0x480)))  # of which base64 makes + and /
     said = site.text("send_email", **letter("gil", body=body))
     (left,) = service.sent

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.gmail.people import at_gmail, keep
+from tests.gmail.people import keep
 from tests.seeds.conftest import told
 
 OBJECT = {"type": "object"}
@@ -401,26 +401,15 @@ def test_reply_email_spends_its_approval(live):
 # Error taxonomy, with Gmail behind it
 
 
-@pytest.fixture
-def outside(alone, service, person):
-    """A server whose mailbox is a double of Gmail's service, and the token that it uses."""
-
-    def start(mode="live", **token):
-        at_gmail(person, service, **token)
-        return alone("approval", mode, **{key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))})  # fmt: skip
-
-    return start
-
-
 def test_auth_expired_is_renewed_without_a_word(outside, service):
     """002 error taxonomy, Auth expired"""
-    site = outside(expires_in=-10)
+    site = outside("approval", token={"expires_in": -10})
     assert site.text("search_email", query="tea") == "No emails found matching: tea"
 
 
 def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
     """002 error taxonomy, Auth revoked"""
-    site = outside()
+    site = outside("approval")
     keep(tmp_path / "state" / "token.json", service.token(expires_in=-10) | {"refresh_token": ""})
     said = site.refusal("search_email", query="tea")
     assert said.startswith("Error searching emails: The token in ")
@@ -429,7 +418,7 @@ def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
 
 def test_insufficient_permissions(outside, service):
     """002 error taxonomy, Insufficient permissions"""
-    site = outside()
+    site = outside("approval")
     service.fail("messages", status=403, reason="forbidden")
     assert site.refusal("search_email", query="tea").startswith("Error searching emails: Gmail forbids this")  # fmt: skip
 
@@ -437,14 +426,14 @@ def test_insufficient_permissions(outside, service):
 @pytest.mark.parametrize("status", [429, 503])
 def test_what_passes_is_tried_again(outside, service, status):
     """002 error taxonomy, Rate limit (Gmail) and transient errors"""
-    site = outside()
+    site = outside("approval")
     service.fail("messages", status=status, times=1)
     assert site.text("search_email", query="tea") == "No emails found matching: tea"
 
 
 def test_what_is_not_found_is_told_clearly(outside, service):
     """002 error taxonomy, Not found"""
-    site = outside()
+    site = outside("approval")
     site.slip("gone", type="email_reply", status="approved", thread_id='"18d5a"')
     said = site.refusal("reply_email", thread_id="18d5a", message_id="18d5a", body="Yes.")
     assert said == "Error: Thread ID 18d5a not found or no longer accessible."
@@ -452,7 +441,7 @@ def test_what_is_not_found_is_told_clearly(outside, service):
 
 def test_dev_mode_asks_gmail_for_nothing(outside, service):
     """002 error taxonomy, DEV_MODE active"""
-    site = outside("rehearsal")
+    site = outside("approval", "rehearsal")
     site.text("send_email", **letter("ann"))
     site.text("draft_email", **letter("ann"))
     site.text("reply_email", thread_id="18d5a", message_id="18d5b", body="Yes.")

@@ -364,25 +364,17 @@ def test_rate_limited(alone):
     assert site.calls()[-1]["result"] == "rate_limited"
 
 
-def test_auth_required(alone, service, person):
+def test_auth_required(outside):
     """003 §5 auth_required"""
-    at_gmail(person, service, signed_in=False)
-    settings = {
-        k: v for k, v in person.environment.items() if k.startswith(("POSTROOM_P", "GMAIL"))
-    }
-    site = alone("gmail", "live", **settings)
+    site = outside("gmail", signed_in=False)
     error = wrong(site.call("list_emails"))
     assert error["error"] == "auth_required"
     assert "postroom auth gmail" in error["details"]["remedy"]
 
 
-def test_send_failed(alone, service, person):
+def test_send_failed(outside, service):
     """003 §5 send_failed"""
-    at_gmail(person, service)
-    settings = {
-        k: v for k, v in person.environment.items() if k.startswith(("POSTROOM_P", "GMAIL"))
-    }
-    site = alone("gmail", "live", approvals={"required": False}, **settings)
+    site = outside("gmail", approvals={"required": False})
     service.fail("POST .*/drafts", status=400, reason="invalidArgument", times=9)
     error = wrong(site.call("send_email", **letter("ann")))
     assert error["error"] == "send_failed"
