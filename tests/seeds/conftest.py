@@ -51,9 +51,10 @@ class Site:
 
     def actions(self) -> list[dict[str, Any]]:
         """Return the lines of the log, oldest first, once the file shows what the ledger has."""
-        ledger = f"file:{self.person.folder}/state/ledger.sqlite?mode=ro"
-        with closing(sqlite3.connect(ledger, uri=True)) as book:
-            (head,) = book.execute("SELECT max(seq) FROM action").fetchone()
+        ledger, head = self.person.folder / "state" / "ledger.sqlite", 0
+        if ledger.exists():
+            with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as book:
+                (head,) = book.execute("SELECT max(seq) FROM action").fetchone()
         deadline = time.monotonic() + 30
         while len(rows := self._rows()) < (head or 0):
             assert time.monotonic() < deadline, "the log stays behind the ledger"

@@ -171,8 +171,10 @@ def test_a_live_send_waits_for_approval_and_says_so(held):
     """001 §1 HITL, unless required = false"""
     answer = held.call("send_email", **letter("hal"))
     id = answer.structured_content["letter"]
-    waits = f"Not sent. The letter {id} waits for a person to approve it. Do not send it again."
+    waits = f"Not sent. The letter {id} waits for a person to approve it. Do not send it again before that."
     assert told(answer, refused=True) == f"Failed to send email: {waits}"
+    cut = held.refusal("send_email", **letter("hal", subject="s" * 600))
+    assert cut.endswith("before that.\n\nWarning: subject truncated to 500 characters.")
     assert held.person.show(id)["state"] == "pending"
     digest = held.person.show(id)["digest"].removeprefix("sha256:")
     assert held.person.run("approve", id, "--yes", digest[:8]).code == 0
@@ -195,6 +197,8 @@ def test_draft_email_dry_run(dry):
         "[DRY RUN] Would create draft:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)"
     )
     assert found(dry, "in:drafts to:recipient@example.com") == []
+    whole = dry.text("draft_email", **letter(bcc="b@example.com", html_body="<p>Hi</p>"))
+    assert whole.endswith("\n  Body: (53 chars)\n  BCC: b@example.com\n  HTML: (9 chars)")
 
 
 def test_draft_email_live(live):
@@ -448,7 +452,26 @@ def test_no_call_fails_or_waits_for_its_log(person):
         wire.process.stdin.close()
         wire.process.stdout.close()
         wire.process.wait(timeout=30)
-    assert [line["result"] for line in lines(person) if line["action_type"] == "send_email"] == ["success"]  # fmt: skip
+    assert closed(person, "send_email", letter("two"))["isError"] is False
+    assert [line["result"] for line in lines(person) if line["action_type"] == "send_email"] == ["success"] * 2  # fmt: skip
+
+
+def closed(person, tool, arguments):
+    """Return what a server answers that was started without standard error."""
+    ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}  # fmt: skip
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
+    process = subprocess.Popen(
+        ["sh", "-c", 'exec "$0" -m postroom mcp email --contract dry-run 2>&-', sys.executable],
+        cwd=person.folder, env=person.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with process:
+        first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+        process.stdin.write(json.dumps(first).encode() + b"\n" + json.dumps(ask).encode() + b"\n")
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+    return next(answer["result"] for answer in answers if answer["id"] == 2)
 
 
 def lines(person):
@@ -572,8 +595,11 @@ def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
     answer = site.call("send_email", **letter("bob"))
     said = told(answer, refused=True)
     id = answer.structured_content["letter"]
-    assert said.startswith(f"Failed to send email: The letter {id} was approved at ")
-    assert said.endswith("and is held: Rate limit exceeded (1 emails/hour). Do not send it again.")
+    assert said == (
+        "Failed to send email: Rate limit exceeded (1 emails/hour). Next send available in 60 minutes.\n"
+        f"Detail: The letter {id} needs no approval and is held: Rate limit exceeded (1 emails/hour)."
+        " Do not write another one: the same call sends it when it may leave."
+    )
     assert site.calls()[-1]["result"] == "rate_limited"
 
 

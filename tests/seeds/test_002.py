@@ -236,7 +236,8 @@ def test_send_email_error(alone):
     at = re.search(r"at (\S+) by", said)[1]
     assert said == (
         f"Error sending email: The letter {id} was approved at {at} by person and is held:"
-        " all sending is paused by PAUSED. Do not send it again."
+        " all sending is paused by PAUSED."
+        " Do not write another one: the same call sends it when it may leave."
     )
 
 
@@ -303,9 +304,22 @@ def test_send_email_says_what_a_person_answered(live):
     """002 send_email, rejected by a person"""
     id = live.call("send_email", **letter("rex")).structured_content["letter"]
     live.person.run("reject", id, "--reason", "Not now")
+    approve(live, "rex")  # which is about others: to this very letter the person has said no
     assert live.refusal("send_email", **letter("rex")) == (
         f"Error sending email: The letter {id} was rejected: Not now."
     )
+
+
+def test_a_copy_of_an_approval_counts_for_nothing(live):
+    """002 idempotency, a copy of the approval file"""
+    approve(live, "cop")
+    live.text("send_email", **letter("cop"))
+    copy = approve(live, "cop")
+    assert live.refusal("send_email", **letter("cop", body="More.")) == rejected("c***@example.com")
+    assert not copy.exists()
+    void = (live.person.vault / "Rejected" / copy.name).read_text()
+    assert 'status: "void"' in void
+    assert "a new one needs a `created` of its own" in void
 
 
 # reply_email

@@ -51,7 +51,7 @@ def wrong(answer):
     """Return the error, which is the same as JSON text and as structured content."""
     error = json.loads(told(answer, refused=True))
     assert list(error) == ["error", "message", "details"]
-    assert {**answer.structured_content, "details": error["details"]} == error
+    assert answer.structured_content == error
     return error
 
 
@@ -204,6 +204,31 @@ def test_move_email_and_add_label(live):
     assert first(live, "in:inbox subject:moved") == id
 
 
+def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live):
+    """003 ApprovedDraft, Email Processing State Machine"""
+    id = first(live, "subject:round")
+    draft = {
+        "to": "ann@example.com",
+        "subject": '"Re: Round table"',
+        "reply_to_message_id": f'"{id}"',
+    }
+    note = live.slip("reply", **draft, status="pending_approval")
+    words = {
+        "to": "ann@example.com",
+        "subject": "Re: Round table",
+        "body": "Risk: low.\nRollback: none.",
+    }
+    found = both(live.call("send_email", **words, reply_to_message_id=id))
+    assert "Risk: low." in live.raw(found["message_id"])
+    assert not note.exists()
+    assert (live.person.vault / "Done" / "reply.md").exists()
+    assert (
+        wrong(live.call("send_email", **words, reply_to_message_id=id))["error"]
+        == "permission_denied"
+    )
+    assert records(live)[-1]["subject"] == "Re: Round table"
+
+
 # The pre-send record
 
 
@@ -288,6 +313,19 @@ def test_the_action_log_holds_no_body(live):
     assert "secret sentence" in records(live)[-1]["body_preview"]
 
 
+def test_the_record_is_kept_whichever_contract_entered_the_letter(alone, tmp_path, imported):
+    """003 §2 AuditLogEntry, entered by another contract"""
+    from tests.seeds.conftest import site
+
+    with site(tmp_path, imported, "approval", "live") as other:
+        id = other.call("send_email", **letter("ann")).structured_content["letter"]
+        (note,) = (other.person.vault / "Pending_Approval").glob(f"*{id}*")
+        note.rename(other.person.vault / "Approved" / note.name)
+    both(alone("gmail").call("send_email", **letter("ann")))
+    here = tmp_path / "vault" / "Logs"
+    assert [json.loads(file.read_text())["to"] for file in here.glob("gmail_mcp_*.jsonl")] == ["ann@example.com"]  # fmt: skip
+
+
 # 5. Errors
 
 
@@ -314,7 +352,8 @@ def test_permission_denied_where_a_letter_is_held(live):
     id = error["details"]["letter"]
     assert error == {
         "error": "permission_denied",
-        "message": f"Not sent. The letter {id} waits for a person to approve it. Do not send it again.",
+        "message": f"Not sent. The letter {id} waits for a person to approve it."
+        " Do not send it again before that.",
         "details": {"letter": id, "status": "pending"},
     }
     assert live.person.show(id)["state"] == "pending"
@@ -324,7 +363,7 @@ def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing):
     """003 §5, a rehearsed send"""
     assert wrong(rehearsing.call("send_email", **letter("ann"))) == {
         "error": "permission_denied",
-        "message": "Rehearsal (default): not sent. With DRY_RUN=false it is done",
+        "message": "Rehearsal (default): not sent. With DRY_RUN=false it waits for a person",
         "details": {
             "preview": {
                 "to": "ann@example.com",

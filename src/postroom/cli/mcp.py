@@ -96,7 +96,9 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
     """Serve mail to an agent over MCP.
 
     Agents search, read, draft and reply; nothing that they ask to send leaves before you have
-    approved it. On standard input and output, as clients start it: `postroom install` registers it
+    approved it. SERVER is `email`, or `all`, the default: every tool there is. `email` can take the names
+    and texts of another email server, for a client that was written for it: --contract approval,
+    dry-run or gmail. On standard input and output, as clients start it: `postroom install` registers it
     with yours. With --http, clients need a token that `postroom init` has made.
     """
     from importlib import import_module
@@ -108,7 +110,7 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
     if contract not in SERVERS[server]:
         raise Invalid(
             f"The server {server} has no contract {contract}",
-            remedy=f"It has: {', '.join(SERVERS[server])}.",
+            remedy=f"Say `postroom mcp email --contract {contract}`.",
         )
     table = import_module(f"postroom.tools.contracts.{SERVERS[server][contract]}").CONTRACT
     office = Office()

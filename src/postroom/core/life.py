@@ -179,6 +179,7 @@ def told(id: str, state: State) -> str:
             said = "waits for a person"
         case Approved(verdict=verdict, held=held):
             said = f"was approved at {verdict.at.iso} by {verdict.by}"
+            said = "needs no approval" if verdict.by == "nobody" else said
             said += f" and is held: {held}" if held else " and is about to be sent"
         case Sending():
             said = "is being sent"

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
 LONGEST_PACE = 60.0  # and for its turn
+LONGEST = 90.0  # and for both, and for others who may take the room first
 SHORTEST = 0.5  # the least that it waits, for whoever is at the letter already
 PREVIEW = 200  # characters of a letter in the record before it is sent
-ROUNDS = 6  # of waiting: others may take the room
+ROUNDS = 8  # of waiting
 RESTORED = "the ledger was put back from a backup"
 
 
@@ -210,7 +211,7 @@ class Desk:
                     timestamp=self.clock().iso,
                     to=", ".join(address.spec for address in letter.to),
                     subject=letter.subject,
-                    body_preview=letter.text.rstrip("\n")[:PREVIEW],
+                    body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
                     reply_to_message_id=json.loads(answers),
                 )
             )
@@ -278,16 +279,20 @@ class Desk:
 
     def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
         """Dispatch a letter that may leave, once that is not long off; wait for who is at it already."""
+        waited = 0.0
         try:
             for turn in range(ROUNDS):
                 left = self.due_in(entry) or 0.0
-                if left > (LONGEST_PACE if _paced(entry) else LONGEST_WAIT):
+                wait = max(left, SHORTEST) if turn or left else 0.0
+                waited += wait
+                if left > (LONGEST_PACE if _paced(entry) else LONGEST_WAIT) or waited > LONGEST:
                     break
-                if turn or left:
-                    wait = max(left, SHORTEST)
+                if wait:
                     yield Turn(wait) if _paced(entry) else wait
+                began = entry.state
                 entry = self.dispatcher.dispatch(entry.id)
-                if not (_paced(entry) or _at_work(entry)):
+                died = isinstance(began, life.Sending) and self.due_in(entry) == 0
+                if not (_paced(entry) or _at_work(entry) or died):
                     break
         except GeneratorExit:  # nobody waits for the answer any more; the letter stays as it is
             self.outbox.record_letter(call, entry)

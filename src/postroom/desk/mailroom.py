@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from postroom.core import policy
 from postroom.core.answer import Answer, answer, answered
 from postroom.core.audit import Value
-from postroom.core.errors import Denied, Invalid, NotFound, PostroomError
+from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.filename import file_name, numbered
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.message import (
@@ -49,6 +49,7 @@ OUTGOING: Final = "Outgoing"
 MAIL_FILES: Final = "Mail_Files"
 MAX_FILES: Final = 20  # of one letter
 SEARCHES: Final = 30  # in one pace, of those that take turns
+LONGEST_TURN: Final = 90.0  # seconds that one of them waits
 MAX_LABEL: Final = 100
 NO_MAIL: Final = (
     "This mailbox holds no mail at all: the person brings it in with `postroom import`, or has it"
@@ -152,13 +153,19 @@ class Mailroom:
         return page
 
     def turn(self) -> float:
-        """Take a place among the searches of one pace, or return the seconds until there may be one."""
+        """Take the next place among the searches of one pace; return the seconds until it comes."""
         now = self._clock().steady
         with self._taking:
-            if len(self._turns) == SEARCHES and now < (free := self._turns[0] + self._rules.pace):
-                return free - now
-            self._turns.append(now)
-            return 0.0
+            full = len(self._turns) == SEARCHES
+            wait = max(0.0, self._turns[0] + self._rules.pace - now) if full else 0.0
+            if wait > LONGEST_TURN:
+                raise Limited(
+                    f"Rate limit exceeded ({SEARCHES} searches/{self._rules.pace:g} seconds)",
+                    seconds=wait,
+                    remedy=f"There is room again in {policy.duration(wait)}.",
+                )
+            self._turns.append(now + wait)
+        return wait
 
     def message(self, call: Call, account: str, id: str) -> Message:
         """Return one mail."""

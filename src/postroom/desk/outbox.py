@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
@@ -29,13 +29,21 @@ MAX_AGENT = 64
 OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody"})
 
 
+@dataclass(slots=True)
+class Trace:
+    """How long a call takes, and whether its line is written."""
+
+    took: Callable[[], float]
+    written: bool = False
+
+
 class Call(NamedTuple):
     """Who asks, and by which tool: what the one line of a call in the log says."""
 
     action_type: str
     agent: str
     actor: str = "email_mcp"
-    took: Callable[[], float] | None = None  # seconds since it began
+    trace: Trace | None = None
 
 
 class Proposal(NamedTuple):
@@ -49,9 +57,8 @@ class Proposal(NamedTuple):
     slip: str = ""  # the hash of one that fits
     verdict: str = ""  # whose word came with it: a draft that a person wrote and approved
     once: bool = False  # what was sent already is refused, not answered as sent
-    before: str = (
-        ""  # what is kept of it before it is sent names this mail, as JSON; kept at all if so
-    )
+    theirs: bool = False  # a person's own letter of the same words, once approved, is this letter
+    before: str = ""  # a record is kept of it before it is sent, and answers this (JSON)
 
 
 class Assessor(Protocol):
@@ -115,13 +122,16 @@ class Outbox:
             known = book.entry(id)
             return None if isinstance(known.state, life.Rehearsal) else known
         latest = book.latest(call.agent, letter.content_key)
+        theirs = book.latest(PERSON, letter.content_key) if wish.theirs else None
+        if theirs and isinstance(theirs.state, life.Approved | life.Sending | life.Sent):
+            latest = theirs
         match latest and latest.state:
             case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
                 return latest
             case life.Sent(at=at):
                 if wish.verdict:  # a note that a sync client brought back is no new letter
                     return latest
-                fresh = bool(wish.key or wish.slip)
+                fresh = bool(wish.key) or (bool(wish.slip) and book.unspent(wish.slip))
                 return latest if not fresh and elapsed(at, self._clock()) < DAY else None
             case life.Rejected():
                 return latest
@@ -131,6 +141,8 @@ class Outbox:
         """Answer a repeated call by the letter that is there."""
         if wish.key and known.kind in life.OPEN:
             book.bind(call.agent, wish.key, known)
+        if wish.before:
+            book.set(f"{BEFORE}{known.id}", wish.before)
         # A slip is about what is asked for now, which a person may have changed since; and a draft
         # of the person's that comes back after a recall is a stale copy, not another word.
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
@@ -284,7 +296,8 @@ class Outbox:
             wrong = "Nothing says otherwise" if source == "default" else f"{source} says so"
             raise Denied(
                 f"{NOT_LIVE} ({source}): nothing can be sent, and nothing approved",
-                remedy=f"{wrong}. Set dry_run = false in your settings file, and nothing to true.",
+                remedy=f"{wrong}. Set dry_run = false in your settings file, and DRY_RUN and DEV_MODE"
+                " nowhere to true.",
             )
 
     def approve_by_slip(self, id: str, slip: str) -> Entry:
@@ -434,9 +447,10 @@ class Outbox:
         parameters: Mapping[str, Value] | None = None,
         synced: bool = True,
     ) -> None:
-        """Write the one line of a call that nothing else wrote."""
-        with self._ledger.write(synced=synced) as book:
-            self._line(book, call, None, result, error, parameters, target=target)
+        """Write the one line of a call; what goes wrong after it was written adds none."""
+        if not (error and call.trace and call.trace.written):
+            with self._ledger.write(synced=synced) as book:
+                self._line(book, call, None, result, error, parameters, target=target)
         if error is not None:
             error.logged = True
 
@@ -474,10 +488,12 @@ class Outbox:
                 action_type=call.action_type,
                 agent=call.agent,
                 result=result,
-                duration_ms=round(call.took() * 1000) if call.took else None,
+                duration_ms=round(call.trace.took() * 1000) if call.trace else None,
                 **about,
             )
         )
+        if call.trace:
+            call.trace.written = True
 
 
 # What the log calls an error, by its code; every other is an error.

@@ -139,9 +139,7 @@ class Strays:
         if spent and spent[1]:
             entry = self.ledger.entry(spent[1])
             if isinstance(entry.state, life.Sent):
-                target = self.notes.put_back(one.path, one.file, folders.DONE)
-                self._done(target)
-                self.say(f"{one.path} was spent on the letter {entry.id} and went to Done/.")
+                self._file(written, one, entry.id)
             return
         if written.status != "approved" and self.ledger.adopted(written.hash):
             now = self.clock().iso
@@ -159,10 +157,23 @@ class Strays:
         elif elapsed(spent[0], self.clock()) >= SLIP_SECONDS:
             self.say(f"{one.path} has lapsed: it was first seen more than 72 hours ago.")
 
-    def _done(self, path: str) -> None:
-        raw, file = self.vault.read(path)
+    def _file(self, written: Slip, one: Found, letter: str) -> None:
+        """Put a slip away that let a letter out; a copy of one counts for nothing, and says so."""
+        filed = f"filed {written.hash}"
+        if self.ledger.meta(filed):
+            why = f"a copy of the slip that let the letter {letter} out"
+            why += "; a new one needs a `created` of its own"
+            where, mark = folders.REJECTED, {"status": "void", "reason": why}
+            self.say(f"{one.path} counts for nothing, and went to Rejected/: {why}.")
+        else:
+            where, mark = folders.DONE, {"status": "done"}
+            self.say(f"{one.path} was spent on the letter {letter} and went to Done/.")
+        target = self.notes.put_back(one.path, one.file, where)
+        with self.ledger.write(synced=False) as book:
+            book.set(filed, target)
+        raw, file = self.vault.read(target)
         try:
-            self.vault.replace(path, Note.parse(raw).set({"status": "done"}).raw, file)
+            self.vault.replace(target, Note.parse(raw).set(mark).raw, file)
         except (Corrupt, Conflict):
             return
 

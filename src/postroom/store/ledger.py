@@ -491,6 +491,10 @@ class Book(Handling):
         """Remember when a slip was first seen."""
         self._do("INSERT OR IGNORE INTO slip VALUES (?, ?, '')", hash, json.dumps(self._clock()))
 
+    def unspent(self, hash: str) -> bool:
+        """Whether a slip was seen, and let nothing out so far."""
+        return self._row("SELECT 1 FROM slip WHERE hash = ? AND letter = ''", hash) is not None
+
     def spend_slip(self, hash: str, id: str, fresh: Callable[[Stamp], bool]) -> None:
         """Spend a slip on a letter, once, while it is fresh; else `Denied`."""
         row = self._row("SELECT seen FROM slip WHERE hash = ? AND letter IN ('', ?)", hash, id)

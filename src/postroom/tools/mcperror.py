@@ -44,7 +44,7 @@ class MCPError(Result):
 
     error: MCPErrorCode
     message: str
-    details: dict[str, Any] | None = None
+    details: dict[str, Any] | None
 
 
 def mcp_error(code: MCPErrorCode, message: str, **details: object) -> Reply:

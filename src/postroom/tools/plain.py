@@ -69,13 +69,18 @@ def told(error: PostroomError, tool: str) -> str:
 
 def sentence(entry: Entry) -> str:
     """Return what became of a letter that was not sent, where its document has no words for it."""
-    if isinstance(entry.state, life.Pending):
-        return (
-            f"Not sent. The letter {entry.id} waits for a person to approve it."
-            " Do not send it again."
-        )
     said = line(life.told(entry.id, entry.state))[:MAX_ERROR]
-    return said if isinstance(entry.state, life.Rejected) else f"{said} Do not send it again."
+    match entry.state:
+        case life.Pending():
+            return (
+                f"Not sent. The letter {entry.id} waits for a person to approve it."
+                " Do not send it again before that."
+            )
+        case life.Approved():
+            return f"{said} Do not write another one: the same call sends it when it may leave."
+        case life.Rejected() | life.Failed():
+            return said
+    return f"{said} Do not send it again."
 
 
 def minutes(seconds: float) -> int:

@@ -33,7 +33,7 @@ from starlette.applications import Starlette
 from postroom.core.errors import NotFound, PostroomError, Unavailable
 from postroom.core.text import line
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import MAX_AGENT, Call, check_name
+from postroom.desk.outbox import MAX_AGENT, Call, Trace, check_name
 from postroom.store.entries import Line
 from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, refusal
 
@@ -89,6 +89,7 @@ class Service:
         self._threads = anyio.CapacityLimiter(THREADS)
         self._working = 0
         self._waiting: set[Running | None] = set()
+        self._calls: list[Call] = []  # that are not answered yet
         self._worked = anyio.Event()
         self.server: Server[Any] = Server(
             contract.about.name,
@@ -156,16 +157,21 @@ class Service:
                 code=types.INVALID_PARAMS, message=f"Unknown tool: {line(params.name)[:80]}"
             )
         began = time.monotonic()
-        call = Call(tool.name, self._name(ctx), took=lambda: time.monotonic() - began)
+        trace = Trace(lambda: time.monotonic() - began)
+        call = Call(tool.name, self._name(ctx), trace=trace)
         error = None
+        self._calls.append(call)
         try:
             reply = await self._answer(ctx, tool, call, params.arguments or {})
         except PostroomError as refused:
             error, reply = refused, self._contract.refuse(tool.name, refused)
+        finally:
+            self._calls.remove(call)
         if heard := self._contract.heard:
             seconds = time.monotonic() - began
             about = partial(Heard, tool.name, refused=reply.refused, error=error, seconds=seconds)
-            await self._work(lambda: heard(about(live=self._live())))
+            with suppress(PostroomError):  # the answer is there, whatever becomes of its log
+                await self._work(lambda: heard(about(live=self._live())))
         values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
         return types.CallToolResult(
             content=[_text(reply.text)], structured_content=values, is_error=reply.refused
@@ -205,8 +211,8 @@ class Service:
         except PostroomError:
             raise
         except BaseException:  # given up by the client, a call still leaves its line
-            with anyio.CancelScope(shield=True):
-                await self._work(lambda: self._given_up(begun, call))
+            with anyio.CancelScope(shield=True), suppress(PostroomError):
+                await self._work(lambda: self._given_up(begun, call), call)
             raise
         finally:
             self._waiting.difference_update(begun)
@@ -330,6 +336,10 @@ class Service:
         for waiting in filter(None, list(self._waiting)):
             with suppress(Exception):  # one that is at work just now ends by itself, or by a crash
                 waiting.close()
+        ended = Unavailable("The server was told to end before it had done this")
+        with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
+            for call in list(self._calls):
+                self._office.desk().outbox.record(call, error=ended, synced=False)
         with suppress(Exception):
             if self._worked.is_set():
                 self._office.desk().publish()
@@ -429,7 +439,8 @@ async def _serve_stdio(service: Service) -> None:
 def _leave(service: Service) -> NoReturn:
     """End the process, without waiting for the thread that still reads standard input."""
     service.close()
-    sys.stderr.flush()
+    with suppress(OSError, ValueError, AttributeError):  # there may be none
+        sys.stderr.flush()
     os._exit(0)
 
 

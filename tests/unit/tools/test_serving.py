@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import sqlite3
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -354,6 +356,22 @@ def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(ro
     assert sent(robin) == []
 
 
+def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin, wire):
+    wire.greet()
+    held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+    id = held["result"]["structuredContent"]["letter"]
+    asked = {"id": id, "wait": 20}
+    waiting = wire.ask("tools/call", name="letter_status", arguments=asked, _meta={"progressToken": 1})  # fmt: skip
+    while wire.line().get("method") != "notifications/progress":
+        pass
+    (robin.vault / ".postroom" / "desk").write_text("another desk\n")
+    assert wire.answer(waiting)["result"]["isError"]
+    assert wire.end()[0] == 0
+    with closing(sqlite3.connect(robin.folder / "state" / "ledger.sqlite")) as book:
+        lines = [json.loads(line) for (line,) in book.execute("SELECT line FROM action")]
+    assert [line["action_type"] for line in lines] == ["send_email", "letter_status"]
+
+
 @pytest.mark.parametrize("name", ["postroom", "approval", "dry_run", "gmail"])
 def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin, name):
     """Some clients hold errors to it too, and would show their own error instead of ours."""
@@ -416,9 +434,6 @@ def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
 
 
 def test_a_signal_while_the_ledger_is_held_ends_the_server(robin, wire):
-    import sqlite3
-    from contextlib import closing
-
     wire.greet()
     wire.answer(wire.call("search_email", limit=1))
     with closing(sqlite3.connect(robin.folder / "state" / "ledger.sqlite")) as held:

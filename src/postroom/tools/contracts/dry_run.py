@@ -213,8 +213,6 @@ def validate_subject(subject: str) -> tuple[str, str]:
 def validate_body(body: str) -> tuple[str, tuple[str, ...]]:
     """Return the body without null bytes, HTML in it escaped (section 13), and cut; and the warnings."""
     plainly, warnings = _lines(body), []
-    if not plainly.strip():
-        raise Invalid("body is empty")
     if _TAG.search(plainly):
         plainly = html.escape(plainly, quote=False)
         warnings.append("HTML in body was escaped; use html_body for HTML")
@@ -223,6 +221,8 @@ def validate_body(body: str) -> tuple[str, tuple[str, ...]]:
         # What was escaped is not cut in two.
         plainly = re.sub("&[a-z]{0,3}$", "", whole) if warnings else whole
         warnings.append(f"body truncated to {MAX_BODY} characters")
+    if not plainly.strip():
+        raise Invalid("body is empty")
     return plainly, tuple(warnings)
 
 
@@ -263,12 +263,20 @@ def _people(addresses: tuple[Address, ...]) -> str:
     return ", ".join(address.spec for address in addresses) or "none"
 
 
-def _preview(letter: Letter, body: str) -> dict[str, str]:
-    return {
+def _preview(letter: Letter, body: str, *always: str) -> dict[str, str]:
+    """Return what a preview shows: these lines, and what else the letter has."""
+    shown = {
         "To": _people(letter.to),
         "Subject": letter.subject,
         "Body": f"({len(body)} chars)",
     }
+    more = {
+        "CC": _people(letter.cc),
+        "BCC": _people(letter.bcc),
+        "HTML": f"({len(letter.html)} chars)" if letter.html else "none",
+        "Reply-To": _people(letter.reply_to),
+    }
+    return shown | {name: said for name, said in more.items() if name in always or said != "none"}
 
 
 # Section 4
@@ -280,10 +288,7 @@ def send_email(visit: Visit, asked: SendEmail) -> Waiting:
     if not desk.rules.live:
         letter = desk.composer.rehearsed(written)
         desk.rehearse(visit.call, letter)
-        details = _preview(letter, written.text)
-        details |= {"CC": _people(letter.cc), "BCC": _people(letter.bcc)}
-        details |= {"HTML": f"({len(letter.html)} chars)"} if letter.html else {}
-        details |= {"Reply-To": _people(letter.reply_to)} if letter.reply_to else {}
+        details = _preview(letter, written.text, "CC", "BCC")
         shown = dry_run_response("send email", details, "Set DRY_RUN=false to send for real.")
         return _said(visit, shown, warnings)
     return (yield from _sent(visit, desk.composer.letter(written), "Email sent", warnings))
@@ -320,10 +325,11 @@ def search_emails(visit: Visit, asked: SearchEmails) -> Waiting:
 
 def _turn(visit: Visit) -> Iterator[float]:
     """Section 10: wait where more searches come than a minute has room for."""
+    if not (left := visit.desk.mailroom.turn()):
+        return
+    _log_wait(visit, left)
     try:
-        while left := visit.desk.mailroom.turn():
-            _log_wait(visit, left)
-            yield left
+        yield left
     except GeneratorExit:
         visit.desk.outbox.record(visit.call, result="rate_limited", synced=False)
         raise
@@ -380,7 +386,6 @@ def reply_to_thread(visit: Visit, asked: ReplyToThread) -> Waiting:
         letter = desk.composer.letter(written)
         desk.rehearse(visit.call, letter)
         details = {"Thread ID": plain.id(asked.thread_id), **_preview(letter, words)}
-        details |= {"CC": _people(letter.cc)} if letter.cc else {}
         tail = "Set DRY_RUN=false to execute for real."
         return _said(visit, dry_run_response("reply to thread", details, tail), warnings)
     return (yield from _sent(visit, desk.composer.letter(written), "Reply sent", warnings))
@@ -391,8 +396,10 @@ def _sent(visit: Visit, letter: Letter, done: str, warnings: tuple[str, ...]) ->
     entry = yield from _logged(visit, running)
     letter, state = entry.letter, entry.state  # as the person may have changed it
     if not isinstance(state, life.Sent):
-        said = _failed(visit.call.action_type, *_unsent(entry))
-        return Reply(said, Outcome(message=said, letter=entry.id, status=entry.kind), refused=True)
+        left = visit.desk.due_in(entry) or 0.0
+        said = _failed(visit.call.action_type, *_unsent(entry, left))
+        about = {"letter": entry.id, "status": entry.kind}
+        return _said(visit, said, warnings, **about)._replace(refused=True)
     rows = [
         f"{done} successfully.",
         f"  Message ID: {state.message}",
@@ -422,10 +429,13 @@ def _logged(visit: Visit, running: Generator[float, None, Entry]) -> Generator[f
 # Section 9
 
 
-def _unsent(entry: Entry) -> tuple[str, str]:
+def _unsent(entry: Entry, left: float) -> tuple[str, str]:
     """Return why a letter has not left, and what becomes of it."""
     state, said = entry.state, plain.sentence(entry)
     code = state.code if isinstance(state, life.Approved) else ""
+    if isinstance(state, life.Approved) and code in (Limited.code, "pace"):
+        limit = f"{line(state.held)}. Next send available in {plain.minutes(left)} minutes."
+        return limit, said
     known = {
         Unavailable.code: EmailError.NETWORK_ERROR,
         AuthRequired.code: EmailError.AUTH_FAILED,
@@ -488,7 +498,7 @@ def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
         "action": action,
         "dry_run": dry_run,
     }
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):  # there may be none
         out = sys.stderr.fileno()
         # Of a pipe that is ready so much goes in at once.
         if select.select([], [out], [], 0)[1]:

@@ -207,11 +207,13 @@ def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
         shown = {
             "to": letter.to[0].spec,
             "subject": letter.subject,
-            "body_preview": words[:PREVIEW],
+            "body_preview": asked.body[:PREVIEW],
             "reply_to_message_id": answers,
         }
-        return mcp_error("permission_denied", _rehearsed(desk, "not sent"), preview=shown)
-    wish = Proposal(once=True, before=json.dumps(answers))
+        then = "not sent. With DRY_RUN=false it waits for a person"
+        return mcp_error("permission_denied", _rehearsed(desk, then), preview=shown)
+    # A draft that a person wrote and approved is sent by the call that has its words.
+    wish = Proposal(once=True, theirs=True, before=json.dumps(answers))
     entry = yield from desk.posting(visit.call, composer.letter(written), wish, slips=True)
     return _outcome(desk, entry)
 
@@ -253,11 +255,12 @@ def _filed(desk: Desk, done: Sorted, result: Result) -> Reply:
         "add": sorted(done.added),
         "remove": sorted(done.removed),
     }
-    return mcp_error("permission_denied", _rehearsed(desk, "nothing was changed"), preview=preview)
+    then = "nothing was changed. With DRY_RUN=false it is done"
+    return mcp_error("permission_denied", _rehearsed(desk, then), preview=preview)
 
 
 def _rehearsed(desk: Desk, what: str) -> str:
-    return f"Rehearsal ({desk.rules.source}): {what}. With DRY_RUN=false it is done"
+    return f"Rehearsal ({desk.rules.source}): {what}"
 
 
 def _iso(date: int) -> str:
