@@ -521,22 +521,20 @@ def test_errors_have_the_documents_form(dry):
     )
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "words"),
-    [
-        (401, "authError", "Authentication failed — check credentials.json and token.json"),
+def test_gmails_refusals_have_the_documents_words(gmail, service):
+    """001 §9C"""
+    site = gmail()
+    for status, reason, words in [
         (403, "dailyLimitExceeded", "Gmail API quota exceeded — retry later"),
         (429, "rateLimitExceeded", "Rate limited by Gmail API — wait 60 seconds"),
         (404, "notFound", "Thread ID not found — it may have been deleted"),
-    ],
-)
-def test_gmails_refusals_have_the_documents_words(gmail, service, status, reason, words):
-    """001 §9C"""
-    site = gmail()
-    service.fail("messages", status=status, reason=reason, times=9, headers={"Retry-After": "3600"})
-    said = site.refusal("search_emails", query="tea")
-    assert said.split("\n")[0] == f"Error: {words}"
-    assert said.split("\n")[1].startswith("Detail: ")
+        (401, "authError", "Authentication failed — check credentials.json and token.json"),
+    ]:
+        times = 2 if status == 401 else 1  # after the first the token is renewed
+        service.fail("messages", status=status, reason=reason, times=times, headers={"Retry-After": "3600"})  # fmt: skip
+        said = site.refusal("search_emails", query="tea").split("\n")
+        assert said[0] == f"Error: {words}"
+        assert said[1].startswith("Detail: ")
 
 
 def test_a_network_that_is_gone_has_the_documents_words(gmail, service):

@@ -430,24 +430,14 @@ def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
     assert "postroom auth gmail" in said
 
 
-def test_insufficient_permissions(outside, service):
-    """002 error taxonomy, Insufficient permissions"""
+def test_what_gmail_refuses_and_what_passes(outside, service):
+    """002 error taxonomy, Insufficient permissions, Rate limit (Gmail), Transient, Not found"""
     site = outside("approval")
     service.fail("messages", status=403, reason="forbidden")
     assert site.refusal("search_email", query="tea").startswith("Error searching emails: Gmail forbids this")  # fmt: skip
-
-
-@pytest.mark.parametrize("status", [429, 503])
-def test_what_passes_is_tried_again(outside, service, status):
-    """002 error taxonomy, Rate limit (Gmail) and transient errors"""
-    site = outside("approval")
-    service.fail("messages", status=status, times=1)
-    assert site.text("search_email", query="tea") == "No emails found matching: tea"
-
-
-def test_what_is_not_found_is_told_clearly(outside, service):
-    """002 error taxonomy, Not found"""
-    site = outside("approval")
+    for status in (429, 503):  # tried again
+        service.fail("messages", status=status, times=1)
+        assert site.text("search_email", query="tea") == "No emails found matching: tea"
     site.slip("gone", type="email_reply", status="approved", thread_id='"18d5a"')
     said = site.refusal("reply_email", thread_id="18d5a", message_id="18d5a", body="Yes.")
     assert said == "Error: Thread ID 18d5a not found or no longer accessible."

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -39,6 +40,7 @@ from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, 
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
+LAST: Final = 3.0  # and to write what is left to be written
 PUBLISH: Final = 0.5  # seconds after which the log file shows what was read
 WATCH: Final = 1.0  # seconds between two looks at whether the client still listens
 NAMELESS: Final = "unnamed"
@@ -438,7 +440,10 @@ async def _serve_stdio(service: Service) -> None:
 
 def _leave(service: Service) -> NoReturn:
     """End the process, without waiting for the thread that still reads standard input."""
-    service.close()
+    # Nor for long where the ledger is held by another process: what a crash leaves, recovery takes up.
+    closing = threading.Thread(target=service.close, daemon=True)
+    closing.start()
+    closing.join(LAST)
     with suppress(OSError, ValueError, AttributeError):  # there may be none
         sys.stderr.flush()
     os._exit(0)
