@@ -327,7 +327,7 @@ def test_a_copy_of_an_approval_counts_for_nothing(live):
 
 def test_reply_email_success(live):
     """002 reply_email, Success"""
-    mail = newest(live, "subject:round")
+    mail = newest(live, "in:inbox subject:round")
     live.slip("reply", type="email_reply", status="approved", thread_id=f'"{mail["thread_id"]}"')
     ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
     answer = live.call("reply_email", **ids, body="I come.")
@@ -355,7 +355,7 @@ def test_reply_email_rate_limited(alone):
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
-    mail = newest(site, "subject:round")
+    mail = newest(site, "in:inbox subject:round")
     site.slip("reply", type="email_reply", status="approved", to="ann@example.com")
     said = site.refusal("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
     assert said == (
@@ -365,7 +365,7 @@ def test_reply_email_rate_limited(alone):
 
 def test_reply_email_invalid_thread(live):
     """002 reply_email, Invalid thread"""
-    mail = newest(live, "subject:round")
+    mail = newest(live, "in:inbox subject:round")
     live.slip("gone", type="email_reply", status="approved", thread_id="18d5a999")
     said = live.refusal("reply_email", thread_id="18d5a999", message_id=mail["message_id"], body="Yes.")  # fmt: skip
     assert said == "Error: Thread ID 18d5a999 not found or no longer accessible."
@@ -380,7 +380,7 @@ def test_reply_email_dev_mode(dev):
 
 def test_reply_email_error(live):
     """002 reply_email, Error"""
-    thread, other = newest(live, "subject:round")["thread_id"], newest(live, "from:ines")["message_id"]  # fmt: skip
+    thread, other = newest(live, "in:inbox subject:round")["thread_id"], newest(live, "from:ines")["message_id"]  # fmt: skip
     assert live.refusal("reply_email", thread_id=thread, message_id=other, body="Yes.") == (
         f"Error replying to thread: The mail {other} is not in the conversation {thread}."
         " Name a mail of it."

@@ -108,7 +108,7 @@ def test_models_have_the_documents_names_and_fields():
 
 def test_list_emails(live):
     """003 §2 EmailSummary"""
-    (mail,) = both(live.call("list_emails", query="subject:round"))
+    (mail,) = both(live.call("list_emails", query="in:inbox subject:round"))
     assert mail == {
         "id": mail["id"],
         "subject": "Round table",
@@ -130,7 +130,7 @@ def test_list_emails_lists_ten_unread_ones_unless_told(rehearsing):
 
 def test_get_email(live):
     """003 §2 EmailFull"""
-    id = first(live, "subject:round")
+    id = first(live, "in:inbox subject:round")
     assert both(live.call("get_email", message_id=id)) == {
         "id": id,
         "subject": "Round table",
@@ -163,7 +163,7 @@ def test_send_email(live):
 
 def test_send_email_in_a_thread(live):
     """003 §1 reply_to_message_id"""
-    id = first(live, "subject:round")
+    id = first(live, "in:inbox subject:round")
     live.slip("tea", type="email_reply", status="approved", to="ann@example.com")
     found = both(live.call("send_email", **letter("ann"), reply_to_message_id=id))
     assert "In-Reply-To: <round@example.com>" in live.raw(found["message_id"])
@@ -206,7 +206,7 @@ def test_move_email_and_add_label(live):
 
 def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live):
     """003 ApprovedDraft, Email Processing State Machine"""
-    id = first(live, "subject:round")
+    id = first(live, "in:inbox subject:round")
     draft = {
         "to": "ann@example.com",
         "subject": '"Re: Round table"',
@@ -234,7 +234,7 @@ def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live):
 
 def test_a_record_is_kept_before_each_send(live):
     """003 §2 AuditLogEntry"""
-    id = first(live, "subject:round")
+    id = first(live, "in:inbox subject:round")
     live.slip("rec", type="email_reply", status="approved", to="rec@example.com")
     both(live.call("send_email", **letter("rec", body="B" * 300), reply_to_message_id=id))
     entry = records(live)[-1]
@@ -247,7 +247,7 @@ def test_a_record_is_kept_before_each_send(live):
         "reply_to_message_id": id,
         "severity": "INFO",
     }
-    (file,) = (live.person.vault / "Logs").glob("gmail_mcp_*.jsonl")
+    *_, file = sorted((live.person.vault / "Logs").glob("gmail_mcp_*.jsonl"))
     assert re.fullmatch(r"gmail_mcp_\d{4}-\d\d-\d\d\.jsonl", file.name)
     assert file.stat().st_mode & 0o777 == 0o600
 
@@ -377,7 +377,7 @@ def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing):
 
 def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing):
     """003 §5, moves and labels under DRY_RUN"""
-    id = first(rehearsing, "subject:round")
+    id = first(rehearsing, "in:inbox subject:round")
     error = wrong(rehearsing.call("move_email", message_id=id, destination_label="DONE"))
     assert error["error"] == "permission_denied"
     assert error["details"]["preview"] == {"message_id": id, "add": ["DONE"], "remove": ["INBOX"]}
@@ -388,7 +388,7 @@ def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing):
 
 def test_permission_denied_for_places_that_are_the_persons(live):
     """003 §5 permission_denied"""
-    id = first(live, "subject:round")
+    id = first(live, "in:inbox subject:round")
     error = wrong(live.call("move_email", message_id=id, destination_label="TRASH"))
     assert error["error"] == "permission_denied"
 
