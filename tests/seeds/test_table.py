@@ -30,3 +30,13 @@ def test_every_tool_and_argument_of_a_contract_is_on_its_page():
         shown = {tool: re.findall(r"`(\w+)`", arguments) for tool, arguments in rows}
         tools = import_module(f"postroom.tools.contracts.{module}").CONTRACT.tools
         assert shown == {tool.name: list(tool.arguments.model_fields) for tool in tools}
+
+
+def test_the_slip_on_the_page_lets_its_letter_out(sites):
+    """The tables and the sample beside them"""
+    live = sites("approval", "live")
+    sample = re.search(r"```markdown\n(---\n.*?---\n)```", PAGE.read_text(), re.DOTALL)[1]
+    (live.person.vault / "Approved" / "sample.md").write_text(sample)
+    said = live.text("send_email", to="ann@example.com", subject="Meeting notes", body="Hello.")
+    assert said.startswith("Email sent successfully.")
+    assert (live.person.vault / "Done" / "sample.md").exists()
