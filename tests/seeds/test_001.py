@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from datetime import datetime
 from email import message_from_bytes, message_from_string, policy
 from pathlib import Path
 
@@ -551,13 +552,15 @@ def test_a_network_that_is_gone_has_the_documents_words(gmail, service):
 
 def test_sends_wait_for_their_turn(alone):
     """001 §10 sendLimiter"""
-    limits = {"sends_per_hour": 100, "sends_per_pace": 2, "pace_seconds": 2}
+    limits = {"sends_per_hour": 100, "sends_per_pace": 2, "pace_seconds": 3}
     site = alone("dry-run", approvals={"required": False}, limits=limits)
     for name in ("ann", "bob", "cat"):
         site.text("send_email", **letter(name))
-    moments = [line for line in site.actions() if line["action_type"] == "send_email"]
-    assert [line["result"] for line in moments] == ["success"] * 3
-    assert [line["duration_ms"] > 1_000 for line in moments] == [False, False, True]
+    lines = site.actions()
+    assert [line["result"] for line in lines if line["action_type"] == "send_email"] == ["success"] * 3  # fmt: skip
+    claims = [line["timestamp"] for line in lines if line["action_type"] == "claim_letter"]
+    first, _, third = map(datetime.fromisoformat, claims)
+    assert (third - first).total_seconds() >= 2  # of three, to the second
 
 
 def test_ten_sends_and_thirty_searches_a_minute():
@@ -572,7 +575,7 @@ def test_searches_wait_for_their_turn(person):
     """001 §10 searchLimiter, log rate_limit_wait"""
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
-    file.write_text("[limits]\npace_seconds = 2\n")
+    file.write_text("[limits]\npace_seconds = 4\n")
     wire = Wire(person, "email", "--contract", "dry-run")
     try:
         wire.greet()
@@ -583,7 +586,7 @@ def test_searches_wait_for_their_turn(person):
         wire.kill()
     (waited,) = (line for line in lines if line["action"] == "rate_limit_wait")
     assert waited["level"] == "warn"
-    assert 0 < waited["wait_ms"] <= 2_000
+    assert 0 < waited["wait_ms"] <= 4_000
 
 
 def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
