@@ -59,6 +59,7 @@ REFUSED = {
     "query": ["(" * 5_000, "subject:(", '"' + "word " * 5_000],
     "max_results": [0, -1, 101, 10**30],
 }  # fmt: skip
+UNKNOWN = [f"{name} = '../../etc/passwd'" for name in ("thread_id", "message_id")]
 WRONG_TYPES = [None, 5, 1.5, True, [], {}, ["ann@example.com"], {"a": 1}]
 
 
@@ -108,7 +109,8 @@ def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
             what = f"{tool}, {wrong}: {block['text'][:200]}"
             if not answer["isError"]:
                 # 002 looks for a thread after DEV_MODE: there, one that cannot be is not looked for.
-                allowed += [what] if "etc/passwd" not in what else []
+                unlooked = "[DEV_MODE] Reply logged but not executed. Thread: "
+                allowed += [] if wrong in UNKNOWN and block["text"].startswith(unlooked) else [what]
                 continue
             assert len(block["text"]) < 3_000, what
             assert "Something is wrong inside" not in block["text"], what
@@ -118,7 +120,8 @@ def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
     files = sorted((person.vault / "Logs" / "actions").glob("*.json"))
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert [line["action_type"] for line in lines] == asked
-    assert {line["result"] for line in lines} <= {"error", "rejected", "dev_mode"}
+    results = {line["result"] for line in lines if line["action_type"] != "reply_email"}
+    assert results <= {"error", "rejected"}
 
 
 def worded(contract, tool, text):

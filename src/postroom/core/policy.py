@@ -118,11 +118,7 @@ def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> No
     if letter.thread:
         same = [one.at for one in spent if one.thread == letter.thread]
         _within("letters in one conversation", same, rules.replies_per_thread, rules.window, now)
-    try:
-        _within("emails", sends, rules.paced, rules.pace, now)
-    except Limited as full:
-        full.pace = True
-        raise
+    _within("emails", sends, rules.paced, rules.pace, now, pace=True)
 
 
 def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
@@ -133,7 +129,14 @@ def budget(spent: Sequence[Spent], rules: Rules, now: Stamp) -> list[Stamp]:
 
 
 def _within(
-    what: str, stamps: Sequence[Stamp], most: int, window: float, now: Stamp, more: int = 1
+    what: str,
+    stamps: Sequence[Stamp],
+    most: int,
+    window: float,
+    now: Stamp,
+    more: int = 1,
+    *,
+    pace: bool = False,
 ) -> None:
     left = sorted(window - age for stamp in stamps if (age := elapsed(stamp, now)) < window)
     excess = len(left) + more - most
@@ -146,6 +149,7 @@ def _within(
         f"Rate limit exceeded ({most} {what}/{span})",
         seconds=seconds,
         remedy=f"There is room again in {duration(seconds)}.",
+        pace=pace,
     )
 
 

@@ -122,9 +122,11 @@ class Outbox:
             known = book.entry(id)
             return None if isinstance(known.state, life.Rehearsal) else known
         latest = book.latest(call.agent, letter.content_key)
-        theirs = book.latest(PERSON, letter.content_key) if wish.theirs else None
-        if theirs and isinstance(theirs.state, life.Approved | life.Sending | life.Sent):
-            latest = theirs
+        if wish.theirs and not (latest and latest.kind in ("approved", "sending")):
+            theirs = book.latest(PERSON, letter.content_key)
+            waits = latest is not None and latest.kind in life.OPEN
+            counts = ("approved", "sending") if waits else ("approved", "sending", "sent")
+            latest = theirs if theirs and theirs.kind in counts else latest
         match latest and latest.state:
             case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
                 return latest

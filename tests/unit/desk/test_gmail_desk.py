@@ -71,6 +71,13 @@ class Post:
                 )
             ledger.commit()
 
+    def lose(self, desk):
+        """Write and approve a letter whose first request never reaches Gmail; return its id."""
+        id = self.write(desk).id
+        self.service.fail(ACT, lost="before")
+        self.approve(desk, id)
+        return id
+
 
 @pytest.fixture
 def post(person, service):
@@ -94,9 +101,7 @@ def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(post
 
 def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(post, service):
     with post.desk() as desk:
-        id = post.write(desk).id
-        service.fail(ACT, lost="before")
-        post.approve(desk, id)
+        id = post.lose(desk)
         desk.recall(id)
         desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
         desk.dispatch(id)
@@ -107,9 +112,7 @@ def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(post, serv
 
 def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(post, service):
     with post.desk() as desk:
-        id = post.write(desk).id
-        service.fail(ACT, lost="before")
-        post.approve(desk, id)
+        id = post.lose(desk)
         desk.recall(id)
         assert post.carry_out_late() == 200
         entry = desk.ledger.entry(id)
@@ -120,9 +123,7 @@ def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(p
 
 def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(post, service):
     with post.desk() as desk:
-        id = post.write(desk).id
-        service.fail(ACT, lost="before")
-        post.approve(desk, id)
+        id = post.lose(desk)
         desk.reject(id, by="ada", reason="no")
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
@@ -316,9 +317,7 @@ def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(post, service)
 )
 def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(post, service, change):
     with post.desk() as desk:
-        id = post.write(desk).id
-        service.fail(ACT, lost="before")
-        post.approve(desk, id)
+        id = post.lose(desk)
         desk.recall(id)
         post.carry_out_late()
         desk.edit(id, replace(desk.ledger.entry(id).letter, **change))
@@ -332,9 +331,7 @@ def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(post,
 
 def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(post, service):
     with post.desk() as desk:
-        id = post.write(desk).id
-        service.fail(ACT, lost="before")
-        post.approve(desk, id)
+        id = post.lose(desk)
         desk.recall(id)
         desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
         assert name(post.approve(desk, id)) == "sent"

@@ -313,3 +313,12 @@ def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office):
     office.desk.reject(letter.id, by="ada", reason="shorter", revise=True)
     answer = again(office, letter, replaces=letter.id)
     assert (answer.id, answer.state.revise) == (letter.id, True)
+
+
+def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(office):
+    letter, person = office.letter(), Call("approve_draft", "person", "person")
+    assert office.propose(letter, call=person, verdict="person").kind == "sent"
+    office.clock.go(2 * DAY)
+    first = again(office, letter, theirs=True)
+    assert first.kind == "pending"
+    assert again(office, letter, 2, theirs=True).id == first.id

@@ -273,7 +273,7 @@ def _json(result: Result) -> Reply:
 
 def refuse(action: str, error: PostroomError) -> Reply:
     """Return an error as the document's JSON."""
-    if isinstance(error, Conflict):  # it was sent already, and is not sent again
+    if isinstance(error, Conflict):  # it was sent already, or somebody else was quicker
         return mcp_error("permission_denied", plain.told(error, action))
     sends = action == "send_email" and error.code != PostroomError.code
     return mcperror.refusal(action, error, "send_failed" if sends else "internal_error")
