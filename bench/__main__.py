@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import desk, gmail, intake, peers, search, server, start
+from bench import desk, gmail, intake, peers, search, server, start, vault
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "server", "gmail", "desk", "search", "import", "peers")
+NAMES = ("start", "server", "gmail", "desk", "vault", "search", "import", "peers")
 USUAL = NAMES[:-1]  # the peers are started when they are asked for
 
 
@@ -23,6 +23,7 @@ def main() -> int:
         "gmail": gmail.run,
         "peers": lambda: peers.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
+        "vault": lambda: vault.run(quick=asked.quick, install=asked.install),
         "search": lambda: search.run(_sizes(asked.mails, quick=asked.quick)),
         "import": lambda: intake.run(
             asked.mails or (intake.QUICK if asked.quick else intake.USUAL), install=asked.install
@@ -58,10 +59,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="no search in a million mails, a tenth of the import and of the desk's letters",
+        help="no search in a million mails, a tenth of the import and of the desk's letters,"
+        " a vault of 10,000 notes alone",
     )
     parser.add_argument(
-        "--install", action="store_true", help=f"{intake.INSTALL}, or the peers, if missing"
+        "--install",
+        action="store_true",
+        help=f"{intake.INSTALL}, {vault.PACKAGE}, or the peers, if missing",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
     asked = parser.parse_args()

@@ -26,7 +26,7 @@ START, MEMORY, CALL = Bound(1.25, "×"), Bound(1.25, "×"), Bound(3, "×")
 LIST_BYTES, SEARCH_BYTES = Bound(12_000, "bytes"), Bound(16_000, "bytes")
 
 MINIMAL = (sys.executable, str(Path(__file__).with_name("minimal.py")))
-SERVER = (POSTROOM, "mcp", "--agent", "bench")
+SERVER = (POSTROOM, "mcp", "email", "--agent", "bench")
 
 
 class Call(NamedTuple):

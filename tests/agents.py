@@ -23,7 +23,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 
 from postroom.cli.mcp import Office
 from postroom.config import Config, load
-from postroom.tools.contracts.postroom import CONTRACT
+from postroom.tools.contracts.all import CONTRACT
 from postroom.tools.serve import Service
 from tests.conftest import Person
 

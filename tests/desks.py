@@ -21,7 +21,8 @@ from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
-from postroom.vault.note import Note, sections
+from postroom.vault.markdown import sections
+from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 from tests.providers import BUSY, Courier
 

@@ -39,6 +39,7 @@ _LOOPBACK = (
 # Addresses that are right at first sight. What is not goes to the full parser, whose tables take
 # longer to load than a search in a large mailbox takes.
 _DOMAIN = r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]"
+_FOLDER = r"(?!\.)[^\x00-\x1f/\\]+(?:/(?!\.)[^\x00-\x1f/\\]+)*/?"
 _PLAIN_ADDRESS = (
     r"(?=.{1,63}\Z)[A-Za-z0-9]+(?:[._+-][A-Za-z0-9]+)*@(?:[a-z0-9](?:-?[a-z0-9])*\.)+"
     r"(?!(?:arpa|invalid|local|localhost|onion|test)\Z)[a-z]{2,}"
@@ -172,6 +173,15 @@ def _read_paths(raw: object, origin: Origin) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(_read_path(item, origin) for item in items))
 
 
+def _read_folders(raw: object, _: Origin) -> tuple[str, ...]:
+    """Folders below the vault's root, none of them hidden."""
+    items = raw if isinstance(raw, list) else [None]
+    names = [item for item in items if isinstance(item, str) and re.fullmatch(_FOLDER, item)]
+    if len(names) < len(items):
+        raise ValueError
+    return tuple(dict.fromkeys(name.rstrip("/") for name in names))
+
+
 def _endpoint(googles: str) -> Kind:
     allowed = f"{googles}, or an http(s) address on this machine such as http://127.0.0.1:8080"
     return _matching(allowed, f"{re.escape(googles)}|{_LOOPBACK}")
@@ -187,6 +197,7 @@ COMMAND = Kind(
 )
 PATHS = Kind('a list of paths such as ["~/Reports"]', _read_paths)
 ROOM = _matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")  # fmt: skip
+FOLDERS = Kind('a list of folders in the vault such as ["Agents", "Work/Log"]', _read_folders)
 TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
 PROVIDER = _matching('"local" or "gmail"', "local|gmail")
@@ -198,8 +209,10 @@ LOWER = May("lower it", lambda person, project: project <= person)
 RAISE = May("raise it", lambda person, project: project >= person)
 # A false is half of going live, so even a repeated one has no place there.
 HOLD = May("set it to true", lambda _person, project: project is not False)
+FORBID = May("set it to false", lambda person, project: person or not project)
 REQUIRE = May("set it to true", lambda person, project: project or not person)
 NARROW = May("narrow it", lambda person, project: bool(project) and (not person or set(project) <= set(person)))  # fmt: skip
+FEWER = May("narrow it", lambda person, project: person is None or set(project) <= set(person))
 EXTEND = May("add to it", lambda person, project: set(project) >= set(person or ()))
 DISTRUST = May("set it to desk", lambda person, project: project in ("desk", person))
 
@@ -207,6 +220,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("", "POSTROOM_CONFIG", PATH, "", NOTHING, "Your settings file.", "the user's configuration folder"),
     Setting("vault.path", "VAULT_PATH", PATH, "./vault", NOTHING, "The root of the vault, a folder of Markdown notes."),
     Setting("vault.room", "", ROOM, "", NOTHING, "A folder in the vault that holds all of Postroom's.", "the root of the vault"),
+    Setting("vault.agent_folders", "", FOLDERS, "", FEWER, "Folders of your own in the vault that tools may write to.", "all of your own"),
+    Setting("vault.active_content", "", TRUTH, "false", FORBID, "Whether tools may write what acts when a note is opened: remote embeds, HTML, code that runs."),
     Setting("state", "POSTROOM_STATE", PATH, "", NOTHING, "Folder of the mailbox and the records, outside the vault.", "the user's state folder, by desk id"),
     Setting("provider", "POSTROOM_PROVIDER", PROVIDER, "local", NOTHING, "Where the mail of the default account lives: `local` or `gmail`."),
     Setting("address", "POSTROOM_ADDRESS", ADDRESS, DEFAULT_ADDRESS, NOTHING, "The default account's own address."),
@@ -348,6 +363,8 @@ class Config:
 
     vault: Path
     room: str  # the folder in the vault that holds Postroom's own; empty: the root
+    agent_folders: tuple[str, ...] | None  # of the person's own, that tools may write to; None: all
+    active_content: bool
     state: Path | None  # where one is given; else `desks` holds a folder for each desk
     desks: Path
     accounts: tuple[Account, ...]
@@ -404,6 +421,8 @@ def load(
     config = Config(
         vault=found["vault.path"].value,
         room=found["vault.room"].value or "",
+        agent_folders=found["vault.agent_folders"].value,
+        active_content=found["vault.active_content"].value,
         state=found["state"].value,
         desks=_user_folder(environ, home, platform, "XDG_STATE_HOME", ".local/state"),
         accounts=tuple(Account(name=name, **_group(found, f"accounts.{name}")) for name in names),

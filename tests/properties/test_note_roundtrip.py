@@ -6,7 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from postroom.core.errors import Corrupt
-from postroom.vault.note import Note, fence, fenced, quote, render, sections
+from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.note import Note, render
 
 letters = st.text("abcxyzüß日😀 -:#'\"", max_size=8)
 words = st.text("abcxyzüß日😀", min_size=1, max_size=6)

@@ -73,7 +73,8 @@ def test_models_have_the_documents_names_fields_and_bounds():
 
 def test_an_approval_file_has_the_documents_frontmatter(live):
     """000 §2 ApprovalFile, fields"""
-    from postroom.vault.note import Note, sections
+    from postroom.vault.markdown import sections
+    from postroom.vault.note import Note
 
     id = live.call("send_email", **letter("flo")).structured_content["letter"]
     (file,) = (live.person.vault / "Pending_Approval").glob(f"*{id}*")

@@ -102,6 +102,8 @@ CASES = {
     "attachments.folders": Case('["/srv/out"]', (Path("/srv/out"),), '"/srv/out"', '["~nobody/x"]'),
     "notify.desktop": Case("false", False, "1", '"true"'),
     "notify.command": Case('["tell", "me"]', ("tell", "me"), '"tell me"', "[]"),
+    "vault.agent_folders": Case('["Agents", "Work/Log/"]', ("Agents", "Work/Log"), '"Agents"', '["../up"]', tighter='["Agents"]', looser='["Agents", "Other"]'),
+    "vault.active_content": Case("true", True, "1", '"true"', tighter="false", looser="true"),
     "vault.room": Case('"Postroom"', "Postroom", "3", '"../up"'),
     "approvals.required": Case("false", False, "1", '"true"', tighter="true", looser="false"),
     "approvals.trust": Case('"desk"', "desk", "true", '"none"', tighter='"desk"', looser='"folder"'),
@@ -121,6 +123,7 @@ KEYED = [row for row in SETTINGS if row.key]
 MODE = ("dry_run", "dev_mode")
 # What the person must have said for `looser` to be looser than it.
 BEFORE = {
+    "vault.agent_folders": '["Agents"]',
     "approvals.trust": '"desk"',
     "recipients.allow": '["example.org"]',
     "recipients.deny": '["example.org"]',
@@ -136,7 +139,7 @@ def value(config: Config, key: str) -> object:
     if section.startswith("accounts") or key in ("provider", "address"):
         return getattr(config.account(), name)
     if section == "vault":
-        return config.room if name == "room" else config.vault
+        return config.vault if name == "path" else getattr(config, name)
     return getattr(getattr(config, section) if section else config, name)
 
 

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 # server → contract → the module that has it; `all` is one server with the tools of every other.
 SERVERS = {
-    "all": {"postroom": "postroom"},
+    "all": {"postroom": "all"},
     "email": {
         "postroom": "postroom",
         "approval": "approval",
         "dry-run": "dry_run",
         "gmail": "gmail",
     },
+    "vault": {"postroom": "vault"},
 }
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
 

@@ -72,9 +72,13 @@ class AuthRequired(PostroomError):
 
 
 class Conflict(PostroomError):
-    """Someone else changed it first."""
+    """Someone else changed it first; `etag` names what a note holds now."""
 
     code = "conflict"
+
+    def __init__(self, message: str, *, remedy: str = "", etag: str = "") -> None:
+        super().__init__(message, remedy=remedy)
+        self.etag = etag
 
 
 class Unavailable(PostroomError):

@@ -266,7 +266,8 @@ _NEIGHBOURS: Final = names(
 )
 
 
-def _glance(text: str) -> str:
+def glance(text: str) -> str:
+    """Return what a text is taken for at a glance, the same for all that look alike."""
     text = readable(text)
     if not text.isascii():
         marked = unicodedata.normalize("NFKD", text)
@@ -285,7 +286,7 @@ def poses(host: str) -> bool:
     labels = readable(host).split(".")
     foreign = [label for label in labels if scripts(label) - {"LATIN"}]
     return any(
-        len(scripts(label)) > 1 or (labels[-1].isascii() and _glance(label).isascii())
+        len(scripts(label)) > 1 or (labels[-1].isascii() and glance(label).isascii())
         for label in foreign
     )
 
@@ -306,7 +307,7 @@ class Known:
 
     def __init__(self, domains: Iterable[str]) -> None:
         self.sites = {site(domain.casefold()) for domain in domains if "." in domain}
-        looks = [(known, _glance(known)) for known in sorted(self.sites)]
+        looks = [(known, glance(known)) for known in sorted(self.sites)]
         self._looks = [(known, look, *_joined(look)) for known, look in looks]
 
     def twin(self, host: str) -> tuple[str, bool]:
@@ -314,7 +315,7 @@ class Known:
         mine = site(host.casefold())
         if mine in self.sites or mine in _NEIGHBOURS:
             return "", False
-        near, (pieces, flat), ending = _glance(mine), _joined(_glance(host)), ""
+        near, (pieces, flat), ending = glance(mine), _joined(glance(host)), ""
         for known, look, inner, whole in self._looks:
             if host.casefold().endswith(f".{known}"):
                 return "", False

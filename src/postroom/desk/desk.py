@@ -35,6 +35,7 @@ from postroom.vault.vault import Vault
 if TYPE_CHECKING:
     from postroom.desk.dispatch import Dispatcher
     from postroom.desk.mailroom import Mailroom
+    from postroom.desk.notebook import Notebook
     from postroom.mail.mailbox import Mailbox
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
@@ -58,6 +59,17 @@ class Tools:
     step: Callable[[str], None] = lambda _name: None
 
 
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The vault as tools have it: its root, the folder that holds what is Postroom's, and their rights."""
+
+    root: Path
+    room: str = ""
+    folders: tuple[str, ...] | None = None  # of the person's own, that they may write to; None: all
+    active: bool = False
+    outgoing: Sequence[Path] = ()  # folders that attachments may be taken from
+
+
 class Turn(float):
     """Seconds to wait where too many letters leave at once."""
 
@@ -76,9 +88,10 @@ class Desk:
         account: str,
         rules: Rules,
         tools: Tools,
-        outgoing: Sequence[Path] = (),
+        shelf: Shelf | None = None,
     ) -> None:
         self.id = id
+        self._shelf = shelf or Shelf(vault.root)
         self.rules = rules
         self.ledger = ledger
         self.vault = vault
@@ -117,7 +130,7 @@ class Desk:
         self._mailboxes = mailboxes
         self._state = state
         self._account = account
-        self._outgoing = outgoing
+        self._opened: Notebook | None = None
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -151,11 +164,36 @@ class Desk:
             reading=self.reading,
             rules=self.rules,
             clock=self.clock,
-            outgoing=self._outgoing,
+            outgoing=self._shelf.outgoing,
         )
+
+    @cached_property
+    def notebook(self) -> Notebook:
+        """What agents do with notes."""
+        from postroom.desk.notebook import Notebook
+        from postroom.vault.access import Access
+
+        shelf, room = self._shelf, f"{self._shelf.room}/" if self._shelf.room else ""
+        self._opened = Notebook(
+            root=shelf.root,
+            access=Access(shelf.room, shelf.folders),
+            active=shelf.active,
+            state=self._state,
+            ledger=self.ledger,
+            outbox=self.outbox,
+            settle=self.reconcile,
+            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else "",
+        )
+        return self._opened
+
+    def close_notebook(self) -> None:
+        """Let go of the notes, if they were opened."""
+        if self._opened:
+            self._opened.close()
 
     def close(self) -> None:
         """Let go of the files."""
+        self.close_notebook()
         self.ledger.close()
         self.vault.close()
 

@@ -25,7 +25,8 @@ from postroom.desk.outbox import WHO
 from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.note import Note, fence, fenced, quote, render, sections
+from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.note import Note, render
 from postroom.vault.vault import File, Vault
 
 FOLDERS: Final = {

@@ -19,7 +19,8 @@ from postroom.desk.slips import Slip, slip
 from postroom.store.entries import NOWHERE
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.note import Note, fence, quote
+from postroom.vault.markdown import fence, quote
+from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
 PROPOSED: Final = "pending_approval"

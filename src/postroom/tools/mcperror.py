@@ -28,6 +28,8 @@ MCPErrorCode = Literal[
     "mcp_unavailable",
     "internal_error",
 ]
+# The vault has one more: a note that was changed since it was read.
+VaultErrorCode = MCPErrorCode | Literal["conflict"]
 # The list is closed: what a call got wrong is `parse_error`, as HTTP's 422 stands for both.
 CODES: Final[dict[type[PostroomError], MCPErrorCode]] = {
     Invalid: "parse_error",
@@ -42,12 +44,12 @@ CODES: Final[dict[type[PostroomError], MCPErrorCode]] = {
 class MCPError(Result):
     """What went wrong."""
 
-    error: MCPErrorCode
+    error: VaultErrorCode
     message: str
     details: dict[str, Any] | None
 
 
-def mcp_error(code: MCPErrorCode, message: str, **details: object) -> Reply:
+def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
     """Return an error as a tool's answer."""
     wrong = MCPError(error=code, message=message, details=details or None)
     return Reply(json.dumps(wrong.model_dump(), ensure_ascii=False), wrong, refused=True)

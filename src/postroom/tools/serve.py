@@ -36,7 +36,7 @@ from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, Trace, check_name
 from postroom.store.entries import Line
-from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, refusal
+from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, Wait, refusal
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
@@ -82,7 +82,7 @@ class Service:
         self._agent = agent
         self._tools = {
             tool.name: tool.of_accounts(office.accounts, office.default_account)
-            if contract.accounts
+            if contract.accounts and tool.actor != "vault"
             else tool
             for tool in contract.tools
         }
@@ -160,7 +160,7 @@ class Service:
             )
         began = time.monotonic()
         trace = Trace(lambda: time.monotonic() - began)
-        call = Call(tool.name, self._name(ctx), trace=trace)
+        call = Call(tool.name, self._name(ctx), tool.actor, trace)
         error = None
         self._calls.append(call)
         try:
@@ -203,7 +203,10 @@ class Service:
         try:
             step = await self._work(begin, call)
             while not isinstance(step, Reply):
-                for second in _seconds(step):
+                if isinstance(step, Wait):
+                    await ctx.session.report_progress(step.done, step.total, step.told)
+                    await anyio.sleep(step)
+                for second in _seconds(step) if not isinstance(step, Wait) else ():
                     await ctx.session.report_progress(waited, message="Waiting.")
                     await anyio.sleep(second)
                     waited += second

@@ -12,7 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
 from postroom import __version__
-from postroom.core.errors import Invalid, Limited, PostroomError
+from postroom.core.errors import Conflict, Invalid, Limited, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
@@ -60,6 +60,21 @@ class Reply(NamedTuple):
     refused: bool = False
 
 
+class Wait(float):
+    """Seconds to wait, and how far the work is meanwhile."""
+
+    done: int
+    total: int
+    told: str
+
+    @classmethod
+    def of(cls, seconds: float, done: int, total: int, told: str) -> Wait:
+        """Return a wait that says how far it is."""
+        made = cls(seconds)
+        made.done, made.total, made.told = done, total, told
+        return made
+
+
 # A tool that waits yields how many seconds, and is called on afterwards; nobody else waits with it.
 Waiting = Generator[float, None, Reply]
 Function = Callable[[Visit, Any], Reply | Waiting]
@@ -89,6 +104,7 @@ class Tool:
     hints: Hints
     function: Function
     whole: bool = False  # whether its schema says what a document says, though it says nothing
+    actor: str = "email_mcp"  # as the log names it
 
     def parse(self, given: Mapping[str, Any]) -> Arguments:
         """Return the arguments as values, or say what is wrong with them."""
@@ -131,10 +147,11 @@ def tool(
     hints: Hints,
     *,
     whole: bool = False,
+    actor: str = "email_mcp",
 ) -> Tool:
     """Return the row of a function: its name is the tool's, and its docstring what agents are told."""
     text = " ".join((function.__doc__ or "").split())
-    return Tool(function.__name__, title, text, arguments, result, hints, function, whole)
+    return Tool(function.__name__, title, text, arguments, result, hints, function, whole, actor)
 
 
 class Resource(NamedTuple):
@@ -157,6 +174,8 @@ def refusal(_tool: str, error: PostroomError) -> Reply:
     """Return an error as a tool's answer: what went wrong, and what to do next."""
     said, remedy = line(error.message)[:MAX_ERROR], line(error.remedy)[:MAX_ERROR]
     about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
+    if isinstance(error, Conflict) and error.etag:
+        about["etag"] = error.etag
     if isinstance(error, Limited):
         about["retry_after_seconds"] = round(error.seconds, 1)
     text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")

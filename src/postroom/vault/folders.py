@@ -35,6 +35,7 @@ FILES: Final = (
     Folder("Style.md", "read", "How your letters should sound."),
     Folder("PAUSED", "read", "While this file is here, nothing is sent."),
 )
+LOGS: Final = "Logs"
 PENDING: Final = "Pending_Approval"
 DRAFTS: Final = "Drafts"
 APPROVED: Final = "Approved"

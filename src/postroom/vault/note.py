@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -12,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from postroom.core.errors import Corrupt, Invalid
 
 Value: TypeAlias = "str | list[Value] | dict[str, Value]"
+Typed: TypeAlias = "bool | int | float | str | list[Typed] | dict[str, Typed] | None"
 MAX_FRONTMATTER = 65_536
 MAX_DEPTH = 50
 
@@ -27,11 +30,17 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufeff\uf
 _ESCAPED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _NULLS = {"", "~", "null", "Null", "NULL"}
+# YAML 1.2.2, section 10.3.2: the core schema.
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}  # fmt: skip
+_WHOLE = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", re.ASCII)
+_REAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_LARGEST = 2**53  # the readers of JSON keep whole numbers up to here
+# What may stand without quotes, in brackets too, for readers of either YAML.
+_BARE = re.compile(
+    r"[^\W\d][\w./@+-]*(?: [\w./@+-]+)*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:]{4,8}Z?)?"
+)
+_NOT_BARE = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 _MEND = "The file is left as it is: mend its frontmatter."
-# CommonMark 0.31, sections 4.2 and 4.5.
-_HEADING = re.compile(r" {0,3}##(?:[ \t]([^\n]*))?\n?")
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
-_INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
 
 
 class _Node(NamedTuple):
@@ -42,7 +51,17 @@ class _Node(NamedTuple):
     end: int
     column: int = 0
     flow: bool = False
+    plain: bool = False  # a text without quotes, which may mean something else
     inner: Sequence[_Node] = ()
+
+    @property
+    def typed(self) -> Typed:
+        """The value by YAML's core rules; what no reader of JSON could hold stays text."""
+        if isinstance(self.value, list):
+            return [node.typed for node in self.inner]
+        if isinstance(self.value, dict):
+            return {str(key.value): value.typed for key, value in _pairs(self.inner)}
+        return _resolved(self.value) if self.plain else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,47 +101,142 @@ class Note:
         texts = value if isinstance(value, list) else [value]
         return ", ".join(text for text in texts if isinstance(text, str))
 
+    @property
+    def values(self) -> dict[str, Typed]:
+        """The fields by YAML's core rules: numbers, true and false, null; all else is text, dates too."""
+        found = self._top.typed
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def head(self) -> int:
+        """How much of the source comes before the body."""
+        return self._body
+
+    @property
+    def source(self) -> str:
+        """The whole text, with its own newlines."""
+        return self._text
+
     def set(self, changes: Mapping[str, str | None], body: str | None = None) -> Note:
         """Return the note with these keys set, or removed where None; no other line is touched.
 
         A `body` replaces the one that is there, in the file's own kind of newlines.
         """
-        top, newline, fields = self._top, self._newline(), dict(self.fields)
+        known = self.fields
+        wanted = {name: text for name, text in changes.items() if known.get(name) != text}
+        removed = [name for name, text in wanted.items() if text is None]
+        texts = {name: _encodable(text) for name, text in wanted.items() if text is not None}
+        return self._changed(texts, removed, body, lambda text, _old: _quoted(str(text)))
+
+    def revise(
+        self, values: Mapping[str, Typed], removed: Iterable[str] = (), body: str | None = None
+    ) -> Note:
+        """Return the note with these values, written as the person wrote the ones that they replace.
+
+        What has that value already stays as it is written.
+        """
+        known = self.values
+        new = {
+            _encodable(name): _clean(value)
+            for name, value in values.items()
+            if name not in known or not _same(known[name], value)
+        }
+        gone = [name for name in removed if name in known and name not in new]
+        body = None if body is None or _RETURN.sub("\n", body) == self.body else body
+        return self._changed(new, gone, body, self._written)
+
+    def splice(self, start: int, end: int, text: str) -> Note:
+        """Return the note with this in the place of a part of its body; every other byte stays."""
+        newline = self._newline()
+        new = _encodable(_RETURN.sub("\n", text))
+        body = self.body[:start] + new + self.body[end:]
+        pairs = re.finditer("\r\n", self._text[self._body :])
+        # Each of these two characters is one newline of the body.
+        places = [found.start() - index for index, found in enumerate(pairs)]
+        first, last = (self._body + one + bisect_left(places, one) for one in (start, end))
+        put = new.replace("\n", newline)
+        if start == 0 and put and self._open_ended():
+            put = newline + put
+        return self._proven([(first, last, put)], self.values, body)
+
+    def _changed(
+        self,
+        new: Mapping[str, Typed],
+        removed: Iterable[str],
+        body: str | None,
+        written: Callable[[Typed, _Node | None], str],
+    ) -> Note:
+        top, newline, fields = self._top, self._newline(), self.values
         pairs = {key.value: (key, value) for key, value in _pairs(top.inner)}
         indent = " " * (top.inner[0].column if pairs else 0)
         cuts, added = [], ""
-        for name, change in changes.items():
-            new = None if change is None else _encodable(change)
-            if fields.get(name) == new:
-                continue
-            if top.flow:
-                raise _corrupt(self._text, top.start, "keys in braces are not changed one by one")
+        if top.flow and (new or any(name in pairs for name in removed)):
+            raise _corrupt(self._text, top.start, "keys in braces are not changed one by one")
+        for name in removed:
             if name in pairs:
-                cuts.append(self._cut(*pairs[name], new))
-            if new is None:
+                cuts.append(self._cut(*pairs[name], None))
                 del fields[name]
-                continue
+        for name, value in new.items():
+            fields[name] = value
             if name not in pairs:
-                added += f"{indent}{_key(name)}: {_quoted(new)}{newline}"
-            fields[name] = new
+                added += f"{indent}{_key(name)}: {written(value, None)}{newline}"
+                continue
+            key, old = pairs[name]
+            cut = self._cut_list(old, value) if written == self._written else None
+            cuts.append(cut or self._cut(key, old, written(value, old)))
         if added and top.start == self._body:
             added = f"---{newline}{added}---{newline}"
         cuts.append((top.end, top.end, added))
         if body is None:
             return self._proven(cuts, fields, self.body)
         body = _encodable(_RETURN.sub("\n", body))
-        new = body.replace("\n", newline)
-        if new and self._text[: self._body].endswith(("-", " ", "\t")):
-            new = newline + new
-        cuts.append((self._body, len(self._text), new))
+        put = body.replace("\n", newline)
+        if put and self._open_ended():
+            put = newline + put
+        cuts.append((self._body, len(self._text), put))
         return self._proven(cuts, fields, body)
+
+    def _open_ended(self) -> bool:
+        """Whether the frontmatter's last line has no end."""
+        return self._text[: self._body].endswith(("-", " ", "\t"))
+
+    def _written(self, value: Typed, old: _Node | None) -> str:
+        """Return a value as YAML, in quotes like those of the one that it replaces."""
+        style = self._text[old.start : old.start + 1] if old and not old.plain else ""
+        if isinstance(value, str) and style == "'" and value.isprintable():
+            return "'" + value.replace("'", "''") + "'"
+        if isinstance(value, str) and style == '"':
+            return _quoted(value)
+        return _flow(value)
+
+    def _cut_list(self, old: _Node, new: Typed) -> tuple[int, int, str] | None:
+        """Return the span to cut where both are lists, the old one with a line for each of its items.
+
+        The items that both begin with keep their lines, comments included.
+        """
+        if not (isinstance(old.value, list) and isinstance(new, list) and old.inner and new):
+            return None
+        if old.flow or any(isinstance(node.value, list | dict) for node in old.inner):
+            return None
+        pairs = zip(old.inner, new, strict=False)
+        kept = next((i for i, (a, b) in enumerate(pairs) if not _same(a.typed, b)), None)
+        kept = min(len(old.inner), len(new)) if kept is None else kept
+        lead = self._newline() + " " * old.column
+        text = lead.join(f"- {_flow(item)}" for item in new[kept:])
+        end = old.start + len(self._text[old.start : old.end].rstrip(" \t\r\n"))
+        if not kept:
+            return old.start, end, text
+        broken = _YAML_BREAK.search(self._text, old.inner[kept - 1].end)
+        line_end = broken.start() if broken else end
+        return line_end, max(end, line_end), f"{lead}{text}" if text else ""
 
     def _newline(self) -> str:
         found = _NEWLINE.search(self._text)
         return found[0] if found else "\n"
 
     def _cut(self, key: _Node, old: _Node, new: str | None) -> tuple[int, int, str]:
-        """Return the span to cut, and what to put there, to set one key or to remove it."""
+        """Return the span to cut, and what to put there, to set one key or, without it, to remove it."""
         text, colon = self._text, _COLON.match(self._text, key.end)
         if colon is None:
             raise _corrupt(text, key.start, "a key written with `?` is not changed")
@@ -136,9 +250,9 @@ class Note:
             gap += "  "
         elif not gap or _NEWLINE.search(gap):
             gap = " "
-        return colon.end(), end, gap + _quoted(new)
+        return colon.end(), end, gap + new
 
-    def _proven(self, cuts: list[tuple[int, int, str]], fields: object, body: str) -> Note:
+    def _proven(self, cuts: list[tuple[int, int, str]], fields: Typed, body: str) -> Note:
         """Return the note after these cuts, if it then has just these fields and this body."""
         text = self._text
         for start, end, new in sorted(cuts, reverse=True):
@@ -147,7 +261,7 @@ class Note:
             made = self if text == self._text else Note.parse(text.encode())
         except Corrupt as why:
             raise Corrupt(f"This change would break the note: {why}", remedy=_MEND) from why
-        if made.fields != fields or made.body != body:
+        if not _same(made.values, fields) or made.body != body:
             raise Corrupt("This change would touch more of the note than asked", remedy=_MEND)
         return made
 
@@ -170,7 +284,7 @@ class _Reader:
             value = "" if event.implicit[0] and event.value in _NULLS else event.value
             # What is left out after `? key` is said to stand where the next thing begins.
             end = end if at < end or self.text[end - 1] in ":-" else 0
-            return _Node(value, at, end, column)
+            return _Node(value, at, end, column, plain=event.implicit[0])
         if isinstance(event, yaml.CollectionEndEvent):
             return None
         if not isinstance(event, yaml.CollectionStartEvent):
@@ -183,8 +297,9 @@ class _Reader:
         else:
             end = max((node.end for node in inner), default=at)
         if isinstance(event, yaml.SequenceStartEvent):
-            return _Node([node.value for node in inner], at, end)
-        return _Node(self._fields(inner), at, end, 0, bool(event.flow_style), inner)
+            values = [node.value for node in inner]
+            return _Node(values, at, end, column, bool(event.flow_style), inner=inner)
+        return _Node(self._fields(inner), at, end, 0, bool(event.flow_style), inner=inner)
 
     def _fields(self, inner: Sequence[_Node]) -> dict[str, Value]:
         fields: dict[str, Value] = {}
@@ -241,6 +356,57 @@ def _quoted(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
+def _resolved(text: str) -> Typed:
+    """Return what a text without quotes means."""
+    if text in _NULLS:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _WHOLE.fullmatch(text):
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        number = int(text, base) if len(text) < 40 else _LARGEST + 1
+        return number if abs(number) <= _LARGEST else text
+    if _REAL.fullmatch(text):
+        real = float(text)
+        return real if abs(real) <= sys.float_info.max else text
+    return text
+
+
+def _same(one: Typed, other: Typed) -> bool:
+    """Whether two values are equal: 1 is 1.0, and not true."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _clean(value: Typed) -> Typed:
+    """Return a value whose texts can be written."""
+    if isinstance(value, dict):
+        return {_encodable(key): _clean(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return list(map(_clean, value))
+    if isinstance(value, str):
+        return _encodable(value)
+    most = sys.float_info.max if isinstance(value, float) else _LARGEST
+    if value is not None and not abs(value) <= most:
+        raise Invalid("A number in the frontmatter is too large", remedy="Write it as a text.")
+    return value
+
+
+def _flow(value: Typed) -> str:
+    """Return a value on one line."""
+    if isinstance(value, str):
+        bare = _BARE.fullmatch(value) and value.casefold() not in _NOT_BARE
+        return value if bare else _quoted(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_key(key)}: {_flow(inner)}' for key, inner in value.items())}}}"
+    return json.dumps(value)
+
+
 def _key(name: str) -> str:
     return name if _PLAIN_KEY.fullmatch(name) and name not in _NULLS else _quoted(name)
 
@@ -254,61 +420,3 @@ def render(fields: Mapping[str, str | Sequence[str]], body: str) -> bytes:
     if len(head.encode()) > MAX_FRONTMATTER:
         raise Invalid("The fields of a note have room for 64 KB", remedy="Put less into them.")
     return f"---\n{head}---\n{_encodable(body)}".encode()
-
-
-def _ticks(text: str, least: int) -> str:
-    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
-
-
-def fence(text: str) -> str:
-    """Return the text in a code fence that nothing in it can close."""
-    ticks = _ticks(text, 3)
-    return f"{ticks}text\n{text}\n{ticks}"
-
-
-def fenced(section: str) -> str | None:
-    """Return what the one fence holds; None where there is none, a second, or one left open."""
-    lines = list(_marked(section))
-    if "".join(mark for _, mark in lines if mark in "<>") != "<>":
-        return None
-    indent = next(len(line) - len(line.lstrip(" ")) for line, mark in lines if mark == "<")
-    held = [re.sub(f"^ {{0,{indent}}}", "", line) for line, mark in lines if mark == "|"]
-    return "".join(held).removesuffix("\n")
-
-
-@lru_cache(maxsize=8)
-def sections(body: str) -> tuple[tuple[str, str], ...]:
-    """Return (title, text) of each part that starts with `## title`; the texts joined are the body."""
-    parts = [("", [""])]
-    for line, mark in _marked(body):
-        if mark == " " and (heading := _HEADING.fullmatch(line)):
-            title = (heading[1] or "").strip(" \t")
-            closing = title.rstrip("#")  # a closing run of # is none of the title
-            title = closing.rstrip(" \t") if not closing or closing[-1] in " \t" else title
-            parts.append((title, []))
-        parts[-1][1].append(line)
-    return tuple((title, "".join(lines)) for title, lines in parts)
-
-
-def _marked(body: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with a mark: `<` opens a fence, `|` is inside, `>` closes, a space is outside."""
-    closing = None
-    for line in re.findall(r"[^\n]*\n|[^\n]+", body):
-        if closing is not None:
-            ends = closing.fullmatch(line)
-            yield line, ">" if ends else "|"
-            closing = None if ends else closing
-        elif opens := _FENCE.match(line):
-            yield line, "<"
-            closing = re.compile(rf" {{0,3}}{opens[1]}{opens[1][0]}*[ \t]*\n?")
-        else:
-            yield line, " "
-
-
-def quote(text: str) -> str:
-    """Return a text as one line of inline code; not for tables, where a `|` in it would end the cell."""
-    line = " ".join(text.splitlines()) or " "
-    if _INLINE_QUERY.match(line):
-        line = "\\" + line  # the Dataview plugin would run it
-    pad = " " if line.strip(" ") and (line[0] in "` " or line[-1] in "` ") else ""
-    return f"{_ticks(line, 1)}{pad}{line}{pad}{_ticks(line, 1)}"

@@ -8,8 +8,10 @@ import os
 import re
 import stat
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -100,6 +102,60 @@ class Vault:
                 return _file(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
         except NotFound:
             return None
+
+    def stats(self, paths: Iterable[str]) -> Iterator[File | None]:
+        """Yield what stands at each path, None where no plain file does; quick for neighbours."""
+        for folder, group in groupby(paths, key=lambda path: path.rpartition("/")[0]):
+            names = [path.rpartition("/")[2] for path in group]
+            found: dict[str, File] = {}
+            with suppress(NotFound, Denied, Unavailable), self._held(folder, folder) as fd:
+                for name in names:
+                    with suppress(OSError):
+                        seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                        if stat.S_ISREG(seen.st_mode):
+                            found[name] = _file(name, seen)
+            yield from map(found.get, names)
+
+    def walk(self, skip: Callable[[str], bool]) -> Iterator[tuple[str, Files]]:
+        """Yield every folder with its files, the root first; none that is hidden, a link, or skipped."""
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            files: Files = []
+            try:
+                with self._held(folder, folder) as fd, os.scandir(fd) as entries:
+                    for entry in entries:
+                        path = f"{folder}/{entry.name}" if folder else entry.name
+                        if not _NAME.fullmatch(entry.name) or skip(path):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            waiting.append(path)
+                        elif entry.is_file(follow_symlinks=False):
+                            with suppress(FileNotFoundError):  # it may be gone since
+                                files.append(_file(entry.name, entry.stat(follow_symlinks=False)))
+            except (NotFound, Denied, Unavailable):  # gone, swapped, or not ours to read
+                continue
+            yield folder, sorted(files)
+
+    def spelled(self, path: str) -> str:
+        """Return a path as it is on the disk, where only the composition of its characters differs.
+
+        A name that no file has stays as it is, in the composed form.
+        """
+        folder = ""
+        for wanted in _parts(path):
+            name = wanted if wanted.isascii() else self._spelled(folder, wanted)
+            folder = f"{folder}/{name}" if folder else name
+        return folder
+
+    def _spelled(self, folder: str, name: str) -> str:
+        plain = unicodedata.normalize("NFC", name)
+        with suppress(NotFound), self._held(folder, folder) as fd:
+            # The very name first: both spellings may stand in one folder.
+            names = os.listdir(fd)  # noqa: PTH208 - of an open folder
+            alike = (n for n in names if unicodedata.normalize("NFC", n) == plain)
+            return name if name in names else min(alike, default=plain)
+        return plain
 
     def read(self, path: str) -> tuple[bytes, File]:
         """Return a file's bytes, and the version that they are."""

@@ -16,7 +16,7 @@ from postroom.config import Config
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
-from postroom.desk.desk import Desk, Tools
+from postroom.desk.desk import Desk, Shelf, Tools
 from postroom.desk.outbox import Call
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.entries import Entry
@@ -74,7 +74,7 @@ def open_desk(
                 opened[account] = found
             return opened[account]
 
-    return Desk(
+    made = Desk(
         id=id,
         state=state,
         ledger=ledger,
@@ -83,8 +83,16 @@ def open_desk(
         account=config.default_account,
         rules=pinned(rules(config), ledger),
         tools=replace(tools, belongs=lambda: identity.check(config.vault, ledger)),
-        outgoing=config.attachments.folders,
+        shelf=Shelf(
+            config.vault,
+            config.room,
+            config.agent_folders,
+            config.active_content,
+            config.attachments.folders,
+        ),
     )
+    stack.callback(made.close_notebook)
+    return made
 
 
 def rules(config: Config) -> Rules:

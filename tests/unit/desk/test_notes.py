@@ -8,7 +8,8 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure
 from postroom.core.stamp import Stamp
-from postroom.vault.note import Note, fenced
+from postroom.vault.markdown import fenced
+from postroom.vault.note import Note
 from tests.desks import ANN, BOB, CAT, DESK, SEND, START, THREE_DAYS, journey, parsed, titles
 from tests.providers import BARRED, BUSY
 

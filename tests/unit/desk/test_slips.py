@@ -9,7 +9,8 @@ from postroom.core.address import Address
 from postroom.core.letter import Enclosure
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Arrival
-from postroom.vault.note import Note, fenced, sections
+from postroom.vault.markdown import fenced, sections
+from postroom.vault.note import Note
 from tests.desks import ANN, SEND, START, Dead
 from tests.mails import mail
 from tests.providers import BARRED, BUSY

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from postroom.core.errors import Corrupt, Invalid
-from postroom.vault.note import Note, fence, fenced, quote, render, sections
+from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.note import Note, render
 
 BODY = "\n# Title\n\nstatus: not this one\n---\nrest"
 

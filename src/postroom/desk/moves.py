@@ -1,0 +1,213 @@
+"""Moving a note, and with it the links that point to it: begun, it is brought to its end, whatever crashes.
+
+What is about to be done is on the disk first. A move that nobody finished is finished by whoever looks
+next: the file under its new name alone, and the links rewritten that are still to be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.desk.outbox import Call
+from postroom.store.database import private_folder
+from postroom.store.locks import held, tried
+from postroom.vault.access import NOTE
+from postroom.vault.index import CANVAS
+from postroom.vault.keeper import Progress
+from postroom.vault.links import Moved, Rewritten, key, rewrite, rewrite_canvas, stem
+from postroom.vault.note import Note
+from postroom.vault.vault import File
+
+if TYPE_CHECKING:
+    from postroom.desk.notebook import Notebook
+
+TOLD: Final = 10  # files between two words about how far it is
+TRIES: Final = 5  # to rewrite a note that others write to
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A move that was begun, by whom, and the file as it was."""
+
+    source: str
+    target: str
+    agent: str
+    size: int
+    mtime_ns: int
+    inode: int
+
+    @property
+    def was(self) -> File:
+        """The file as it was under its old name."""
+        return File(self.source.rpartition("/")[2], self.size, self.mtime_ns, self.inode)
+
+
+@dataclass(slots=True)
+class Move:
+    """What a move changed beside the note's name."""
+
+    path: str
+    links: dict[str, int] = field(default_factory=dict)  # rewritten, by note
+    ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)  # left, by note
+    untouched: list[str] = field(default_factory=list)  # notes that tools may not change
+
+
+class Mover:
+    """Moves the notes of one vault, one after the other."""
+
+    def __init__(self, book: Notebook, state: Path) -> None:
+        self._book = book
+        self._lock = state / "move.lock"
+        self._intent = private_folder(state) / "move.json"
+
+    def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, Move]:
+        """Give a note another path, and rewrite the links to it; yield how far that is."""
+        book = self._book
+        with book.recorded(call, source, destination=target[:200]):
+            old, new = book.find(source), book.vault.spelled(target)
+            raw, file = book.vault.read(old)
+            if _end(old) != _end(new):
+                raise Invalid(
+                    f"{old!r} would not keep its kind as {new!r}",
+                    remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
+                )
+            book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
+            book.access.refuse_writing(new, new=True)
+            if new.lower().endswith(NOTE):
+                book.refuse_marks(new, _fields(raw))
+            if book.vault.stat(new) is not None:
+                raise Conflict(f"{new!r} is there already", remedy="Take another name.")
+            with held(self._lock):
+                self._finish()
+                return (yield from self._move(Intent(old, new, call.agent, *file[1:]), raw))
+
+    def _move(self, intent: Intent, raw: bytes) -> Generator[Progress, None, Move]:
+        book, moved = self._book, Moved(intent.source, intent.target)
+        own = self._rewritten(intent.source, raw, moved)
+        self._begin(intent)
+        try:
+            data = own.text.encode() if own.changed else None
+            book.vault.move(intent.source, intent.target, intent.was, data)
+        except PostroomError:
+            self._intent.unlink()
+            raise
+        done = Move(intent.target)
+        if own.changed:
+            done.links[intent.target] = own.changed
+        if own.ambiguous:
+            done.ambiguous[intent.target] = own.ambiguous
+        book.moved(moved.source, moved.target, intent.agent)
+        yield from self._rewrite(moved, done)
+        self._intent.unlink()
+        return done
+
+    def _rewrite(self, moved: Moved, done: Move) -> Generator[Progress, None, None]:
+        """Rewrite the links of all other notes."""
+        book = self._book
+        linking = book.index.linking(key(stem(moved.source)))
+        paths = [path for path in linking if path not in moved]
+        for number, path in enumerate(paths):
+            if number % TOLD == 0:
+                yield Progress(number, len(paths))
+            with suppress(NotFound, Corrupt):  # gone, or not to be read: nothing to rewrite
+                self._rewrite_in(path, moved, done)
+
+    def _rewrite_in(self, path: str, moved: Moved, done: Move) -> None:
+        book = self._book
+        for _ in range(TRIES):
+            raw, file = book.vault.read(path)
+            found = self._rewritten(path, raw, moved)
+            if found.ambiguous:
+                done.ambiguous[path] = found.ambiguous
+            if not found.changed:
+                return
+            if book.access.is_workflow(path) or book.access.right(path) != "all":
+                done.untouched.append(path)
+                return
+            with suppress(Conflict):  # somebody writes to it: look again
+                book.vault.replace(path, found.text.encode(), file)
+                done.links[path] = found.changed
+                book.index.refresh(book.vault, [path])
+                return
+        done.untouched.append(path)
+
+    def _rewritten(self, path: str, raw: bytes, moved: Moved) -> Rewritten:
+        """Return a file's text with the links as they must be after the move."""
+
+        def files(name: str) -> Sequence[str]:
+            """Return who had this name before the move, whether the index knows of it yet or not."""
+            others = [one for one in self._book.index.named(name) if one not in moved]
+            return [*others, moved.source] if key(stem(moved.source)) == name else others
+
+        same = Rewritten("", 0, ())
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError:
+            return same
+        if path.lower().endswith(CANVAS):
+            return rewrite_canvas(text, moved, files, at=path)
+        if not path.lower().endswith(NOTE):
+            return same
+        note = Note.parse(raw)
+        found = rewrite(text, moved, files, at=path, frontmatter=note.head)
+        try:
+            Note.parse(found.text.encode())
+        except Corrupt:  # a name that its frontmatter cannot hold
+            return same._replace(ambiguous=(stem(moved.source),))
+        return found
+
+    # Crashes
+
+    def _begin(self, intent: Intent) -> None:
+        beside = self._intent.with_suffix(".new")
+        with beside.open("w") as file:
+            json.dump(asdict(intent), file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._intent)
+
+    def recover(self) -> None:
+        """Finish a move that a crash left, unless somebody is at it."""
+        if self._intent.exists():
+            with tried(self._lock) as ours:
+                if ours:
+                    self._finish()
+
+    def _finish(self) -> None:
+        try:
+            intent = Intent(**json.loads(self._intent.read_text()))
+        except FileNotFoundError:
+            return
+        except (ValueError, TypeError):  # no whole one was ever there: nothing was begun
+            self._intent.unlink()
+            return
+        book, moved = self._book, Moved(intent.source, intent.target)
+        if book.vault.stat(intent.target) is not None:
+            with suppress(Conflict, NotFound):  # gone already, or another file by now
+                book.vault.remove(intent.source, intent.was)
+            done = Move(intent.target)
+            book.moved(moved.source, moved.target, intent.agent)
+            for _ in self._rewrite(moved, done):
+                pass
+            with book.recorded(Call("move_note", intent.agent, "vault"), intent.source):
+                pass
+        self._intent.unlink()
+
+
+def _end(path: str) -> str:
+    name = path.rpartition("/")[2]
+    return name[name.rfind(".") :].lower() if "." in name else ""
+
+
+def _fields(raw: bytes) -> dict[str, object]:
+    try:
+        return dict(Note.parse(raw).fields)
+    except Corrupt:
+        return {}

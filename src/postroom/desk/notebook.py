@@ -1,0 +1,416 @@
+"""The notebook: what agents do with notes. No update of anybody's is lost, and no rule of the folders broken."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from postroom.core.audit import Value
+from postroom.core.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    NotFound,
+    PostroomError,
+    Unavailable,
+)
+from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.store.ledger import Ledger
+from postroom.vault import folders
+from postroom.vault.access import NOTE, Access
+from postroom.vault.active import added
+from postroom.vault.edit import Edit
+from postroom.vault.note import Note, Typed
+from postroom.vault.vault import File, Vault
+
+if TYPE_CHECKING:
+    from postroom.desk.moves import Mover
+    from postroom.vault.index import Found, Hit, Index
+    from postroom.vault.keeper import Keeper, Progress
+
+REMEMBERED: Final = 10_000  # notes that each server knows it has read
+PART: Final = "~"  # ends the etag of a note of which not all was shown
+PATIENCE: Final = 450  # tenths of a second that a call waits for the index
+ROUNDS: Final = 3  # of asking again where the index was behind
+MADE: Final = "made "
+OURS: Final = frozenset({"letter", "letter_version", "digest", "desk"})
+
+
+class Kept(NamedTuple):
+    """A note as it was when it was read or written."""
+
+    path: str
+    note: Note
+    etag: str
+
+
+class Match(NamedTuple):
+    """A note that was found; without its text where only its name was asked for."""
+
+    path: str
+    note: Note | None = None
+
+
+class Listed(NamedTuple):
+    """Notes, how many there are in all, and what leads to the next."""
+
+    matches: list[Match]
+    total: int
+    loose: bool = False  # no note has the words themselves: these have words that begin so
+
+
+def etag(raw: bytes) -> str:
+    """Return what names the content of a note."""
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+class Notebook:
+    """The notes of the whole vault, for tools."""
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        access: Access,
+        active: bool,
+        state: Path,
+        ledger: Ledger,
+        outbox: Outbox,
+        settle: Callable[[], object],
+        in_room: Callable[[str], str],
+    ) -> None:
+        self.vault = Vault(root)
+        self.access = access
+        self._active = active
+        self._state = state
+        self._ledger = ledger
+        self._outbox = outbox
+        self._settle = settle
+        self._in_room = in_room
+        self._seen: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._turn = threading.Lock()
+        self._keeper: Keeper | None = None
+
+    def close(self) -> None:
+        """Let go of the files, and of the index for whoever keeps it next."""
+        if self._keeper:
+            self._keeper.close()
+            self.index.close()
+        self.vault.close()
+
+    @contextmanager
+    def recorded(self, call: Call, target: str = "", **about: Value) -> Iterator[None]:
+        """Leave the one line of a call."""
+        try:
+            check_name(call)
+            with self._given_up(call):
+                yield
+        except PostroomError as refused:
+            self._outbox.record(call, refused, target=target, parameters=about, synced=False)
+            raise
+        self._outbox.record(call, target=target, parameters=about, synced=False)
+
+    # One note
+
+    def read(self, call: Call, path: str) -> Kept:
+        """Return a note."""
+        with self.recorded(call, path):
+            found = self.find(path)
+            self.access.refuse_reading(found)
+            raw, _ = self.vault.read(found)
+            return Kept(found, _parsed(found, raw), etag(raw))
+
+    def remember(self, call: Call, kept: Kept, *, whole: bool = True) -> str:
+        """Remember what an agent was shown, and return the etag for it."""
+        tag = kept.etag if whole else f"{kept.etag}{PART}"
+        with self._turn:
+            self._seen[call.agent, kept.path] = tag
+            self._seen.move_to_end((call.agent, kept.path))
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+        return tag
+
+    def write(
+        self, call: Call, path: str, values: Mapping[str, Typed], body: str, if_match: str
+    ) -> Kept:
+        """Make a note, or give one that is known as it is another content."""
+        with self.recorded(call, path):
+            place = self._note_path(path)
+            self.refuse_marks(place, values)
+            found = self._opened(call, place, if_match, whole=True)
+            if found is None:
+                made = _new(values, body)
+                self._refuse_active("", made)
+                self.vault.create(place, made.raw)
+                if self.access.right(place) == "create":
+                    with self._ledger.write() as book:
+                        book.set(f"{MADE}{place}", call.agent)
+            else:
+                note, file = found
+                removed = [name for name in note.values if name not in values]
+                made = note.revise(values, removed, body)
+                self._replace(place, note, made, file)
+            return self._kept(call, place, made)
+
+    def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
+        """Change a part of a note that is known as it is."""
+        with self.recorded(call, path):
+            place = self._note_path(self.find(path))
+            self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
+            found = self._opened(call, place, if_match, whole=False)
+            if found is None:
+                raise NotFound(f"There is no note {place!r}", remedy="Make it with write_note.")
+            note, file = found
+            made = edit.apply(note)
+            self._replace(place, note, made, file)
+            return self._kept(call, place, made)
+
+    def _note_path(self, path: str) -> str:
+        place = self.vault.spelled(path)
+        if not place.lower().endswith(NOTE):
+            raise Invalid(f"{path!r} is no note", remedy=f"A note's path ends in {NOTE}.")
+        return place
+
+    def refuse_marks(self, path: str, fields: Mapping[str, object]) -> None:
+        """Refuse fields by which the desk knows its letters, in the folders where it looks."""
+        ours = sorted(OURS & fields.keys())
+        if ours and self.access.is_workflow(path):
+            raise Denied(
+                f"`{ours[0]}` is the desk's own field: tools do not write it in its folders",
+                remedy="Leave it out. A letter is asked for with `to`, `subject` and a status.",
+            )
+
+    def _opened(
+        self, call: Call, path: str, if_match: str, *, whole: bool
+    ) -> tuple[Note, File] | None:
+        """Return the note that may now be changed by this agent; None where there is none yet."""
+        try:
+            raw, file = self.vault.read(path)
+        except NotFound:
+            self.access.refuse_writing(path, new=True)
+            if if_match:
+                raise Conflict(
+                    f"{path!r} is not there any more", remedy="Leave if_match out to make it anew."
+                ) from None
+            return None
+        self.access.refuse_writing(path, new=False, theirs=self.made(path, raw))
+        self._compare(call, path, etag(raw), if_match, whole=whole)
+        return Note.parse(raw), file
+
+    def made(self, path: str, raw: bytes) -> bool:
+        """Whether a tool made this note, and it is nothing else yet."""
+        if self.access.right(path) != "create" or not self._ledger.meta(f"{MADE}{path}"):
+            return False
+        inside = self._in_room(path)
+        if inside in self._ledger.standing(inside.rpartition("/")[0]):
+            return False
+        try:
+            return "letter" not in Note.parse(raw).fields
+        except Corrupt:
+            return True
+
+    def _compare(self, call: Call, path: str, now: str, if_match: str, *, whole: bool) -> None:
+        known = if_match or self._seen.get((call.agent, path), "")
+        if known == now or (known == now + PART and not whole):
+            return
+        if known == now + PART:
+            raise Conflict(
+                f"Not all of {path!r} was shown, and writing it would lose the rest",
+                remedy="Change it with edit_note, or read all of it first.",
+                etag=known,
+            )
+        told = f"{path!r} was changed since it was read" if known else f"{path!r} is there already"
+        raise Conflict(
+            f"{told}: nothing was written",
+            remedy="Read it again, then decide; if_match takes its etag.",
+            etag=now,
+        )
+
+    def _replace(self, path: str, note: Note, made: Note, file: File) -> None:
+        if made.raw == note.raw:
+            return
+        self._refuse_active(note.source, made)
+        try:
+            self.vault.replace(path, made.raw, file)
+        except Conflict as lost:
+            with suppress(PostroomError):
+                lost.etag = etag(self.vault.read(path)[0])
+            raise
+
+    def _refuse_active(self, before: str, made: Note) -> None:
+        found = None if self._active else added(before, made.source)
+        if found:
+            raise Denied(
+                f"Line {found.line} has {found.kind}, which acts when the note is opened:"
+                f" {found.text!r}",
+                remedy="Put it into a code span or leave it out; a person can allow it with"
+                " `vault.active_content`.",
+            )
+
+    def _kept(self, call: Call, path: str, made: Note) -> Kept:
+        """Return the note after it was written, as the index and the desk then have it."""
+        if self._keeper:
+            with suppress(PostroomError):  # the keeper sees it too
+                self.index.refresh(self.vault, [path])
+        kept = Kept(path, made, etag(made.raw))
+        if self._in_room(path).startswith(f"{folders.DRAFTS}/"):
+            with suppress(PostroomError):  # the next look takes it
+                self._settle()
+                raw, _ = self.vault.read(path)
+                kept = Kept(path, _parsed(path, raw), etag(raw))
+        self.remember(call, kept)
+        return kept
+
+    def moved(self, source: str, target: str, agent: str) -> None:
+        """Take in that a note has another path, which is then the path of one that tools made."""
+        self.index.refresh(self.vault, [source, target])
+        made = self.access.right(target) == "create"
+        if made or self._ledger.meta(f"{MADE}{source}"):
+            with self._ledger.write() as book:
+                book.set(f"{MADE}{source}", "")
+                book.set(f"{MADE}{target}", agent if made else "")
+
+    def find(self, path: str) -> str:
+        """Return the path of a file that is there, however its name is composed, `.md` added if need be."""
+        place = self.vault.spelled(path)
+        if self.vault.stat(place) is None:
+            whole = self.vault.spelled(f"{path}{NOTE}")
+            return whole if self.vault.stat(whole) is not None else place
+        return place
+
+    # Many notes
+
+    @cached_property
+    def index(self) -> Index:
+        """The index of all notes."""
+        from postroom.vault.index import Index  # a server that is never asked for it needs none
+
+        return Index(self._state / "vault" / "index.sqlite")
+
+    @cached_property
+    def mover(self) -> Mover:
+        """Who moves notes."""
+        from postroom.desk.moves import Mover
+
+        return Mover(self, self._state / "vault")
+
+    def ready(self) -> Progress | None:
+        """Return how far the index is; None where it shows the vault as it is."""
+        from postroom.vault.keeper import Keeper
+
+        with self._turn:
+            if self._keeper is None:
+                lock = self._state / "vault" / "index.lock"
+                keeper = Keeper(self.vault, self.index, lock, self.access.hidden)
+                keeper.start()
+                self._keeper = keeper
+        progress = self._keeper.progress()
+        if progress is None:
+            self.mover.recover()
+        return progress
+
+    def list(self, call: Call, folder: str, asked: str, *, limit: int, after: str) -> Listed:
+        """Return the notes of a folder and all below that a filter lets through, by path."""
+        from postroom.vault.index import conditions
+
+        with self.recorded(call, folder, filter=asked[:200]):
+            place = self.folder(folder)
+            wanted = conditions(asked) if asked.strip() else []
+            found = self._checked(lambda: self.index.list(place, wanted, limit=limit, after=after))
+            return Listed([Match(hit.path) for hit in found.hits], found.total)
+
+    def search(self, call: Call, query: str, *, limit: int, offset: int) -> Listed:
+        """Return notes that have these words, the best first."""
+        from postroom.vault.index import expression
+
+        with self.recorded(call, query=query[:200]):
+            match, loose = expression(query), False
+            ask = lambda: self.index.search(match, limit=limit, offset=offset)  # noqa: E731
+            found = self._checked(ask)
+            if not found.total:
+                match, loose = expression(query, prefixes=True), True
+                found = self._checked(ask)
+            matches = []
+            for hit in found.hits:
+                with suppress(PostroomError):  # it is gone in this moment
+                    raw, _ = self.vault.read(hit.path)
+                    matches.append(Match(hit.path, _parsed(hit.path, raw, anyway=True)))
+            return Listed(matches, found.total, loose and bool(matches))
+
+    def settling(self, call: Call) -> Generator[Progress, None, None]:
+        """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
+        told = ""
+        with self._given_up(call):
+            for _ in range(PATIENCE):
+                progress = self.ready()
+                if progress is None:
+                    return
+                told = f"{progress.done} of {progress.total} files"
+                yield progress
+        raise Unavailable(
+            f"The index of the vault is being made: {told}", remedy="Try again in a while."
+        )
+
+    @contextmanager
+    def _given_up(self, call: Call) -> Iterator[None]:
+        try:
+            yield
+        except GeneratorExit:
+            self._outbox.record(call, Unavailable("The client gave it up"), synced=False)
+            raise
+
+    def folder(self, folder: str) -> str:
+        """Return the path of a folder that is there; the root's is empty."""
+        plain = folder.strip("/") if folder not in (".", "./") else ""
+        if not plain:
+            return ""
+        place = self.vault.spelled(plain)
+        self.access.refuse_reading(place)
+        if not self.vault.changed(place):
+            raise NotFound(
+                f"There is no folder {folder!r} in the vault", remedy="Look at its parent."
+            )
+        return place
+
+    def _checked(self, ask: Callable[[], Found]) -> Found:
+        """Return what the index says, once it says of each file what is on the disk."""
+        found, taken = ask(), set[str]()  # what was taken in by this very call is no older than it
+        for _ in range(ROUNDS):
+            stale = [path for path in self._stale(found.hits) if path not in taken]
+            if not stale:
+                return found
+            self.index.refresh(self.vault, stale)
+            taken.update(stale)
+            found = ask()
+        doubtful = set(self._stale(found.hits)) - taken
+        return found._replace(hits=[hit for hit in found.hits if hit.path not in doubtful])
+
+    def _stale(self, hits: Sequence[Hit]) -> Sequence[str]:
+        now = self.vault.stats([hit.path for hit in hits])
+        return [hit.path for hit, file in zip(hits, now, strict=True) if file != hit.file]
+
+
+def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:
+    """Return a file as a note; one that is no note, or `anyway` one that is broken, has no fields."""
+    if path.lower().endswith(NOTE):
+        try:
+            return Note.parse(raw)
+        except Corrupt:
+            if not anyway:
+                raise
+    text = raw.decode(errors="replace")
+    # As a body alone: an empty frontmatter keeps a `---` in it from being taken for one.
+    return Note.parse(b"---\n---\n" + text.encode())
+
+
+def _new(values: Mapping[str, Typed], body: str) -> Note:
+    # Without fields there is no frontmatter, unless the body would be taken for one.
+    bare = not values and not body.startswith("---")
+    return Note.parse(b"" if bare else b"---\n---\n").revise(values, body=body)

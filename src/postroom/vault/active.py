@@ -1,0 +1,254 @@
+"""What acts when a note is merely opened: the one reading here errs towards finding too much."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html import unescape
+from itertools import zip_longest
+from typing import NamedTuple
+from urllib.parse import unquote
+
+EMBED, HTML, RUNS, TEMPLATE = "a remote embed", "raw HTML", "code that runs", "template code"
+MAX_TEXT = 60
+RUNNING = tuple(
+    "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
+)
+# What these hold is drawn, not shown: a label or a query may load an image.
+DRAWN = tuple("dataview datacore mermaid tasks query leaflet admonition".split())
+
+_RETURN = re.compile(r"\r\n?")
+_HEAD = re.compile(r"\ufeff?---[ \t]*\n")
+_HEAD_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.M)
+# Some programs end a line at these, and CommonMark does not.
+_ODD_BREAK = re.compile("[\x0b\x0c\x85\u2028\u2029]")
+_FENCE = re.compile(r"([ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t>]++)*+)(`{3,}+|~{3,}+)(.*)", re.DOTALL)
+_RUN = re.compile(r"(^[ \t>]*+)?(`{3,}+|~{3,}+)([^`~\n]*+)", re.M)
+_WORD = re.compile(r"[\s{.\ufeff]*+([\w-]*+)")
+_INLINE_CODE = re.compile(r"(?<!`)(`++)[\s>\ufeff]*+\$=.*?(?:(?<!`)\1(?!`)|\Z)", re.DOTALL)
+_TEMPLATE = re.compile(r"<%.*?(?:%>|\Z)", re.DOTALL)
+_ADDRESS = re.compile(r"[:\"'(]\s*+//")
+_SPAN = re.compile(r"([^`]*+)(`++)(.*?)(?<!`)\2(?!`)", re.DOTALL)
+# Mathematics, comments, wikilinks, escapes and autolinks may each swallow a backtick.
+_CLOUD = re.compile(r"\$|%%|\[\[|\\`|<[^\s<>`]*+`[^\s<>]*+>|\A[ \t]*+>.*``")
+# A link takes its target and its label as they are written, backticks and all, even over lines.
+_OPEN_TARGET = re.compile(r"\](?:\((?![^()<>\"'`\\]*+\))|\[(?![^\[\]`\\]*+\]))")
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+_EXEMPT = re.compile(
+    rf"\\{_PUNCTUATION}"
+    r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>`\[\]\"'\\]*+>|<[\w.+-]++@[A-Za-z0-9.-]++>"
+)
+_ESCAPE = re.compile(rf"\\({_PUNCTUATION})")
+_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_TAG = re.compile(
+    r"<(script|style|textarea|pre)\b.*?(?:</\1|\Z)"
+    r"|</?[A-Za-z](?:\"[^\"<]*+\"|'[^'<]*+'|[^<>\n]|\n(?![ \t]*+\n))*+>?|<[!?][^\n<]*+",
+    re.IGNORECASE | re.DOTALL,
+)
+_LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.)*+)\]", re.DOTALL)
+_TARGET = re.compile(r"[\s>]*+(?:<[^<>\n]*+|(?:(?!!\[|\]\()[^\s<])*+)")
+# An image in which every reader sees the same brackets, or one that is not so sure.
+_IMAGE = re.compile(
+    r"(?P<blank>\n[ \t]*+(?=\n))"
+    r"|!\[\[(?P<wiki>[^\[\]\n]*+)\]\](?![(\[])"
+    r"|!\[(?:[^\[\]`<$%\n]|%(?!%))*+\]\((?P<plain>(?:[^()\[\]`<>$%\n]|%(?!%))*+)\)"
+    r"|(?P<open>!\[)|\](?P<next>[(\[])"
+)
+_UNSURE = re.compile(r"%%|\$\$")
+_FUNCTION = re.compile(r"\bfunction\b", re.IGNORECASE)
+_NUMBER = re.compile(r"&#\d{8,}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_REMOTE = re.compile(r"[\s<>\ufeff]*+(?:[A-Za-z][A-Za-z0-9+.-]*+:|[/\\]{2})")
+
+
+class Active(NamedTuple):
+    """One thing that acts, and where it stands."""
+
+    kind: str
+    line: int
+    text: str
+
+
+class _Found(NamedTuple):
+    at: int  # an index, and then a line
+    kind: str
+    whole: str  # up to where it ends, so that no part of it is changed unseen
+
+    def told(self) -> Active:
+        return Active(self.kind, self.at, " ".join(self.whole[:999].split())[:MAX_TEXT])
+
+
+def active(text: str) -> list[Active]:
+    """Return all that would act if this text were a note, from top to bottom."""
+    return [found.told() for found in _all(text)]
+
+
+def added(before: str, after: str) -> Active | None:
+    """Return the first thing that acts in `after` and did not in `before`; moved is not added."""
+    had = Counter(found[1:] for found in _all(before))
+    for found in _all(after):
+        had[found[1:]] -= 1
+        if had[found[1:]] < 0:
+            return found.told()
+    return None
+
+
+def _all(text: str) -> Iterator[_Found]:
+    text = _RETURN.sub("\n", text)
+    body, sure = 0, not _ODD_BREAK.search(text)
+    if opening := _HEAD.match(text):
+        closing = _HEAD_END.search(text, opening.end())
+        # Only where it is written exactly so do all readers see the same frontmatter.
+        if opening[0] == "---\n" and closing and closing[0] == "---":
+            body = closing.end()
+        else:
+            sure = False
+    raw = text[body:]
+    shown = "\n".join(_shown(raw, sure=sure))
+    found = [_Found(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, shown))]
+    found += [_Found(m.start() + body, HTML, raw[slice(*m.span())]) for m in _TAG.finditer(shown)]
+    found += [_Found(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
+    line, last = 1, 0
+    for each in sorted(found):
+        line, last = line + text.count("\n", last, each.at), each.at
+        yield each._replace(at=line)
+
+
+def _shown(raw: str, *, sure: bool) -> Iterator[str]:
+    """Yield each line, with a dot for every character that all readers take for code or escaped.
+
+    Where two readers could differ on what is code, nothing is from there on.
+    """
+    fence, doubt = None, False
+    for line in raw.split("\n"):
+        mark = _FENCE.match(line) if sure else None
+        if not sure:
+            shown = line
+        elif fence:
+            prefix, run, code = fence
+            shown = "." * len(line) if code else _BREAK.sub(_dots, line)
+            if mark and mark[2].startswith(run) and not mark[3].strip(" \t"):
+                fence, sure = None, mark[1] == prefix
+            elif not line.startswith(prefix):  # a list or a quote that ends takes its fence along
+                sure = line.strip(" \t") == prefix.strip(" \t")
+        elif mark:
+            prefix, shown = re.sub(r"[^ \t>]", " ", mark[1]), line
+            code = mark[1] in ("", " ", "  ", "   ") and not _drawn(_word(mark[3]))
+            fence, sure = (prefix, mark[2], code), not re.search("[`~|]", mark[3])
+        else:
+            # No span of code goes on past a blank line.
+            shown, doubt = _without_spans(line, doubt=doubt and line.strip(" \t") != "")
+            shown = _EXEMPT.sub(_dots, shown)
+        sure = sure and not _UNSURE.search(shown) and not _TAG.search(shown)
+        yield shown if sure else line
+
+
+def _without_spans(line: str, *, doubt: bool) -> tuple[str, bool]:
+    """Return the line with dots for code, and whether a backtick of it may pair with a later one."""
+    doubt = doubt or _OPEN_TARGET.search(line) is not None
+    if doubt or "`" not in line or _CLOUD.search(line):
+        return line, doubt or "`" in line
+    shown, at = [], 0
+    while (span := _SPAN.match(line, at)) and "|" not in span[3]:  # a table's cell ends there
+        shown += [span[1], "." * (span.end() - span.end(1))]
+        at = span.end()
+    return "".join(shown) + line[at:], "`" in line[at:]
+
+
+def _dots(found: re.Match[str]) -> str:
+    return "." * len(found[0])
+
+
+def _running(raw: str) -> Iterator[_Found]:
+    """Yield the spans and fences whose code runs, and the drawings that reach out."""
+    for span in _INLINE_CODE.finditer(raw):
+        yield _Found(span.start(), RUNS, span[0])
+    fences = list(_RUN.finditer(raw))
+    drawn, run, end = "", "", 0
+    for fence, after in zip_longest(fences, fences[1:]):
+        word, start, stop = _word(fence[3]), fence.start(2), after.start() if after else len(raw)
+        if _drawn(word):
+            drawn, run = word, fence[2]
+        elif fence[1] is not None and fence[2].startswith(run) and not fence[3].strip(" \t"):
+            drawn = ""
+        if drawn and _ADDRESS.search(raw, fence.end(), stop):
+            yield _Found(start, EMBED, raw[start:stop])
+        if drawn == "tasks" and _FUNCTION.search(raw, fence.end(), stop):
+            yield _Found(start, RUNS, raw[start:stop])
+        if word in RUNNING and start >= end:
+            closing = re.compile(rf"^[ \t>]*+{fence[2]}{fence[2][0]}*+[ \t]*+$", re.M)
+            close = closing.search(raw, fence.end())
+            end = close.end() if close else len(raw)
+            yield _Found(start, RUNS, raw[start:end])
+
+
+def _drawn(word: str) -> bool:
+    return word in DRAWN or word.startswith("ad-")
+
+
+def _word(info: str) -> str:
+    word = _WORD.match(_decoded(info))
+    return word[1].lower() if word else ""
+
+
+def _embeds(raw: str, shown: str) -> Iterator[_Found]:
+    """Yield the images that come from elsewhere, and the definitions that send them there."""
+    defined = _definitions(raw)
+    used: set[str] = set()
+    opened: list[int] = []
+    for found in _IMAGE.finditer(shown):
+        group, (start, end), target = found.lastgroup or "", found.span(), ""
+        label = _LABEL.match(raw, start + 1)
+        if group == "blank":
+            opened.clear()
+        elif group == "open":
+            opened.append(start)
+        elif group != "next":
+            target = raw[slice(*found.span(group))]
+        # Brackets in code, titles and mathematics are counted differently by each reader:
+        # where an image may be open, the next remote target is taken for its own.
+        elif opened:
+            start, target = opened[-1], _target(raw, end) if found[0] == "](" else ""
+        else:
+            continue
+        if label and (key := _key(label[1])) in defined:
+            used.add(key)
+            target = label[0]
+        elif not _remote(target):
+            continue
+        # An open image may be long, and many may end in one place.
+        yield _Found(start, EMBED, raw[start : min(end, start + MAX_TEXT)] + target)
+        if group == "next":
+            opened.pop()
+    for key in used:
+        yield from defined[key]
+
+
+def _definitions(raw: str) -> dict[str, list[_Found]]:
+    defined: dict[str, list[_Found]] = {}
+    for label in _LABEL.finditer(raw):
+        if raw.startswith(":", label.end()) and _remote(target := _target(raw, label.end() + 1)):
+            found = _Found(label.start(), EMBED, f"{label[0]}:{target}")
+            defined.setdefault(_key(label[1]), []).append(found)
+    return defined
+
+
+def _key(label: str) -> str:
+    return re.sub(r"[\s>]+", "", label).casefold().upper()
+
+
+def _target(raw: str, at: int) -> str:
+    target = _TARGET.match(raw, at)
+    return target[0] if target else ""
+
+
+def _remote(target: str) -> bool:
+    """Whether a browser would look elsewhere; it drops control characters, and turns slashes."""
+    spellings = (target, _decoded(target), unquote(_decoded(target)))
+    return any(_REMOTE.match(_CONTROL.sub("", each)) for each in spellings)
+
+
+def _decoded(text: str) -> str:
+    # CommonMark reads up to seven digits; Python refuses to read thousands.
+    return unescape(_NUMBER.sub("", _ESCAPE.sub(r"\1", text)))

@@ -1,0 +1,103 @@
+"""A change to one note: text added, text replaced, fields set, all of it or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from postroom.core.errors import Invalid, NotFound
+from postroom.vault.markdown import Heading, headings
+from postroom.vault.note import Note, Typed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is to be done; with a heading, to the part of the note under it."""
+
+    append: str = ""
+    prepend: str = ""
+    find: str = ""
+    replace: str = ""
+    heading: str = ""
+    set: Mapping[str, Typed] = field(default_factory=dict)
+    remove: Sequence[str] = ()
+
+    def apply(self, note: Note) -> Note:
+        """Return the note with all of it done."""
+        texts = (self.append, self.prepend, self.find)
+        if not any((*texts, self.set, self.remove)):
+            raise Invalid(
+                "This edit changes nothing",
+                remedy="Give append, prepend, find with replace, set or remove.",
+            )
+        if self.replace and not self.find:
+            raise Invalid("`replace` needs `find`", remedy="Say which text is to be replaced.")
+        if self.heading and not any(texts):
+            raise Invalid("`heading` needs a text", remedy="Give append, prepend or find with it.")
+        if self.set or self.remove:
+            note = note.revise(self.set, self.remove)
+        if self.find:
+            note = self._replaced(note)
+        if self.prepend:
+            note = self._prepended(note)
+        return self._appended(note) if self.append else note
+
+    def _span(self, body: str) -> tuple[int, int]:
+        if not self.heading:
+            return 0, len(body)
+        found = _under(body, self.heading)
+        return found.text, found.end
+
+    def _replaced(self, note: Note) -> Note:
+        start, end = self._span(note.body)
+        wanted = self.find.replace("\r\n", "\n").replace("\r", "\n")
+        at = note.body.find(wanted, start, end)
+        where = "under that heading" if self.heading else "in the note"
+        if at < 0:
+            raise NotFound(
+                f"The text to be replaced does not stand {where}",
+                remedy="Read the note again, and copy the text as it is there.",
+            )
+        if note.body.find(wanted, at + 1, end) >= 0:
+            raise Invalid(
+                f"The text to be replaced stands {where} more than once",
+                remedy="Give more of what is around it, until it is the only one.",
+            )
+        return note.splice(at, at + len(wanted), self.replace)
+
+    def _prepended(self, note: Note) -> Note:
+        start, _ = self._span(note.body)
+        text = self.prepend.rstrip("\n")
+        # A heading that is the last line may have no end.
+        begins = note.body[start - 1 : start] in ("", "\n")
+        return note.splice(start, start, f"{text}\n" if begins else f"\n{text}")
+
+    def _appended(self, note: Note) -> Note:
+        start, end = self._span(note.body)
+        body, text = note.body, self.append.rstrip("\n")
+        at = start + len(body[start:end].rstrip())  # the empty lines before the next heading stay
+        if at == start and body[at - 1 : at] in ("", "\n"):
+            return note.splice(at, at, f"{text}\n")
+        newline = body.find("\n", at, end)
+        at = newline if newline >= 0 else end
+        return note.splice(at, at, f"\n{text}")
+
+
+def _under(body: str, wanted: str) -> Heading:
+    """Return the one heading of these words; hashes in front tell its rank."""
+    words = wanted.strip()
+    title = words.lstrip("#").strip()
+    level = len(words) - len(words.lstrip("#"))
+    known = [one for one in headings(body) if not level or one.level == level]
+    found = [one for one in known if one.title == title]
+    found = found or [one for one in known if one.title.casefold() == title.casefold()]
+    if not found:
+        raise NotFound(
+            "The note has no such heading", remedy="Read it again: its headings begin with #."
+        )
+    if len(found) > 1:
+        raise Invalid(
+            f"The note has {len(found)} headings of these words",
+            remedy="Give its rank, as in `## Tasks`, or replace a text that stands there once.",
+        )
+    return found[0]

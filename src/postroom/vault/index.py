@@ -1,0 +1,416 @@
+"""The index of the vault: which notes there are, what they say, and what they link to.
+
+It holds nothing that the files do not say: it may be deleted at any time, and is made anew. Words are
+those of `core.text.words`, so that case, width and diacritics make no difference, and a script
+without spaces is found character by character; FTS5's own tokenizer only splits them at the spaces.
+The words stay in the table beside the index, since FTS5 must be told them again to forget a note.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from postroom.core.errors import Corrupt, Invalid, PostroomError
+from postroom.core.text import words
+from postroom.store.database import Database, Row
+from postroom.vault.access import NOTE
+from postroom.vault.links import key, mentions, stem
+from postroom.vault.markdown import headings, outside_code
+from postroom.vault.note import Note, Value
+from postroom.vault.vault import File, Vault
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+MIGRATIONS = (
+    """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE file (
+    id INTEGER PRIMARY KEY, folder TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
+    kind INTEGER NOT NULL, size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL,
+    broken TEXT NOT NULL, UNIQUE (folder, name)
+);
+CREATE INDEX file_key ON file (key);
+CREATE INDEX file_kind ON file (kind, folder, name);
+CREATE INDEX file_broken ON file (folder, name) WHERE broken <> '';
+CREATE TABLE field (
+    key TEXT, value TEXT, folder TEXT, name TEXT, PRIMARY KEY (key, value, folder, name)
+) WITHOUT ROWID;
+CREATE INDEX field_file ON field (folder, name);
+CREATE TABLE link (key TEXT, file INTEGER, PRIMARY KEY (key, file)) WITHOUT ROWID;
+CREATE INDEX link_file ON link (file);
+CREATE VIRTUAL TABLE word USING fts5(
+    title, tags, headings, body, fields, links, tokenize = 'ascii'
+)
+""",
+)
+CANVAS: Final = ".canvas"
+OTHER, IS_NOTE, IS_CANVAS = 0, 1, 2
+WEIGHTS: Final = "8.0, 5.0, 4.0, 1.0, 2.0, 1.0"  # of the columns, for the rank
+MAX_TEXT: Final = 1_000_000  # characters of a note that are indexed
+MAX_VALUE: Final = 500  # characters of a field that a filter can ask for
+MAX_TERMS: Final = 32
+PATIENCE: Final = 5.0  # seconds for one query
+RACY: Final = 20_000_000  # nanoseconds within which two changes may share one time stamp
+
+# Each begins with what can be searched fast.
+_HEADING: Final = re.compile(r"\n#{1,6}[ \t]+([^\n]*)")
+_TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
+_CODE_SPAN: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+_TERM: Final = re.compile(r'(-?)(?:(title|tag|heading|field|link):)?("[^"]*"?|[^\s"]+)(\*?)', re.I)
+_COLUMNS: Final = {"tag": "tags", "heading": "headings", "field": "fields", "link": "links"}
+_CONDITION: Final = re.compile(r'\s*([^\s:"][^:"]*?)\s*:\s*("[^"]*"|.*?)\s*')
+_AND: Final = re.compile(r"\s+AND\s+(?=[^\s:]+\s*:)")
+
+
+class Document(NamedTuple):
+    """A note as the index takes it."""
+
+    columns: tuple[str, str, str, str, str, str]
+    fields: frozenset[tuple[str, str]]
+    links: frozenset[str]
+    broken: str = ""
+
+
+class Hit(NamedTuple):
+    """A note that was found, as it was when it was indexed."""
+
+    path: str
+    file: File
+
+
+class Found(NamedTuple):
+    """Some of the notes that were found, and how many there are."""
+
+    hits: list[Hit]
+    total: int
+
+
+def document(path: str, raw: bytes) -> Document:
+    """Return what is indexed of a note; of one that does not parse, its text."""
+    try:
+        note, broken = Note.parse(raw), ""
+    except Corrupt as why:
+        text = raw.decode(errors="replace")
+        body = " ".join(words(text[:MAX_TEXT]))
+        return Document(_columns(path, body=body), frozenset(), frozenset(), why.message)
+    body = note.body[:MAX_TEXT]
+    linked = mentions(note.source[:MAX_TEXT])
+    fields = dict(_flat(note.fields))
+    title = " ".join((*fields.get("title", ()), *fields.get("aliases", ())))
+    tags = [*fields.get("tags", ()), *fields.get("tag", ()), *_tags(body)]
+    columns = _columns(
+        path,
+        f" {title}",
+        tags=" ".join(words(" ".join(tags))),
+        headings=" ".join(words(" \n".join(_titles(body)))),
+        body=" ".join(words(body)),
+        fields=" ".join(words(" \n".join(f"{k} {' '.join(v)}" for k, v in fields.items()))),
+        links=" ".join(words(" \n".join(linked))),
+    )
+    pairs = ((name, text) for name, texts in fields.items() for text in texts)
+    asked = ((_nfc(name), _nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
+    names = (key(stem(target)) for target in linked)
+    return Document(columns, frozenset(asked), frozenset(names), broken)
+
+
+def _columns(path: str, title: str = "", **words_of: str) -> tuple[str, str, str, str, str, str]:
+    named = " ".join(words(f"{stem(path)}{title}"))
+    tags, heads, body, fields, linked = (
+        words_of.get(name, "") for name in ("tags", "headings", "body", "fields", "links")
+    )
+    return named, tags, heads, body, fields, linked
+
+
+def _flat(fields: Mapping[str, Value], before: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield each field with its texts, those of a list one by one, with dots before inner names."""
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.")
+        else:
+            items = value if isinstance(value, list) else [value]
+            yield f"{before}{name}", [item for item in items if isinstance(item, str)]
+
+
+def _titles(body: str) -> list[str]:
+    if any(sign in body for sign in ("```", "~~~", "\n=", "\n-", "\n #", "\n  ")):
+        return [one.title for one in headings(body)]
+    return _HEADING.findall(f"\n{body}")  # no code and no underlines: the same, and quicker
+
+
+def _tags(body: str) -> list[str]:
+    if not _TAG.search(body):
+        return []
+    plain = "".join(outside_code(body))
+    return _TAG.findall(_CODE_SPAN.sub(" ", plain))
+
+
+def _nfc(text: str) -> str:
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def expression(query: str, *, prefixes: bool = False) -> str:
+    """Return the FTS5 expression of what people write: words, "phrases", begin*, -without, a OR b.
+
+    `title:`, `tag:`, `heading:`, `field:` and `link:` look there alone. With `prefixes` each word
+    may be the beginning of one.
+    """
+    wanted: list[list[str]] = []
+    unwanted: list[str] = []
+    either = False
+    for found in list(_TERM.finditer(query))[:MAX_TERMS]:
+        minus, field, text, star = found.groups()
+        if found[0] == "OR" and wanted:
+            either = True
+            continue
+        tokens = words(text.rstrip("*"))
+        if not tokens:
+            continue
+        begins = "*" if prefixes or star or text.endswith("*") else ""
+        column = f"{_COLUMNS.get(field.lower(), field.lower())} : " if field else ""
+        term = f'{column}"{" ".join(tokens)}"{begins}'
+        if minus:
+            unwanted.append(term)
+        elif either:
+            wanted[-1].append(term)
+        else:
+            wanted.append([term])
+        either = False
+    if not wanted:
+        raise Invalid(
+            "There is nothing to search for in this query",
+            remedy='Give words, a "phrase", or the beginning of a word with * after it.',
+        )
+    joined = " AND ".join(f"({' OR '.join(terms)})" for terms in wanted)
+    return f"({joined}) NOT ({' OR '.join(unwanted)})" if unwanted else joined
+
+
+def asked_words(query: str) -> Sequence[str]:
+    """Return the words that a query asks for."""
+    found = (found for found in _TERM.finditer(query) if not found[1] and found[0] != "OR")
+    return [word for term in found for word in words(term[3])]
+
+
+def conditions(asked: str) -> list[tuple[str, str]]:
+    """Return the fields and values of a filter, `field:value AND field:value`."""
+    found = []
+    for part in _AND.split(asked):
+        match = _CONDITION.fullmatch(part)
+        if match is None:
+            raise Invalid(
+                f"{part!r} is no filter",
+                remedy="Write field:value, several with AND between: status:pending AND tags:work.",
+            )
+        found.append((_nfc(match[1]), _nfc(match[2].strip('"'))))
+    return found
+
+
+class Index:
+    """The index on the disk; one process keeps it whole, all may add what they wrote themselves."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db = self._open()
+
+    def _open(self) -> Database:
+        try:
+            return Database(self._path, MIGRATIONS)
+        except Corrupt:  # it can be made anew
+            for end in ("", "-wal", "-shm"):
+                Path(f"{self._path}{end}").unlink(missing_ok=True)
+            return Database(self._path, MIGRATIONS)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def meta(self, name: str) -> str:
+        """Return what was kept under a name, or nothing."""
+        row = self._db.row("SELECT value FROM meta WHERE key = ?", (name,))
+        return str(row[0]) if row else ""
+
+    def keep(self, **values: str) -> None:
+        """Keep these under their names."""
+        with self._db.write(synced=False) as db:
+            db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+
+    # Keeping it
+
+    def folder(self, folder: str) -> dict[str, tuple[int, int, int]]:
+        """Return what is known of the files of a folder."""
+        sql = "SELECT name, size, mtime, inode FROM file WHERE folder = ?"
+        return {row[0]: row[1:] for row in self._db.rows(sql, (folder,))}
+
+    def folders(self) -> list[str]:
+        """Return the folders that files are known of."""
+        return [row[0] for row in self._db.rows("SELECT DISTINCT folder FROM file")]
+
+    def refresh(self, vault: Vault, paths: Iterable[str]) -> None:
+        """Take in these files as they are now."""
+        # Read under the write lock: whoever reads last writes last.
+        with self._db.write(synced=False) as db:
+            _refresh(db, vault, paths)
+
+    def forget(self, folder: str) -> None:
+        """Forget all files below a folder that is no more."""
+        where, values = _below(folder)
+        rows = self._db.rows(f"SELECT folder, name FROM file WHERE {where}", values)
+        with self._db.write(synced=False) as db:
+            for row in rows:
+                _forget(db, *row)
+
+    # Asking it
+
+    def search(self, match: str, *, limit: int, offset: int) -> Found:
+        """Return notes that match an expression, the best first."""
+        total = self._rows("SELECT count(*) FROM word WHERE word MATCH ?", (match,))[0][0]
+        found = self._rows(
+            "SELECT folder, name, size, mtime, inode FROM"
+            f" (SELECT rowid AS id, bm25(word, {WEIGHTS}) AS score FROM word WHERE word MATCH ?"
+            " ORDER BY score, rowid LIMIT ? OFFSET ?) JOIN file USING (id) ORDER BY score, id",
+            (match, limit, offset),
+        )
+        return Found(list(map(_hit, found)), total)
+
+    def list(
+        self, folder: str, asked: Sequence[tuple[str, str]], *, limit: int, after: str
+    ) -> Found:
+        """Return the notes in a folder and below whose fields have these values, by path."""
+        where, values = _below(folder)
+        table = "file"
+        if asked:
+            first, *others = sorted(asked, key=self._count)
+            table, where = "field a", f"a.key = ? AND a.value = ? AND {where}"
+            values = [*first, *values]
+            for other in others:
+                where += (
+                    " AND EXISTS (SELECT 1 FROM field b WHERE b.key = ? AND b.value = ?"
+                    " AND b.folder = a.folder AND b.name = a.name)"
+                )
+                values += other
+        else:
+            where = f"kind = {IS_NOTE} AND {where}"
+        total = self._rows(f"SELECT count(*) FROM {table} WHERE {where}", values)[0][0]
+        here, _, name = after.rpartition("/")
+        found = self._rows(
+            f"SELECT f.folder, f.name, size, mtime, inode FROM (SELECT folder, name FROM {table}"
+            f" WHERE {where} AND (folder, name) > (?, ?) ORDER BY folder, name LIMIT ?) f"
+            " JOIN file USING (folder, name) ORDER BY f.folder, f.name",
+            [*values, here, name, limit],
+        )
+        return Found(list(map(_hit, found)), total)
+
+    def _count(self, asked: tuple[str, str]) -> int:
+        sql = "SELECT count(*) FROM field WHERE key = ? AND value = ?"
+        return int(self._rows(sql, asked)[0][0])
+
+    def broken(self, folder: str, most: int) -> Sequence[tuple[str, str]]:
+        """Return some notes in a folder and below that do not parse, and why."""
+        where, values = _below(folder)
+        sql = f"SELECT folder, name, broken FROM file WHERE broken <> '' AND {where} LIMIT ?"
+        return [(_path(*row[:2]), row[2]) for row in self._rows(sql, [*values, most])]
+
+    def subfolders(self, folder: str, most: int) -> Sequence[str]:
+        """Return the names of the folders in this one that hold notes, further down too."""
+        start = f"{folder}/" if folder else ""
+        found: list[str] = []
+        after = start
+        while len(found) < most:
+            sql = "SELECT min(folder) FROM file WHERE kind = 1 AND folder > ? AND folder < ?"
+            row = self._db.row(sql, (after, f"{start}\U0010ffff"))
+            if row is None or row[0] is None:
+                break
+            name = row[0][len(start) :].partition("/")[0]
+            found.append(name)
+            after = f"{start}{name}/\U0010ffff"
+        return found
+
+    def named(self, name: str) -> Sequence[str]:
+        """Return the files whose stem has this key."""
+        rows = self._db.rows("SELECT folder, name FROM file WHERE key = ?", (name,))
+        return [_path(*row) for row in rows]
+
+    def linking(self, name: str) -> Sequence[str]:
+        """Return the notes with a link to this key, and every canvas: those are few."""
+        rows = self._db.rows(
+            "SELECT folder, name FROM file WHERE id IN (SELECT file FROM link WHERE key = ?)"
+            f" OR kind = {IS_CANVAS} ORDER BY folder, name",
+            (name,),
+        )
+        return [_path(*row) for row in rows]
+
+    def _rows(self, sql: str, values: Sequence[object]) -> Sequence[Row]:
+        return self._db.rows(sql, values, patience=PATIENCE)
+
+
+def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
+    # The words last and all together: to FTS5, any other statement is a reason to write them out.
+    said: list[tuple[object, ...]] = []
+    for path in dict.fromkeys(paths):
+        folder, _, name = path.rpartition("/")
+        kind, seen = _kind(name), None
+        made = Document(_columns(path), frozenset(), frozenset())
+        if kind == IS_NOTE:
+            try:
+                raw, seen = vault.read(path)
+                made = document(path, raw)
+            except PostroomError as why:  # gone; or too large, or not ours: found by its name
+                made = made._replace(broken=why.message)
+        seen = seen or next(vault.stats([path]))
+        row = _forget(db, folder, name)
+        if seen is None:
+            continue
+        fresh = time.time_ns() - seen.mtime_ns < RACY
+        stamp = (seen.size, 0 if fresh else seen.mtime_ns, seen.inode)
+        id = db.execute(
+            "INSERT INTO file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (row, folder, name, key(stem(path)), kind, *stamp, made.broken),
+        ).lastrowid
+        if kind == IS_NOTE:
+            said.append((id, *made.columns))
+            fields = [(*pair, folder, name) for pair in sorted(made.fields)]
+            db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", fields)
+            linked = [(one, id) for one in sorted(made.links)]
+            db.executemany("INSERT INTO link VALUES (?, ?)", linked)
+    columns = "rowid, title, tags, headings, body, fields, links"
+    db.executemany(f"INSERT INTO word ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", said)
+
+
+def _forget(db: Connection, folder: str, name: str) -> int | None:
+    """Forget a file, and return the number that it had."""
+    where = "folder = ? AND name = ?"
+    row = db.execute(f"SELECT id FROM file WHERE {where}", (folder, name)).fetchone()
+    if row is None:
+        return None
+    db.execute("DELETE FROM file WHERE id = ?", row)
+    db.execute("DELETE FROM word WHERE rowid = ?", row)
+    db.execute("DELETE FROM link WHERE file = ?", row)
+    db.execute(f"DELETE FROM field WHERE {where}", (folder, name))
+    return int(row[0])
+
+
+def _kind(name: str) -> int:
+    end = name[name.rfind(".") :].lower()
+    return {NOTE: IS_NOTE, CANVAS: IS_CANVAS}.get(end, OTHER)
+
+
+def _below(folder: str) -> tuple[str, list[object]]:
+    """Return the condition for a folder and all below it."""
+    if not folder:
+        return "1", []
+    # All that begins with the name and a slash comes before the name and what follows the slash.
+    return "(folder = ? OR (folder >= ? AND folder < ?))", [folder, f"{folder}/", f"{folder}0"]
+
+
+def _path(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
+
+
+def _hit(row: Row) -> Hit:
+    folder, name, *stamp = row
+    return Hit(_path(folder, name), File(name, *stamp))
