@@ -25,6 +25,7 @@ from postroom.cli.mcp import Office
 from postroom.config import Config, load
 from postroom.tools.contracts.all import CONTRACT
 from postroom.tools.serve import Service
+from postroom.tools.table import Contract
 from tests.conftest import Person
 
 SAMPLE = Path(__file__).parents[1] / "src" / "postroom" / "sample" / "mail.mbox"
@@ -99,13 +100,13 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
 
 
 @contextmanager
-def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", **options: Any) -> Iterator[Visitor]:  # fmt: skip
+def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", contract: Contract = CONTRACT, **options: Any) -> Iterator[Visitor]:  # fmt: skip
     """Lend an agent of a server in this very process: the same but for its stdin and stdout."""
 
     def settings() -> Config:
         return load(person.environment, person.folder, person.folder)
 
-    service = Service(CONTRACT, Office(settings), agent=agent)
+    service = Service(contract, Office(settings), agent=agent)
     try:
         with connected(Client(service.server, mode=era, **options)) as found:
             yield found

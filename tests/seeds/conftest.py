@@ -110,7 +110,8 @@ def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", a
     settle(
         person, mode, {"undo_seconds": 0, **(approvals or {})}, WIDE if limits is None else limits
     )
-    with visiting(person, "email", "--contract", contract) as agent:
+    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
+    with visiting(person, *server) as agent:
         yield Site(person, agent)
 
 

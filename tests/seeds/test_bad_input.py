@@ -26,6 +26,14 @@ GOOD = {
         "move_email": {"message_id": "18d5a", "destination_label": "DONE"},
         "add_label": {"message_id": "18d5a", "label_name": "DONE"},
     },
+    "vault": {
+        "read_note": {"path": "None.md"},
+        "write_note": {"path": "None.md", "frontmatter": {"a": 1}, "body": "Hello."},
+        "edit_note": {"path": "None.md"},
+        "list_notes": {"directory": "None"},
+        "move_note": {"source": "None.md", "destination": "Other.md"},
+        "search_notes": {"query": "tea"},
+    },
 }
 HEADS = {
     ("approval", "search_email"): "Error searching emails: ",
@@ -41,9 +49,24 @@ OPTIONAL = {
     ("dry-run", "search_emails"): {"max_results": 5, "include_body": True},
     ("dry-run", "reply_to_thread"): {"reply_all": True, "html_body": ""},
     ("gmail", "send_email"): {"reply_to_message_id": "18d5a"},
+    ("vault", "read_note"): {"offset": 0, "max_chars": 500},
+    ("vault", "write_note"): {"if_match": "0"},
+    ("vault", "edit_note"): {
+        "append": "x",
+        "prepend": "x",
+        "find": "x",
+        "replace": "x",
+        "heading": "x",
+        "set": {"a": 1},
+        "remove": ["a"],
+        "if_match": "0",
+    },
+    ("vault", "list_notes"): {"filter": "a:b", "cursor": ""},
+    ("vault", "search_notes"): {"cursor": "5"},
     ("gmail", "list_emails"): {"query": "tea", "max_results": 5},
 }
 MANY = 3_000_000
+PATHS = ["\0", "../../etc/passwd", "../up.md", "/etc/passwd", "a\\b.md", ".obsidian/app.md", "a//b.md", "a/./b.md", "x" * MANY, "Approved/../x.md"]  # fmt: skip
 # What no argument of these names may hold; every text below is refused by every tool that has it.
 REFUSED = {
     "to": ["", " ", "ann", "ann@", "@example.com", "ann@example.com\nBcc: eve@evil.example", "ann@example.com\0", "ann@exаmple", "a" * MANY, "ann@example.com,eve@evil.example", "<ann@example.com", "ann%evil.example@example.com", "=?utf-8?q?ann?=@example.com"],
@@ -58,6 +81,13 @@ REFUSED = {
     "reply_to": ["nobody", "a@example.com, b@example.com", "me@example.com\nBcc: eve@evil.example"],
     "query": ["(" * 5_000, "subject:(", '"' + "word " * 5_000],
     "max_results": [0, -1, 101, 10**30],
+    "max_chars": [0, -1, 10**30],
+    "offset": [-1],
+    "if_match": ["0" * 16, "x" * MANY],
+    "set": [{"a": 2**60}, {"a": {"b": 2**60}}],
+    "frontmatter": [{"a": 2**60}],
+    "filter": ["status", ":", "a:b AND", "x" * MANY],
+    **dict.fromkeys(("path", "source", "destination", "directory"), PATHS),
 }  # fmt: skip
 UNKNOWN = [f"{name} = '../../etc/passwd'" for name in ("thread_id", "message_id")]
 WRONG_TYPES = [None, 5, 1.5, True, [], {}, ["ann@example.com"], {"a": 1}]
@@ -75,10 +105,12 @@ def cases(contract, tool):
         yield f"with {extra!r}", {**good, extra: "x"}
     for name, value in known.items():
         for wrong in WRONG_TYPES:
-            nullable = name == "reply_to_message_id" and wrong is None
+            nullable = name in {"reply_to_message_id", "filter"} and wrong is None
             if type(wrong) is not type(value) and not nullable:
                 yield f"{name} = {wrong!r}", {**good, name: wrong}
         for bad in REFUSED.get(name, ()):
+            if contract == "vault" and bad == "subject:(":  # words like any others
+                continue
             yield f"{name} = {str(bad)[:40]!r}", {**good, name: bad}
 
 
@@ -88,7 +120,8 @@ def wire(person, request):
     contract, mode = request.param
     if mode == "live":
         person.live(undo_seconds=0)
-    found = Wire(person, "email", "--contract", contract)
+    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
+    found = Wire(person, *server)
     found.contract = contract
     yield found.greet()
     found.kill()
@@ -126,8 +159,9 @@ def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
 
 def worded(contract, tool, text):
     """Whether these are words of its document."""
-    if contract == "gmail":
-        return json.loads(text)["error"] in ("parse_error", "not_found", "permission_denied")
+    if contract in {"gmail", "vault"}:
+        known = ("parse_error", "not_found", "permission_denied", "conflict")
+        return json.loads(text)["error"] in known[: 4 if contract == "vault" else 3]
     return text.startswith(
         (HEADS.get((contract, tool), "Error: "), "Rejected: No matching approval")
     )

@@ -95,6 +95,35 @@ def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other(
     assert not [name for name in shown if shown[name]]
 
 
+def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other():
+    from postroom.tools.contracts.vault import CONTRACT
+
+    rows = re.findall(r"^\| `(\w+_notes?)` \| ([^|]*) \|", page("docs/vault.md"), re.MULTILINE)
+    shown = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
+    assert shown == {tool.name: list(tool.arguments.model_fields) for tool in CONTRACT.tools}
+
+
+def test_what_tools_may_do_where_is_on_the_page_of_the_vault():
+    from postroom.vault.folders import FILES, FOLDERS
+
+    words = {"do everything": "all", "make notes": "create", "read": "read", "nothing": "none"}
+    rows = re.findall(r"^\| (`[^|]*`) \| ([a-z ]+)", page("docs/vault.md"), re.MULTILINE)
+    table = {name: words[right.strip()] for names, right in rows for name in re.findall("`([^`]+)`", names) if right.strip() in words}  # fmt: skip
+    expected = {f"{row.name}/": row.tools for row in FOLDERS} | {row.name: row.tools for row in FILES}  # fmt: skip
+    assert table == expected
+
+
+def test_every_example_query_on_the_page_of_the_vault_is_one():
+    from postroom.vault.index import _TERM, expression
+
+    table = page("docs/vault.md").partition("| query |")[2].partition("\n\n")[0]
+    examples = [example for row in re.findall(r"^\| (`.*`) \|", table, re.MULTILINE) for example in re.findall("`([^`]+)`", row)]  # fmt: skip
+    assert len(examples) == 10
+    assert all(map(expression, examples))
+    operators = {found[2].lower() for example in examples for found in _TERM.finditer(example) if found[2]}  # fmt: skip
+    assert operators == {"title", "tag", "heading", "field", "link"}
+
+
 def test_every_code_of_an_error_is_on_the_page_of_the_tools():
     from postroom.core import errors
 

@@ -201,8 +201,9 @@ class Notebook:
                 ) from None
             return None
         self.access.refuse_writing(path, new=False, theirs=self.made(path, raw))
+        note = Note.parse(raw)
         self._compare(call, path, etag(raw), if_match, whole=whole)
-        return Note.parse(raw), file
+        return note, file
 
     def made(self, path: str, raw: bytes) -> bool:
         """Whether a tool made this note, and it is nothing else yet."""
@@ -229,7 +230,7 @@ class Notebook:
         told = f"{path!r} was changed since it was read" if known else f"{path!r} is there already"
         raise Conflict(
             f"{told}: nothing was written",
-            remedy="Read it again, then decide; if_match takes its etag.",
+            remedy="Read it as it is now, then decide; if_match takes its etag.",
             etag=now,
         )
 
@@ -271,6 +272,10 @@ class Notebook:
     def moved(self, source: str, target: str, agent: str) -> None:
         """Take in that a note has another path, which is then the path of one that tools made."""
         self.index.refresh(self.vault, [source, target])
+        with self._turn:
+            known = self._seen.pop((agent, source), "")
+            if known:
+                self._seen[agent, target] = known  # if the move changed it, this is an old etag
         made = self.access.right(target) == "create"
         if made or self._ledger.meta(f"{MADE}{source}"):
             with self._ledger.write() as book:
@@ -368,10 +373,9 @@ class Notebook:
 
     def folder(self, folder: str) -> str:
         """Return the path of a folder that is there; the root's is empty."""
-        plain = folder.strip("/") if folder not in (".", "./") else ""
-        if not plain:
+        if folder in ("", ".", "./", "/"):
             return ""
-        place = self.vault.spelled(plain)
+        place = self.vault.spelled(folder.removesuffix("/"))
         self.access.refuse_reading(place)
         if not self.vault.changed(place):
             raise NotFound(
@@ -405,7 +409,10 @@ def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:
         except Corrupt:
             if not anyway:
                 raise
-    text = raw.decode(errors="replace")
+    try:
+        text = raw.decode(errors="replace" if anyway else "strict")
+    except UnicodeDecodeError as why:
+        raise Corrupt(f"{path!r} is no text", remedy="Only text can be read here.") from why
     # As a body alone: an empty frontmatter keeps a `---` in it from being taken for one.
     return Note.parse(b"---\n---\n" + text.encode())
 

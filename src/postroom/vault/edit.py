@@ -25,15 +25,15 @@ class Edit:
     def apply(self, note: Note) -> Note:
         """Return the note with all of it done."""
         texts = (self.append, self.prepend, self.find)
+        if self.replace and not self.find:
+            raise Invalid("`replace` needs `find`", remedy="Say which text is to be replaced.")
+        if self.heading and not any(texts):
+            raise Invalid("`heading` needs a text", remedy="Give append, prepend or find with it.")
         if not any((*texts, self.set, self.remove)):
             raise Invalid(
                 "This edit changes nothing",
                 remedy="Give append, prepend, find with replace, set or remove.",
             )
-        if self.replace and not self.find:
-            raise Invalid("`replace` needs `find`", remedy="Say which text is to be replaced.")
-        if self.heading and not any(texts):
-            raise Invalid("`heading` needs a text", remedy="Give append, prepend or find with it.")
         if self.set or self.remove:
             note = note.revise(self.set, self.remove)
         if self.find:
