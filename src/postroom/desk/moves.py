@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.desk.notebook import refuse_name
 from postroom.desk.outbox import Call
 from postroom.store.database import private_folder
 from postroom.store.locks import held, tried
@@ -70,7 +71,7 @@ class Mover:
     def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, Move]:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
         book = self._book
-        with book.recorded(call, source, destination=target[:200]):
+        with book.recorded(call, source, changes=True, destination=target[:200]):
             old, new = book.find(source), book.vault.spelled(target)
             raw, file = book.vault.read(old)
             if _end(old) != _end(new):
@@ -80,6 +81,7 @@ class Mover:
                 )
             book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
             book.access.refuse_writing(new, new=True)
+            refuse_name(new)
             if new.lower().endswith(NOTE):
                 book.refuse_marks(new, _fields(raw))
             if book.vault.stat(new) is not None:
@@ -196,7 +198,9 @@ class Mover:
             book.moved(moved.source, moved.target, intent.agent)
             for _ in self._rewrite(moved, done):
                 pass
-            with book.recorded(Call("move_note", intent.agent, "vault"), intent.source):
+            with book.recorded(
+                Call("move_note", intent.agent, "vault"), intent.source, changes=True
+            ):
                 pass
         self._intent.unlink()
 

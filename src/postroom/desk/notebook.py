@@ -21,6 +21,7 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
+from postroom.core.text import clean, line
 from postroom.desk.outbox import Call, Outbox, check_name
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -106,8 +107,10 @@ class Notebook:
         self.vault.close()
 
     @contextmanager
-    def recorded(self, call: Call, target: str = "", **about: Value) -> Iterator[None]:
-        """Leave the one line of a call."""
+    def recorded(
+        self, call: Call, target: str = "", *, changes: bool = False, **about: Value
+    ) -> Iterator[None]:
+        """Leave the one line of a call, on the disk where it changes something."""
         try:
             check_name(call)
             with self._given_up(call):
@@ -115,7 +118,7 @@ class Notebook:
         except PostroomError as refused:
             self._outbox.record(call, refused, target=target, parameters=about, synced=False)
             raise
-        self._outbox.record(call, target=target, parameters=about, synced=False)
+        self._outbox.record(call, target=target, parameters=about, synced=changes)
 
     # One note
 
@@ -141,7 +144,7 @@ class Notebook:
         self, call: Call, path: str, values: Mapping[str, Typed], body: str, if_match: str
     ) -> Kept:
         """Make a note, or give one that is known as it is another content."""
-        with self.recorded(call, path):
+        with self.recorded(call, path, changes=True):
             place = self._note_path(path)
             self.refuse_marks(place, values)
             found = self._opened(call, place, if_match, whole=True)
@@ -161,7 +164,7 @@ class Notebook:
 
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
         """Change a part of a note that is known as it is."""
-        with self.recorded(call, path):
+        with self.recorded(call, path, changes=True):
             place = self._note_path(self.find(path))
             self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
             found = self._opened(call, place, if_match, whole=False)
@@ -195,6 +198,7 @@ class Notebook:
             raw, file = self.vault.read(path)
         except NotFound:
             self.access.refuse_writing(path, new=True)
+            refuse_name(path)
             if if_match:
                 raise Conflict(
                     f"{path!r} is not there any more", remedy="Leave if_match out to make it anew."
@@ -399,6 +403,15 @@ class Notebook:
     def _stale(self, hits: Sequence[Hit]) -> Sequence[str]:
         now = self.vault.stats([hit.path for hit in hits])
         return [hit.path for hit, file in zip(hits, now, strict=True) if file != hit.file]
+
+
+def refuse_name(path: str) -> None:
+    """Refuse a new name that shows as another."""
+    if clean(path).removed or any(name.strip() != name for name in path.split("/")):
+        raise Denied(
+            f"{line(path)!r} has characters that cannot be seen",
+            remedy="Take a name without hidden characters, and without spaces at its ends.",
+        )
 
 
 def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:

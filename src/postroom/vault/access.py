@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal
 
 from postroom.core.errors import Denied
@@ -16,6 +17,7 @@ Right = Literal["none", "read", "create", "all"]
 NOTE: Final = ".md"
 
 
+@lru_cache(maxsize=1_000)  # a sweep asks for the same few first names again and again
 def _look(name: str) -> str:
     """Return what a name is on some file system, or for a reader's eye."""
     plain = unicodedata.normalize("NFKC", clean(name).text).strip(" .").casefold()

@@ -110,10 +110,8 @@ class Keeper:
                 with tried(self._lock) as ours:
                     if ours:
                         self._keep()
-                        return
-            except PostroomError as why:
+            except PostroomError as why:  # a full disk, or no right: tried again
                 self._trouble = why
-                return
             finally:
                 self._decided.set()
             self._stop.wait(SUCCESSION)
@@ -122,6 +120,7 @@ class Keeper:
         self._index.keep(state=SWEEPING, progress="0/0")
         self._decided.set()
         folders = self._sweep()
+        self._trouble = None
         while not self._stop.is_set():
             try:
                 folders = self._follow(folders)
@@ -168,8 +167,8 @@ class Keeper:
         for start in range(0, len(changed), BATCH):
             if self._stop.is_set():
                 break
-            self._index.refresh(self._vault, changed[start : start + BATCH])
             self._index.keep(progress=f"{start}/{len(changed)}")
+            self._index.refresh(self._vault, changed[start : start + BATCH])
         self._swept = time.monotonic()
         return folders
 

@@ -307,7 +307,7 @@ class _Reader:
             if not isinstance(key.value, str) or key.value == "<<":
                 raise _corrupt(self.text, key.start, "a key is a text, and not `<<`")
             if key.value in fields:
-                raise _corrupt(self.text, key.start, f"the key {key.value!r} stands here twice")
+                raise _corrupt(self.text, key.start, "this key stands here twice")
             fields[key.value] = value.value
         return fields
 

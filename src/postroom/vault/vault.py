@@ -109,7 +109,7 @@ class Vault:
             names = [path.rpartition("/")[2] for path in group]
             found: dict[str, File] = {}
             with suppress(NotFound, Denied, Unavailable), self._held(folder, folder) as fd:
-                for name in names:
+                for name in filter(_NAME.fullmatch, names):
                     with suppress(OSError):
                         seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
                         if stat.S_ISREG(seen.st_mode):

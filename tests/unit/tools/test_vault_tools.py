@@ -4,6 +4,7 @@ import json
 import os
 import time
 import unicodedata
+from functools import partial
 
 import pytest
 
@@ -607,3 +608,39 @@ def test_a_vault_as_people_have_it(notes):
     assert said["links"] == 6
     assert "[[💡]]" in (notes.root / names[1]).read_text()
     assert "[[💡]]" in (notes.root / "Board.canvas").read_text()
+
+
+def test_the_first_use_says_how_far_the_index_is(notes):
+    for n in range(1_200):
+        notes.file(f"{n % 7}/{n}.md", f"note {n}\n" + "word " * 200)
+    told = []
+
+    async def hear(progress, total, message):
+        told.append((progress, total, message))
+
+    asked = partial(notes.agent.client.call_tool, "search_notes", {"query": "note"}, progress_callback=hear)  # fmt: skip
+    answer = json.loads(notes.agent.portal.call(asked).content[0].text)
+    assert answer["total"] == 1_200
+    assert {message for _, _, message in told} == {"Indexing the vault"}
+    assert told == sorted(told)
+    assert {total for progress, total, _ in told if progress} == {1_200}
+
+
+def test_a_file_that_begins_with_a_dot_is_never_found(notes):
+    notes.file("x.md", "mango")
+    notes.found("mango", ["x.md"])
+    notes.file(".hidden.md", "mango")
+    notes.file("y.md", "mango")
+    notes.found("mango", ["x.md", "y.md"])
+    assert notes.found("hidden") == []
+
+
+@pytest.mark.parametrize("name", ["a\u202emd.md", "a\u200b.md", " a.md", "a /b.md"])
+def test_a_new_name_that_shows_as_another_is_refused(notes, name):
+    notes.file("old.md", "x\n")
+    for tool, more in {
+        "write_note": {"path": name, "frontmatter": {}, "body": "x"},
+        "move_note": {"source": "old.md", "destination": name},
+    }.items():
+        assert notes.refused(tool, **more)["error"] == "permission_denied"
+    assert [path.name for path in notes.root.iterdir() if path.suffix == ".md"] == ["old.md"]

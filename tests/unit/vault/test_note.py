@@ -165,8 +165,8 @@ def test_lists_and_mappings_are_values_too():
 @pytest.mark.parametrize(
     ("raw", "where"),
     [
-        (b"---\na: 1\nb: 2\na: 3\n---\n", "Line 4, column 1: the key 'a' stands here twice"),
-        (b"---\na: {b: 1, 'b': 2}\n---\n", "Line 2, column 11: the key 'b'"),
+        (b"---\na: 1\nb: 2\na: 3\n---\n", "Line 4, column 1: this key stands here twice"),
+        (b"---\na: {b: 1, 'b': 2}\n---\n", "Line 2, column 11: this key"),
         (b"---\na: &x 1\nb: *x\n---\n", "Line 3, column 4: aliases"),
         (b"---\na: &x [*x]\n---\n", "Line 2, column 8: aliases"),
         (b"---\n*x : 1\n---\n", "Line 2, column 1: "),
