@@ -118,7 +118,7 @@ def test_every_example_query_on_the_page_of_the_vault_is_one():
 
     table = page("docs/vault.md").partition("| query |")[2].partition("\n\n")[0]
     examples = [example for row in re.findall(r"^\| (`.*`) \|", table, re.MULTILINE) for example in re.findall("`([^`]+)`", row)]  # fmt: skip
-    assert len(examples) == 10
+    assert len(examples) == 12
     assert all(map(expression, examples))
     operators = {found[2].lower() for example in examples for found in _TERM.finditer(example) if found[2]}  # fmt: skip
     assert operators == {"title", "tag", "heading", "field", "link"}

@@ -45,12 +45,14 @@ class Office:
         self._config: Config | None = None
         self.accounts: tuple[str, ...] = ()
         self.default_account = ""
+        self.room = ""
         try:
             self._config = settings()
         except PostroomError:
             return  # each call says it, which a client shows; what we write here it hides
         self.accounts = tuple(account.name for account in self._config.accounts)
         self.default_account = self._config.default_account
+        self.room = f"{self._config.room}/" if self._config.room else ""
 
     def desk(self) -> Desk:
         """Return the desk, or raise what is wrong with it."""

@@ -182,6 +182,7 @@ class Desk:
             ledger=self.ledger,
             outbox=self.outbox,
             settle=self.reconcile,
+            rehearses="" if self.rules.live else self.rules.source,
             in_room=lambda path: path.removeprefix(room) if path.startswith(room) else "",
         )
         return self._opened

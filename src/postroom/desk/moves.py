@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
-from postroom.desk.notebook import refuse_name
+from postroom.desk.notebook import etag
 from postroom.desk.outbox import Call
 from postroom.store.database import private_folder
 from postroom.store.locks import held, tried
@@ -43,6 +43,7 @@ class Intent:
     size: int
     mtime_ns: int
     inode: int
+    etag: str  # of what the file holds afterwards
 
     @property
     def was(self) -> File:
@@ -72,30 +73,44 @@ class Mover:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
         book = self._book
         with book.recorded(call, source, changes=True, destination=target[:200]):
-            old, new = book.find(source), book.vault.spelled(target)
+            old, new = book.find(source), book.vault.spelled(target.removesuffix("/"))
+            book.access.refuse_reading(old)
+            for closed in (old, new):
+                book.access.refuse_closed(closed)
+            if target.endswith("/") or book.vault.is_folder(new):
+                raise Invalid(
+                    f"{target!r} names a folder", remedy="Name the file too: the whole new path."
+                )
+            new = book.with_end(new, _end(old))
+            book.refuse_folder(old)
             raw, file = book.vault.read(old)
             if _end(old) != _end(new):
                 raise Invalid(
                     f"{old!r} would not keep its kind as {new!r}",
                     remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
                 )
+            book.refuse_letter(old)
             book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
             book.access.refuse_writing(new, new=True)
-            refuse_name(new)
+            book.refuse_name(new)
             if new.lower().endswith(NOTE):
                 book.refuse_marks(new, _fields(raw))
             if book.vault.stat(new) is not None:
                 raise Conflict(f"{new!r} is there already", remedy="Take another name.")
             with held(self._lock):
                 self._finish()
-                return (yield from self._move(Intent(old, new, call.agent, *file[1:]), raw))
+                return (yield from self._move(call.agent, Moved(old, new), raw, file))
 
-    def _move(self, intent: Intent, raw: bytes) -> Generator[Progress, None, Move]:
-        book, moved = self._book, Moved(intent.source, intent.target)
-        own = self._rewritten(intent.source, raw, moved)
+    def _move(
+        self, agent: str, moved: Moved, raw: bytes, file: File
+    ) -> Generator[Progress, None, Move]:
+        book = self._book
+        book.sweep()  # a link that was written a moment ago must follow too
+        own = self._rewritten(moved.source, raw, moved)
+        data = own.text.encode() if own.changed else None
+        intent = Intent(*moved, agent, *file[1:], etag(data or raw))
         self._begin(intent)
         try:
-            data = own.text.encode() if own.changed else None
             book.vault.move(intent.source, intent.target, intent.was, data)
         except PostroomError:
             self._intent.unlink()
@@ -105,7 +120,7 @@ class Mover:
             done.links[intent.target] = own.changed
         if own.ambiguous:
             done.ambiguous[intent.target] = own.ambiguous
-        book.moved(moved.source, moved.target, intent.agent)
+        book.moved(moved.source, moved.target, intent.etag)
         yield from self._rewrite(moved, done)
         self._intent.unlink()
         return done
@@ -145,6 +160,8 @@ class Mover:
 
         def files(name: str) -> Sequence[str]:
             """Return who had this name before the move, whether the index knows of it yet or not."""
+            if any("\ud800" <= char <= "\udfff" for char in name):  # which no file has
+                return []
             others = [one for one in self._book.index.named(name) if one not in moved]
             return [*others, moved.source] if key(stem(moved.source)) == name else others
 
@@ -154,16 +171,24 @@ class Mover:
         except UnicodeDecodeError:
             return same
         if path.lower().endswith(CANVAS):
-            return rewrite_canvas(text, moved, files, at=path)
-        if not path.lower().endswith(NOTE):
+            found = rewrite_canvas(text, moved, files, at=path)
+        elif path.lower().endswith(NOTE):
+            found = rewrite(text, moved, files, at=path, frontmatter=Note.parse(raw).head)
+        else:
             return same
-        note = Note.parse(raw)
-        found = rewrite(text, moved, files, at=path, frontmatter=note.head)
-        try:
-            Note.parse(found.text.encode())
-        except Corrupt:  # a name that its frontmatter cannot hold
+        if found.changed and not self._sound(path, text, found.text):
             return same._replace(ambiguous=(stem(moved.source),))
         return found
+
+    def _sound(self, path: str, before: str, after: str) -> bool:
+        """Whether a note holds the new name: as YAML, and without acting by it."""
+        try:
+            raw = after.encode()
+            if path.lower().endswith(NOTE):
+                Note.parse(raw)
+        except (Corrupt, UnicodeEncodeError):
+            return False
+        return self._book.acts(before, after) is None
 
     # Crashes
 
@@ -187,15 +212,15 @@ class Mover:
             intent = Intent(**json.loads(self._intent.read_text()))
         except FileNotFoundError:
             return
-        except (ValueError, TypeError):  # no whole one was ever there: nothing was begun
+        except (ValueError, TypeError):  # none of ours
             self._intent.unlink()
             return
         book, moved = self._book, Moved(intent.source, intent.target)
-        if book.vault.stat(intent.target) is not None:
+        if self._happened(intent):
             with suppress(Conflict, NotFound):  # gone already, or another file by now
                 book.vault.remove(intent.source, intent.was)
             done = Move(intent.target)
-            book.moved(moved.source, moved.target, intent.agent)
+            book.moved(moved.source, moved.target, intent.etag)
             for _ in self._rewrite(moved, done):
                 pass
             with book.recorded(
@@ -203,6 +228,19 @@ class Mover:
             ):
                 pass
         self._intent.unlink()
+
+    def _happened(self, intent: Intent) -> bool:
+        """Whether the file has its new name; another may stand there, if nothing was done yet."""
+        vault = self._book.vault
+        there = vault.stat(intent.target)
+        if there is None:
+            return False
+        if vault.stat(intent.source) is None or there.inode == intent.inode:
+            return True
+        try:
+            return etag(vault.read(intent.target)[0]) == intent.etag
+        except PostroomError:
+            return False
 
 
 def _end(path: str) -> str:

@@ -23,10 +23,11 @@ from postroom.core.errors import (
 )
 from postroom.core.text import clean, line
 from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.desk.strays import PROPOSED
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.access import NOTE, Access
-from postroom.vault.active import added
+from postroom.vault.active import Active, added
 from postroom.vault.edit import Edit
 from postroom.vault.note import Note, Typed
 from postroom.vault.vault import File, Vault
@@ -39,8 +40,14 @@ if TYPE_CHECKING:
 REMEMBERED: Final = 10_000  # notes that each server knows it has read
 PART: Final = "~"  # ends the etag of a note of which not all was shown
 PATIENCE: Final = 450  # tenths of a second that a call waits for the index
+FEW: Final = 20  # folders that are named
 ROUNDS: Final = 3  # of asking again where the index was behind
-MADE: Final = "made "
+MADE: Final = "made "  # in the ledger, with the path in the room: the etag and the agent
+EMPTY: Final = b"---\n---\n"
+WAITS: Final = "It is the letter {} now, which waits for a person. Do not write it again."
+UNLINKED: Final = frozenset(
+    '[]#^|:*?"<>'
+)  # in a name, no wikilink or no other system can hold them
 OURS: Final = frozenset({"letter", "letter_version", "digest", "desk"})
 
 
@@ -50,6 +57,8 @@ class Kept(NamedTuple):
     path: str
     note: Note
     etag: str
+    letter: str = ""  # that a draft became
+    hint: str = ""  # what its writer should know
 
 
 class Match(NamedTuple):
@@ -64,6 +73,8 @@ class Listed(NamedTuple):
 
     matches: list[Match]
     total: int
+    folders: Sequence[str] = ()
+    unreadable: Sequence[str] = ()
     loose: bool = False  # no note has the words themselves: these have words that begin so
 
 
@@ -84,7 +95,8 @@ class Notebook:
         state: Path,
         ledger: Ledger,
         outbox: Outbox,
-        settle: Callable[[], object],
+        settle: Callable[[], Sequence[str]],
+        rehearses: str,
         in_room: Callable[[str], str],
     ) -> None:
         self.vault = Vault(root)
@@ -94,8 +106,9 @@ class Notebook:
         self._ledger = ledger
         self._outbox = outbox
         self._settle = settle
+        self._rehearses = rehearses  # by what; nothing where letters leave
         self._in_room = in_room
-        self._seen: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str, str], str] = OrderedDict()
         self._turn = threading.Lock()
         self._keeper: Keeper | None = None
 
@@ -122,20 +135,33 @@ class Notebook:
 
     # One note
 
-    def read(self, call: Call, path: str) -> Kept:
-        """Return a note."""
+    def read(self, call: Call, path: str, *, raw: bool = False) -> Kept:
+        """Return a note; `raw`, its whole text as it is, though it be broken."""
         with self.recorded(call, path):
             found = self.find(path)
             self.access.refuse_reading(found)
-            raw, _ = self.vault.read(found)
-            return Kept(found, _parsed(found, raw), etag(raw))
+            self.refuse_folder(found)
+            data, _ = self.vault.read(found)
+            note = _plain(found, data) if raw else _parsed(found, data)
+            return Kept(found, note, etag(data))
+
+    def refuse_folder(self, path: str) -> None:
+        """Refuse a folder where a file is meant."""
+        if self.vault.is_folder(path):
+            raise Invalid(
+                f"{path!r} is a folder",
+                remedy="list_notes shows what is in it; notes are moved one by one.",
+            )
 
     def remember(self, call: Call, kept: Kept, *, whole: bool = True) -> str:
         """Remember what an agent was shown, and return the etag for it."""
         tag = kept.etag if whole else f"{kept.etag}{PART}"
+        if call.visit is None:  # nobody knows whether the next call is the same client's
+            return tag
         with self._turn:
-            self._seen[call.agent, kept.path] = tag
-            self._seen.move_to_end((call.agent, kept.path))
+            key = (call.agent, call.visit, kept.path)
+            self._seen[key] = tag
+            self._seen.move_to_end(key)
             if len(self._seen) > REMEMBERED:
                 self._seen.popitem(last=False)
         return tag
@@ -145,41 +171,47 @@ class Notebook:
     ) -> Kept:
         """Make a note, or give one that is known as it is another content."""
         with self.recorded(call, path, changes=True):
-            place = self._note_path(path)
+            place = self._note_path(self.find(path))
             self.refuse_marks(place, values)
             found = self._opened(call, place, if_match, whole=True)
             if found is None:
                 made = _new(values, body)
                 self._refuse_active("", made)
                 self.vault.create(place, made.raw)
-                if self.access.right(place) == "create":
-                    with self._ledger.write() as book:
-                        book.set(f"{MADE}{place}", call.agent)
             else:
-                note, file = found
+                note, file, _ = found
                 removed = [name for name in note.values if name not in values]
                 made = note.revise(values, removed, body)
                 self._replace(place, note, made, file)
-            return self._kept(call, place, made)
+            return self._kept(call, place, made, whole=True)
 
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
         """Change a part of a note that is known as it is."""
         with self.recorded(call, path, changes=True):
             place = self._note_path(self.find(path))
             self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
-            found = self._opened(call, place, if_match, whole=False)
+            mends = bool(edit.find) and not (edit.set or edit.remove)
+            found = self._opened(call, place, if_match, whole=False, mends=mends)
             if found is None:
                 raise NotFound(f"There is no note {place!r}", remedy="Make it with write_note.")
-            note, file = found
+            note, file, whole = found
             made = edit.apply(note)
+            if note.raw.startswith(EMPTY) and len(note.raw) > file.size:
+                made = Note.parse(made.raw.removeprefix(EMPTY))
             self._replace(place, note, made, file)
-            return self._kept(call, place, made)
+            return self._kept(call, place, made, whole=whole)
 
-    def _note_path(self, path: str) -> str:
-        place = self.vault.spelled(path)
+    def _note_path(self, place: str) -> str:
+        self.access.refuse_closed(place)
+        place = self.with_end(place, NOTE)
         if not place.lower().endswith(NOTE):
-            raise Invalid(f"{path!r} is no note", remedy=f"A note's path ends in {NOTE}.")
+            raise Invalid(f"{place!r} is no note", remedy=f"A note's path ends in {NOTE}.")
         return place
+
+    def with_end(self, path: str, end: str) -> str:
+        """Return a new path that may have been given without its end."""
+        given = "." in path.rpartition("/")[2] or self.vault.stat(path) is not None
+        return path if given else f"{path}{end}"
 
     def refuse_marks(self, path: str, fields: Mapping[str, object]) -> None:
         """Refuse fields by which the desk knows its letters, in the folders where it looks."""
@@ -191,49 +223,61 @@ class Notebook:
             )
 
     def _opened(
-        self, call: Call, path: str, if_match: str, *, whole: bool
-    ) -> tuple[Note, File] | None:
-        """Return the note that may now be changed by this agent; None where there is none yet."""
+        self, call: Call, path: str, if_match: str, *, whole: bool, mends: bool = False
+    ) -> tuple[Note, File, bool] | None:
+        """Return the note that may now be changed by this agent, and whether it knows all of it.
+
+        None where there is none yet.
+        """
         try:
             raw, file = self.vault.read(path)
         except NotFound:
             self.access.refuse_writing(path, new=True)
-            refuse_name(path)
+            self.refuse_name(path)
             if if_match:
                 raise Conflict(
                     f"{path!r} is not there any more", remedy="Leave if_match out to make it anew."
                 ) from None
             return None
+        self.refuse_letter(path)
         self.access.refuse_writing(path, new=False, theirs=self.made(path, raw))
-        note = Note.parse(raw)
-        self._compare(call, path, etag(raw), if_match, whole=whole)
-        return note, file
+        try:
+            note = Note.parse(raw)
+        except Corrupt:
+            if not mends:
+                raise
+            note = _plain(path, raw)
+        known = self._compare(call, path, etag(raw), if_match, whole=whole)
+        return note, file, known
 
     def made(self, path: str, raw: bytes) -> bool:
-        """Whether a tool made this note, and it is nothing else yet."""
-        if self.access.right(path) != "create" or not self._ledger.meta(f"{MADE}{path}"):
-            return False
-        inside = self._in_room(path)
-        if inside in self._ledger.standing(inside.rpartition("/")[0]):
-            return False
-        try:
-            return "letter" not in Note.parse(raw).fields
-        except Corrupt:
-            return True
+        """Whether it is as a tool has written it."""
+        return self._ledger.meta(f"{MADE}{self._in_room(path)}").startswith(f"{etag(raw)} ")
 
-    def _compare(self, call: Call, path: str, now: str, if_match: str, *, whole: bool) -> None:
-        known = if_match or self._seen.get((call.agent, path), "")
+    def refuse_letter(self, path: str) -> None:
+        """Refuse a draft that is a letter by now."""
+        inside = self._in_room(path)
+        if found := self._ledger.standing(inside.rpartition("/")[0]).get(inside):
+            raise Denied(
+                f"{path!r} is the letter {found[0]} now, and out of the tools' hands",
+                remedy="Write another draft, or take the letter back (withdraw_letter).",
+            )
+
+    def _compare(self, call: Call, path: str, now: str, if_match: str, *, whole: bool) -> bool:
+        known = if_match or self._seen.get((call.agent, call.visit or "", path), "")
         if known == now or (known == now + PART and not whole):
-            return
+            return known == now
         if known == now + PART:
             raise Conflict(
                 f"Not all of {path!r} was shown, and writing it would lose the rest",
                 remedy="Change it with edit_note, or read all of it first.",
                 etag=known,
             )
-        told = f"{path!r} was changed since it was read" if known else f"{path!r} is there already"
+        told = (
+            "was changed since you read it" if known else "is there, and you have not read it yet"
+        )
         raise Conflict(
-            f"{told}: nothing was written",
+            f"{path!r} {told}: nothing was written",
             remedy="Read it as it is now, then decide; if_match takes its etag.",
             etag=now,
         )
@@ -249,42 +293,80 @@ class Notebook:
                 lost.etag = etag(self.vault.read(path)[0])
             raise
 
+    def acts(self, before: str, after: str) -> Active | None:
+        """Return what was added to a note that acts when it is opened, unless that is allowed."""
+        return None if self._active else added(before, after)
+
     def _refuse_active(self, before: str, made: Note) -> None:
-        found = None if self._active else added(before, made.source)
+        found = self.acts(before, made.source)
         if found:
             raise Denied(
                 f"Line {found.line} has {found.kind}, which acts when the note is opened:"
                 f" {found.text!r}",
-                remedy="Put it into a code span or leave it out; a person can allow it with"
-                " `vault.active_content`.",
+                remedy="Leave it out, or put it into a code fence of its own; a person can allow it"
+                " with `vault.active_content`.",
             )
 
-    def _kept(self, call: Call, path: str, made: Note) -> Kept:
+    def refuse_name(self, path: str) -> None:
+        """Refuse a new name that shows as another, or that no link can hold."""
+        if clean(path).removed or any(name.strip() != name for name in path.split("/")):
+            raise Denied(
+                f"{line(path)!r} has characters that cannot be seen",
+                remedy="Take a name without hidden characters, and without spaces at its ends.",
+            )
+        folder, _, name = path.rpartition("/")
+        new = path if folder and not self.vault.is_folder(folder) else name
+        if wrong := sorted(UNLINKED & set(new)):
+            raise Invalid(
+                f"{path!r} has signs that a link cannot hold: {' '.join(wrong)}",
+                remedy="Take a name without them.",
+            )
+
+    def _kept(self, call: Call, path: str, made: Note, *, whole: bool) -> Kept:
         """Return the note after it was written, as the index and the desk then have it."""
         if self._keeper:
             with suppress(PostroomError):  # the keeper sees it too
                 self.index.refresh(self.vault, [path])
-        kept = Kept(path, made, etag(made.raw))
-        if self._in_room(path).startswith(f"{folders.DRAFTS}/"):
+        inside, tag = self._in_room(path), etag(made.raw)
+        if self.access.right(path) == "create":
+            with self._ledger.write() as book:  # by which tools know it for theirs
+                book.set(f"{MADE}{inside}", f"{tag} {call.agent}")
+        kept = Kept(path, made, tag)
+        kept = kept._replace(etag=self.remember(call, kept, whole=whole))
+        if inside.startswith(f"{folders.DRAFTS}/"):
             with suppress(PostroomError):  # the next look takes it
-                self._settle()
-                raw, _ = self.vault.read(path)
-                kept = Kept(path, _parsed(path, raw), etag(raw))
-        self.remember(call, kept)
-        return kept
+                return self._settled(kept, inside)
+        return kept._replace(hint=self.access.hint(path))
 
-    def moved(self, source: str, target: str, agent: str) -> None:
+    def _settled(self, kept: Kept, inside: str) -> Kept:
+        """Return a draft after the desk has looked at it."""
+        said = [told for told in self._settle() if told.startswith(f"{inside} ")]
+        letter, _ = self._ledger.standing(folders.DRAFTS).get(inside, ("", None))
+        proposed = kept.note.text("status") == PROPOSED and kept.note.text("to")
+        if letter:
+            raw, _ = self.vault.read(kept.path)
+            return Kept(kept.path, _parsed(kept.path, raw), etag(raw), letter, WAITS.format(letter))
+        if proposed and self._rehearses:
+            return kept._replace(
+                hint=f"Postroom rehearses ({self._rehearses}): it is no letter yet."
+            )
+        return kept._replace(hint=said[0] if said else "")
+
+    def moved(self, source: str, target: str, tag: str) -> None:
         """Take in that a note has another path, which is then the path of one that tools made."""
         self.index.refresh(self.vault, [source, target])
         with self._turn:
-            known = self._seen.pop((agent, source), "")
-            if known:
-                self._seen[agent, target] = known  # if the move changed it, this is an old etag
+            for agent, visit, path in list(self._seen):
+                if path == source:  # if the move changed it, this is an old etag
+                    known = self._seen.pop((agent, visit, path))
+                    self._seen[agent, visit, target] = known
         made = self.access.right(target) == "create"
-        if made or self._ledger.meta(f"{MADE}{source}"):
+        before, after = (f"{MADE}{self._in_room(path)}" for path in (source, target))
+        if made or self._ledger.meta(before):
+            agent = self._ledger.meta(before).partition(" ")[2]
             with self._ledger.write() as book:
-                book.set(f"{MADE}{source}", "")
-                book.set(f"{MADE}{target}", agent if made else "")
+                book.set(before, "")
+                book.set(after, f"{tag} {agent}" if made else "")
 
     def find(self, path: str) -> str:
         """Return the path of a file that is there, however its name is composed, `.md` added if need be."""
@@ -325,6 +407,11 @@ class Notebook:
             self.mover.recover()
         return progress
 
+    def sweep(self) -> None:
+        """See at once what others changed, where a moment's delay would do harm."""
+        if self._keeper:
+            self._keeper.sweep()
+
     def list(self, call: Call, folder: str, asked: str, *, limit: int, after: str) -> Listed:
         """Return the notes of a folder and all below that a filter lets through, by path."""
         from postroom.vault.index import conditions
@@ -333,7 +420,12 @@ class Notebook:
             place = self.folder(folder)
             wanted = conditions(asked) if asked.strip() else []
             found = self._checked(lambda: self.index.list(place, wanted, limit=limit, after=after))
-            return Listed([Match(hit.path) for hit in found.hits], found.total)
+            return Listed(
+                [Match(hit.path) for hit in found.hits],
+                found.total,
+                [f"{place}/{n}" if place else n for n in self.index.subfolders(place, FEW)],
+                [path for path, _ in self.index.broken(place, 3)],
+            )
 
     def search(self, call: Call, query: str, *, limit: int, offset: int) -> Listed:
         """Return notes that have these words, the best first."""
@@ -351,7 +443,7 @@ class Notebook:
                 with suppress(PostroomError):  # it is gone in this moment
                     raw, _ = self.vault.read(hit.path)
                     matches.append(Match(hit.path, _parsed(hit.path, raw, anyway=True)))
-            return Listed(matches, found.total, loose and bool(matches))
+            return Listed(matches, found.total, loose=loose and bool(matches))
 
     def settling(self, call: Call) -> Generator[Progress, None, None]:
         """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
@@ -381,9 +473,10 @@ class Notebook:
             return ""
         place = self.vault.spelled(folder.removesuffix("/"))
         self.access.refuse_reading(place)
-        if not self.vault.changed(place):
+        if not self.vault.changed(place) and not self.access.is_workflow(place):
             raise NotFound(
-                f"There is no folder {folder!r} in the vault", remedy="Look at its parent."
+                f"There is no folder {folder!r} in the vault",
+                remedy="list_notes of the folder above it names those that there are.",
             )
         return place
 
@@ -405,15 +498,6 @@ class Notebook:
         return [hit.path for hit, file in zip(hits, now, strict=True) if file != hit.file]
 
 
-def refuse_name(path: str) -> None:
-    """Refuse a new name that shows as another."""
-    if clean(path).removed or any(name.strip() != name for name in path.split("/")):
-        raise Denied(
-            f"{line(path)!r} has characters that cannot be seen",
-            remedy="Take a name without hidden characters, and without spaces at its ends.",
-        )
-
-
 def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:
     """Return a file as a note; one that is no note, or `anyway` one that is broken, has no fields."""
     if path.lower().endswith(NOTE):
@@ -422,15 +506,18 @@ def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:
         except Corrupt:
             if not anyway:
                 raise
+    return _plain(path, raw.decode(errors="replace").encode() if anyway else raw)
+
+
+def _plain(path: str, raw: bytes) -> Note:
+    """Return a file as a body alone: an empty frontmatter keeps a `---` in it from being taken for one."""
     try:
-        text = raw.decode(errors="replace" if anyway else "strict")
-    except UnicodeDecodeError as why:
+        return Note.parse(EMPTY + raw)
+    except Corrupt as why:
         raise Corrupt(f"{path!r} is no text", remedy="Only text can be read here.") from why
-    # As a body alone: an empty frontmatter keeps a `---` in it from being taken for one.
-    return Note.parse(b"---\n---\n" + text.encode())
 
 
 def _new(values: Mapping[str, Typed], body: str) -> Note:
     # Without fields there is no frontmatter, unless the body would be taken for one.
     bare = not values and not body.startswith("---")
-    return Note.parse(b"" if bare else b"---\n---\n").revise(values, body=body)
+    return Note.parse(b"" if bare else EMPTY).revise(values, body=body)

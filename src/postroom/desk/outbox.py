@@ -44,6 +44,7 @@ class Call(NamedTuple):
     agent: str
     actor: str = "email_mcp"
     trace: Trace | None = None
+    visit: str | None = ""  # which of several clients of this name; None where that is not known
 
 
 class Proposal(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -78,8 +79,12 @@ class Strays:
                 self.say(f"{one.path} is no letter: it has no `to`.")
                 return None
             wish = Proposal(home=folders.DRAFTS, form="draft")
+            # A draft that an agent wrote through a tool is that agent's letter.
+            tag, _, agent = self.ledger.meta(f"made {one.path}").partition(" ")
+            ours = tag and hashlib.sha256(note.raw).hexdigest().startswith(tag)
+            whose = agent if ours and agent else VAULT_AGENT
             if not self.full:
-                return self._freeze(one, note, Call("draft_note", VAULT_AGENT, "vault"), wish)
+                return self._freeze(one, note, Call("draft_note", whose, "vault"), wish)
         return None
 
     def _approved_stray(self, one: Found, note: Note) -> str | None:

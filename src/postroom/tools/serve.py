@@ -57,6 +57,7 @@ class Office(Protocol):
 
     accounts: tuple[str, ...]
     default_account: str
+    room: str  # the folder of the vault that holds what is Postroom's, with a slash; or nothing
 
     def desk(self) -> Desk:
         """Return the desk, or raise what is wrong with it."""
@@ -98,7 +99,7 @@ class Service:
             version=contract.about.version,
             title=contract.about.title,
             description=contract.about.description,
-            instructions=contract.instructions,
+            instructions=contract.instructions.replace("{room}", office.room),
             lifespan=self._open,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -160,7 +161,7 @@ class Service:
             )
         began = time.monotonic()
         trace = Trace(lambda: time.monotonic() - began)
-        call = Call(tool.name, self._name(ctx), tool.actor, trace)
+        call = Call(tool.name, self._name(ctx), tool.actor, trace, _visit(ctx))
         error = None
         self._calls.append(call)
         try:
@@ -450,6 +451,12 @@ def _leave(service: Service) -> NoReturn:
     with suppress(OSError, ValueError, AttributeError):  # there may be none
         sys.stderr.flush()
     os._exit(0)
+
+
+def _visit(ctx: Context) -> str | None:
+    """Return what tells this client from others over HTTP; on stdio there is only one."""
+    request = ctx.request
+    return "" if request is None else request.headers.get("mcp-session-id")
 
 
 def _seconds(time: float) -> Iterator[float]:

@@ -61,6 +61,13 @@ class Access:
         plain = unicodedata.normalize("NFC", path)
         return self._all or any(plain.startswith(f"{folder}/") for folder in self._own)
 
+    def hint(self, path: str) -> str:
+        """Return what a tool should know that wrote here, where Postroom's folder is elsewhere."""
+        row = _KNOWN.get(_look(path.partition("/")[0])) if self._room else None
+        if row is None or self.row(path):
+            return ""
+        return f"This is no folder of Postroom's: its own is {self._room}/{row.name}."
+
     def hidden(self, path: str) -> bool:
         """Whether tools see nothing of it."""
         return self.right(path) == "none"
@@ -76,6 +83,11 @@ class Access:
                 f"{folders.LOGS}/ is not for tools: {path!r} is not read",
                 remedy="Every other folder of the vault may be read.",
             )
+
+    def refuse_closed(self, path: str) -> None:
+        """Refuse a place where tools may never write."""
+        if self.right(path) in ("none", "read"):
+            self.refuse_writing(path, new=True)
 
     def refuse_writing(self, path: str, *, new: bool, theirs: bool = False) -> None:
         """Refuse what tools may not make (`new`) or change; `theirs` is what they made themselves."""

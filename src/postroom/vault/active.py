@@ -16,7 +16,9 @@ RUNNING = tuple(
     "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
 )
 # What these hold is drawn, not shown: a label or a query may load an image.
-DRAWN = tuple("dataview datacore mermaid tasks query leaflet admonition".split())
+DRAWN = tuple(
+    "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
+)
 
 _RETURN = re.compile(r"\r\n?")
 _HEAD = re.compile(r"\ufeff?---[ \t]*\n")
@@ -27,6 +29,9 @@ _FENCE = re.compile(r"([ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t>]++)*+)(`{3,}+|~{3,}
 _RUN = re.compile(r"(^[ \t>]*+)?(`{3,}+|~{3,}+)([^`~\n]*+)", re.M)
 _WORD = re.compile(r"[\s{.\ufeff]*+([\w-]*+)")
 _INLINE_CODE = re.compile(r"(?<!`)(`++)[\s>\ufeff]*+\$=.*?(?:(?<!`)\1(?!`)|\Z)", re.DOTALL)
+_INLINE_QUERY = re.compile(r"(?<!`)(`++)[\s>\ufeff]*+=.*?(?:(?<!`)\1(?!`)|\Z)", re.DOTALL)
+_LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*+\"?+|'(?:[^'\\\n]|\\.)*+'?+")
+_PUT_TOGETHER = re.compile(r"[!\[<]|:/|//")  # of a text that a query shows as Markdown
 _TEMPLATE = re.compile(r"<%.*?(?:%>|\Z)", re.DOTALL)
 _ADDRESS = re.compile(r"[:\"'(]\s*+//")
 _SPAN = re.compile(r"([^`]*+)(`++)(.*?)(?<!`)\2(?!`)", re.DOTALL)
@@ -38,6 +43,10 @@ _PUNCTUATION = r"[!-/:-@\[-`{-~]"
 _EXEMPT = re.compile(
     rf"\\{_PUNCTUATION}"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>`\[\]\"'\\]*+>|<[\w.+-]++@[A-Za-z0-9.-]++>"
+)
+# Tags that only dress a word. Alone on its line, a tag begins a block, in which nothing is code.
+_DRESS = re.compile(
+    r"</?(?:b|br|del|em|i|ins|kbd|mark|s|small|strong|sub|sup|u|wbr)\s*+/?>", re.IGNORECASE
 )
 _ESCAPE = re.compile(rf"\\({_PUNCTUATION})")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
@@ -76,7 +85,9 @@ class _Found(NamedTuple):
     whole: str  # up to where it ends, so that no part of it is changed unseen
 
     def told(self) -> Active:
-        return Active(self.kind, self.at, " ".join(self.whole[:999].split())[:MAX_TEXT])
+        seen, _, target = self.whole[:999].partition("\0")
+        seen = seen if target in seen else seen + target
+        return Active(self.kind, self.at, " ".join(seen.split())[:MAX_TEXT])
 
 
 def active(text: str) -> list[Active]:
@@ -140,6 +151,8 @@ def _shown(raw: str, *, sure: bool) -> Iterator[str]:
             # No span of code goes on past a blank line.
             shown, doubt = _without_spans(line, doubt=doubt and line.strip(" \t") != "")
             shown = _EXEMPT.sub(_dots, shown)
+            dressed = _DRESS.sub(_dots, shown)
+            shown = dressed if dressed.strip(" \t>.") else shown
         sure = sure and not _UNSURE.search(shown) and not _TAG.search(shown)
         yield shown if sure else line
 
@@ -164,6 +177,9 @@ def _running(raw: str) -> Iterator[_Found]:
     """Yield the spans and fences whose code runs, and the drawings that reach out."""
     for span in _INLINE_CODE.finditer(raw):
         yield _Found(span.start(), RUNS, span[0])
+    for span in _INLINE_QUERY.finditer(raw):
+        if _shows(span[0]):
+            yield _Found(span.start(), EMBED, span[0])
     fences = list(_RUN.finditer(raw))
     drawn, run, end = "", "", 0
     for fence, after in zip_longest(fences, fences[1:]):
@@ -172,7 +188,8 @@ def _running(raw: str) -> Iterator[_Found]:
             drawn, run = word, fence[2]
         elif fence[1] is not None and fence[2].startswith(run) and not fence[3].strip(" \t"):
             drawn = ""
-        if drawn and _ADDRESS.search(raw, fence.end(), stop):
+        shows = drawn in ("dataview", "datacore") and _shows(raw[fence.end() : stop])
+        if drawn and (shows or _ADDRESS.search(raw, fence.end(), stop)):
             yield _Found(start, EMBED, raw[start:stop])
         if drawn == "tasks" and _FUNCTION.search(raw, fence.end(), stop):
             yield _Found(start, RUNS, raw[start:stop])
@@ -181,6 +198,11 @@ def _running(raw: str) -> Iterator[_Found]:
             close = closing.search(raw, fence.end())
             end = close.end() if close else len(raw)
             yield _Found(start, RUNS, raw[start:end])
+
+
+def _shows(query: str) -> bool:
+    """Whether a query has a text in it that may become an image."""
+    return any(_PUT_TOGETHER.search(literal) for literal in _LITERAL.findall(query))
 
 
 def _drawn(word: str) -> bool:
@@ -218,7 +240,7 @@ def _embeds(raw: str, shown: str) -> Iterator[_Found]:
         elif not _remote(target):
             continue
         # An open image may be long, and many may end in one place.
-        yield _Found(start, EMBED, raw[start : min(end, start + MAX_TEXT)] + target)
+        yield _Found(start, EMBED, f"{raw[start : min(end, start + MAX_TEXT)]}\0{target}")
         if group == "next":
             opened.pop()
     for key in used:

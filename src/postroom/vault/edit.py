@@ -17,7 +17,7 @@ class Edit:
     append: str = ""
     prepend: str = ""
     find: str = ""
-    replace: str = ""
+    replace: str | None = None
     heading: str = ""
     set: Mapping[str, Typed] = field(default_factory=dict)
     remove: Sequence[str] = ()
@@ -25,8 +25,11 @@ class Edit:
     def apply(self, note: Note) -> Note:
         """Return the note with all of it done."""
         texts = (self.append, self.prepend, self.find)
-        if self.replace and not self.find:
-            raise Invalid("`replace` needs `find`", remedy="Say which text is to be replaced.")
+        if bool(self.find) != (self.replace is not None):
+            raise Invalid(
+                "`find` and `replace` go together",
+                remedy="Give both; an empty `replace` takes the text out.",
+            )
         if self.heading and not any(texts):
             raise Invalid("`heading` needs a text", remedy="Give append, prepend or find with it.")
         if not any((*texts, self.set, self.remove)):
@@ -63,7 +66,7 @@ class Edit:
                 f"The text to be replaced stands {where} more than once",
                 remedy="Give more of what is around it, until it is the only one.",
             )
-        return note.splice(at, at + len(wanted), self.replace)
+        return note.splice(at, at + len(wanted), self.replace or "")
 
     def _prepended(self, note: Note) -> Note:
         start, _ = self._span(note.body)

@@ -8,12 +8,13 @@ The words stay in the table beside the index, since FTS5 must be told them again
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.text import words
@@ -21,7 +22,7 @@ from postroom.store.database import Database, Row
 from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import headings, outside_code
-from postroom.vault.note import Note, Value
+from postroom.vault.note import Note, Typed, Value
 from postroom.vault.vault import File, Vault
 
 if TYPE_CHECKING:
@@ -61,11 +62,14 @@ RACY: Final = 20_000_000  # nanoseconds within which two changes may share one t
 # Each begins with what can be searched fast.
 _HEADING: Final = re.compile(r"\n#{1,6}[ \t]+([^\n]*)")
 _TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
-_CODE_SPAN: Final = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
+_TICKS: Final = re.compile("(`+)")
 _TERM: Final = re.compile(r'(-?)(?:(title|tag|heading|field|link):)?("[^"]*"?|[^\s"]+)(\*?)', re.I)
+_JOINTS: Final = frozenset({"AND", "OR", "NOT"})
 _COLUMNS: Final = {"tag": "tags", "heading": "headings", "field": "fields", "link": "links"}
-_CONDITION: Final = re.compile(r'\s*([^\s:"][^:"]*?)\s*:\s*("[^"]*"|.*?)\s*')
-_AND: Final = re.compile(r"\s+AND\s+(?=[^\s:]+\s*:)")
+_TAGS: Final = frozenset({"tag", "tags"})
+_CONDITION: Final = re.compile(r'([^:"]++):(.*)', re.S)
+_AND: Final = re.compile(r"(?<!\S)AND(?!\S)")
+_OTHER: Final = re.compile(r"[*<>=]|.*(?<!\S)(?:OR|NOT)(?!\S)", re.S)  # what a filter is not
 
 
 class Document(NamedTuple):
@@ -113,7 +117,10 @@ def document(path: str, raw: bytes) -> Document:
         fields=" ".join(words(" \n".join(f"{k} {' '.join(v)}" for k, v in fields.items()))),
         links=" ".join(words(" \n".join(linked))),
     )
-    pairs = ((name, text) for name, texts in fields.items() for text in texts)
+    # As it is written, and as it is shown: 012 is 12.
+    pairs = [(name, text) for name, texts in fields.items() for text in texts]
+    pairs += [(name, text) for name, texts in _flat(_shown(note.values)) for text in texts]
+    pairs += [(name, up) for name, text in pairs if name in _TAGS for up in _above(text)]
     asked = ((_nfc(name), _nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
     names = (key(stem(target)) for target in linked)
     return Document(columns, frozenset(asked), frozenset(names), broken)
@@ -137,6 +144,20 @@ def _flat(fields: Mapping[str, Value], before: str = "") -> Iterator[tuple[str, 
             yield f"{before}{name}", [item for item in items if isinstance(item, str)]
 
 
+def _shown(value: Typed) -> Any:  # noqa: ANN401 - the same in texts
+    if isinstance(value, dict):
+        return {name: _shown(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown(inner) for inner in value]
+    return value if isinstance(value, str) else json.dumps(value) if value is not None else ""
+
+
+def _above(tag: str) -> list[str]:
+    """Return the tags that a nested one belongs to, and itself without its sign."""
+    parts = tag.lstrip("#").split("/")
+    return ["/".join(parts[:size]) for size in range(1, len(parts) + 1)]
+
+
 def _titles(body: str) -> list[str]:
     if any(sign in body for sign in ("```", "~~~", "\n=", "\n-", "\n #", "\n  ")):
         return [one.title for one in headings(body)]
@@ -146,8 +167,26 @@ def _titles(body: str) -> list[str]:
 def _tags(body: str) -> list[str]:
     if not _TAG.search(body):
         return []
-    plain = "".join(outside_code(body))
-    return _TAG.findall(_CODE_SPAN.sub(" ", plain))
+    return [tag for row in outside_code(body) for tag in _TAG.findall(_without_code(row))]
+
+
+def _without_code(row: str) -> str:
+    """Return a line without what stands between two runs of as many backticks."""
+    if "`" not in row:
+        return row
+    pieces = _TICKS.split(row)
+    later: dict[str, list[int]] = {}
+    for at in range(len(pieces) - 2, 0, -2):
+        later.setdefault(pieces[at], []).append(at)
+    kept, at = [pieces[0]], 1
+    while at < len(pieces):
+        ends = later[pieces[at]]
+        while ends and ends[-1] <= at:
+            ends.pop()
+        at = ends.pop() if ends else at
+        kept.append(pieces[at + 1])
+        at += 2
+    return " ".join(kept)
 
 
 def _nfc(text: str) -> str:
@@ -162,11 +201,11 @@ def expression(query: str, *, prefixes: bool = False) -> str:
     """
     wanted: list[list[str]] = []
     unwanted: list[str] = []
-    either = False
+    either, without = False, False
     for found in list(_TERM.finditer(query))[:MAX_TERMS]:
         minus, field, text, star = found.groups()
-        if found[0] == "OR" and wanted:
-            either = True
+        if found[0] in _JOINTS and wanted:
+            either, without = found[0] == "OR", found[0] == "NOT"
             continue
         tokens = words(text.rstrip("*"))
         if not tokens:
@@ -174,13 +213,13 @@ def expression(query: str, *, prefixes: bool = False) -> str:
         begins = "*" if prefixes or star or text.endswith("*") else ""
         column = f"{_COLUMNS.get(field.lower(), field.lower())} : " if field else ""
         term = f'{column}"{" ".join(tokens)}"{begins}'
-        if minus:
+        if minus or without:
             unwanted.append(term)
         elif either:
             wanted[-1].append(term)
         else:
             wanted.append([term])
-        either = False
+        either = without = False
     if not wanted:
         raise Invalid(
             "There is nothing to search for in this query",
@@ -190,23 +229,34 @@ def expression(query: str, *, prefixes: bool = False) -> str:
     return f"({joined}) NOT ({' OR '.join(unwanted)})" if unwanted else joined
 
 
-def asked_words(query: str) -> Sequence[str]:
-    """Return the words that a query asks for."""
-    found = (found for found in _TERM.finditer(query) if not found[1] and found[0] != "OR")
-    return [word for term in found for word in words(term[3])]
+def terms(query: str) -> Sequence[Sequence[str]]:
+    """Return the words of each thing that a query asks for."""
+    found = (found for found in _TERM.finditer(query) if not found[1])
+    return [tokens for term in found if term[0] not in _JOINTS and (tokens := words(term[3]))]
 
 
 def conditions(asked: str) -> list[tuple[str, str]]:
     """Return the fields and values of a filter, `field:value AND field:value`."""
-    found = []
-    for part in _AND.split(asked):
+    found: list[tuple[str, str]] = []
+    parts: list[str] = []
+    for piece in _AND.split(asked):
+        # An AND inside of quotes is a word of the value.
+        if parts and parts[-1].count('"') % 2:
+            parts[-1] += f"AND{piece}"
+        else:
+            parts.append(piece)
+    for part in parts:
         match = _CONDITION.fullmatch(part)
-        if match is None:
+        name, value = (match[1].strip(), match[2].strip()) if match else ("", "")
+        if not name or name[0] == "-" or " " in name or _OTHER.match(value):
             raise Invalid(
-                f"{part!r} is no filter",
-                remedy="Write field:value, several with AND between: status:pending AND tags:work.",
+                f"{part.strip()!r} is no condition of a filter",
+                remedy="Write field:value, several with AND between, a value in quotes where need be:"
+                ' status:pending AND tags:work AND title:"A, not B".',
             )
-        found.append((_nfc(match[1]), _nfc(match[2].strip('"'))))
+        quoted = len(value) > 1 and value[0] == value[-1] == '"'
+        plain = value[1:-1] if quoted else value
+        found.append((_nfc(name), _nfc(plain.lstrip("#") if name in _TAGS else plain)))
     return found
 
 

@@ -104,6 +104,10 @@ class Keeper:
         done, _, total = self._index.meta("progress").partition("/")
         return Progress(int(done or 0), int(total or 0))
 
+    def sweep(self) -> None:
+        """Take in all that changed, without waiting for the watch."""
+        self._sweep()
+
     def _run(self) -> None:
         while not self._stop.is_set():
             try:

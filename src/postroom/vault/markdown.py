@@ -78,9 +78,11 @@ def headings(body: str) -> list[Heading]:
             found.append(Heading(level, before.strip(), at - len(before), after, len(body)))
         before = "" if mark != " " or atx or under or _NO_PARAGRAPH.match(line) else line
         at = after
-    for index, one in enumerate(found):
-        later = (other.start for other in found[index + 1 :] if other.level <= one.level)
-        found[index] = one._replace(end=next(later, len(body)))
+    ends = [len(body)] * 7  # of a part of each rank, as seen from below
+    for index in range(len(found) - 1, -1, -1):
+        one = found[index]
+        found[index] = one._replace(end=min(ends[1 : one.level + 1]))
+        ends[one.level] = one.start
     return found
 
 

@@ -17,6 +17,7 @@ Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 Typed: TypeAlias = "bool | int | float | str | list[Typed] | dict[str, Typed] | None"
 MAX_FRONTMATTER = 65_536
 MAX_DEPTH = 50
+REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
 # The lookbehind comes second: a search that begins with letters is fast over a long body.
@@ -76,9 +77,12 @@ class Note:
     _body: int = field(compare=False, repr=False)
 
     @classmethod
-    @lru_cache(maxsize=8)  # what was just written is mostly the next that is read
     def parse(cls, raw: bytes) -> Note:
         """Return the note; what cannot be read is `Corrupt`, with its line and column."""
+        return _parsed(raw) if len(raw) <= REMEMBERED else cls._parse(raw)
+
+    @classmethod
+    def _parse(cls, raw: bytes) -> Note:
         try:
             text = raw.decode()
         except UnicodeDecodeError as why:
@@ -213,23 +217,32 @@ class Note:
     def _cut_list(self, old: _Node, new: Typed) -> tuple[int, int, str] | None:
         """Return the span to cut where both are lists, the old one with a line for each of its items.
 
-        The items that both begin with keep their lines, comments included.
+        Items that stay keep their lines, with the comments there and above.
         """
         if not (isinstance(old.value, list) and isinstance(new, list) and old.inner and new):
             return None
         if old.flow or any(isinstance(node.value, list | dict) for node in old.inner):
             return None
-        pairs = zip(old.inner, new, strict=False)
-        kept = next((i for i, (a, b) in enumerate(pairs) if not _same(a.typed, b)), None)
-        kept = min(len(old.inner), len(new)) if kept is None else kept
-        lead = self._newline() + " " * old.column
-        text = lead.join(f"- {_flow(item)}" for item in new[kept:])
-        end = old.start + len(self._text[old.start : old.end].rstrip(" \t\r\n"))
-        if not kept:
-            return old.start, end, text
-        broken = _YAML_BREAK.search(self._text, old.inner[kept - 1].end)
-        line_end = broken.start() if broken else end
-        return line_end, max(end, line_end), f"{lead}{text}" if text else ""
+        from difflib import SequenceMatcher
+
+        lead, at = self._newline() + " " * old.column, old.start - old.column
+        lines = []
+        for node in old.inner:
+            found = _YAML_BREAK.search(self._text, node.end)
+            end = found.start() if found else len(self._text)
+            lines.append(self._text[at:end])
+            at = end
+        lines[0] = self._newline() + lines[0]
+        kept: dict[int, int] = {}
+        before, after = (
+            [json.dumps(x) for x in items] for items in ([n.typed for n in old.inner], new)
+        )
+        for there, here, size in SequenceMatcher(
+            None, before, after, autojunk=False
+        ).get_matching_blocks():
+            kept |= {here + step: there + step for step in range(size)}
+        texts = [lines[kept[n]] if n in kept else f"{lead}- {_flow(x)}" for n, x in enumerate(new)]
+        return old.start - old.column, at, "".join(texts)[len(self._newline()) :]
 
     def _newline(self) -> str:
         found = _NEWLINE.search(self._text)
@@ -264,6 +277,11 @@ class Note:
         if not _same(made.values, fields) or made.body != body:
             raise Corrupt("This change would touch more of the note than asked", remedy=_MEND)
         return made
+
+
+@lru_cache(maxsize=8)  # what was just written is mostly the next that is read
+def _parsed(raw: bytes) -> Note:
+    return Note._parse(raw)  # noqa: SLF001
 
 
 class _Reader:
@@ -304,8 +322,10 @@ class _Reader:
     def _fields(self, inner: Sequence[_Node]) -> dict[str, Value]:
         fields: dict[str, Value] = {}
         for key, value in _pairs(inner):
-            if not isinstance(key.value, str) or key.value == "<<":
-                raise _corrupt(self.text, key.start, "a key is a text, and not `<<`")
+            if not isinstance(key.value, str):
+                raise _corrupt(self.text, key.start, "a key must be a text: quote what has braces")
+            if key.value == "<<":
+                raise _corrupt(self.text, key.start, "`<<` is not followed: write the values here")
             if key.value in fields:
                 raise _corrupt(self.text, key.start, "this key stands here twice")
             fields[key.value] = value.value

@@ -13,32 +13,34 @@ SIZE: Final = 160
 LOOKED: Final = 200_000  # characters of a note in which the words are looked for
 
 
-def snippet(note: Note, wanted: Sequence[str]) -> str:
-    """Return the first place of the note that has one of these words, the body's before a field's."""
+def snippet(note: Note, wanted: Sequence[Sequence[str]]) -> str:
+    """Return the first place of the note that has one of these, the body's before a field's."""
     for text in (note.body[:LOOKED], note.source[: note.head]):
-        found = _around(text, wanted)
-        if found:
-            return found
+        for term in wanted:
+            found = _around(text, term)
+            if found:
+                return found
     return _cut(line(note.body[: SIZE * 2].strip()), 0)
 
 
-def _around(text: str, wanted: Sequence[str]) -> str:
+def _around(text: str, term: Sequence[str]) -> str:
     if text.isascii():
         # Folding changes no length here, so that the place itself is known.
-        for word in wanted:
-            found = re.search(rf"(?<![0-9a-z]){re.escape(word)}", text, re.IGNORECASE)
-            if found:
-                start = text.rfind("\n", 0, found.start()) + 1
-                end = text.find("\n", found.start())
-                row = text[start : end if end >= 0 else len(text)]
-                return _cut(line(row), len(line(row[: found.start() - start])))
-        return ""
+        pattern = "[^0-9a-z]+".join(map(re.escape, term))
+        found = re.search(rf"(?<![0-9a-z]){pattern}", text, re.IGNORECASE)
+        if not found:
+            return ""
+        start = text.rfind("\n", 0, found.start()) + 1
+        end = text.find("\n", found.start())
+        row = text[start : end if end >= 0 else len(text)]
+        return _cut(line(row), len(line(row[: found.start() - start])))
+    *first, last = term
     for row in text.splitlines():
         tokens = words(row)
-        hits = [n for n, token in enumerate(tokens) if token.startswith(tuple(wanted))]
-        if hits:
-            plain = line(row)
-            return _cut(plain, len(plain) * hits[0] // len(tokens))
+        for at in range(len(tokens) - len(first)):
+            if tokens[at : at + len(first)] == first and tokens[at + len(first)].startswith(last):
+                plain = line(row)
+                return _cut(plain, len(plain) * at // len(tokens))
     return ""
 
 

@@ -27,6 +27,7 @@ from postroom.core.errors import (
 )
 
 MAX_SIZE = 30_000_000
+MAX_NAME = 255  # bytes, as file systems have it
 # No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
 _NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -102,6 +103,14 @@ class Vault:
                 return _file(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
         except NotFound:
             return None
+
+    def is_folder(self, path: str) -> bool:
+        """Whether a folder stands at a path, not a link to one."""
+        try:
+            with self._at(path) as (folder, name):
+                return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        except NotFound:
+            return False
 
     def stats(self, paths: Iterable[str]) -> Iterator[File | None]:
         """Yield what stands at each path, None where no plain file does; quick for neighbours."""
@@ -330,6 +339,8 @@ def _parts(path: str) -> Names:
             f"{path!r} is no path inside the vault",
             remedy="Name it from the vault's root: names with `/` between, none with a dot in front.",
         )
+    if any(len(os.fsencode(part)) > MAX_NAME for part in parts):
+        raise _in_our_words(OSError(errno.ENAMETOOLONG, ""), path)
     return parts
 
 

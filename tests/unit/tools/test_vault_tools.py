@@ -137,7 +137,7 @@ def test_the_permissions_of_a_file_stay(notes):
         ({"prepend": "- [ ] b", "heading": "## tasks"}, "First.\n\n## Tasks\n- [ ] b\n- [ ] a\n\n## Log\nold"),
         ({"find": "[ ] a", "replace": "[x] a"}, "First.\n\n## Tasks\n- [x] a\n\n## Log\nold"),
         ({"find": "Tasks\n- [ ] a\n", "replace": "Done\n"}, "First.\n\n## Done\n\n## Log\nold"),
-        ({"find": "old", "heading": "Log"}, "First.\n\n## Tasks\n- [ ] a\n\n## Log\n"),
+        ({"find": "old", "replace": "", "heading": "Log"}, "First.\n\n## Tasks\n- [ ] a\n\n## Log\n"),
         ({"find": "First", "replace": "1st", "append": "end", "set": {"status": "x"}}, "1st.\n\n## Tasks\n- [ ] a\n\n## Log\nold\nend"),
     ],
 )  # fmt: skip
@@ -154,10 +154,11 @@ def test_an_edit_changes_what_it_says(notes, edit, after):
     ("edit", "code", "said"),
     [
         ({}, "parse_error", "changes nothing"),
-        ({"replace": "x"}, "parse_error", "needs `find`"),
+        ({"replace": "x"}, "parse_error", "go together"),
+        ({"find": "old"}, "parse_error", "go together"),
         ({"heading": "Log"}, "parse_error", "needs a text"),
-        ({"find": "nowhere"}, "not_found", "does not stand in the note"),
-        ({"find": "a", "heading": "Log"}, "not_found", "under that heading"),
+        ({"find": "nowhere", "replace": ""}, "not_found", "does not stand in the note"),
+        ({"find": "a", "replace": "", "heading": "Log"}, "not_found", "under that heading"),
         ({"find": "\n", "replace": " "}, "parse_error", "more than once"),
         ({"append": "x", "heading": "Nope"}, "not_found", "no such heading"),
         ({"append": "x", "set": {"a": 2**60}}, "parse_error", "too large"),
@@ -395,7 +396,7 @@ def test_folders_and_unreadable_notes_are_told(notes):
     assert notes.listed("", ["huge.md", "A/bad.md", "A/B/x.md"])
     said = notes.done("list_notes", directory="")
     assert (said["folders"], said["unreadable"]) == (["A"], ["huge.md", "A/bad.md"])
-    assert notes.done("list_notes", directory="A")["folders"] == ["B"]
+    assert notes.done("list_notes", directory="A")["folders"] == ["A/B"]
     assert notes.found("mango") == ["A/bad.md"]  # broken, and still found
 
 
@@ -458,6 +459,7 @@ def test_a_note_is_not_moved_over_another_nor_into_another_kind(notes):
     notes.file("b.md", "b\n")
     assert notes.refused("move_note", source="a.md", destination="b.md")["error"] == "conflict"
     assert notes.refused("move_note", source="a.md", destination="a.md")["error"] == "conflict"
+    (notes.root / "folder").mkdir()
     for wrong in ("a.txt", "folder", "x/"):
         assert notes.refused("move_note", source="a.md", destination=wrong)["error"] in ("parse_error", "permission_denied")  # fmt: skip
     assert (notes.root / "a.md").read_text() + (notes.root / "b.md").read_text() == "a\nb\n"
@@ -644,3 +646,155 @@ def test_a_new_name_that_shows_as_another_is_refused(notes, name):
     }.items():
         assert notes.refused(tool, **more)["error"] == "permission_denied"
     assert [path.name for path in notes.root.iterdir() if path.suffix == ".md"] == ["old.md"]
+
+
+# What people asked for
+
+
+@pytest.mark.parametrize(
+    ("new", "lines"),
+    [
+        (["b", "c"], ["- b # second", "# above", "- c # third"]),
+        (["a", "c", "d"], ["- a # first", "# above", "- c # third", "- d"]),
+        (["c", "a", "b"], ["- c", "- a # first", "- b # second"]),
+        (["x", "a", "b", "c"], ["- x", "- a # first", "- b # second", "# above", "- c # third"]),
+        (["z"], ["- z"]),
+    ],
+)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_an_item_of_a_list_that_stays_keeps_its_comments(notes, new, lines, newline):
+    def note(rows):
+        rows = ["---", "t: 1", "tags:", *(f"  {row}" for row in rows), "end: 2", "---", "x", ""]
+        return newline.join(rows).encode()
+
+    there = notes.file("n.md", note(["- a # first", "- b # second", "# above", "- c # third"]))
+    notes.done("read_note", path="n.md")
+    notes.done("edit_note", path="n.md", set={"tags": new})
+    assert there.read_bytes() == note(lines)
+
+
+def test_a_broken_note_can_be_read_raw_and_mended(notes):
+    broken = "---\ndate: {{date}}\ntags: [a\n---\nBody\r\n"
+    there = notes.file("n.md", broken)
+    assert notes.refused("read_note", path="n.md")["error"] == "parse_error"
+    read = notes.done("read_note", path="n.md", raw=True)
+    assert (read["frontmatter"], read["body"]) == ({}, broken.replace("\r\n", "\n"))
+    for wrong in ({"find": "date}}", "replace": "x"}, {"append": "x"}, {"set": {"a": 1}}):
+        assert notes.refused("edit_note", path="n.md", **wrong)["error"] == "parse_error"
+    assert there.read_bytes() == broken.encode()
+    assert notes.refused("write_note", path="n.md", frontmatter={}, body="x", if_match=read["etag"])["error"] == "parse_error"  # fmt: skip
+    mend = {"find": "date: {{date}}\ntags: [a\n", "replace": 'date: "{{date}}"\ntags: [a]\n'}
+    notes.done("edit_note", path="n.md", **mend)
+    assert there.read_bytes() == b'---\ndate: "{{date}}"\ntags: [a]\n---\nBody\r\n'
+    assert notes.done("read_note", path="n.md")["frontmatter"] == {"date": "{{date}}", "tags": ["a"]}  # fmt: skip
+
+
+def test_a_raw_reading_of_a_whole_note_does_not_let_it_be_overwritten(notes):
+    notes.file("n.md", "---\na: 1\n---\nx\n")
+    tag = notes.done("read_note", path="n.md", raw=True)["etag"]
+    error = notes.refused("write_note", path="n.md", frontmatter={}, body="y", if_match=tag)
+    assert error["error"] == "conflict"
+
+
+def test_an_agents_draft_is_its_own_letter_and_it_is_told_what_became_of_it(person):
+    person.live(undo_seconds=0)
+    person.vault.mkdir(exist_ok=True)
+    ask = {"to": "ann@example.com", "subject": "Tea", "status": "pending_approval"}
+    with visiting_inside(person, agent="claude") as agent:
+        said = agent.call("write_note", path="Drafts/tea.md", frontmatter=ask, body="At five?\n")
+        letter = said.values["letter"]
+        assert f"It is the letter {letter} now" in said.text
+        assert "At five?" not in said.text
+        assert agent.done("letter_status", id=letter)["status"] == "pending"
+        assert person.show(letter)["agent"] == "claude"
+        refused = agent.call("edit_note", path="Drafts/tea.md", append="x")
+        assert refused.refused == "permission_denied"
+        assert f"is the letter {letter} now" in refused.text
+        assert agent.done("withdraw_letter", id=letter)["status"] == "withdrawn"
+        wrong = agent.done("write_note", path="Drafts/bad.md", frontmatter={**ask, "to": "nobody"}, body="x")  # fmt: skip
+        assert "was not taken as a letter" in wrong["hint"]
+    # What somebody else wrote there is nobody's.
+    (person.vault / "Drafts" / "mine.md").write_text("---\nto: bob@example.com\nsubject: x\nstatus: pending_approval\n---\nHello.\n")  # fmt: skip
+    shown = person.run("pending", "--json").json["letters"]
+    assert [letter["agent"] for letter in shown] == ["vault"]
+
+
+def test_in_a_rehearsal_a_draft_is_told_to_be_none_yet(notes):
+    ask = {"to": "ann@example.com", "subject": "Tea", "status": "pending_approval"}
+    said = notes.done("write_note", path="Drafts/tea.md", frontmatter=ask, body="x")
+    assert said["hint"] == "Postroom rehearses (default): it is no letter yet."
+
+
+def test_with_a_room_an_agent_is_told_where_its_folders_are(person):
+    person.vault.mkdir()
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('[vault]\nroom = "Postroom"\n')
+    with visiting_inside(person, contract=vault.CONTRACT) as agent:
+        assert "A note in Postroom/Drafts/ with" in agent.client.instructions
+        notes = Notes(person, agent)
+        ask = {"path": "Drafts/tea.md", "frontmatter": {}, "body": "x"}
+        assert notes.done("write_note", **ask)["hint"].endswith("its own is Postroom/Drafts.")
+        assert notes.done("list_notes", directory="Postroom/Needs_Action")["total"] == 0
+
+
+@pytest.mark.parametrize("name", ["a:b", "a|b", "[a]", "a#1", "what?", 'a "b"', "a<b", "x:/y"])
+def test_a_new_name_that_no_link_can_hold_is_refused(notes, name):
+    notes.file("old.md", "x\n")
+    for tool, more in {
+        "write_note": {"path": f"{name}.md", "frontmatter": {}, "body": "x"},
+        "move_note": {"source": "old.md", "destination": f"{name}.md"},
+    }.items():
+        assert notes.refused(tool, **more)["error"] == "parse_error"
+    notes.file(f"{name}/old.md", "x\n")  # a person's own folder may be called so
+    notes.done("write_note", path=f"{name}/new.md", frontmatter={}, body="x")
+
+
+def test_the_end_of_a_name_may_be_left_out(notes):
+    notes.done("write_note", path="a/new", frontmatter={}, body="x\n")
+    notes.done("edit_note", path="a/new", append="y")
+    assert notes.done("move_note", source="a/new", destination="b/other")["path"] == "b/other.md"
+    assert (notes.root / "b/other.md").read_text() == "x\ny\n"
+
+
+def test_a_folder_in_the_place_of_a_note_is_told(notes):
+    notes.file("a/n.md", "x\n")
+    assert "is a folder" in notes.refused("read_note", path="a")["message"]
+    assert "is a folder" in notes.refused("move_note", source="a", destination="b")["message"]
+    assert "names a folder" in notes.refused("move_note", source="a/n.md", destination="a")["message"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    ["status:a OR status:b", "NOT status:a", "-status:a", "status:*", "n:>5", "tags:web AND", "AND", "a b:c"],
+)  # fmt: skip
+def test_what_a_filter_cannot_say_is_refused_with_what_it_can(notes, wanted):
+    error = notes.refused("list_notes", directory="", filter=wanted)
+    assert error["error"] == "parse_error"
+    assert "status:pending AND tags:work" in error["details"]["remedy"]
+
+
+def test_filters_take_a_value_as_it_is_shown_and_tags_by_what_they_belong_to(notes):
+    notes.file("n.md", '---\nzip: 01234\np: 0.40\ndone: True\ntags: [client/acme]\nt: "A AND b"\n---\n')  # fmt: skip
+    notes.listed("", ["n.md"])
+    for wanted in ("zip:01234", "zip:1234", "p:0.4", "done:true", "done:True", "tags:client", "tags:#client/acme", 't:"A AND b" AND zip:1234'):  # fmt: skip
+        assert notes.listed("", filter=wanted) == ["n.md"], wanted
+    for wanted in ("tags:acme", "done:TRUE", "zip:123"):
+        assert notes.listed("", filter=wanted) == [], wanted
+
+
+def test_a_snippet_shows_the_hit(notes):
+    notes.file("t.md", "# ไทย\nเมือง กรุงเทพ ใหญ่\n")
+    notes.file("p.md", "---\nemail: anna@example.org\n---\n# Anna Müller\nanna here\n")
+    notes.listed("", ["p.md", "t.md"])
+    for query, shown in {
+        "กรุงเทพ": "เมือง กรุงเทพ ใหญ่",
+        "anna@example.org": "email: anna@example.org",
+        "quince NOT anna OR muller": "# Anna Müller",
+    }.items():
+        said = notes.done("search_notes", query=query)
+        if query.startswith("quince"):
+            assert said["notes"] == []
+            assert said["hint"]
+        else:
+            assert [note["snippet"] for note in said["notes"]] == [shown]

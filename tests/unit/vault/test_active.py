@@ -134,7 +134,7 @@ def test_no_spelling_hides_where_an_image_comes_from(target):
     [
         "<div>",
         "</div>",
-        "a <b>c</b>",
+        "a <div>c</div>",
         "<IMG SRC=x>",
         "<img/src=x@y>",
         "<div",
@@ -281,9 +281,9 @@ def test_no_bracket_hides_an_image_from_its_target(text):
 
 
 def test_a_finding_says_its_line_and_what_it_is():
-    text = "---\r\na: 1\r\n---\r\none\rtwo <b>\n\n![a\nb](https://example.org) <%\nx"
+    text = "---\r\na: 1\r\n---\r\none\rtwo <a>\n\n![a\nb](https://example.org) <%\nx"
     assert active(text) == [
-        Active(HTML, 5, "<b>"),
+        Active(HTML, 5, "<a>"),
         Active(EMBED, 7, "![a b](https://example.org)"),
         Active(TEMPLATE, 8, "<% x"),
     ]
@@ -299,7 +299,7 @@ def test_a_number_too_long_for_python_is_no_failure():
     assert active(f"![](&#{'1' * 9000};)\n\n```&#{'1' * 9000};") == []
 
 
-PERSONS = f"one\n\n{IMAGE}\n<b>two</b>\n\n```dataviewjs\ncode()\n```\nthree <% now %>\n"
+PERSONS = f"one\n\n{IMAGE}\n<a>two</a>\n\n```dataviewjs\ncode()\n```\nthree <% now %>\n"
 
 
 @pytest.mark.parametrize(
@@ -324,12 +324,12 @@ def test_a_person_s_own_may_stay_and_move_and_go(old, new):
     [
         ("one", IMAGE, EMBED, 3),
         ("a.png", "a.png?secret", EMBED, 3),
-        ("one", "<b>", HTML, 4),
-        ("<b>", "<b onclick=x>", HTML, 4),
+        ("one", "<a>", HTML, 4),
+        ("<a>", "<a onclick=x>", HTML, 4),
         ("code()", "code();other()", RUNS, 6),
         ("now", "now()", TEMPLATE, 9),
-        ("<b>two</b>", "<b>two</b>\n\\<img>", HTML, 5),
-        ("<b>two</b>", "<b>two</b>\n```\n<img>\n```", HTML, 6),
+        ("<a>two</a>", "<a>two</a>\n\\<img>", HTML, 5),
+        ("<a>two</a>", "<a>two</a>\n```\n<img>\n```", HTML, 6),
     ],
 )
 def test_what_an_agent_adds_or_changes_is_found(old, new, kind, line):

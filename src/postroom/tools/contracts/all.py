@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Final
 
 from postroom.tools.contracts import postroom, vault
@@ -11,7 +12,7 @@ from postroom.tools.table import Contract, Reply, Result
 
 INSTRUCTIONS: Final = (
     f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
-    " before you change it, and prefer edit_note to write_note for one that exists."
+    f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS}"
 )
 
 
@@ -24,8 +25,15 @@ def shape(result: Result) -> Reply:
     if isinstance(result, vault.NoteMoved):
         return _moved(result)
     assert isinstance(result, vault.NoteWritten)
-    became = f" It is the letter {result.letter} now." if result.letter else ""
-    return Reply(f"Written. etag {result.etag}.{became}", result)
+    return Reply(f"Written. etag {result.etag}. {result.hint}".rstrip(), result)
+
+
+def _written(result: Result) -> Reply:
+    """Return what was written without the words that the agent has just given."""
+    if isinstance(result, vault.NoteContent):
+        kept = {"path", "etag", "letter", "hint"}
+        result = vault.NoteWritten(**result.model_dump(include=kept))
+    return shape(result)
 
 
 def _content(note: vault.NoteContent) -> Reply:
@@ -47,7 +55,7 @@ def _listed(found: vault.NoteList) -> Reply:
     text = "\n".join(rows)
     fence = mark(text) if rows else ""
     count = f"{len(found.notes)} of {found.total} notes." if found.total else "No note."
-    more = f"More: cursor={_json(found.cursor)}" if found.cursor else ""
+    more = f"More: cursor={found.cursor}" if found.cursor else ""
     said = [count, fenced(text, fence) if rows else "", found.hint, more]
     return Reply(
         "\n".join(filter(None, said)), found.model_copy(update={"fence": fence, "end": fence})
@@ -73,7 +81,14 @@ CONTRACT: Final = Contract(
     instructions=INSTRUCTIONS,
     tools=(
         *postroom.TOOLS,
-        *vault.tools(shape),
+        *(
+            replace(
+                row, function=vault.shaped(vault.write_note, _written), result=vault.NoteWritten
+            )
+            if row.name == "write_note"
+            else row
+            for row in vault.tools(shape)
+        ),
     ),
     resources=postroom.CONTRACT.resources,
 )
