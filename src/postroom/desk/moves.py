@@ -44,6 +44,7 @@ class Intent:
     mtime_ns: int
     inode: int
     etag: str  # of what the file holds afterwards
+    id: str
 
     @property
     def was(self) -> File:
@@ -71,44 +72,53 @@ class Mover:
 
     def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, Move]:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
+        book, id = self._book, os.urandom(8).hex()
+        with held(self._lock):
+            self._finish()
+            about = {"destination": target[:200]}
+            with book.recorded(call, source, changes=True, once=id, **about):
+                moved, raw, file = self._allowed(source, target)
+                done = yield from self._move(call.agent, moved, raw, file, id)
+            self._intent.unlink(missing_ok=True)  # once the line is there that tells of it
+        return done
+
+    def _allowed(self, source: str, target: str) -> tuple[Moved, bytes, File]:
+        """Return what is to be moved where, or say why it may not be."""
         book = self._book
-        with book.recorded(call, source, changes=True, destination=target[:200]):
-            old, new = book.find(source), book.vault.spelled(target.removesuffix("/"))
-            book.access.refuse_reading(old)
-            for closed in (old, new):
-                book.access.refuse_closed(closed)
-            if target.endswith("/") or book.vault.is_folder(new):
-                raise Invalid(
-                    f"{target!r} names a folder", remedy="Name the file too: the whole new path."
-                )
-            new = book.with_end(new, _end(old))
-            book.refuse_folder(old)
-            raw, file = book.vault.read(old)
-            if _end(old) != _end(new):
-                raise Invalid(
-                    f"{old!r} would not keep its kind as {new!r}",
-                    remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
-                )
-            book.refuse_letter(old)
-            book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
-            book.access.refuse_writing(new, new=True)
-            book.refuse_name(new)
-            if new.lower().endswith(NOTE):
-                book.refuse_marks(new, _fields(raw))
-            if book.vault.stat(new) is not None:
-                raise Conflict(f"{new!r} is there already", remedy="Take another name.")
-            with held(self._lock):
-                self._finish()
-                return (yield from self._move(call.agent, Moved(old, new), raw, file))
+        old, new = book.find(source), book.vault.spelled(target.removesuffix("/"))
+        book.access.refuse_reading(old)
+        for closed in (old, new):
+            book.access.refuse_closed(closed)
+        if target.endswith("/") or book.vault.is_folder(new):
+            raise Invalid(
+                f"{target!r} names a folder", remedy="Name the file too: the whole new path."
+            )
+        new = book.with_end(new, _end(old))
+        book.refuse_folder(old)
+        raw, file = book.vault.read(old)
+        if _end(old) != _end(new):
+            raise Invalid(
+                f"{old!r} would not keep its kind as {new!r}",
+                remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
+            )
+        book.refuse_letter(old)
+        book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
+        book.access.refuse_writing(new, new=True)
+        book.refuse_name(new)
+        if new.lower().endswith(NOTE):
+            book.refuse_marks(new, _fields(raw))
+        if book.vault.stat(new) is not None:
+            raise Conflict(f"{new!r} is there already", remedy="Take another name.")
+        return Moved(old, new), raw, file
 
     def _move(
-        self, agent: str, moved: Moved, raw: bytes, file: File
+        self, agent: str, moved: Moved, raw: bytes, file: File, id: str
     ) -> Generator[Progress, None, Move]:
         book = self._book
         book.sweep()  # a link that was written a moment ago must follow too
         own = self._rewritten(moved.source, raw, moved)
         data = own.text.encode() if own.changed else None
-        intent = Intent(*moved, agent, *file[1:], etag(data or raw))
+        intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
         self._begin(intent)
         try:
             book.vault.move(intent.source, intent.target, intent.was, data)
@@ -122,7 +132,6 @@ class Mover:
             done.ambiguous[intent.target] = own.ambiguous
         book.moved(moved.source, moved.target, intent.etag)
         yield from self._rewrite(moved, done)
-        self._intent.unlink()
         return done
 
     def _rewrite(self, moved: Moved, done: Move) -> Generator[Progress, None, None]:
@@ -133,8 +142,12 @@ class Mover:
         for number, path in enumerate(paths):
             if number % TOLD == 0:
                 yield Progress(number, len(paths))
-            with suppress(NotFound, Corrupt):  # gone, or not to be read: nothing to rewrite
+            try:
                 self._rewrite_in(path, moved, done)
+            except (NotFound, Corrupt):  # gone, or not to be read: nothing to rewrite
+                continue
+            except PostroomError:  # no right to it, or a full disk: the note has moved all the same
+                done.untouched.append(path)
 
     def _rewrite_in(self, path: str, moved: Moved, done: Move) -> None:
         book = self._book
@@ -207,39 +220,64 @@ class Mover:
                 if ours:
                     self._finish()
 
-    def _finish(self) -> None:
+    def settle(self) -> None:
+        """Finish what a crash left of a move as far as the file itself goes; links take an index."""
+        with tried(self._lock) as ours:
+            intent = self._left() if ours else None
+            if intent:
+                self._settle(intent)
+
+    def _left(self) -> Intent | None:
         try:
-            intent = Intent(**json.loads(self._intent.read_text()))
+            return Intent(**json.loads(self._intent.read_text()))
         except FileNotFoundError:
-            return
+            return None
         except (ValueError, TypeError):  # none of ours
             self._intent.unlink()
+            return None
+
+    def _settle(self, intent: Intent) -> bool:
+        """Let the file have one name; return whether that is the new one."""
+        vault = self._book.vault
+        try:
+            if self._happened(intent):
+                with suppress(Conflict, NotFound):  # gone already, or another file by now
+                    vault.remove(intent.source, intent.was)
+                return True
+            there = vault.stat(intent.target)
+            # Where files cannot be linked, the new name is first taken with an empty one.
+            if there and not there.size and vault.stat(intent.source) == intent.was:
+                vault.remove(intent.target, there)
+        except PostroomError:  # not ours to touch any more
+            pass
+        return False
+
+    def _finish(self) -> None:
+        intent = self._left()
+        if intent is None:
             return
         book, moved = self._book, Moved(intent.source, intent.target)
-        if self._happened(intent):
-            with suppress(Conflict, NotFound):  # gone already, or another file by now
-                book.vault.remove(intent.source, intent.was)
+        if self._settle(intent):
             done = Move(intent.target)
             book.moved(moved.source, moved.target, intent.etag)
             for _ in self._rewrite(moved, done):
                 pass
-            with book.recorded(
-                Call("move_note", intent.agent, "vault"), intent.source, changes=True
-            ):
+            call = Call("move_note", intent.agent, "vault")
+            with book.recorded(call, intent.source, changes=True, once=intent.id):
                 pass
         self._intent.unlink()
 
     def _happened(self, intent: Intent) -> bool:
         """Whether the file has its new name; another may stand there, if nothing was done yet."""
         vault = self._book.vault
-        there = vault.stat(intent.target)
-        if there is None:
-            return False
-        if vault.stat(intent.source) is None or there.inode == intent.inode:
-            return True
         try:
+            there = vault.stat(intent.target)
+            if there is None:
+                return False
+            if vault.stat(intent.source) is None or there.inode == intent.inode:
+                return True
             return etag(vault.read(intent.target)[0]) == intent.etag
-        except PostroomError:
+        except PostroomError:  # neither is where we could have put it
             return False
 
 

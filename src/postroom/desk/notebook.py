@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -121,29 +121,36 @@ class Notebook:
 
     @contextmanager
     def recorded(
-        self, call: Call, target: str = "", *, changes: bool = False, **about: Value
+        self, call: Call, target: str = "", *, changes: bool = False, once: str = "", **about: Value
     ) -> Iterator[None]:
         """Leave the one line of a call, on the disk where it changes something."""
+        write = partial(self._outbox.record, call, target=target, parameters=about, once=once)
         try:
             check_name(call)
-            with self._given_up(call):
+            with self._given_up(call, once):
                 yield
         except PostroomError as refused:
-            self._outbox.record(call, refused, target=target, parameters=about, synced=False)
+            write(error=refused, synced=False)
             raise
-        self._outbox.record(call, target=target, parameters=about, synced=changes)
+        write(synced=changes)
 
     # One note
 
     def read(self, call: Call, path: str, *, raw: bool = False) -> Kept:
         """Return a note; `raw`, its whole text as it is, though it be broken."""
         with self.recorded(call, path):
+            self._settle_move()
             found = self.find(path)
             self.access.refuse_reading(found)
             self.refuse_folder(found)
             data, _ = self.vault.read(found)
             note = _plain(found, data) if raw else _parsed(found, data)
             return Kept(found, note, etag(data))
+
+    def _settle_move(self) -> None:
+        """See to it that no note has two names because a move was interrupted."""
+        if (self._state / "vault" / "move.json").exists():
+            self.mover.settle()
 
     def refuse_folder(self, path: str) -> None:
         """Refuse a folder where a file is meant."""
@@ -171,6 +178,7 @@ class Notebook:
     ) -> Kept:
         """Make a note, or give one that is known as it is another content."""
         with self.recorded(call, path, changes=True):
+            self._settle_move()
             place = self._note_path(self.find(path))
             self.refuse_marks(place, values)
             found = self._opened(call, place, if_match, whole=True)
@@ -188,6 +196,7 @@ class Notebook:
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
         """Change a part of a note that is known as it is."""
         with self.recorded(call, path, changes=True):
+            self._settle_move()
             place = self._note_path(self.find(path))
             self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
             mends = bool(edit.find) and not (edit.set or edit.remove)
@@ -460,11 +469,12 @@ class Notebook:
         )
 
     @contextmanager
-    def _given_up(self, call: Call) -> Iterator[None]:
+    def _given_up(self, call: Call, once: str = "") -> Iterator[None]:
         try:
             yield
         except GeneratorExit:
-            self._outbox.record(call, Unavailable("The client gave it up"), synced=False)
+            gone = Unavailable("The client gave it up")
+            self._outbox.record(call, gone, synced=False, once=once)
             raise
 
     def folder(self, folder: str) -> str:
@@ -482,7 +492,13 @@ class Notebook:
 
     def _checked(self, ask: Callable[[], Found]) -> Found:
         """Return what the index says, once it says of each file what is on the disk."""
-        found, taken = ask(), set[str]()  # what was taken in by this very call is no older than it
+        try:
+            found = ask()
+        except Corrupt:  # the index itself: it holds nothing that cannot be found out again
+            self.index.renew()
+            self.sweep()
+            found = ask()
+        taken = set[str]()  # what was taken in by this very call is no older than it
         for _ in range(ROUNDS):
             stale = [path for path in self._stale(found.hits) if path not in taken]
             if not stale:
@@ -490,8 +506,9 @@ class Notebook:
             self.index.refresh(self.vault, stale)
             taken.update(stale)
             found = ask()
-        doubtful = set(self._stale(found.hits)) - taken
-        return found._replace(hits=[hit for hit in found.hits if hit.path not in doubtful])
+        # Somebody saves one note after the other: as of this moment, these are there.
+        there = self.vault.stats([hit.path for hit in found.hits])
+        return found._replace(hits=[h for h, file in zip(found.hits, there, strict=True) if file])
 
     def _stale(self, hits: Sequence[Hit]) -> Sequence[str]:
         now = self.vault.stats([hit.path for hit in hits])

@@ -21,6 +21,7 @@ from postroom.store.ledger import DISTRUSTED, Book, Ledger
 
 HOME = "Pending_Approval"
 BEFORE = "before."
+ONCE = "once"
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
 MAX_KEY = 200
@@ -449,11 +450,19 @@ class Outbox:
         target: str = "",
         parameters: Mapping[str, Value] | None = None,
         synced: bool = True,
+        once: str = "",
     ) -> None:
-        """Write the one line of a call; what goes wrong after it was written adds none."""
+        """Write the one line of a call; what goes wrong after it was written adds none.
+
+        `once` names a thing that several may bring to its end, of whom one writes the line.
+        """
         if not (error and call.trace and call.trace.written):
             with self._ledger.write(synced=synced) as book:
+                if once and book.get(ONCE) == once:
+                    return
                 self._line(book, call, None, result, error, parameters, target=target)
+                if once:
+                    book.set(ONCE, once)
         if error is not None:
             error.logged = True
 

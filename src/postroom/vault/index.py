@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -265,15 +266,43 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turn = threading.Lock()
+        self._inode = self._generation = 0
         self._db = self._open()
 
     def _open(self) -> Database:
         try:
-            return Database(self._path, MIGRATIONS)
+            made = Database(self._path, MIGRATIONS)
         except Corrupt:  # it can be made anew
-            for end in ("", "-wal", "-shm"):
-                Path(f"{self._path}{end}").unlink(missing_ok=True)
-            return Database(self._path, MIGRATIONS)
+            self._remove()
+            made = Database(self._path, MIGRATIONS)
+        self._inode = self._path.stat().st_ino
+        return made
+
+    def _remove(self) -> None:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{self._path}{end}").unlink(missing_ok=True)
+
+    def renew(self) -> None:
+        """Begin anew, without what is damaged."""
+        with self._turn:
+            self._remove()
+            self._reopen()
+
+    def generation(self) -> int:
+        """Return another number after it was deleted or begun anew; it is then opened as it is now."""
+        with self._turn:
+            try:
+                if self._path.stat().st_ino != self._inode:
+                    self._reopen()
+            except FileNotFoundError:
+                self._reopen()
+            return self._generation
+
+    def _reopen(self) -> None:
+        old, self._db = self._db, self._open()
+        old.close()
+        self._generation += 1
 
     def close(self) -> None:
         """Let go of the file."""

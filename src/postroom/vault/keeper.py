@@ -1,8 +1,8 @@
 """Who keeps the index whole: one process, under a lock, which sweeps the vault and then watches it.
 
 All others read, and add what they wrote themselves. When the keeper ends, however it ends, another
-takes its place and begins with a sweep: what was changed while nobody watched is seen before the
-next answer. Where the system cannot watch, every answer begins with a sweep.
+takes its place within half a second and begins with a sweep: what was changed while nobody watched is
+seen. Where the system cannot watch, every answer begins with a sweep.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from postroom.core.errors import PostroomError
+from postroom.core.errors import Corrupt, PostroomError
 from postroom.store.locks import tried
 from postroom.vault.index import Index
 from postroom.vault.vault import File, Vault
 
 BATCH: Final = 500  # files that are taken in at once
 SUCCESSION: Final = 0.5  # seconds between two looks at whether the keeper is gone
+LOOK: Final = 1.0  # seconds between two looks at whether the index is still there
 SWEEP: Final = 60.0  # seconds after which even a watched vault is swept
 RECENT: Final = 0.1  # seconds that a sweep is as good as a new one
 STEP, GROUP = 25, 75  # milliseconds that a change waits for the next, and at most
@@ -52,7 +53,7 @@ def watching(folders: Sequence[Path], stop: threading.Event) -> Iterator[Callabl
     ) as notify:
 
         def changes() -> set[str]:
-            found = notify.watch(GROUP, STEP, int(SWEEP * 1000), stop)
+            found = notify.watch(GROUP, STEP, int(LOOK * 1000), stop)
             return {path for _, path in found} if isinstance(found, set) else set()
 
         yield changes
@@ -94,6 +95,7 @@ class Keeper:
         """Return how far the index is; None where it shows the vault as it is."""
         if self._trouble:
             raise self._trouble
+        self._index.generation()
         state = self._index.meta("state")
         if state == FRESH:
             return None
@@ -112,8 +114,11 @@ class Keeper:
         while not self._stop.is_set():
             try:
                 with tried(self._lock) as ours:
+                    self._trouble = None
                     if ours:
                         self._keep()
+            except Corrupt:  # it holds nothing that cannot be found out again
+                self._index.renew()
             except PostroomError as why:  # a full disk, or no right: tried again
                 self._trouble = why
             finally:
@@ -124,7 +129,6 @@ class Keeper:
         self._index.keep(state=SWEEPING, progress="0/0")
         self._decided.set()
         folders = self._sweep()
-        self._trouble = None
         while not self._stop.is_set():
             try:
                 folders = self._follow(folders)
@@ -138,12 +142,15 @@ class Keeper:
     def _follow(self, folders: list[str]) -> list[str]:
         """Take in changes until it is time for a sweep; return the folders that there are then."""
         root, known = self._vault.root, set(folders)
+        which = self._index.generation()
         with self._watch([root / folder for folder in folders], self._stop) as changes:
             folders = self._sweep()  # what changed before it was watched
             if set(folders) == known:
                 self._index.keep(state=FRESH)
                 ends = time.monotonic() + SWEEP
                 while not self._stop.is_set() and time.monotonic() < ends:
+                    if self._index.generation() != which:
+                        break  # it was deleted, or begun anew
                     found = (Path(path).relative_to(root).as_posix() for path in changes())
                     paths = [path for path in found if path != "." and not self._hidden(path)]
                     if any(path in known or (root / path).is_dir() for path in paths):

@@ -30,6 +30,8 @@ MAX_SIZE = 30_000_000
 MAX_NAME = 255  # bytes, as file systems have it
 # No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
 _NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
+_TEMP = re.compile(r"\.postroom-[0-9a-f]{16}\.tmp")
+ABANDONED = 3600.0  # seconds after which nobody writes to such a file any more
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a note's place must not hold us up
 # How file systems without hard links, and systems that forbid them, refuse one.
@@ -126,7 +128,10 @@ class Vault:
             yield from map(found.get, names)
 
     def walk(self, skip: Callable[[str], bool]) -> Iterator[tuple[str, Files]]:
-        """Yield every folder with its files, the root first; none that is hidden, a link, or skipped."""
+        """Yield every folder with its files, the root first; none that is hidden, a link, or skipped.
+
+        What a crash left half-written is removed on the way.
+        """
         waiting = [""]
         while waiting:
             folder = waiting.pop()
@@ -135,6 +140,8 @@ class Vault:
                 with self._held(folder, folder) as fd, os.scandir(fd) as entries:
                     for entry in entries:
                         path = f"{folder}/{entry.name}" if folder else entry.name
+                        if _TEMP.fullmatch(entry.name):
+                            _clear(fd, entry)
                         if not _NAME.fullmatch(entry.name) or skip(path):
                             continue
                         if entry.is_dir(follow_symlinks=False):
@@ -330,6 +337,12 @@ class Vault:
             os.unlink(new, dir_fd=there)
             raise
         return False
+
+
+def _clear(fd: int, entry: os.DirEntry[str]) -> None:
+    with suppress(OSError):
+        if time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED:
+            os.unlink(entry.name, dir_fd=fd)
 
 
 def _parts(path: str) -> Names:
