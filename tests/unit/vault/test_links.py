@@ -470,7 +470,7 @@ HOSTILE = [
 @pytest.mark.timeout(20)  # which the square of this size would take many times over
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_any_piece_repeated_is_rewritten_in_time(piece):
-    size = 50_000
+    size = 20_000
     text = piece * (size // len(piece))
     for hostile in (text, "[" * size + text, "> - " * 60 + "\n" + text, f"[[{text}]]"):
         rewrite(hostile, MOVED, vault(*VAULT), at="Index.md")
