@@ -207,6 +207,7 @@ class Notebook:
             made = edit.apply(note)
             if note.raw.startswith(EMPTY) and len(note.raw) > file.size:
                 made = Note.parse(made.raw.removeprefix(EMPTY))
+                self.refuse_marks(place, made.fields)
             self._replace(place, note, made, file)
             return self._kept(call, place, made, whole=whole)
 

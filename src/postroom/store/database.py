@@ -48,18 +48,32 @@ class Database:
         # One connection serves all threads of the process, in turn: a reader never sees half of
         # another thread's transaction.
         self._turn = threading.RLock()
+        self._migrations = migrations
+        self._busy_seconds = busy_seconds
         private_folder(path.parent)
+        self._connect()
+
+    def _connect(self) -> None:
         with self._translated():
-            if not path.exists():
-                path.touch(mode=0o600)
+            if not self.path.exists():
+                self.path.touch(mode=0o600)
+            self._synced = False
             self._connection = sqlite3.connect(
-                path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
+                self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
             try:
-                self._prepare(migrations)
+                self._prepare(self._migrations)
             except BaseException:
                 self._connection.close()
                 raise
+
+    def reopen(self, *, anew: bool = False) -> None:
+        """Open the file that is there now, or an empty one in its place, for all threads at once."""
+        with self._turn:
+            self._connection.close()
+            for end in ("", "-wal", "-shm") if anew else ():
+                self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+            self._connect()
 
     def _prepare(self, migrations: Sequence[str]) -> None:
         known = len(migrations)

@@ -267,27 +267,19 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._turn = threading.Lock()
-        self._inode = self._generation = 0
-        self._db = self._open()
-
-    def _open(self) -> Database:
+        self._generation = 0
         try:
-            made = Database(self._path, MIGRATIONS)
+            self._db = Database(path, MIGRATIONS)
         except Corrupt:  # it can be made anew
-            self._remove()
-            made = Database(self._path, MIGRATIONS)
-        self._inode = self._path.stat().st_ino
-        return made
-
-    def _remove(self) -> None:
-        for end in ("", "-wal", "-shm"):
-            Path(f"{self._path}{end}").unlink(missing_ok=True)
+            for end in ("", "-wal", "-shm"):
+                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+            self._db = Database(path, MIGRATIONS)
+        self._inode = path.stat().st_ino
 
     def renew(self) -> None:
         """Begin anew, without what is damaged."""
         with self._turn:
-            self._remove()
-            self._reopen()
+            self._reopen(anew=True)
 
     def generation(self) -> int:
         """Return another number after it was deleted or begun anew; it is then opened as it is now."""
@@ -299,9 +291,12 @@ class Index:
                 self._reopen()
             return self._generation
 
-    def _reopen(self) -> None:
-        old, self._db = self._db, self._open()
-        old.close()
+    def _reopen(self, *, anew: bool = False) -> None:
+        try:
+            self._db.reopen(anew=anew)
+        except Corrupt:
+            self._db.reopen(anew=True)
+        self._inode = self._path.stat().st_ino
         self._generation += 1
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from postroom.core.errors import Corrupt, PostroomError
+from postroom.core.errors import Corrupt, PostroomError, Unavailable
 from postroom.store.locks import tried
 from postroom.vault.index import Index
 from postroom.vault.vault import File, Vault
@@ -121,6 +121,9 @@ class Keeper:
                 self._index.renew()
             except PostroomError as why:  # a full disk, or no right: tried again
                 self._trouble = why
+            except Exception as bug:  # noqa: BLE001 - a thread that ends says nothing
+                kind = type(bug).__name__
+                self._trouble = Unavailable(f"The index of the vault cannot be kept ({kind})")
             finally:
                 self._decided.set()
             self._stop.wait(SUCCESSION)
