@@ -48,7 +48,8 @@ CREATE TABLE link (key TEXT, file INTEGER, PRIMARY KEY (key, file)) WITHOUT ROWI
 CREATE INDEX link_file ON link (file);
 CREATE VIRTUAL TABLE word USING fts5(
     title, tags, headings, body, fields, links, tokenize = 'ascii'
-)
+);
+INSERT INTO word (word, rank) VALUES ('hashsize', 8388608)
 """,
 )
 CANVAS: Final = ".canvas"
@@ -120,7 +121,8 @@ def document(path: str, raw: bytes) -> Document:
     )
     # As it is written, and as it is shown: 012 is 12.
     pairs = [(name, text) for name, texts in fields.items() for text in texts]
-    pairs += [(name, text) for name, texts in _flat(_shown(note.values)) for text in texts]
+    meant: Typed = {k: v for k, v in note.values.items() if not isinstance(v, str)}
+    pairs += [(name, text) for name, texts in _flat(_shown(meant)) for text in texts]
     pairs += [(name, up) for name, text in pairs if name in _TAGS for up in _above(text)]
     asked = ((_nfc(name), _nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
     names = (key(stem(target)) for target in linked)

@@ -19,7 +19,7 @@ from postroom.store.locks import tried
 from postroom.vault.index import Index
 from postroom.vault.vault import File, Vault
 
-BATCH: Final = 500  # files that are taken in at once
+BATCH: Final = 1_000  # files that are taken in at once
 SUCCESSION: Final = 0.5  # seconds between two looks at whether the keeper is gone
 LOOK: Final = 1.0  # seconds between two looks at whether the index is still there
 SWEEP: Final = 60.0  # seconds after which even a watched vault is swept

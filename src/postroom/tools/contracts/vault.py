@@ -63,9 +63,9 @@ INTERVAL: Final = 0.1  # seconds between two looks at the index
 LOOSE: Final = "No note has these words: these have words that begin so."
 NOTHING: Final = "No note has these words. Fewer words, begin*, or a OR b find more."
 
-Path = Annotated[str, Field(min_length=1), at_most(1_000)]
+Path = Annotated[str, at_most(1_000)]
 Text = Annotated[str, at_most(MAX_BODY)]
-Tag = Annotated[str, at_most(100), Field(description="etag of the note as you read it")]
+Tag = Annotated[str, at_most(100), Field(description="etag of what you read")]
 Mark = Annotated[str, at_most(2_000)]
 
 
@@ -74,7 +74,7 @@ class ReadNoteInput(Arguments):
 
     path: Path = Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')
     offset: int = Field(0, ge=0)
-    raw: Annotated[bool, Field(description="whole text as it is, broken or not")] = False
+    raw: Annotated[bool, Field(description="the whole text, unparsed")] = False
     max_chars: int = Field(SHOWN, ge=200, le=200_000)
 
 
@@ -94,7 +94,7 @@ class EditNoteInput(Arguments):
     append: Text = ""
     prepend: Text = ""
     find: Annotated[Text, Field(description="text that stands there once; replace it")] = ""
-    replace: Text | None = None
+    replace: Text = ""  # which must be given with `find`, though it be empty
     heading: Annotated[
         str, at_most(1_000), Field(description="only in its part, with subheadings")
     ] = ""
@@ -107,7 +107,7 @@ class ListNotesInput(Arguments):
     """Which folder."""
 
     directory: Annotated[str, at_most(1_000)] = Field(
-        description='vault-relative directory, e.g. "Needs_Action"; with all below it'
+        description='vault-relative directory, e.g. "Needs_Action"'
     )
     filter: Annotated[str, at_most(2_000)] | None = Field(
         None, description='frontmatter filter, e.g. "status:pending AND tags:work"'
@@ -195,7 +195,7 @@ Row = tuple[Found, str, type[Arguments], type[Result], Hints]
 
 
 def read_note(visit: Visit, asked: ReadNoteInput) -> Result:
-    """Read a note. Long text comes in windows: go on with offset=next_offset."""
+    """Read a note; long text in windows: go on with offset=next_offset."""
     book = visit.desk.notebook
     kept = book.read(visit.call, asked.path, raw=asked.raw)
     return _content(visit, kept, asked.offset, asked.max_chars, raw=asked.raw)
@@ -210,12 +210,12 @@ def write_note(visit: Visit, asked: WriteNoteInput) -> Result:
 
 
 def edit_note(visit: Visit, asked: EditNoteInput) -> Result:
-    """Change a part of a note that you have read; all that is given is done at once."""
+    """Change a part of a note that you have read, all at once."""
     edit = Edit(
         append=asked.append,
         prepend=asked.prepend,
         find=asked.find,
-        replace=asked.replace,
+        replace=asked.replace if "replace" in asked.model_fields_set else None,
         heading=asked.heading,
         set=asked.set,
         remove=tuple(asked.remove),
@@ -227,7 +227,7 @@ def edit_note(visit: Visit, asked: EditNoteInput) -> Result:
 def list_notes(visit: Visit, asked: ListNotesInput) -> Later:
     """List the notes of a folder and all below it, by path; cursor leads on.
 
-    filter: field:value, several with AND between; a list matches by any of its values.
+    filter: field:value, joined by AND; a list matches by any value.
     """
     book = visit.desk.notebook
     yield from _ready(visit, book)
