@@ -99,10 +99,14 @@ def admit(letter: Letter, rules: Rules, own: Collection[str]) -> None:
         )
 
 
+class Full(Denied):
+    """An agent has as many letters waiting as it may."""
+
+
 def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
     """Refuse an agent that has too many letters waiting, or writes too many."""
     if open_letters >= rules.open_letters:
-        raise Denied(
+        raise Full(
             f"{open_letters} letters of this agent wait already; {rules.open_letters} is the most",
             remedy="Wait for the person to decide, or withdraw one (limits.open_letters).",
         )

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
 from postroom.desk.notebook import etag
 from postroom.desk.outbox import Call
 from postroom.store.database import private_folder
-from postroom.store.locks import held, tried
+from postroom.store.locks import tried
 from postroom.vault.access import NOTE
 from postroom.vault.index import CANVAS
 from postroom.vault.keeper import Progress
@@ -29,6 +29,9 @@ from postroom.vault.vault import File
 if TYPE_CHECKING:
     from postroom.desk.notebook import Notebook
 
+WAITING: Final = Progress(0, 0)
+PATIENCE: Final = 300  # times that a move is tried while others are at theirs
+KINDS: Final = (str, str, str, int, int, int, str, str)  # of an intent's fields
 TOLD: Final = 10  # files between two words about how far it is
 TRIES: Final = 5  # to rewrite a note that others write to
 
@@ -73,7 +76,8 @@ class Mover:
     def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, Move]:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
         book, id = self._book, os.urandom(8).hex()
-        with held(self._lock):
+        with ExitStack() as stack:
+            yield from self._locked(call, stack)
             self._finish()
             about = {"destination": target[:200]}
             with book.recorded(call, source, changes=True, once=id, **about):
@@ -81,6 +85,20 @@ class Mover:
                 done = yield from self._move(call.agent, moved, raw, file, id)
             self._intent.unlink(missing_ok=True)  # once the line is there that tells of it
         return done
+
+    def _locked(self, call: Call, stack: ExitStack) -> Generator[Progress, None, None]:
+        """Wait for others who move; a thread that waited for them could be the one that they need."""
+        with self._book.given_up(call):
+            for _ in range(PATIENCE):
+                if stack.enter_context(tried(self._lock)):
+                    return
+                yield WAITING
+        raise Unavailable("Other notes are being moved", remedy="Try again in a while.")
+
+    def begun(self, id: str) -> bool:
+        """Whether this move is on the disk: it is then finished, by whomever."""
+        intent = self._left()
+        return intent is not None and intent.id == id
 
     def _allowed(self, source: str, target: str) -> tuple[Moved, bytes, File]:
         """Return what is to be moved where, or say why it may not be."""
@@ -120,6 +138,7 @@ class Mover:
         data = own.text.encode() if own.changed else None
         intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
         self._begin(intent)
+        book.claim(moved.target, intent.etag, agent)
         try:
             book.vault.move(intent.source, intent.target, intent.was, data)
         except PostroomError:
@@ -130,7 +149,7 @@ class Mover:
             done.links[intent.target] = own.changed
         if own.ambiguous:
             done.ambiguous[intent.target] = own.ambiguous
-        book.moved(moved.source, moved.target, intent.etag)
+        book.moved(moved.source, moved.target)
         yield from self._rewrite(moved, done)
         return done
 
@@ -218,7 +237,8 @@ class Mover:
         if self._intent.exists():
             with tried(self._lock) as ours:
                 if ours:
-                    self._finish()
+                    with suppress(PostroomError):  # the next look tries again
+                        self._finish()
 
     def settle(self) -> None:
         """Finish what a crash left of a move as far as the file itself goes; links take an index."""
@@ -229,12 +249,17 @@ class Mover:
 
     def _left(self) -> Intent | None:
         try:
-            return Intent(**json.loads(self._intent.read_text()))
+            found = Intent(**json.loads(self._intent.read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):  # none of ours
-            self._intent.unlink()
-            return None
+            found = None
+        if found and all(
+            type(value) is kind for value, kind in zip(astuple(found), KINDS, strict=True)
+        ):
+            return found
+        self._intent.unlink()
+        return None
 
     def _settle(self, intent: Intent) -> bool:
         """Let the file have one name; return whether that is the new one."""
@@ -259,7 +284,7 @@ class Mover:
         book, moved = self._book, Moved(intent.source, intent.target)
         if self._settle(intent):
             done = Move(intent.target)
-            book.moved(moved.source, moved.target, intent.etag)
+            book.moved(moved.source, moved.target)
             for _ in self._rewrite(moved, done):
                 pass
             call = Call("move_note", intent.agent, "vault")

@@ -127,7 +127,7 @@ class Notebook:
         write = partial(self._outbox.record, call, target=target, parameters=about, once=once)
         try:
             check_name(call)
-            with self._given_up(call, once):
+            with self.given_up(call, once):
                 yield
         except PostroomError as refused:
             write(error=refused, synced=False)
@@ -185,12 +185,13 @@ class Notebook:
             if found is None:
                 made = _new(values, body)
                 self._refuse_active("", made)
+                self.claim(place, etag(made.raw), call.agent)
                 self.vault.create(place, made.raw)
             else:
                 note, file, _ = found
                 removed = [name for name in note.values if name not in values]
                 made = note.revise(values, removed, body)
-                self._replace(place, note, made, file)
+                self._replace(call, place, note, made, file)
             return self._kept(call, place, made, whole=True)
 
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
@@ -199,16 +200,16 @@ class Notebook:
             self._settle_move()
             place = self._note_path(self.find(path))
             self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
-            mends = bool(edit.find) and not (edit.set or edit.remove)
+            mends = not (edit.set or edit.remove or edit.append or edit.prepend)
             found = self._opened(call, place, if_match, whole=False, mends=mends)
             if found is None:
                 raise NotFound(f"There is no note {place!r}", remedy="Make it with write_note.")
             note, file, whole = found
             made = edit.apply(note)
-            if note.raw.startswith(EMPTY) and len(note.raw) > file.size:
-                made = Note.parse(made.raw.removeprefix(EMPTY))
+            if len(note.raw) > file.size:  # it was broken, and read as a body alone
+                made = Note.parse(made.raw[len(note.raw) - file.size :])
                 self.refuse_marks(place, made.fields)
-            self._replace(place, note, made, file)
+            self._replace(call, place, note, made, file)
             return self._kept(call, place, made, whole=whole)
 
     def _note_path(self, place: str) -> str:
@@ -283,25 +284,34 @@ class Notebook:
                 remedy="Change it with edit_note, or read all of it first.",
                 etag=known,
             )
-        told = (
-            "was changed since you read it" if known else "is there, and you have not read it yet"
-        )
+        told = "was changed since you read it"
+        if not known:
+            told = "is there, and you have not read it yet"
+        if not known and call.visit is None:
+            told = "is there, and without a session it takes if_match to change it"
         raise Conflict(
             f"{path!r} {told}: nothing was written",
             remedy="Read it as it is now, then decide; if_match takes its etag.",
             etag=now,
         )
 
-    def _replace(self, path: str, note: Note, made: Note, file: File) -> None:
+    def _replace(self, call: Call, path: str, note: Note, made: Note, file: File) -> None:
         if made.raw == note.raw:
             return
         self._refuse_active(note.source, made)
+        self.claim(path, etag(made.raw), call.agent)
         try:
             self.vault.replace(path, made.raw, file)
         except Conflict as lost:
             with suppress(PostroomError):
                 lost.etag = etag(self.vault.read(path)[0])
             raise
+
+    def claim(self, path: str, tag: str, agent: str) -> None:
+        """Remember whose a note is that is about to be written where drafts are; before it is seen."""
+        if self.access.right(path) == "create":
+            with self._ledger.write() as book:
+                book.set(f"{MADE}{self._in_room(path)}", f"{tag} {agent}")
 
     def acts(self, before: str, after: str) -> Active | None:
         """Return what was added to a note that acts when it is opened, unless that is allowed."""
@@ -338,9 +348,6 @@ class Notebook:
             with suppress(PostroomError):  # the keeper sees it too
                 self.index.refresh(self.vault, [path])
         inside, tag = self._in_room(path), etag(made.raw)
-        if self.access.right(path) == "create":
-            with self._ledger.write() as book:  # by which tools know it for theirs
-                book.set(f"{MADE}{inside}", f"{tag} {call.agent}")
         kept = Kept(path, made, tag)
         kept = kept._replace(etag=self.remember(call, kept, whole=whole))
         if inside.startswith(f"{folders.DRAFTS}/"):
@@ -362,21 +369,14 @@ class Notebook:
             )
         return kept._replace(hint=said[0] if said else "")
 
-    def moved(self, source: str, target: str, tag: str) -> None:
-        """Take in that a note has another path, which is then the path of one that tools made."""
+    def moved(self, source: str, target: str) -> None:
+        """Take in that a note has another path."""
         self.index.refresh(self.vault, [source, target])
         with self._turn:
             for agent, visit, path in list(self._seen):
                 if path == source:  # if the move changed it, this is an old etag
                     known = self._seen.pop((agent, visit, path))
                     self._seen[agent, visit, target] = known
-        made = self.access.right(target) == "create"
-        before, after = (f"{MADE}{self._in_room(path)}" for path in (source, target))
-        if made or self._ledger.meta(before):
-            agent = self._ledger.meta(before).partition(" ")[2]
-            with self._ledger.write() as book:
-                book.set(before, "")
-                book.set(after, f"{tag} {agent}" if made else "")
 
     def find(self, path: str) -> str:
         """Return the path of a file that is there, however its name is composed, `.md` added if need be."""
@@ -458,7 +458,7 @@ class Notebook:
     def settling(self, call: Call) -> Generator[Progress, None, None]:
         """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
         told = ""
-        with self._given_up(call):
+        with self.given_up(call):
             for _ in range(PATIENCE):
                 progress = self.ready()
                 if progress is None:
@@ -470,12 +470,14 @@ class Notebook:
         )
 
     @contextmanager
-    def _given_up(self, call: Call, once: str = "") -> Iterator[None]:
+    def given_up(self, call: Call, once: str = "") -> Iterator[None]:
+        """Leave the line of a call that its client gives up while it waits."""
         try:
             yield
         except GeneratorExit:
-            gone = Unavailable("The client gave it up")
-            self._outbox.record(call, gone, synced=False, once=once)
+            if not (once and self.mover.begun(once)):  # which is finished, and told then
+                gone = Unavailable("The client gave it up")
+                self._outbox.record(call, gone, synced=False)
             raise
 
     def folder(self, folder: str) -> str:
@@ -529,8 +531,10 @@ def _parsed(path: str, raw: bytes, *, anyway: bool = False) -> Note:
 
 def _plain(path: str, raw: bytes) -> Note:
     """Return a file as a body alone: an empty frontmatter keeps a `---` in it from being taken for one."""
+    first = raw.find(b"\n")
+    newline = b"\r\n" if raw[max(0, first - 1) : first] == b"\r" else b"\n"
     try:
-        return Note.parse(EMPTY + raw)
+        return Note.parse(EMPTY.replace(b"\n", newline) + raw)
     except Corrupt as why:
         raise Corrupt(f"{path!r} is no text", remedy="Only text can be read here.") from why
 

@@ -534,7 +534,8 @@ def _result(state: life.State) -> str:
 
 def check_name(call: Call) -> None:
     """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
-    name, ours = call.agent, call.actor != "email_mcp"
+    # What we do ourselves comes from no tool, and has no trace.
+    name, ours = call.agent, call.actor != "email_mcp" and call.trace is None
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
     shown = shown and name == unicodedata.normalize("NFKC", name)
     if not ours and (not shown or name.casefold() in OURS):

@@ -76,7 +76,8 @@ class Reconciler:
         `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
         """
         self.said.clear()
-        self.missed = self.strays.full = False
+        self.missed = False
+        self.strays.full.clear()
         if adopt:
             for request in self.strays.requests():
                 self._guarded(self.strays.adopt, request)

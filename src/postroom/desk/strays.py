@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Corrupt, Denied, Limited, NotFound, PostroomError
-from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.errors import Conflict, Corrupt, Limited, NotFound, PostroomError
+from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
 from postroom.desk.notes import MARKS, Notes
-from postroom.desk.outbox import PERSON, Call, Outbox, Proposal
+from postroom.desk.outbox import OURS, PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
 from postroom.store.entries import NOWHERE
@@ -66,7 +66,7 @@ class Strays:
     rules: Rules
     clock: Callable[[], Stamp]
     say: Callable[[str], None]
-    full: bool = False  # no more drafts are taken in this look
+    full: set[str] = field(default_factory=set)  # of whom no more drafts are taken in this look
 
     def take(self, one: Found) -> str | None:
         """Take a note without a letter for what it is; return the letter that it became."""
@@ -82,8 +82,8 @@ class Strays:
             # A draft that an agent wrote through a tool is that agent's letter.
             tag, _, agent = self.ledger.meta(f"made {one.path}").partition(" ")
             ours = tag and hashlib.sha256(note.raw).hexdigest().startswith(tag)
-            whose = agent if ours and agent else VAULT_AGENT
-            if not self.full:
+            whose = agent if ours and agent and agent.casefold() not in OURS else VAULT_AGENT
+            if whose not in self.full:
                 return self._freeze(one, note, Call("draft_note", whose, "vault"), wish)
         return None
 
@@ -122,7 +122,7 @@ class Strays:
             entry = self.outbox.propose(call, letter, wish)
         except PostroomError as why:
             self.say(f"{one.path} was not taken as a letter: {why.message}. {why.remedy}")
-            self.full = isinstance(why, Limited | Denied) and call.agent == VAULT_AGENT
+            self.full |= {call.agent} if isinstance(why, Limited | Full) else set()
             return None
         if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", one.path):
             # A copy, or what a sync client brought back.

@@ -178,6 +178,8 @@ class Database:
 
 def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
     code = getattr(why, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(why, sqlite3.ProgrammingError):  # it could not be opened again
+        return Unavailable(f"{path} is not open", remedy=f"Check the disk. {_RETRY}")
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return Unavailable(
             f"{path} is in use by another process", remedy=f"Wait for it to finish. {_RETRY}"

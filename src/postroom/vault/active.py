@@ -44,10 +44,13 @@ _EXEMPT = re.compile(
     rf"\\{_PUNCTUATION}"
     r"|<[A-Za-z][A-Za-z0-9+.-]{1,31}:[^\s<>`\[\]\"'\\]*+>|<[\w.+-]++@[A-Za-z0-9.-]++>"
 )
-# Tags that only dress a word. Alone on its line, a tag begins a block, in which nothing is code.
+# Tags that only dress a word. Alone on its line, or in its item, a tag begins a block in which
+# nothing is code.
 _DRESS = re.compile(
     r"</?(?:b|br|del|em|i|ins|kbd|mark|s|small|strong|sub|sup|u|wbr)\s*+/?>", re.IGNORECASE
 )
+_HOLDERS = re.compile(r"[ \t>]*+(?:(?:[-*+:]|\d{1,9}[.)]|\[\^?[^\[\]]*+\]:?)[ \t>]++)*+")
+_WORDS = re.compile(r"[^\W_]")
 _ESCAPE = re.compile(rf"\\({_PUNCTUATION})")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 _TAG = re.compile(
@@ -119,6 +122,8 @@ def _all(text: str) -> Iterator[_Found]:
     shown = "\n".join(_shown(raw, sure=sure))
     found = [_Found(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, shown))]
     found += [_Found(m.start() + body, HTML, raw[slice(*m.span())]) for m in _TAG.finditer(shown)]
+    # Some plugins show a field's text as Markdown.
+    found += [_Found(*each) for each in _embeds(text[:body], text[:body])]
     found += [_Found(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
     line, last = 1, 0
     for each in sorted(found):
@@ -152,7 +157,7 @@ def _shown(raw: str, *, sure: bool) -> Iterator[str]:
             shown, doubt = _without_spans(line, doubt=doubt and line.strip(" \t") != "")
             shown = _EXEMPT.sub(_dots, shown)
             dressed = _DRESS.sub(_dots, shown)
-            shown = dressed if dressed.strip(" \t>.") else shown
+            shown = dressed if _WORDS.search(_HOLDERS.sub("", dressed)) else shown
         sure = sure and not _UNSURE.search(shown) and not _TAG.search(shown)
         yield shown if sure else line
 

@@ -14,12 +14,14 @@ import threading
 import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.text import words
 from postroom.store.database import Database, Row
+from postroom.store.locks import held
 from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import headings, outside_code
@@ -270,13 +272,18 @@ class Index:
         self._path = path
         self._turn = threading.Lock()
         self._generation = 0
-        try:
-            self._db = Database(path, MIGRATIONS)
-        except Corrupt:  # it can be made anew
-            for end in ("", "-wal", "-shm"):
-                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
-            self._db = Database(path, MIGRATIONS)
-        self._inode = path.stat().st_ino
+        # Whoever deletes it must not meet another who makes it: one log would be the other's.
+        with self._opening():
+            try:
+                self._db = Database(path, MIGRATIONS)
+            except Corrupt:  # it can be made anew
+                for end in ("", "-wal", "-shm"):
+                    path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+                self._db = Database(path, MIGRATIONS)
+            self._inode = path.stat().st_ino
+
+    def _opening(self) -> AbstractContextManager[None]:
+        return held(self._path.with_name("index.opening"))
 
     def renew(self) -> None:
         """Begin anew, without what is damaged."""
@@ -294,12 +301,13 @@ class Index:
             return self._generation
 
     def _reopen(self, *, anew: bool = False) -> None:
-        try:
-            self._db.reopen(anew=anew)
-        except Corrupt:
-            self._db.reopen(anew=True)
-        self._inode = self._path.stat().st_ino
-        self._generation += 1
+        with self._opening():
+            try:
+                self._db.reopen(anew=anew)
+            except Corrupt:
+                self._db.reopen(anew=True)
+            self._inode = self._path.stat().st_ino
+            self._generation += 1
 
     def close(self) -> None:
         """Let go of the file."""

@@ -93,8 +93,8 @@ class Keeper:
 
     def progress(self) -> Progress | None:
         """Return how far the index is; None where it shows the vault as it is."""
-        if self._trouble:
-            raise self._trouble
+        if why := self._trouble:
+            raise type(why)(why.message, remedy=why.remedy)  # another, for another call's line
         self._index.generation()
         state = self._index.meta("state")
         if state == FRESH:
@@ -113,12 +113,7 @@ class Keeper:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                with tried(self._lock) as ours:
-                    self._trouble = None
-                    if ours:
-                        self._keep()
-            except Corrupt:  # it holds nothing that cannot be found out again
-                self._index.renew()
+                self._turn()
             except PostroomError as why:  # a full disk, or no right: tried again
                 self._trouble = why
             except Exception as bug:  # noqa: BLE001 - a thread that ends says nothing
@@ -127,6 +122,15 @@ class Keeper:
             finally:
                 self._decided.set()
             self._stop.wait(SUCCESSION)
+
+    def _turn(self) -> None:
+        try:
+            with tried(self._lock) as ours:
+                self._trouble = None
+                if ours:
+                    self._keep()
+        except Corrupt:  # it holds nothing that cannot be found out again
+            self._index.renew()
 
     def _keep(self) -> None:
         self._index.keep(state=SWEEPING, progress="0/0")

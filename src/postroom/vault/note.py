@@ -17,6 +17,7 @@ Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 Typed: TypeAlias = "bool | int | float | str | list[Typed] | dict[str, Typed] | None"
 MAX_FRONTMATTER = 65_536
 MAX_DEPTH = 50
+MAX_COMPARED = 100_000  # pairs of items of two lists; larger ones are written anew
 REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
@@ -223,12 +224,15 @@ class Note:
             return None
         if old.flow or any(isinstance(node.value, list | dict) for node in old.inner):
             return None
+        if len(old.inner) * len(new) > MAX_COMPARED:
+            return None
         from difflib import SequenceMatcher
 
         lead, at = self._newline() + " " * old.column, old.start - old.column
         lines = []
         for node in old.inner:
-            found = _YAML_BREAK.search(self._text, node.end)
+            # A block scalar ends after its last newline, everything else before it.
+            found = _YAML_BREAK.search(self._text, max(node.start, node.end - 1))
             end = found.start() if found else len(self._text)
             lines.append(self._text[at:end])
             at = end

@@ -10,6 +10,7 @@ from postroom.core.text import line, words
 from postroom.vault.note import Note
 
 SIZE: Final = 160
+LONGEST: Final = 20  # words of a phrase that are looked for
 LOOKED: Final = 200_000  # characters of a note in which the words are looked for
 
 
@@ -17,7 +18,7 @@ def snippet(note: Note, wanted: Sequence[Sequence[str]]) -> str:
     """Return the first place of the note that has one of these, the body's before a field's."""
     for text in (note.body[:LOOKED], note.source[: note.head]):
         for term in wanted:
-            found = _around(text, term)
+            found = _around(text, term[:LONGEST])
             if found:
                 return found
     return _cut(line(note.body[: SIZE * 2].strip()), 0)

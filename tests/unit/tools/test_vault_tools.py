@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from postroom.tools.contracts import vault
-from tests.agents import visiting_inside
+from tests.agents import Wire, visiting_inside
 
 CRLF = b"\xef\xbb\xbf---\r\n# my notes\r\ntitle: 'It''s mine' # keep\r\nstatus: pending # why\r\ndate: 2026-01-02\r\nflag: no\r\nodd:   {a: 1}\r\ntags:\r\n    - one # first\r\n    - two\r\n---\r\nFirst.\r\n\r\n## Tasks\r\n- [ ] a\r\n\r\n## Log\r\nold"  # fmt: skip
 
@@ -798,3 +798,85 @@ def test_a_snippet_shows_the_hit(notes):
             assert said["hint"]
         else:
             assert [note["snippet"] for note in said["notes"]] == [shown]
+
+
+# What hostile agents tried
+
+
+@pytest.mark.parametrize("name", ["person", "Vault", "desk", "nobody", "ｐerson"])
+def test_no_agent_goes_by_a_name_of_ours_at_the_vault(person, name):
+    person.live(undo_seconds=0)
+    person.vault.mkdir(exist_ok=True)
+    ask = {"to": "ann@example.com", "subject": "Tea", "status": "pending_approval"}
+    with visiting_inside(person, agent=name, contract=vault.CONTRACT) as agent:
+        notes = Notes(person, agent)
+        notes.refused("write_note", path="Drafts/x.md", frontmatter=ask, body="x")
+    assert person.run("pending", "--json").json["letters"] == []
+
+
+def test_a_note_that_is_moved_to_drafts_is_the_letter_of_whoever_moved_it(person):
+    person.live(undo_seconds=0)
+    person.vault.mkdir(exist_ok=True)
+    ask = {"to": "ann@example.com", "subject": "Tea", "status": "pending_approval"}
+    with visiting_inside(person, agent="bob", contract=vault.CONTRACT) as agent:
+        notes = Notes(person, agent)
+        notes.done("write_note", path="Plans/x.md", frontmatter=ask, body="x")
+        notes.done("move_note", source="Plans/x.md", destination="Drafts/x.md")
+    assert [one["agent"] for one in person.run("pending", "--json").json["letters"]] == ["bob"]
+
+
+def test_one_draft_that_is_refused_keeps_no_other_waiting(person):
+    person.live(undo_seconds=0)
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    settings.write_text(settings.read_text() + '[recipients]\ndeny = ["denied.example"]\n')
+    person.vault.mkdir(exist_ok=True)
+    for name, to in (("0", "x@denied.example"), ("1", "ann@example.com"), ("2", "bob@example.com")):
+        there = person.vault / "Drafts" / f"{name}.md"
+        there.parent.mkdir(exist_ok=True)
+        there.write_text(f"---\nto: {to}\nsubject: x\nstatus: pending_approval\n---\nHello {to}.\n")  # fmt: skip
+    assert len(person.run("pending", "--json").json["letters"]) == 2
+
+
+def test_many_moves_at_once_hold_nobody_up(person):
+    person.vault.mkdir()
+    for n in range(12):
+        (person.vault / f"{n}.md").write_text(f"[[{(n + 1) % 12}]]\n")
+    found = Wire(person, "vault").greet()
+    try:
+        asked = [found.call("move_note", source=f"{n}.md", destination=f"to/n{n}.md") for n in range(12)]  # fmt: skip
+        read = found.call("search_notes", query="nothing")
+        answers = {}
+        while not {*asked, read} <= answers.keys():
+            message = found.line()
+            answers[message.get("id")] = message
+        assert not [id for id in asked if answers[id]["result"]["isError"]]
+    finally:
+        found.kill()
+    assert sorted(file.name for file in (person.vault / "to").iterdir()) == sorted(f"n{n}.md" for n in range(12))  # fmt: skip
+
+
+def test_each_call_leaves_its_line_while_the_index_cannot_be_kept(person):
+    person.vault.mkdir()
+    with visiting_inside(person, contract=vault.CONTRACT) as agent:
+        notes = Notes(person, agent)
+        notes.done("write_note", path="n.md", frontmatter={}, body="x")
+        (person.folder / "state" / "vault" / "index.lock").mkdir(parents=True)
+        for _ in range(4):
+            assert notes.refused("search_notes", query="x")["error"] == "internal_error"
+    lines = [row for file in (person.vault / "Logs" / "actions").glob("*.json") for row in file.read_text().splitlines()]  # fmt: skip
+    assert len(lines) == 5
+
+
+def test_a_list_of_thousands_is_set_in_time(notes):
+    items = "".join(f"  - a{n}\n" for n in range(3_000))
+    notes.file("n.md", f"---\nt:\n{items}---\n")
+    notes.done("read_note", path="n.md")
+    notes.done("edit_note", path="n.md", set={"t": [f"b{n}" for n in range(3_000)]})
+    assert notes.done("read_note", path="n.md")["frontmatter"]["t"][-1] == "b2999"
+
+
+def test_a_broken_note_of_another_system_is_mended_with_its_own_newlines(notes):
+    there = notes.file("n.md", b"---\r\na: [\r\n---\r\nx\r\n")
+    notes.done("read_note", path="n.md", raw=True)
+    notes.done("edit_note", path="n.md", find="a: [\n", replace="a: []\nb: 1\n")
+    assert there.read_bytes() == b"---\r\na: []\r\nb: 1\r\n---\r\nx\r\n"

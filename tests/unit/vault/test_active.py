@@ -46,7 +46,9 @@ def kinds(text: str) -> set[str]:
         "```\nunclosed <div>",
         "`a\n\n`<div>`",
         "costs $5\n\n`<div>`",
-        "---\nsource: <b>\nimage: '![](https://example.org)'\n---\ntext",
+        "---\nsource: <b>\nimage: 'https://example.org/a.png'\n---\ntext",
+        "Press <kbd>Ctrl</kbd> and a<br>b, H<sub>2</sub>O",
+        "- <b>bold</b> words",
         "---\na: 1\n---\n```\n<div>\n```",
         "```js\ndataviewjs\n```",
         "```dataview\nLIST\n```",
@@ -402,3 +404,13 @@ def test_an_embed_that_begins_a_paragraph_is_always_found(before, after):
     lines = f"{before}\n\n".count("\n") + 1
     found = active(f"{before}\n\n{IMAGE}{after}")
     assert [(each.kind, each.line) for each in found] == [(EMBED, lines)]
+
+
+@pytest.mark.parametrize("start", ["<b>", "- <b>", "1. <b>", "* </u>", "- - <b>", "> - <b>", "[^1]: <b>", ": <b>", "> <br>"])  # fmt: skip
+def test_a_tag_that_is_alone_in_its_line_or_item_makes_no_code_of_what_follows(start):
+    assert [each.kind for each in active(f"{start}\n  `<img src=x>`\n")][-1] == HTML
+
+
+def test_an_embed_in_a_field_counts_since_some_show_it():
+    found = active("---\nimg: '![](https://example.org/x.png)'\n---\n`= this.img`\n")
+    assert [(each.kind, each.line) for each in found] == [(EMBED, 2)]

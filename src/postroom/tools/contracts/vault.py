@@ -353,7 +353,8 @@ T = TypeVar("T")
 def _told(running: Generator[Progress, None, T], what: str) -> Generator[float, None, T]:
     try:
         while True:
-            yield Wait.of(0.0, *next(running), what)
+            progress = next(running)
+            yield Wait.of(0.0 if progress.total else INTERVAL, *progress, what)
     except StopIteration as done:
         found: T = done.value
         return found
