@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.tools.contracts.postroom import TOOLS
+from postroom.tools.contracts.all import CONTRACT
 from tests.agents import SAMPLE, http_server
 from tests.conftest import Person
 
@@ -78,7 +78,7 @@ def waiting(person: Person) -> list[tuple[str, str]]:
 def test_the_inspector_lists_every_tool_with_its_schemas(inspector, era):
     # --strict: it ends with an error where a schema would not do for every client.
     found = inspector.ask("tools/list", "--strict", era=era)["tools"]
-    assert [tool["name"] for tool in found] == [tool.name for tool in TOOLS]
+    assert [tool["name"] for tool in found] == [tool.name for tool in CONTRACT.tools]
     for tool in found:
         assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
         assert tool["description"]
