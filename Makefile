@@ -30,7 +30,7 @@ demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 test: $(VENV)/.dev  ## the tests that need nothing but Python (POSTROOM_EXAMPLES, in percent, for more examples)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash
 
-crash: $(VENV)/.dev  ## dispatchers and the vault's tools, killed at every step (POSTROOM_CRASH_LETTERS, _SECONDS for more)
+crash: $(VENV)/.dev  ## two dispatchers, and the vault's tools, killed at every step
 	$(BIN)/python -m pytest tests/crash --capture=no
 
 test-real: $(VENV)/.dev  ## the tests against real programs and collections, which it installs

@@ -29,13 +29,6 @@ values = st.recursive(
 keys = st.text(max_size=8).filter(lambda name: name != "<<")
 
 
-def encodable(value):
-    """Return what can be written: half of a character is none."""
-    return json.loads(
-        json.dumps(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
-
-
 def whole(text):
     return not re.search("[\ud800-\udfff]", text)
 

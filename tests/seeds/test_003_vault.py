@@ -4,11 +4,12 @@ import json
 import re
 import sys
 import time
+from typing import get_args
 
 import pytest
 
 from postroom.tools.contracts import vault
-from postroom.tools.mcperror import VaultErrorCode
+from postroom.tools.mcperror import MCPErrorCode, VaultErrorCode
 from tests.seeds.test_003 import both, wrong
 
 INPUTS = {
@@ -186,8 +187,8 @@ def test_search_notes_finds_bodies_and_fields_with_a_snippet(site, place):
 
 def test_the_vaults_codes_are_the_documents_and_one_more():
     """003 §5 MCPErrorCode, vault"""
-    more = set(VaultErrorCode.__args__[-1].__args__) if hasattr(VaultErrorCode.__args__[-1], "__args__") else {VaultErrorCode.__args__[-1]}  # fmt: skip
-    assert more == {"conflict"}
+    known, more = get_args(VaultErrorCode)
+    assert (known, get_args(more)) == (MCPErrorCode, ("conflict",))
 
 
 def test_a_note_that_is_not_there(site, place):

@@ -37,6 +37,12 @@ def private_folder(path: Path) -> Path:
     return path
 
 
+def discard(path: Path) -> None:
+    """Remove a database that can be made anew, and what SQLite keeps beside it."""
+    for end in ("", "-wal", "-shm"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+
+
 class Database:
     """A connection with full sync, one writer at a time, and every failure one of `PostroomError`."""
 
@@ -71,8 +77,8 @@ class Database:
         """Open the file that is there now, or an empty one in its place, for all threads at once."""
         with self._turn:
             self._connection.close()
-            for end in ("", "-wal", "-shm") if anew else ():
-                self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+            if anew:
+                discard(self.path)
             self._connect()
 
     def _prepare(self, migrations: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.text import words
-from postroom.store.database import Database, Row
+from postroom.store.database import Database, Row, discard
 from postroom.store.locks import held
 from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
@@ -277,8 +277,7 @@ class Index:
             try:
                 self._db = Database(path, MIGRATIONS)
             except Corrupt:  # it can be made anew
-                for end in ("", "-wal", "-shm"):
-                    path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+                discard(path)
                 self._db = Database(path, MIGRATIONS)
             self._inode = path.stat().st_ino
 

@@ -101,14 +101,10 @@ class Keeper:
             return None
         if state == SWEPT:
             if time.monotonic() - self._swept > RECENT:
-                self._sweep()
+                self.sweep()
             return None
         done, _, total = self._index.meta("progress").partition("/")
         return Progress(int(done or 0), int(total or 0))
-
-    def sweep(self) -> None:
-        """Take in all that changed, without waiting for the watch."""
-        self._sweep()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -135,23 +131,23 @@ class Keeper:
     def _keep(self) -> None:
         self._index.keep(state=SWEEPING, progress="0/0")
         self._decided.set()
-        folders = self._sweep()
+        folders = self.sweep()
         while not self._stop.is_set():
             try:
                 folders = self._follow(folders)
             except FileNotFoundError:  # a folder was gone before it was watched
-                folders = self._sweep()
+                folders = self.sweep()
             except (OSError, RuntimeError):  # more folders than the system watches
                 self._index.keep(state=SWEPT)
                 self._stop.wait(SWEEP)
-                folders = self._sweep()
+                folders = self.sweep()
 
     def _follow(self, folders: list[str]) -> list[str]:
         """Take in changes until it is time for a sweep; return the folders that there are then."""
         root, known = self._vault.root, set(folders)
         which = self._index.generation()
         with self._watch([root / folder for folder in folders], self._stop) as changes:
-            folders = self._sweep()  # what changed before it was watched
+            folders = self.sweep()  # what changed before it was watched
             if set(folders) == known:
                 self._index.keep(state=FRESH)
                 ends = time.monotonic() + SWEEP
@@ -163,15 +159,15 @@ class Keeper:
                     if any(path in known or (root / path).is_dir() for path in paths):
                         break  # a folder was made, moved or removed
                     self._take(sorted(paths))
-                folders = self._sweep()
+                folders = self.sweep()
         return folders
 
     def _take(self, paths: list[str]) -> None:
         for start in range(0, len(paths), BATCH):
             self._index.refresh(self._vault, paths[start : start + BATCH])
 
-    def _sweep(self) -> list[str]:
-        """Compare all files with what is known of them; return the folders that there are."""
+    def sweep(self) -> list[str]:
+        """Take in all that changed, without waiting for the watch; return the folders that there are."""
         folders: list[str] = []
         changed: list[str] = []
         for folder, files in self._vault.walk(self._hidden):

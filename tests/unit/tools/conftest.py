@@ -4,8 +4,10 @@ import shutil
 
 import pytest
 
+from postroom.tools.contracts import vault
 from tests.agents import SAMPLE, Wire, visiting_inside
 from tests.conftest import Person
+from tests.notes import Notes
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,10 @@ def wire(robin: Person):
     found = Wire(robin)
     yield found
     found.kill()
+
+
+@pytest.fixture
+def notes(person):
+    person.vault.mkdir(exist_ok=True)
+    with visiting_inside(person, contract=vault.CONTRACT) as agent:
+        yield Notes(person, agent)

@@ -16,6 +16,7 @@ from postroom.tools.contracts import vault
 from postroom.vault.folders import FILES, FOLDERS
 from tests.agents import http_server, visiting_inside, visiting_over_http
 from tests.conftest import Person
+from tests.notes import Notes
 
 SECRET = "xyzzy-outside"
 TOOLS = ("read_note", "write_note", "edit_note", "list_notes", "move from", "move to")
@@ -61,26 +62,19 @@ CLOSED = tuple(
 )
 
 
-class Agent:
-    """An agent at a server, and the folder on the disk."""
+class Agent(Notes):
+    """An agent at a server, and what there is outside of its vault."""
 
     def __init__(self, person: Person, visitor) -> None:
-        self.person, self.visitor, self.root = person, visitor, person.vault
+        super().__init__(person, visitor)
+        self.visitor = visitor
         self.outside = person.folder / "outside"
 
     def call(self, tool, **arguments):
-        raw = self.visitor.call(tool, **arguments).raw
+        raw = self.visitor.call(
+            tool, **arguments
+        ).raw  # of the server `all` too, whose text is fenced
         return raw.structured_content, raw.is_error
-
-    def done(self, tool, **arguments):
-        said, refused = self.call(tool, **arguments)
-        assert not refused, said
-        return said
-
-    def refused(self, tool, **arguments):
-        said, refused = self.call(tool, **arguments)
-        assert refused, said
-        return said
 
     def aimed(self, tool: str, path: str):
         """Aim a tool at a path."""
@@ -93,12 +87,6 @@ class Agent:
             "move to": {"source": "Notes/mine.md", "destination": path},
         }[tool]
         return self.call(tool if "_" in tool else "move_note", **asked)
-
-    def file(self, path, text):
-        there = self.root / path
-        there.parent.mkdir(parents=True, exist_ok=True)
-        there.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return there
 
     def indexed(self, query, path):
         """Wait, within reason, until a note is found."""

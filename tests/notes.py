@@ -1,0 +1,48 @@
+"""An agent at the vault server for tests, and the folder that it writes to."""
+
+import json
+import time
+
+
+class Notes:
+    """An agent at the vault server, and the folder on the disk."""
+
+    def __init__(self, person, agent):
+        self.person, self.agent, self.root = person, agent, person.vault
+
+    def call(self, tool, **arguments):
+        raw = self.agent.call(tool, **arguments).raw
+        said = json.loads(raw.content[0].text)
+        assert said == raw.structured_content
+        return said, raw.is_error
+
+    def done(self, tool, **arguments):
+        said, refused = self.call(tool, **arguments)
+        assert not refused, said
+        return said
+
+    def refused(self, tool, **arguments):
+        said, refused = self.call(tool, **arguments)
+        assert refused, said
+        return said
+
+    def file(self, path, text):
+        there = self.root / path
+        there.parent.mkdir(parents=True, exist_ok=True)
+        there.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return there
+
+    def found(self, query, expected=None, **more):
+        """Return the paths that a search finds, once they are these: edits outside are seen soon."""
+        return self._until("search_notes", expected, query=query, **more)
+
+    def listed(self, directory="", expected=None, **more):
+        return self._until("list_notes", expected, directory=directory, **more)
+
+    def _until(self, tool, expected, **arguments):
+        deadline = time.monotonic() + 10
+        while True:
+            paths = [note["path"] for note in self.done(tool, **arguments)["notes"]]
+            if expected is None or paths == expected or time.monotonic() > deadline:
+                assert expected is None or paths == expected
+                return paths
