@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from postroom import wiring
+from postroom.agents.roster import NAME
 from postroom.cli import printing
 from postroom.cli.mcp import CONTRACTS
 from postroom.cli.printing import say
@@ -29,7 +30,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install", "auth")  # fmt: skip
 # A rule of ours about a command, wherever the program stood when it was written.
 _COMMAND = re.compile(
-    rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)"
+    rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)|Bash\(\*agentmail\*-person\*\)"
     r"|Shell\((?:[^():]*/)?postroom\)|Shell\([^():]+:(?:-P )?-m postroom\*\)"
 )
 TYPED = ("claude-code", "cursor", "vscode")  # name the transport in each entry
@@ -40,6 +41,16 @@ REMAINS = (
     "user can still read and write those files, and run `postroom`; only running Postroom under "
     "another user stops that."
 )
+HOOKED = "claude-code"  # whose hooks are known
+NO_HOOKS = (
+    "No hooks of this client are known: let it call receive_message, with wait_seconds, or set the "
+    "status ready in tmux and run `postroom agentmail mailman`."
+)
+WITH_HOOKS = (
+    "Agent mail comes by hooks, after each tool and before it rests. In tmux its name is the window's; "
+    "elsewhere AGENTMAIL_NAME, or the name above. For agents at rest, run `postroom agentmail mailman`."
+)
+_HOOK = re.compile(r"postroom\S* agentmail (?:status|receive|onboard)")
 EDITOR = (
     "The rules are for Cursor's command line; the editor's agent has settings of its own: let it ask "
     "before each command. Where a project has lists, Cursor may leave out those in "
@@ -77,17 +88,26 @@ CLIENTS = {
 @click.argument("client", metavar="CLIENT")
 @click.option("--agent", metavar="NAME", help="The agent's name; the client's where none is given.")
 @click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
+@click.option("--agents", is_flag=True, help="Agent mail too: hooks that bring it (Claude Code).")
 @click.option("--remove", is_flag=True, help="Take out what install wrote.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def install_command(
-    client: str, agent: str | None, contract: str, remove: bool, yes: bool, as_json: bool
+    client: str,
+    agent: str | None,
+    contract: str,
+    agents: bool,
+    remove: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Register Postroom with Claude Code, Claude Desktop or Cursor.
 
     CLIENT is claude-code or cursor (for the project in this folder), or claude-desktop; for any
     other, what to paste is printed. Each change is shown first, what is there stays, and a file is
     backed up beside itself. A client with a shell gets rules that keep it from your verdicts.
+    With --agents, Claude Code also gets hooks that bring it what other agents write, and tell them
+    whether it works.
     """
     client = client.lower()
     _check_client(client)
@@ -98,13 +118,13 @@ def install_command(
     words = ["mcp", *(["email", "--contract", contract] if contract != "postroom" else [])]
     words += ["--agent", agent]
     if client not in CLIENTS:
-        _by_hand(client, agent, words, remove=remove, as_json=as_json)
+        _by_hand(client, agent, words, remove=remove, as_json=as_json, agents=agents)
         return
     try:
-        sheets, notes = (_without(client), []) if remove else _with(client, words)
+        sheets, notes = (_without(client), []) if remove else _with(client, words, agents=agents)
     except Corrupt:
         if not (remove or as_json):
-            click.echo(_snippet(client, words))
+            click.echo(_snippet(client, words, agents=agents))
         raise
     changed = [sheet for sheet in sheets if sheet.after() != sheet.before]
     for sheet in sorted(changed, key=lambda sheet: sheet.path != _servers(client)):
@@ -158,16 +178,19 @@ def _short(rows: list[str]) -> list[str]:
     return [*rows[:SHOWN], *cut, *gone]
 
 
-def _by_hand(client: str, agent: str, words: list[str], *, remove: bool, as_json: bool) -> None:
+def _by_hand(
+    client: str, agent: str, words: list[str], *, remove: bool, as_json: bool, agents: bool
+) -> None:
     """Print what to paste where the client's files are not known."""
     config = wiring.settings()
     folders = ", ".join(place.name for place in FOLDERS if place.tools in ("read", "none"))
-    snippet = "" if remove else _snippet(client, words)
+    snippet = "" if remove else _snippet(client, words, agents=agents)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
         f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)}."
     )
     notes = [f"Paste this into the settings of {client}.", *_desk(), forbid, REMAINS]
+    notes += [NO_HOOKS] if agents else []
     if remove:
         notes = [f"Take the entry {SERVER} out of the settings of {client} by hand."]
     if as_json:
@@ -179,18 +202,19 @@ def _by_hand(client: str, agent: str, words: list[str], *, remove: bool, as_json
         say(note)
 
 
-def _with(client: str, words: list[str]) -> tuple[list[Sheet], list[str]]:
+def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], list[str]]:
     """Return the client's files with Postroom in them, the rules first, and what to tell."""
     about, sheet = CLIENTS[client], _sheet(client)
     servers = sheet.table("mcpServers")
     old = _object(servers.get(SERVER))
     # Nothing of an entry that is there: a project's file may be a stranger's.
-    servers[SERVER] = entry = _entry(client, words)
+    servers[SERVER] = entry = _entry(client, words, agents=agents)
     live = f"set it to false in {sheet.path}, and dry_run to false in {_settings_file()}"
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
     if gone:
         notes.append(f"The entry that was there had also: {', '.join(map(line, gone))[:200]}.")
+    notes += [NO_HOOKS] if agents and client != HOOKED else []
     if not about.rules:
         return [sheet], notes
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
@@ -200,6 +224,9 @@ def _with(client: str, words: list[str]) -> tuple[list[Sheet], list[str]]:
         rule for rule in permissions["deny"] if rule in ours or not _COMMAND.fullmatch(str(rule))
     ]
     permissions["deny"] = kept + [rule for rule in ours if rule not in kept]
+    if agents and client == HOOKED:
+        _hook(rules, words[-1])
+        notes.insert(1, WITH_HOOKS)
     return [rules, sheet], [*notes, *_desk(), *about.remains]
 
 
@@ -231,6 +258,7 @@ def _without(client: str) -> list[Sheet]:
         return [sheet]
     rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = _object(rules.content.get("permissions"))
+    _unhook(rules)
     deny, ours = permissions.get("deny"), _rules(client)
     found = deny if isinstance(deny, list) else []
     left = [rule for rule in found if rule not in ours and not _COMMAND.fullmatch(str(rule))]
@@ -273,7 +301,43 @@ def _program() -> list[str]:
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "postroom"]
 
 
-def _entry(client: str, words: list[str]) -> dict[str, Any]:
+def _hook(rules: Sheet, agent: str) -> None:
+    """Have the client tell of what it does, and be told of its mail, before it reads its next word."""
+    _unhook(rules)
+    words = shlex.join([*_program(), "agentmail"])
+    # In tmux the window is the name; elsewhere the one that the server goes by.
+    run = f'{NAME}="${{{NAME}:-{agent}}}" {words}'
+    mail = f"{run} receive --hook --fenced"
+    commands = {
+        "SessionStart": f"{run} status ready && {run} onboard",
+        "UserPromptSubmit": f"{run} status work",
+        "PostToolUse": mail,
+        "Stop": f"{mail} && {run} status ready",
+        "SessionEnd": f"{run} status offline",
+    }
+    hooks = rules.table("hooks", *commands)
+    for event, command in commands.items():
+        matcher = {"matcher": "*"} if event == "PostToolUse" else {}
+        hooks[event].append({**matcher, "hooks": [{"type": "command", "command": command}]})
+
+
+def _unhook(rules: Sheet) -> None:
+    """Take our hooks out, and what is empty without them."""
+    hooks = rules.content.get("hooks")
+    if not isinstance(hooks, dict):
+        return
+    for event, groups in list(hooks.items()):
+        if isinstance(groups, list):
+            left = [group for group in groups if not _HOOK.search(json.dumps(group))]
+            if left and left != groups:
+                hooks[event] = left
+            elif groups and not left:
+                del hooks[event]
+    if not hooks:
+        del rules.content["hooks"]
+
+
+def _entry(client: str, words: list[str], *, agents: bool = False) -> dict[str, Any]:
     """Return the entry that starts Postroom with these words, without any secret."""
     program, *module = _program()
     config, settings = wiring.settings(), _settings_file()
@@ -290,6 +354,9 @@ def _entry(client: str, words: list[str]) -> dict[str, Any]:
     ):
         if os.environ.get(variable) and path:
             env[variable] = str(path.absolute())
+    if agents and client == HOOKED:
+        # Which it fills in from its own: by them the server knows the window.
+        env |= {"TMUX": "${TMUX:-}", "TMUX_PANE": "${TMUX_PANE:-}"}
     kind = {"type": "stdio"} if client in TYPED else {}
     return {**kind, "command": program, "args": [*module, *words], "env": env}
 
@@ -319,6 +386,7 @@ def _rules(client: str) -> list[str]:
         spelled = ("postroom", "python -m postroom", "python3 -m postroom", shlex.join([program, *module]))  # fmt: skip
         shell = [f"Bash({said} {name}:*)" for name in PERSONAL for said in spelled]
         shell += [f"Bash(*postroom {name}*)" for name in PERSONAL]
+        shell += ["Bash(*agentmail*-person*)"]  # in whose voice no agent speaks
         read, write = "Read(/{})", "Edit(/{})"  # two slashes: one would be the project's root
     rules = [*shell, *map(read.format, unread), *map(write.format, unchanged)]
     return list(dict.fromkeys(rules))
@@ -341,10 +409,11 @@ def _desk() -> list[str]:
     return [proposal]
 
 
-def _snippet(client: str, words: list[str]) -> str:
+def _snippet(client: str, words: list[str], *, agents: bool = False) -> str:
     """Return what a person can paste: TOML for Codex, JSON for the others."""
-    entry = _entry(client, words)
+    entry = _entry(client, words, agents=agents)
     if client == "codex":
+        entry |= {"env_vars": ["TMUX", "TMUX_PANE"]} if agents else {}
         tables = {SERVER: entry, f"{SERVER}.env": entry.pop("env")}
         rows = [
             f"[mcp_servers.{name}]\n"

@@ -48,6 +48,9 @@ GROUPS = {
         "undo-moves": ("moves", "List how agents have moved and labelled mail, and undo it."),
         "thread": ("mail", "Show a whole conversation, oldest mail first."),
     },
+    "Agents": {
+        "agentmail": ("agents", "Letters between agents: send, receive, status, mailman."),
+    },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 

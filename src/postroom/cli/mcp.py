@@ -30,6 +30,7 @@ SERVERS = {
         "gmail": "gmail",
     },
     "vault": {"postroom": "vault"},
+    "agents": {"postroom": "agents"},
 }
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
 

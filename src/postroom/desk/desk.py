@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
+    from postroom.desk.correspondence import Correspondence
     from postroom.desk.dispatch import Dispatcher
     from postroom.desk.mailroom import Mailroom
     from postroom.desk.notebook import Notebook
@@ -57,6 +58,9 @@ class Tools:
     notify: Callable[[Entry], None] = lambda _entry: None
     belongs: Callable[[], None] = lambda: None  # raises where the vault is no longer this ledger's
     step: Callable[[str], None] = lambda _name: None
+    cwd: str = "."  # where the agents' repository is looked for
+    environ: Mapping[str, str] = field(default_factory=dict)  # which says who calls
+    voice: Callable[[], bytes] = lambda: b""  # the key of the person's words among agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,15 @@ class Desk:
             in_room=lambda path: path.removeprefix(room) if path.startswith(room) else "",
         )
         return self._opened
+
+    @cached_property
+    def correspondence(self) -> Correspondence:
+        """What agents write to each other."""
+        from postroom.agents.post import Post
+        from postroom.desk.correspondence import Correspondence
+
+        post = Post(self._tools.cwd, self._tools.environ)
+        return Correspondence(post, self.outbox, self._tools.voice)
 
     def close_notebook(self) -> None:
         """Let go of the notes, if they were opened."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -46,6 +47,7 @@ class Call(NamedTuple):
     actor: str = "email_mcp"
     trace: Trace | None = None
     visit: str | None = ""  # which of several clients of this name; None where that is not known
+    named: bool = False  # whether the person gave the name, and not the client itself
 
 
 class Proposal(NamedTuple):
@@ -465,6 +467,20 @@ class Outbox:
                     book.set(ONCE, once)
         if error is not None:
             error.logged = True
+
+    @contextmanager
+    def recording(
+        self, call: Call, *, target: str = "", parameters: Mapping[str, Value] | None = None
+    ) -> Iterator[None]:
+        """Hold the ledger while something is done: its one line is kept if it was done, else not."""
+        try:
+            with self._ledger.write(synced=False) as book:
+                yield
+                self._line(book, call, None, parameters=parameters, target=target)
+        except BaseException:
+            if call.trace:
+                call.trace.written = False
+            raise
 
     def _line(
         self,

@@ -27,7 +27,21 @@ def token_file(state: Path, agent: str = "") -> Path:
 
 def make_token(state: Path, agent: str = "") -> Path:
     """Make a token, unless there is one; return its file."""
-    file = token_file(state, agent)
+    return _made(token_file(state, agent))
+
+
+def secret(file: Path, *, make: bool) -> bytes:
+    """Return the secret in this file, made if that is wanted; nothing where there is none."""
+    if make:
+        _made(file)
+    try:
+        found = file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return b""
+    return found.encode() if _TOKEN.fullmatch(found) else b""
+
+
+def _made(file: Path) -> Path:
     private_folder(file.parent)
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

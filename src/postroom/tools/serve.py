@@ -6,18 +6,20 @@ which a few run at once, and a tool that waits gives its thread back meanwhile.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
+import re
 import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -36,7 +38,17 @@ from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, Trace, check_name
 from postroom.store.entries import Line
-from postroom.tools.table import Contract, Heard, Reply, Resource, Tool, Visit, Wait, refusal
+from postroom.tools.table import (
+    Contract,
+    Handover,
+    Heard,
+    Reply,
+    Resource,
+    Tool,
+    Visit,
+    Wait,
+    refusal,
+)
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
@@ -45,6 +57,9 @@ PUBLISH: Final = 0.5  # seconds after which the log file shows what was read
 WATCH: Final = 1.0  # seconds between two looks at whether the client still listens
 NAMELESS: Final = "unnamed"
 RESOURCE_NOT_FOUND: Final = -32002
+
+UNANSWERED: Final = 60.0  # seconds after which an answer that was not written never will be
+_ANSWER: Final = re.compile(r'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?\d+),"(result|error)"')
 
 log = logging.getLogger("postroom")
 Context = ServerRequestContext[Any, Any]
@@ -83,7 +98,7 @@ class Service:
         self._agent = agent
         self._tools = {
             tool.name: tool.of_accounts(office.accounts, office.default_account)
-            if contract.accounts and tool.actor != "vault"
+            if contract.accounts and tool.actor == "email_mcp"
             else tool
             for tool in contract.tools
         }
@@ -94,6 +109,7 @@ class Service:
         self._waiting: set[Running | None] = set()
         self._calls: list[Call] = []  # that are not answered yet
         self._worked = anyio.Event()
+        self._wire: _Wire | None = None
         self.server: Server[Any] = Server(
             contract.about.name,
             version=contract.about.version,
@@ -161,7 +177,8 @@ class Service:
             )
         began = time.monotonic()
         trace = Trace(lambda: time.monotonic() - began)
-        call = Call(tool.name, self._name(ctx), tool.actor, trace, _visit(ctx))
+        name, named = self._called(ctx)
+        call = Call(tool.name, name, tool.actor, trace, _visit(ctx), named)
         error = None
         self._calls.append(call)
         try:
@@ -176,9 +193,18 @@ class Service:
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
                 await self._work(lambda: heard(about(live=self._live())))
         values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
+        if reply.handover:
+            await self._hand(ctx, reply.handover)
         return types.CallToolResult(
             content=[_text(reply.text)], structured_content=values, is_error=reply.refused
         )
+
+    async def _hand(self, ctx: Context, handover: Handover) -> None:
+        """Have a handover confirmed when its answer was written; where that is not seen, now."""
+        if self._wire is None or ctx.request_id is None:
+            await self._work(handover.confirm)
+        else:
+            self._wire.expect(ctx.request_id, handover)
 
     def _live(self) -> bool:
         try:
@@ -283,10 +309,13 @@ class Service:
             self._office.desk().outbox.record(call, error=error, synced=False)
 
     def _name(self, ctx: Context) -> str:
-        """Return who calls: by the person's word, else as the client calls itself."""
+        return self._called(ctx)[0]
+
+    def _called(self, ctx: Context) -> tuple[str, bool]:
+        """Return who calls: by the person's word, else as the client calls itself; and which it is."""
         door = getattr(ctx.request, "scope", {}).get("postroom.door", Door())
         if door.agent or self._agent:
-            return door.agent or self._agent
+            return door.agent or self._agent, True
         client = ctx.session.client_params
         name = line(client.client_info.name if client else "")[:MAX_AGENT].strip() or NAMELESS
         if name.casefold() in door.taken:
@@ -294,7 +323,7 @@ class Service:
                 code=types.INVALID_REQUEST,
                 message=f"A client that calls itself {name} needs the token of that name",
             )
-        return name
+        return name, False
 
     # Running
 
@@ -320,9 +349,12 @@ class Service:
 
     async def stdio(self) -> None:
         """Serve one client on standard input and output, until it is gone."""
-        async with stdio_server() as (incoming, outgoing):
-            options = self.server.create_initialization_options()
-            await self.server.run(_Answering(incoming, outgoing), outgoing, options)
+        with _wire() as wire:
+            self._wire = wire
+            # The SDK asks for no more of a file than this one does.
+            async with stdio_server(stdout=cast("anyio.AsyncFile[str]", wire)) as (come, go):
+                options = self.server.create_initialization_options()
+                await self.server.run(_Answering(come, go), go, options)
 
     def app(self, hosts: Sequence[str]) -> Starlette:
         """Return the server as an application for HTTP, which answers to these names alone."""
@@ -339,6 +371,8 @@ class Service:
 
     def close(self) -> None:
         """Let what waits leave its line, bring the log file up to the ledger, let go of everything."""
+        if self._wire:
+            self._wire.release()
         for waiting in filter(None, list(self._waiting)):
             with suppress(Exception):  # one that is at work just now ends by itself, or by a crash
                 waiting.close()
@@ -350,6 +384,72 @@ class Service:
             if self._worked.is_set():
                 self._office.desk().publish()
         self._office.close()
+
+
+class _Wire:
+    """Standard output: what an answer hands over is confirmed at the moment that it was written.
+
+    A process that is killed before that has handed over nothing, and one after that nothing twice.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self._expected: dict[str | int, tuple[Handover, float]] = {}
+
+    def expect(self, id: str | int, handover: Handover) -> None:
+        """Confirm this when the answer of that id is written."""
+        late = time.monotonic() - UNANSWERED
+        for old, (other, since) in list(self._expected.items()):
+            if since < late:  # its call was given up
+                del self._expected[old]
+                other.release()
+        self._expected[id] = (handover, time.monotonic())
+
+    async def write(self, text: str) -> None:
+        """Write one message."""
+        await anyio.to_thread.run_sync(self._write, text)
+
+    async def flush(self) -> None:
+        """Nothing is held back."""
+
+    def _write(self, text: str) -> None:
+        answer = _ANSWER.match(text) if self._expected else None
+        found = self._expected.pop(json.loads(answer[1]), None) if answer else None
+        data = memoryview(text.encode())
+        try:
+            while data:
+                try:
+                    data = data[os.write(self._handle, data) :]
+                except BlockingIOError:  # a pipe that its other end made so
+                    select.select([], [self._handle], [])
+        except BaseException:
+            if found:
+                found[0].release()
+            raise
+        if found and answer:
+            (found[0].confirm if answer[2] == "result" else found[0].release)()
+
+    def release(self) -> None:
+        """Let go of what was never written."""
+        while self._expected:
+            self._expected.popitem()[1][0].release()
+
+
+@contextmanager
+def _wire() -> Iterator[_Wire]:
+    """Lend standard output, and lead its number elsewhere: what others print is no message."""
+    sys.stdout.flush()
+    handle = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no standard error
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+    try:
+        yield _Wire(handle)
+    finally:
+        os.dup2(handle, 1)
 
 
 class _Answering:
@@ -499,7 +599,8 @@ def _described(tool: Tool) -> types.Tool:
         annotations=types.ToolAnnotations(
             read_only_hint=hints.read_only,
             destructive_hint=hints.destructive,
-            idempotent_hint=hints.idempotent,
+            # Of what only reads, it says nothing.
+            idempotent_hint=None if hints.read_only else hints.idempotent,
             open_world_hint=hints.open_world,
         ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
@@ -52,12 +52,25 @@ class Visit(NamedTuple):
     account: str = ""
 
 
+class Handover(Protocol):
+    """What an answer hands over, which is its reader's only once the answer was written out."""
+
+    def confirm(self) -> None:
+        """It was."""
+        ...
+
+    def release(self) -> None:
+        """It was not, and will not be."""
+        ...
+
+
 class Reply(NamedTuple):
     """An answer: the same as text and as values; `refused` is one that says no."""
 
     text: str
     result: BaseModel
     refused: bool = False
+    handover: Handover | None = None
 
 
 class Wait(float):

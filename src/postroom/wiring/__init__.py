@@ -116,6 +116,13 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
     return None if desk is None else config.state_for(desk)
 
 
+def voice_key(config: Config, *, make: bool) -> bytes:
+    """Return the key by which the person's words among agents are known; nothing where there is none."""
+    from postroom.store.tokens import secret
+
+    return secret((config.state or config.desks) / "voice.key", make=make)
+
+
 def draw_id() -> str:
     """Return a new id of a desk or a ledger."""
     import secrets  # a third of this module's start-up, for one draw in a desk's life

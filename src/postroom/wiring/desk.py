@@ -22,7 +22,7 @@ from postroom.store.desk import desk_id, make_desk, register, registered, renew_
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
-from postroom.wiring import draw_id, mailbox, state_folder
+from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
 if TYPE_CHECKING:
     from postroom.mail.mailbox import Mailbox
@@ -144,6 +144,9 @@ def _tools(config: Config) -> Tools:
         draw=os.urandom,
         sleep=time.sleep,
         notify=lambda entry: _notify(config, entry),
+        cwd=str(Path.cwd()),
+        environ=os.environ,
+        voice=lambda: voice_key(config, make=False),
     )
 
 

@@ -1,4 +1,4 @@
-"""The contract of the server `all`: mail and notes together, what others wrote between two marks."""
+"""The contract of the server `all`: mail, notes and agents, what others wrote between two marks."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from typing import Final
 
-from postroom.tools.contracts import postroom, vault
+from postroom.tools.contracts import messages, postroom, vault
 from postroom.tools.fence import fenced, mark
 from postroom.tools.table import Contract, Reply, Result
 
 INSTRUCTIONS: Final = (
     f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
-    f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS}"
+    f" before you change it, and prefer edit_note to write_note for one that exists. {vault.DRAFTS} {messages.INSTRUCTIONS}"
 )
 
 
@@ -89,6 +89,7 @@ CONTRACT: Final = Contract(
             else row
             for row in vault.tools(shape)
         ),
+        *messages.TOOLS,
     ),
     resources=postroom.CONTRACT.resources,
 )

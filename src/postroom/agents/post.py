@@ -1,0 +1,220 @@
+"""What agents do with letters between them: the order of its checks, and the words of its refusals."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from typing import Final, NamedTuple
+
+from postroom.agents import roster
+from postroom.agents.folder import NO_ROOT, Folder, find
+from postroom.agents.mailbox import Mailbox, Taken, Within
+from postroom.agents.record import STATUSES, Message, seconds
+from postroom.agents.roster import Me
+from postroom.agents.states import set_status, states, was_read
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
+
+MAX_BYTES: Final = 65_536  # of a message that comes in by a tool
+VOICE: Final = "person"
+KEPT: Final = 64  # mailboxes that a long process remembers
+
+Seal = Callable[
+    [str, str, str], str
+]  # of an id, a recipient and a text, by who has the person's key
+
+
+class Self(Invalid):
+    """A message to oneself."""
+
+
+class Letter(NamedTuple):
+    """A message with what is kept beside it; `state` is queued, delivered or read."""
+
+    message: Message
+    thread: str
+    reply_to: str
+    state: str
+    seal: str = ""  # of who claims to be the person; it remains to be checked
+
+
+class Post:
+    """The agent mail of one working directory."""
+
+    def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
+        self._cwd = cwd
+        self._environ = environ
+        self._boxes: dict[str, Mailbox] = {}
+        self._folder: Folder | None = None
+
+    def me(self, given: str = "", otherwise: str = "") -> Me:
+        """Return who calls: in tmux the window, else a given name, that of the environment, or another."""
+        return roster.whoami(self._environ, given, otherwise)
+
+    def look(self) -> Folder | None:
+        """Return the folder of the repository, if we are in one."""
+        if self._folder is None:
+            self._folder = find(self._cwd)
+        return self._folder
+
+    @property
+    def folder(self) -> Folder:
+        """The folder of the repository."""
+        found = self.look()
+        if found is None:
+            raise NotFound(NO_ROOT, remedy="Agents write to each other within one git repository.")
+        return found
+
+    def box(self, name: str) -> Mailbox:
+        """Return a mailbox."""
+        found = self._boxes.get(name)
+        if found is None or found.path != self.folder.box(name):
+            while len(self._boxes) >= KEPT:
+                self._boxes.pop(next(iter(self._boxes)), None)
+            found = self._boxes[name] = Mailbox(self.folder, name)
+        return found
+
+    def register(self, me: Me) -> None:
+        """Let others know this name; that it cannot be written is no error of what was asked for."""
+        with suppress(OSError, PostroomError):
+            roster.register(self.folder, me, self._environ.get("TMUX", "").partition(",")[0])
+
+    # Whom one can write to
+
+    def recipients(self, me: Me) -> list[str]:
+        """Return the names that can be written to, one's own among them."""
+        folder = self.look()
+        ignored = folder.ignored() if folder else frozenset()
+        named = [n for n in roster.everybody(folder, me) if n == me.name or n not in ignored]
+        if folder and me.windows is None:
+            self.register(me)
+        return named
+
+    def send(
+        self,
+        me: Me,
+        recipient: str,
+        text: str,
+        *,
+        about: dict[str, str] | None = None,
+        seal: Seal | None = None,
+        within: Within = lambda _message: nullcontext(),
+    ) -> Message:
+        """Put a message into a mailbox and return it."""
+        folder = self.look()
+        if recipient not in roster.everybody(folder, me):
+            raise _no_recipient()
+        if recipient == me.name:
+            raise Self("cannot send message to self")
+        if folder and recipient in folder.ignored():
+            raise _no_recipient()
+        box = self._opened(recipient)
+        extra: dict[str, str] = about or {}
+
+        def beside(id: str) -> dict[str, str]:
+            return extra | ({VOICE: seal(id, recipient, text)} if seal else {})
+
+        with _told("failed to write message"):
+            sent = box.append(me.name, text, about=beside, within=within)
+        self.register(me)
+        return sent
+
+    def _opened(self, name: str) -> Mailbox:
+        with _told("failed to write message"):
+            return self.box(name)
+
+    # Receiving
+
+    def take(self, me: Me, *, patience: float = 10.0) -> Taken | None:
+        """Take the oldest unread message; it is read once the caller confirms that it was handed over."""
+        if not me.name:
+            raise Unavailable("current window '' not found in tmux session")
+        box = self.box(me.name)
+        with _told("failed to read messages"):
+            taken = box.take(patience=patience)
+        if me.windows is None or taken:
+            self.register(me)
+        return taken
+
+    def read_now(self, me: Me) -> None:
+        """Remember that this agent has just read, as the command does; no error if that fails."""
+        with suppress(OSError, PostroomError):
+            was_read(self.folder, me.name, time.time_ns() // 1_000_000)
+
+    def waiting(self, name: str) -> int:
+        """Return how much this agent has not read, which it thereby knows of."""
+        with _told("failed to read messages"):
+            found = self.box(name).unread()
+            if found:
+                self.box(name).tell()
+        return found
+
+    def set_status(self, me: Me, status: str) -> None:
+        """Say whether this agent can be disturbed."""
+        if status not in STATUSES:
+            raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
+        if not me.name:
+            raise Unavailable("current window '' not found in tmux session")
+        with _told("failed to update status"):
+            set_status(self.folder, me.name, status)
+        self.register(me)
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of each agent that has one."""
+        return {state.name: state.status for state in states(self.folder)}
+
+    # What was written
+
+    def letter(self, message: Message) -> Letter:
+        """Return a message with what is kept beside it."""
+        box = self.box(message.to)
+        kept = box.about(message.id)
+        thread, reply_to, seal = (str(kept.get(k) or "") for k in ("thread", "reply_to", VOICE))
+        told = box.told() >= (seconds(message.created) or 0.0) > 0
+        state = "read" if message.read else "delivered" if told else "queued"
+        return Letter(message, thread or message.id, reply_to, state, seal)
+
+    def history(self, me: Me) -> Iterator[Message]:
+        """Yield the messages to and from this agent, mailbox by mailbox."""
+        for name in dict.fromkeys([me.name, *self.folder.names()]):
+            with _told("failed to read messages"):
+                found = self.box(name).messages()
+            yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
+
+    def find(self, me: Me, id: str) -> Message:
+        """Return one message to or from this agent."""
+        found = next((one for one in self.history(me) if one.id == id), None)
+        if found is None:
+            raise NotFound(
+                "There is no message of that id to you or from you",
+                remedy="What was read long ago may have been cleaned up; search_messages lists the rest.",
+            )
+        return found
+
+
+def _no_recipient() -> NotFound:
+    return NotFound("recipient not found", remedy="Ask who is there.")
+
+
+class _told:  # noqa: N801 - used as a function
+    """Say what could not be done, in the original's words."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, why: BaseException | None, _trace: object) -> None:
+        if isinstance(why, OSError):
+            place = f"open {why.filename}: " if why.filename else ""
+            said = (why.strerror or str(why)).lower()
+            raise Unavailable(f"{self._doing}: {place}{said}") from why
+        if isinstance(why, PostroomError) and not why.message.startswith(self._doing):
+            why.message = f"{self._doing}: {why.message}"
+
+
+def place(environ: Mapping[str, str]) -> Post:
+    """Return the agent mail of where this process runs."""
+    return Post(os.getcwd(), environ)

@@ -1,0 +1,174 @@
+"""Who is who: the name of the one who calls, and whom they can write to.
+
+In tmux a name is a window's. Elsewhere it is given by the person, in AGENTMAIL_NAME or on the command
+line, and kept beside the mailboxes so that others can find it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from postroom.agents import tmux
+from postroom.agents.folder import NO_ROOT, PERSON, Folder
+from postroom.agents.states import states
+from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+
+NAME: Final = "AGENTMAIL_NAME"
+LONGEST: Final = 64
+ENDING: Final = ".agent"
+LASTS: Final = 48 * 3600  # seconds that a name is known after it was last used
+_PANE: Final = re.compile(r"%\d+", re.ASCII)
+
+
+class Outside(Denied):
+    """Neither tmux nor a name tells who calls."""
+
+
+class Me(NamedTuple):
+    """Who calls; in tmux with their pane, and all windows of the session."""
+
+    name: str
+    pane: str = ""
+    windows: tuple[str, ...] | None = None
+
+    @property
+    def is_person(self) -> bool:
+        """Whether this is the person, whose name no agent has."""
+        return self.name == PERSON
+
+
+def whoami(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> Me:
+    """Return who calls: by the window that it happens in, or by a name where there is no tmux."""
+    if environ.get("TMUX"):
+        return _in_tmux(environ)
+    name = given or environ.get(NAME, "") or otherwise
+    if not name:
+        raise Outside(
+            "agentmail must run inside a tmux session",
+            remedy=f"Outside tmux, set {NAME} to this agent's name.",
+        )
+    return Me(checked(name))
+
+
+def person(environ: Mapping[str, str]) -> Me:
+    """Return the person, who sees the windows of the session that they sit in, if they do."""
+    windows = None
+    if environ.get("TMUX") and _PANE.fullmatch(environ.get("TMUX_PANE", "")):
+        windows = tuple(tmux.windows(tmux.panes(environ["TMUX_PANE"], environ)))
+    return Me(PERSON, windows=windows)
+
+
+def _in_tmux(environ: Mapping[str, str]) -> Me:
+    pane = environ.get("TMUX_PANE", "")
+    wrong = "" if _PANE.fullmatch(pane) else "TMUX_PANE contains invalid format"
+    if wrong or not pane:
+        why = wrong if pane else "TMUX_PANE environment variable not set"
+        raise Unavailable(f"failed to get current window: {why}")
+    try:
+        found = tmux.panes(pane, environ)
+    except Unavailable as why:
+        if "can't find" in why.message:
+            raise Unavailable("current window '' not found in tmux session") from why
+        raise Unavailable(f"failed to get current window: {why.message}") from why
+    name = next((one.name.strip() for one in found if one.id == pane), "")
+    if _reserved(name):
+        raise Denied(
+            f"the window is called {name!r}, which is the person's own name",
+            remedy="Give it another name: `tmux rename-window NAME`.",
+        )
+    return Me(name, pane, tuple(tmux.windows(found)))
+
+
+def checked(name: str) -> str:
+    """Return a name that may be an agent's, or say what is wrong with it."""
+    shown = 0 < len(name) <= LONGEST and name.isprintable() and name == name.strip()
+    if not shown or "/" in name or name.startswith(".") or _reserved(name):
+        raise Invalid(
+            f"{NAME}: a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and"
+            f" is not {PERSON!r}",
+            remedy="Choose another name.",
+        )
+    return name
+
+
+def _reserved(name: str) -> bool:
+    if not name.isascii():
+        import unicodedata
+
+        name = unicodedata.normalize("NFKC", name)
+    return name.casefold().strip() == PERSON
+
+
+# Names that are kept
+
+
+def register(folder: Folder, me: Me, socket: str = "") -> None:
+    """Remember that this name is used here, and in which pane."""
+    about = {"pane": me.pane, "socket": socket} if me.pane else {}
+    text = json.dumps({"name": me.name, **about}).encode()
+    folder.make()
+    path = folder.beside(me.name, ENDING[1:])
+    if _content(path) == text:
+        os.utime(path)
+        return
+    beside = f"{path}.{os.getpid()}.new"
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(text)
+    os.rename(beside, path)
+
+
+def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, Any]]:
+    """Return the names that were used here lately, and what is known of each."""
+    try:
+        files = sorted(name for name in os.listdir(folder.ours) if name.endswith(ENDING))
+    except OSError:
+        return {}
+    found = {}
+    for file in files:
+        path = os.path.join(folder.ours, file)
+        try:
+            fresh = time.time() - os.lstat(path).st_mtime < lasts
+            about = json.loads(_content(path))
+        except (OSError, ValueError):
+            continue
+        if fresh and isinstance(about, dict) and about.get("name") == file.removesuffix(ENDING):
+            found[str(about["name"])] = about
+    return found
+
+
+def forget(folder: Folder, name: str) -> None:
+    """Drop a name."""
+    path = folder.beside(name, ENDING[1:])
+    if os.path.lexists(path):
+        os.unlink(path)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(10_000)
+    except OSError:
+        return b""
+
+
+# Whom one can write to
+
+
+def everybody(folder: Folder | None, me: Me) -> list[str]:
+    """Return all names that there are, as this one sees them, their own among them."""
+    kept = registered(folder) if folder else {}
+    if me.windows is not None:
+        named = [name for name, about in kept.items() if not about.get("pane")]
+        return [*me.windows, *(name for name in named if name not in me.windows)]
+    if folder is None:
+        raise NotFound(
+            NO_ROOT, remedy="Agents that write to each other work in one git repository."
+        )
+    # Without tmux to ask, whoever has said something here.
+    present = [state.name for state in states(folder) if state.status != "offline"]
+    return sorted({*kept, *present, me.name} - ({PERSON} if PERSON not in kept else set()))

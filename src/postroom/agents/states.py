@@ -1,0 +1,77 @@
+"""Who can be disturbed: the states of agents, in a file that others read without a lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from postroom.agents.folder import Folder, locked, read_all, replace_all
+from postroom.agents.record import ZERO, State, now, read_state, write_state
+
+
+def states(folder: Folder) -> list[State]:
+    """Return the states in the order of the file; lines that are none are left out."""
+    try:
+        with open(folder.states, "rb") as file:
+            data = file.read()
+    except OSError:
+        return []
+    return [state for state in map(read_state, data.split(b"\n")) if state]
+
+
+def change(folder: Folder, decide: Callable[[list[State]], list[State]]) -> None:
+    """Replace the states by others; a line that is none is set aside, else the original reads nothing."""
+    folder.make()
+    with locked(folder.states) as handle:
+        data = read_all(handle)
+        lines = [line for line in data.split(b"\n") if line]
+        found = [(line, read_state(line)) for line in lines]
+        torn = [line for line, state in found if state is None]
+        if torn:
+            with open(os.path.join(folder.ours, "recipients.torn"), "ab") as aside:
+                aside.write(b"".join(line + b"\n" for line in torn))
+        new = b"".join(map(write_state, decide([state for _, state in found if state])))
+        if new != data:
+            replace_all(handle, new)
+
+
+def set_status(folder: Folder, name: str, status: str) -> None:
+    """Set an agent's status; one that is busy or gone may be nudged at once when it is ready again."""
+
+    def decide(found: list[State]) -> list[State]:
+        def new(old: State) -> State:
+            notified = old.notified if status == "ready" else ZERO
+            return old._replace(status=status, updated=now(), notified=notified)
+
+        return _with(found, name, new)
+
+    change(folder, decide)
+
+
+def was_read(folder: Folder, name: str, milliseconds: int) -> None:
+    """Remember when an agent last read; one that has no state yet is ready."""
+
+    def new(old: State) -> State:
+        fresh = old if old.status else old._replace(status="ready", updated=now())
+        return fresh._replace(last_read=milliseconds)
+
+    change(folder, lambda found: _with(found, name, new))
+
+
+def was_notified(folder: Folder, name: str) -> None:
+    """Remember when an agent was last nudged, if it has a state."""
+
+    def decide(found: list[State]) -> list[State]:
+        if not any(state.name == name for state in found):
+            return found
+        return _with(found, name, lambda old: old._replace(notified=now()))
+
+    change(folder, decide)
+
+
+def _with(found: list[State], name: str, new: Callable[[State], State]) -> list[State]:
+    """Return the states with one of them changed: the first of its name, or another at the end."""
+    for at, state in enumerate(found):
+        if state.name == name:
+            return [*found[:at], new(state), *found[at + 1 :]]
+    return [*found, new(State(name))]

@@ -1,0 +1,357 @@
+"""`postroom agentmail`: the original's commands, with its texts and exit codes.
+
+Hooks run `status` and `receive --hook` at every step of an agent, so this is reached before click is
+imported, and reads its arguments as Go programs do: `-x` is `--x`, and the first word that is no flag
+ends them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from postroom.agents.post import Post, Self
+from postroom.agents.roster import Me, Outside
+from postroom.core.errors import Invalid, PostroomError, Unavailable
+
+OUTSIDE: Final = 2
+MAIL: Final = 2  # by which a hook makes its client read what it wrote to stderr
+PATIENCE: Final = 0.25  # seconds that stdin has to say something where an argument says it too
+HOOK_PATIENCE: Final = 2.0  # seconds that a hook waits for another process
+
+ROOT_HELP: Final = """\
+USAGE
+  postroom agentmail <command> [flags] [arguments]
+
+Letters between the agents that work in one git repository. In tmux an agent's name is its window's;
+elsewhere set AGENTMAIL_NAME, or give --as NAME.
+
+COMMANDS
+  send        Send a message: send <recipient> <message>, or the message on stdin
+  receive     Read the oldest unread message
+  recipients  List who can be written to
+  status      Say whether you can be disturbed: ready, work or offline
+  mailman     Tell agents that are ready of their mail, until it is stopped
+  onboard     Print what an agent should know of all this
+  cleanup     Remove what was read and who is gone
+"""
+
+
+class Flag(NamedTuple):
+    """A flag of a command."""
+
+    about: str
+    value: str = ""  # what it takes, if anything
+
+
+JSON: Final = Flag("write JSON")
+AS: Final = Flag("your name, where there is no tmux", "NAME")
+PERSON: Final = Flag("as yourself, the person: asks on the terminal")
+COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
+    "send": ("send [flags] <recipient> <message>", {
+        "r": Flag("recipient", "NAME"), "recipient": Flag("recipient", "NAME"),
+        "m": Flag("message", "TEXT"), "message": Flag("message", "TEXT"),
+        "as": AS, "person": PERSON, "json": JSON,
+    }),
+    "receive": ("receive [flags]", {
+        "hook": Flag("for a client's hook: mail on stderr with exit code 2, else silent"),
+        "fenced": Flag("between two marks, as what it is: data"),
+        "as": AS, "person": PERSON, "json": JSON,
+    }),
+    "recipients": ("recipients [flags]", {"as": AS, "json": JSON}),
+    "status": ("status [flags] <ready|work|offline>", {"as": AS}),
+    "mailman": ("mailman [flags]", {"daemon": Flag("in the background")}),
+    "onboard": ("onboard", {}),
+    "cleanup": ("cleanup [flags]", {
+        "stale-hours": Flag("drop agents not heard of for so long (default 48)", "N"),
+        "delivered-hours": Flag("drop read messages older than this (default 2)", "N"),
+        "dry-run": Flag("say what would be done"), "json": JSON,
+    }),
+}  # fmt: skip
+
+
+class Usage(Exception):
+    """Arguments that are none."""
+
+
+class Asked(NamedTuple):
+    """What a command was called with."""
+
+    words: list[str]
+    given: dict[str, str]
+    environ: Mapping[str, str]
+
+    def has(self, flag: str) -> bool:
+        """Whether a flag was given that takes nothing."""
+        return self.given.get(flag, "false") in ("true", "1", "t", "T", "TRUE", "True")
+
+    @property
+    def post(self) -> Post:
+        """The agent mail of where we are."""
+        return Post(os.getcwd(), self.environ)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        if name and not name.startswith("-"):
+            _err(f"unknown command {name!r}")
+        _err(ROOT_HELP + "\nRun 'agentmail <command> --help' for usage.")
+        return 1
+    usage, flags = COMMANDS[name]
+    try:
+        words, given = _parsed(arguments[1:], flags)
+    except Usage as wrong:
+        why = str(wrong)
+        if why != "flag: help requested":
+            _err(why)
+        rows = [
+            f"  --{flag}{f' {about.value}' if about.value else ''}".ljust(24) + about.about
+            for flag, about in flags.items()
+        ]
+        _err("\n".join([f"USAGE\n  postroom agentmail {usage}", *(["", "FLAGS"] if rows else []), *rows, ""]))  # fmt: skip
+        _err(f"error: error parsing commandline arguments: {why}")
+        return 1
+    asked = Asked(words, given, os.environ)
+    try:
+        return _FUNCTIONS[name](asked)
+    except Outside as outside:
+        return _failed(asked, outside.message, OUTSIDE)
+    except PostroomError as error:
+        return _failed(asked, error.message, 1)
+    except OSError as why:
+        return _failed(asked, f"{why.filename or name}: {(why.strerror or str(why)).lower()}", 1)
+
+
+def _parsed(
+    arguments: Sequence[str], flags: Mapping[str, Flag]
+) -> tuple[list[str], dict[str, str]]:
+    given: dict[str, str] = {}
+    rest = list(arguments)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
+        if not name or name.startswith("-"):
+            raise Usage(f"bad flag syntax: {word}")
+        if name not in flags:
+            known = "flag: help requested" if name in ("h", "help") else ""
+            raise Usage(known or f"flag provided but not defined: -{name}")
+        if not flags[name].value:
+            given[name] = value if equals else "true"
+        elif equals:
+            given[name] = value
+        elif rest:
+            given[name] = rest.pop(0)
+        else:
+            raise Usage(f"flag needs an argument: -{name}")
+    return rest, given
+
+
+def _failed(asked: Asked, message: str, code: int) -> int:
+    if asked.has("hook"):
+        return 0  # a hook that cannot help is silent
+    _err(f"error: {_plain(message)}")
+    return code
+
+
+# Commands
+
+
+def _send(asked: Asked) -> int:
+    if asked.has("person"):
+        from postroom.cli.voice import send
+
+        return send(asked)
+    post = asked.post
+    if not asked.environ.get("TMUX"):
+        post.me(asked.given.get("as", ""))  # before anything else is looked at
+    recipient, text = addressed(asked)
+    if not recipient:
+        _err("error: missing required arguments: recipient message")
+        return 1
+    if not text:
+        _err("error: no message provided\nusage: agentmail send <recipient> <message>")
+        return 1
+    me = _me(asked, post)
+    try:
+        sent = post.send(me, recipient, text)
+    except Self:
+        return _failed(asked, "recipient not found", 1)
+    return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", asked)
+
+
+def addressed(asked: Asked) -> tuple[str, str]:
+    """Return to whom, and what: flags first, then words; what stdin says wins over the words."""
+    words = list(asked.words)
+    given = asked.given
+    recipient = given.get("r") or given.get("recipient") or (words.pop(0) if words else "")
+    text = given.get("m") or given.get("message") or (words.pop(0) if words else "")
+    return recipient, (_stdin(bool(text)) or text) if recipient else text
+
+
+def _stdin(known: bool) -> str:
+    """Return what is piped in, without its last line end; not waiting long where it is not needed."""
+    import select
+    import stat
+
+    try:
+        if stat.S_ISCHR(os.fstat(0).st_mode):
+            return ""
+        if known and not select.select([0], [], [], PATIENCE)[0]:
+            return ""  # an agent's shell may leave it open for ever
+        pieces = []
+        while piece := os.read(0, 1 << 20):
+            pieces.append(piece)
+    except OSError as why:
+        if known:
+            return ""
+        raise Unavailable(f"failed to read stdin: {(why.strerror or '').lower()}") from why
+    return b"".join(pieces).decode("utf-8", "replace").removesuffix("\n")
+
+
+def _me(asked: Asked, post: Post) -> Me:
+    given = asked.given.get("as", "")
+    me = post.me(given)
+    if given and me.windows is not None and me.name != given:
+        raise Invalid(f"in tmux an agent's name is its window's: {me.name}, not {given}")
+    return me
+
+
+def _receive(asked: Asked) -> int:
+    if asked.has("person"):
+        from postroom.cli.voice import receive
+
+        return receive(asked)
+    post = asked.post
+    me = _me(asked, post)
+    hook = asked.has("hook")
+    taken = post.take(me, patience=HOOK_PATIENCE if hook else 10.0)
+    if taken is None:
+        return (
+            0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
+        )
+    from postroom.cli.voice import shown
+
+    data, code = shown(post, taken.message, asked)
+    try:
+        _write_out(2 if hook else 1, data)
+    except BaseException:
+        taken.release()  # nobody has seen it
+        raise
+    taken.confirm()
+    post.read_now(me)
+    return code
+
+
+def _recipients(asked: Asked) -> int:
+    post = asked.post
+    try:
+        me = _me(asked, post)
+    except Outside:
+        return _failed(asked, "not running inside a tmux session", OUTSIDE)
+    names = post.recipients(me)
+    listed = [{"name": name, "is_current": name == me.name} for name in names]
+    text = "".join(f"{_plain(name)}{' [you]' if name == me.name else ''}\n" for name in names)
+    return _print({"recipients": listed}, text, asked)
+
+
+def _status(asked: Asked) -> int:
+    post = asked.post
+    if not asked.environ.get("TMUX"):
+        try:
+            post.me(asked.given.get("as", ""))
+        except Outside:
+            return 0
+    if not asked.words:
+        _err(
+            "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
+        )
+        return 1
+    status = asked.words[0]
+    if status not in ("ready", "work", "offline"):
+        _err(f"Invalid status: {_plain(status)}. Valid: ready, work, offline")
+        return 1
+    post.set_status(_me(asked, post), status)
+    return 0
+
+
+def _mailman(asked: Asked) -> int:
+    from postroom.agents.mailman import main as mailman
+
+    return mailman(os.getcwd(), os.environ, background=asked.has("daemon"), say=_say, err=_err)
+
+
+def _onboard(_asked: Asked) -> int:
+    from postroom.agents.onboard import TEXT
+
+    return _print({}, TEXT, _asked)
+
+
+def _cleanup(asked: Asked) -> int:
+    from postroom.agents.cleanup import Cleaned, cleanup, told
+
+    hours = []
+    for flag, usual in (("stale-hours", "48"), ("delivered-hours", "2")):
+        value = asked.given.get(flag, usual)
+        if not value.isdecimal() or len(value) > 6:
+            _err(f'invalid value "{_plain(value)}" for flag -{flag}: parse error')
+            return 1
+        hours.append(int(value))
+    rehearse = asked.has("dry-run")
+    done: Cleaned = cleanup(
+        os.getcwd(), os.environ, hours[0], hours[1], rehearse=rehearse, err=_err
+    )
+    return _print(done._asdict(), told(done, rehearse=rehearse), asked)
+
+
+# Words in and out
+
+
+def _print(values: Mapping[str, object], text: str, asked: Asked) -> int:
+    if asked.has("json"):
+        import json
+
+        text = json.dumps(values) + "\n"
+    _write_out(1, text.encode("utf-8", "replace"))
+    return 0
+
+
+def _write_out(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _say(text: str) -> None:
+    _write_out(1, text.encode("utf-8", "replace") + b"\n")
+
+
+def _err(text: str) -> None:
+    try:
+        _write_out(2, text.encode("utf-8", "replace") + b"\n")
+    except OSError:
+        return  # there is nobody to tell
+
+
+def _plain(text: str) -> str:
+    """Return what somebody else may have named, without signs that a terminal obeys."""
+    if text.isprintable():
+        return text
+    from postroom.core.text import line
+
+    return line(text)
+
+
+_FUNCTIONS: Final[dict[str, Callable[[Asked], int]]] = {
+    "send": _send,
+    "receive": _receive,
+    "recipients": _recipients,
+    "status": _status,
+    "mailman": _mailman,
+    "onboard": _onboard,
+    "cleanup": _cleanup,
+}

@@ -1,0 +1,110 @@
+"""A message as it is shown, and the person's own voice among agents; reached only where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Final
+
+from postroom.agents.post import Letter, Post
+from postroom.agents.record import Message
+from postroom.core.errors import Denied, PostroomError
+from postroom.core.text import clean, line
+
+if TYPE_CHECKING:
+    from postroom.cli.agentmail import Asked
+
+HOOKED: Final = 65_536  # characters of a message that a hook brings into a context
+UNPROVEN: Final = "(not the person: nothing proves it)"
+
+
+def shown(post: Post, message: Message, asked: Asked) -> tuple[bytes, int]:
+    """Return what is written for a message, and the exit code."""
+    letter = post.letter(message)
+    theirs = by_the_person(post, letter)
+    sender = line(message.sender)
+    if message.sender.casefold() == "person" and not theirs:
+        sender = f"{sender} {UNPROVEN}"
+    text = clean(message.text).text
+    if asked.has("json"):
+        about: dict[str, object] = {
+            "from": sender,
+            "id": message.id,
+            "message": text,
+            "thread": letter.thread,
+        }
+        about |= {"reply_to": letter.reply_to, "sent_at": message.created, "person": theirs}
+        return json.dumps(about).encode() + b"\n", 0
+    if asked.has("hook") and len(text) > HOOKED:
+        path = post.box(message.to).path
+        text = f"{text[:HOOKED]}\n[cut: {len(text) - HOOKED} characters more in {path}]"
+    said = f"From: {sender}\nID: {line(message.id)}\n\n{text}"
+    if asked.has("fenced"):
+        from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
+
+        said = fenced(said, mark(said), PERSONS if theirs else NOTICE)
+    if asked.has("hook"):
+        return f"You got new mail\n{said}".encode("utf-8", "replace"), 2
+    return said.encode("utf-8", "replace"), 0
+
+
+def by_the_person(post: Post, letter: Letter) -> bool:
+    """Whether a message bears the person's seal."""
+    if not letter.seal:
+        return False
+    from postroom import wiring
+    from postroom.agents.voice import sealed
+
+    message = letter.message
+    try:
+        key = wiring.voice_key(wiring.settings(), make=False)
+    except PostroomError:
+        return False
+    return sealed(key, post.folder.root, message.id, message.to, message.text, letter.seal)
+
+
+def send(asked: Asked) -> int:
+    """Send a message as the person, who is asked on the terminal, and for the passphrase if need be."""
+    from postroom import wiring
+    from postroom.agents.roster import person
+    from postroom.agents.voice import seal
+    from postroom.cli import terminal
+    from postroom.cli.agentmail import addressed
+    from postroom.desk.outbox import Call
+    from postroom.wiring.desk import desk
+
+    recipient, text = addressed(asked)
+    if not recipient or not text:
+        raise Denied("say to whom, and what: postroom agentmail send --person NAME TEXT")
+    post, config = asked.post, wiring.settings()
+    me = person(asked.environ)
+    os.write(2, f"To {line(recipient)}, as yourself:\n{clean(text).text}\n".encode())
+    if not terminal.agrees("Send this?"):
+        raise Denied("nothing was sent, as you said")
+    with desk(config) as found:
+        if found is not None:
+            found.prove(terminal.passphrase() if found.rules.trust == "desk" else None)
+        key, root = wiring.voice_key(config, make=True), post.folder.root
+        sent = post.send(
+            me, recipient, text, seal=lambda id, to, words: seal(key, root, id, to, words)
+        )
+        if found is not None:
+            found.outbox.record(Call("send_message", "", "person"), target=recipient)
+    os.write(1, f"Message #{sent.id} sent\n".encode())
+    return 0
+
+
+def receive(asked: Asked) -> int:
+    """Show the person what agents have written to them."""
+    from postroom.agents.folder import PERSON
+    from postroom.agents.roster import Me
+
+    post = asked.post
+    taken = post.take(Me(PERSON))
+    if taken is None:
+        os.write(1, b"No unread messages\n")
+        return 0
+    data, code = shown(post, taken.message, asked)
+    os.write(1, data + (b"" if asked.has("json") else b"\n"))
+    taken.confirm()
+    return code

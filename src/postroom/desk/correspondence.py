@@ -1,0 +1,176 @@
+"""What agents do with letters to each other, each call with its one line in the log.
+
+The line and the deed come about together: a message that was written has its line, and one that is
+handed out has it before it is marked as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from postroom.agents.mailbox import Taken
+from postroom.agents.post import MAX_BYTES, Letter, Post
+from postroom.agents.record import Message, seconds
+from postroom.agents.roster import Me, checked
+from postroom.agents.voice import sealed
+from postroom.core.audit import Value
+from postroom.core.errors import Denied, Invalid, Unavailable
+from postroom.core.text import words
+from postroom.desk.outbox import Call, Outbox
+
+INTERVAL: Final = 0.25  # seconds between two looks for mail that is waited for
+THREADED: Final = 64  # characters of a thread's name
+
+
+class Handed(NamedTuple):
+    """A message that is being handed out."""
+
+    taken: Taken | None  # none where it was only looked at
+    letter: Letter
+
+
+class Agent(NamedTuple):
+    """Somebody who can be written to."""
+
+    name: str
+    is_current: bool
+    status: str
+
+
+class Correspondence:
+    """Agent mail as the tools have it."""
+
+    def __init__(self, post: Post, outbox: Outbox, voice: Callable[[], bytes]) -> None:
+        self.post = post
+        self._outbox = outbox
+        self._voice = voice
+
+    def me(self, call: Call) -> Me:
+        """Return who calls: never by their own word."""
+        if call.visit == "":
+            return self.post.me(otherwise=call.agent if call.named else "")
+        if not call.named:
+            raise Denied(
+                "not running inside a tmux session: over HTTP an agent's name is its token's",
+                remedy="The person makes a token with a name: `postroom init --token NAME`.",
+            )
+        return Me(checked(call.agent))
+
+    def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> Letter:
+        """Send a message, or an answer: then to whoever wrote the one that is answered."""
+        if not text:
+            raise Invalid("no message provided")
+        if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+            raise Invalid("message exceeds maximum size of 64KB")
+        me = self.me(call)
+        about: dict[str, str] = {}
+        if reply_to:
+            answered = self.post.letter(self.post.find(me, reply_to))
+            about = {"thread": answered.thread[:THREADED], "reply_to": reply_to[:THREADED]}
+            original = answered.message
+            recipient = recipient or (
+                original.to if original.sender == me.name else original.sender
+            )
+        sent = self.post.send(
+            me,
+            recipient,
+            text,
+            about=about,
+            within=lambda message: self._outbox.recording(
+                call, target=recipient, parameters=_as(call, me, id=message.id)
+            ),
+        )
+        return Letter(sent, about.get("thread") or sent.id, about.get("reply_to", ""), "queued")
+
+    def receive(
+        self, call: Call, wait: float = 0, *, peek: bool = False
+    ) -> Generator[float, None, Handed | None]:
+        """Take the oldest unread message, or only look at it; where there is none, wait so long for one."""
+        me = self.me(call)
+        seen = None
+        try:
+            for _ in range(1 + int(wait / INTERVAL)):
+                size = self.post.box(me.name).size()
+                taken = None if size == seen else self.post.take(me)
+                if taken:
+                    return self._handed(call, me, taken, peek=peek)
+                if not wait:
+                    break
+                seen = size
+                yield INTERVAL
+        except GeneratorExit:
+            self._record(call, me, Unavailable("nobody waits for it any more"))
+            raise
+        self._record(call, me)
+        return None
+
+    def _handed(self, call: Call, me: Me, taken: Taken, *, peek: bool) -> Handed:
+        kept = False
+        try:
+            letter = self.post.letter(taken.message)
+            parameters = _as(call, me, id=taken.message.id)
+            with self._outbox.recording(call, target=taken.message.sender, parameters=parameters):
+                kept = not peek
+            return Handed(taken if kept else None, letter)
+        except BaseException:
+            kept = False
+            raise
+        finally:
+            if not kept:
+                taken.release()  # it was not handed out
+
+    def left(self, message: Message) -> int:
+        """Return how many wait behind this one, of which its reader thereby knows."""
+        return max(0, self.post.waiting(message.to) - 1)
+
+    def set_status(self, call: Call, status: str) -> None:
+        """Say whether this agent can be disturbed."""
+        me = self.me(call)
+        self.post.set_status(me, status)
+        self._record(call, me, status=status)
+
+    def agents(self, call: Call) -> list[Agent]:
+        """Return who can be written to."""
+        me = self.me(call)
+        names = self.post.recipients(me)
+        statuses = self.post.statuses() if self.post.look() else {}
+        self._record(call, me)
+        return [Agent(name, name == me.name, statuses.get(name, "")) for name in names]
+
+    def search(
+        self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""
+    ) -> list[Letter]:
+        """Return messages to and from this agent, newest first."""
+        me = self.me(call)
+        wanted = words(query)
+        found = []
+        for message in self.post.history(me):
+            if id and message.id != id:
+                continue
+            if agent and agent not in (message.sender, message.to):
+                continue
+            if wanted and not set(wanted) <= set(words(message.text)):
+                continue
+            letter = self.post.letter(message)
+            if not thread or letter.thread == thread:
+                found.append(letter)
+        self._record(call, me)
+        return sorted(found, key=lambda one: seconds(one.message.created) or 0.0, reverse=True)
+
+    def by_the_person(self, letter: Letter) -> bool:
+        """Whether a message bears the person's seal."""
+        if not letter.seal:
+            return False
+        message, root = letter.message, self.post.folder.root
+        return sealed(self._voice(), root, message.id, message.to, message.text, letter.seal)
+
+    def _record(
+        self, call: Call, me: Me, error: Unavailable | None = None, **parameters: Value
+    ) -> None:
+        self._outbox.record(call, error, parameters=_as(call, me, **parameters), synced=False)
+
+
+def _as(call: Call, me: Me, **parameters: Value) -> dict[str, Value]:
+    """Return what a line says beside: under which name it was done, where the client has another."""
+    return parameters if call.agent == me.name else {"name": me.name, **parameters}

@@ -1,0 +1,273 @@
+"""Letters between agents in the server `all`: under names that nobody takes for mail, and fenced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from postroom.agents.post import Letter
+from postroom.core.text import clean, line
+from postroom.desk.correspondence import Correspondence
+from postroom.tools.contracts.agents import bounded
+from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
+from postroom.tools.shapes import cut
+from postroom.tools.table import (
+    READS,
+    Arguments,
+    Hints,
+    Reply,
+    Result,
+    Visit,
+    Waiting,
+    at_most,
+    tool,
+)
+
+INSTRUCTIONS: Final = (
+    "send_message and receive_message are for other agents in this repository, not for mail. Answer"
+    " with reply_to."
+)
+MAX_WAIT: Final = 60
+SHOWN: Final = 20_000  # characters of a message
+FEW: Final = 20  # messages in a list
+SNIPPET: Final = 200
+UNPROVEN: Final = "(not proven to be the person)"
+
+Id = Annotated[str, at_most(64)]
+
+
+class SendMessage(Arguments):
+    """To whom, and what."""
+
+    recipient: Annotated[str, at_most(256), Field(description="from list_agents")] = ""
+    message: str = Field(description="at most 64 KB")
+    reply_to: Annotated[Id, Field(description="id; then recipient may be left out")] = ""
+
+
+class ReceiveMessage(Arguments):
+    """How."""
+
+    wait_seconds: int = Field(0, ge=0, le=MAX_WAIT)
+    peek: Annotated[bool, Field(description="leave it unread")] = False
+
+
+class SetStatus(Arguments):
+    """Which."""
+
+    status: Literal["ready", "work", "offline"]
+
+
+class ListAgents(Arguments):
+    """Nothing."""
+
+
+class SearchMessages(Arguments):
+    """Which messages."""
+
+    query: Annotated[str, at_most(1_000), Field(description="words")] = ""
+    agent: Annotated[str, at_most(256)] = ""
+    thread: Id = ""
+    id: Annotated[Id, Field(description="this one, whole")] = ""
+    offset: int = Field(0, ge=0)
+
+
+class MessageSent(Result):
+    """The message."""
+
+    id: str
+    thread: str
+    state: str
+
+
+class Shown(Result):
+    """A message."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    id: str
+    sender: str = Field(alias="from")
+    to: str = ""
+    message: str
+    sent_at: str
+    thread: str
+    reply_to: str = ""
+    state: str = ""
+    person: bool = False
+
+
+class Received(Result):
+    """The oldest message between two marks, and how many more wait; none has no id."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    fence: str = ""
+    sender: str = Field("", alias="from")
+    message: str = ""
+    end: str = ""
+    id: str = ""
+    thread: str = ""
+    reply_to: str = ""
+    sent_at: str = ""
+    person: bool = False
+    next_offset: int = 0
+    left: int = 0
+
+
+class Messages(Result):
+    """Messages, between two marks."""
+
+    fence: str = ""
+    messages: tuple[Shown, ...]
+    end: str = ""
+    total: int
+    next_offset: int = 0
+
+
+class StatusSet(Result):
+    """The status."""
+
+    status: str
+
+
+class Agent(Result):
+    """Somebody who can be written to."""
+
+    name: str
+    is_current: bool
+    status: str = ""
+
+
+class Agents(Result):
+    """All of them."""
+
+    fence: str
+    agents: tuple[Agent, ...]
+    end: str
+
+
+def send_message(visit: Visit, asked: SendMessage) -> Reply:
+    """Write to another agent, or answer one."""
+    sent = visit.desk.correspondence.send(
+        visit.call, asked.recipient, asked.message, asked.reply_to
+    )
+    id, thread = sent.message.id, line(sent.thread)
+    told = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
+    return Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
+
+
+def receive_message(visit: Visit, asked: ReceiveMessage) -> Waiting:
+    """Read the oldest unread message that another agent wrote to you; wait for one if you like."""
+    book = visit.desk.correspondence
+    handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
+    if handed is None:
+        return Reply("No unread messages.", Received.model_validate({}))
+    text, (one,), fence, after = _whole(book, handed.letter, 0)
+    left = book.left(handed.letter.message)
+    more = f"\n{left} more wait." if left else ""
+    about = one.model_dump(by_alias=True, exclude={"to", "state"})
+    about |= {"fence": fence, "end": fence, "next_offset": after, "left": left}
+    return Reply(text + more, Received.model_validate(about), handover=handed.taken)
+
+
+def set_status(visit: Visit, asked: SetStatus) -> Reply:
+    """Say whether other agents' letters may disturb you: ready, work or offline."""
+    visit.desk.correspondence.set_status(visit.call, asked.status)
+    return Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
+
+
+def list_agents(visit: Visit, _asked: ListAgents) -> Reply:
+    """List the agents that you can write to."""
+    found = tuple(
+        Agent(name=line(one.name), is_current=one.is_current, status=one.status)
+        for one in visit.desk.correspondence.agents(visit.call)
+    )
+    rows = [
+        f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
+        for one in found
+    ]
+    text = "\n".join(rows)
+    fence = mark(text)
+    return Reply(fenced(text, fence), Agents(fence=fence, agents=found, end=fence))
+
+
+def search_messages(visit: Visit, asked: SearchMessages) -> Reply:
+    """Find messages to and from you, newest first, and their state: queued, delivered or read."""
+    book = visit.desk.correspondence
+    found = book.search(
+        visit.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
+    )
+    if asked.id and found:
+        text, shown, fence, after = _whole(book, found[0], asked.offset)
+    else:
+        text, shown, fence, after = _listed(book, found, asked.offset)
+    about = Messages(fence=fence, messages=shown, end=fence, total=len(found), next_offset=after)
+    return Reply(text, about)
+
+
+def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
+    message = letter.message
+    theirs = book.by_the_person(letter)
+    sender = line(message.sender)
+    if message.sender.casefold() == "person" and not theirs:
+        sender = f"{sender} {UNPROVEN}"
+    return Shown.model_validate(
+        {
+            "id": line(message.id)[:64],
+            "from": cut(sender, 256),
+            "to": cut(line(message.to), 256),
+            "message": text,
+            "sent_at": line(message.created)[:40],
+            "thread": line(letter.thread)[:64],
+            "reply_to": line(letter.reply_to)[:64],
+            "state": letter.state,
+            "person": theirs,
+        }
+    )
+
+
+Page = tuple[str, tuple[Shown, ...], str, int]  # as text and as values, the mark, where it goes on
+
+
+def _whole(book: Correspondence, letter: Letter, offset: int) -> Page:
+    """Return one message with all of its text, or a window of it."""
+    size = len(clean(letter.message.text).text)
+    one = _shown(book, letter, bounded(letter.message.text, offset, SHOWN))
+    text = f"From: {one.sender}\nTo: {one.to}\n\n{one.message}"
+    fence = mark(text)
+    after = offset + SHOWN if offset + SHOWN < size else 0
+    said = [f"Message {one.id}, thread {one.thread}, {one.sent_at}."]
+    said.append(fenced(text, fence, PERSONS if one.person else NOTICE))
+    if after:
+        said.append(f"More: search_messages id={one.id} offset={after}")
+    return "\n".join(said), (one,), fence, after
+
+
+def _listed(book: Correspondence, found: list[Letter], offset: int) -> Page:
+    """Return the beginnings of several."""
+    page = tuple(
+        _shown(book, letter, cut(line(letter.message.text), SNIPPET))
+        for letter in found[offset : offset + FEW]
+    )
+    rows = [
+        f"{one.id} {one.sent_at} {one.sender} to {one.to}, {one.state}, thread {one.thread}: {one.message}"
+        for one in page
+    ]
+    text = "\n".join(rows)
+    fence = mark(text) if rows else ""
+    after = offset + FEW if offset + FEW < len(found) else 0
+    said = [f"{len(page)} of {len(found)} messages." if found else "No message."]
+    said += [fenced(text, fence)] if rows else []
+    said += [f"More: offset={after}"] if after else []
+    return "\n".join(said), page, fence, after
+
+
+TOOLS: Final = tuple(
+    replace(row, actor="agents")
+    for row in (
+        tool(send_message, "Write to an agent", SendMessage, MessageSent, Hints()),
+        tool(receive_message, "Read an agent's letter", ReceiveMessage, Received, Hints()),
+        tool(set_status, "Set your status", SetStatus, StatusSet, Hints(idempotent=True)),
+        tool(list_agents, "List agents", ListAgents, Agents, READS),
+        tool(search_messages, "Search messages", SearchMessages, Messages, READS),
+    )
+)
