@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import desk, gmail, intake, peers, search, server, start, vault
+from bench import agents, desk, gmail, intake, peers, search, server, start, vault
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "server", "gmail", "desk", "vault", "search", "import", "peers")
+NAMES = ("start", "server", "gmail", "desk", "vault", "agents", "search", "import", "peers")
 USUAL = NAMES[:-1]  # the peers are started when they are asked for
 
 
@@ -24,6 +24,7 @@ def main() -> int:
         "peers": lambda: peers.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
         "vault": lambda: vault.run(quick=asked.quick, install=asked.install),
+        "agents": lambda: agents.run(quick=asked.quick),
         "search": lambda: search.run(_sizes(asked.mails, quick=asked.quick)),
         "import": lambda: intake.run(
             asked.mails or (intake.QUICK if asked.quick else intake.USUAL), install=asked.install
@@ -60,7 +61,7 @@ def _arguments() -> argparse.Namespace:
         "--quick",
         action="store_true",
         help="no search in a million mails, a tenth of the import and of the desk's letters,"
-        " a vault of 10,000 notes alone",
+        " a vault of 10,000 notes alone, fewer messages between agents",
     )
     parser.add_argument(
         "--install",

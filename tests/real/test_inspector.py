@@ -82,7 +82,7 @@ def test_the_inspector_lists_every_tool_with_its_schemas(inspector, era):
     for tool in found:
         assert tool["inputSchema"]["type"] == tool["outputSchema"]["type"] == "object"
         assert tool["description"]
-        assert "readOnlyHint" in tool["annotations"]
+        assert "openWorldHint" in tool["annotations"]
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -30,6 +30,8 @@ class Folder:
 
     def make(self) -> None:
         """Make the folders that are missing."""
+        if os.path.isdir(self.boxes) and os.path.isdir(self.ours):
+            return
         for path in (self.path, self.boxes, self.ours):
             try:
                 os.mkdir(path, 0o750)

@@ -18,6 +18,7 @@ from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
 MAX_BYTES: Final = 65_536  # of a message that comes in by a tool
 VOICE: Final = "person"
+AGAIN: Final = 10.0  # seconds after which a long process says again who is here
 KEPT: Final = 64  # mailboxes that a long process remembers
 
 Seal = Callable[
@@ -47,6 +48,7 @@ class Post:
         self._environ = environ
         self._boxes: dict[str, Mailbox] = {}
         self._folder: Folder | None = None
+        self._registered: dict[Me, float] = {}
 
     def me(self, given: str = "", otherwise: str = "") -> Me:
         """Return who calls: in tmux the window, else a given name, that of the environment, or another."""
@@ -77,8 +79,11 @@ class Post:
 
     def register(self, me: Me) -> None:
         """Let others know this name; that it cannot be written is no error of what was asked for."""
+        if time.monotonic() - self._registered.get(me, -AGAIN) < AGAIN:
+            return
         with suppress(OSError, PostroomError):
             roster.register(self.folder, me, self._environ.get("TMUX", "").partition(",")[0])
+            self._registered = {me: time.monotonic()}
 
     # Whom one can write to
 
@@ -103,7 +108,7 @@ class Post:
     ) -> Message:
         """Put a message into a mailbox and return it."""
         folder = self.look()
-        if recipient not in roster.everybody(folder, me):
+        if not roster.known(folder, me, recipient):
             raise _no_recipient()
         if recipient == me.name:
             raise Self("cannot send message to self")

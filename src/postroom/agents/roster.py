@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from postroom.agents import tmux
 from postroom.agents.folder import NO_ROOT, PERSON, Folder
 from postroom.agents.states import states
-from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 
 NAME: Final = "AGENTMAIL_NAME"
 LONGEST: Final = 64
@@ -130,14 +130,11 @@ def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, A
         return {}
     found = {}
     for file in files:
-        path = os.path.join(folder.ours, file)
+        name = file.removesuffix(ENDING)
         try:
-            fresh = time.time() - os.lstat(path).st_mtime < lasts
-            about = json.loads(_content(path))
+            found[name] = _lately(os.path.join(folder.ours, file), name, lasts)
         except (OSError, ValueError):
             continue
-        if fresh and isinstance(about, dict) and about.get("name") == file.removesuffix(ENDING):
-            found[str(about["name"])] = about
     return found
 
 
@@ -157,6 +154,28 @@ def _content(path: str) -> bytes:
 
 
 # Whom one can write to
+
+
+def known(folder: Folder | None, me: Me, name: str) -> bool:
+    """Whether `everybody` has this name, without asking after all others."""
+    if me.windows is not None and name in me.windows:
+        return True
+    if folder is None or me.windows is None:
+        return name in everybody(folder, me)
+    try:
+        return "pane" not in _lately(folder.beside(name, ENDING[1:]), name, LASTS)
+    except (OSError, ValueError, PostroomError):
+        return False
+
+
+def _lately(path: str, name: str, lasts: float) -> dict[str, Any]:
+    """Return what is known of a name that was used lately; else raise that nothing is."""
+    about = json.loads(_content(path))
+    if not isinstance(about, dict) or about.get("name") != name:
+        raise ValueError(name)
+    if time.time() - os.lstat(path).st_mtime >= lasts:
+        raise ValueError(name)
+    return about
 
 
 def everybody(folder: Folder | None, me: Me) -> list[str]:

@@ -24,11 +24,11 @@ ROOT_HELP: Final = """\
 USAGE
   postroom agentmail <command> [flags] [arguments]
 
-Letters between the agents that work in one git repository. In tmux an agent's name is its window's;
-elsewhere set AGENTMAIL_NAME, or give --as NAME.
+Letters between the agents that work in one git repository. In tmux an agent's
+name is its window's; elsewhere set AGENTMAIL_NAME, or give --as NAME.
 
 COMMANDS
-  send        Send a message: send <recipient> <message>, or the message on stdin
+  send        Send a message: send <recipient> <message>, or by stdin
   receive     Read the oldest unread message
   recipients  List who can be written to
   status      Say whether you can be disturbed: ready, work or offline
@@ -55,7 +55,7 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
         "as": AS, "person": PERSON, "json": JSON,
     }),
     "receive": ("receive [flags]", {
-        "hook": Flag("for a client's hook: mail on stderr with exit code 2, else silent"),
+        "hook": Flag("for hooks: mail on stderr with exit code 2"),
         "fenced": Flag("between two marks, as what it is: data"),
         "as": AS, "person": PERSON, "json": JSON,
     }),
@@ -99,6 +99,8 @@ def main(arguments: Sequence[str]) -> int:
         if name and not name.startswith("-"):
             _err(f"unknown command {name!r}")
         _err(ROOT_HELP + "\nRun 'agentmail <command> --help' for usage.")
+        if name.lstrip("-") in ("h", "help") and name.startswith("-"):
+            _err("error: error parsing commandline arguments: flag: help requested")
         return 1
     usage, flags = COMMANDS[name]
     try:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -201,6 +202,11 @@ class Service:
 
     async def _hand(self, ctx: Context, handover: Handover) -> None:
         """Have a handover confirmed when its answer was written; where that is not seen, now."""
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()  # then nothing will be answered
+        except BaseException:
+            handover.release()
+            raise
         if self._wire is None or ctx.request_id is None:
             await self._work(handover.confirm)
         else:
@@ -596,11 +602,12 @@ def _described(tool: Tool) -> types.Tool:
         description=tool.text,
         input_schema=told,
         output_schema=answered,
+        # What is not said is as the protocol has it: it may write, and writing again does more. Of what
+        # only reads, the two in the middle say nothing.
         annotations=types.ToolAnnotations(
-            read_only_hint=hints.read_only,
-            destructive_hint=hints.destructive,
-            # Of what only reads, it says nothing.
-            idempotent_hint=None if hints.read_only else hints.idempotent,
+            read_only_hint=hints.read_only or None,
+            destructive_hint=None if hints.read_only else hints.destructive,
+            idempotent_hint=None if hints.read_only else hints.idempotent or None,
             open_world_hint=hints.open_world,
         ),
     )

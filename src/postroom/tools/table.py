@@ -148,8 +148,7 @@ class Tool:
         told = self.arguments.model_json_schema(schema_generator=_Whole if self.whole else _Terse)
         answered = self.result.model_json_schema(schema_generator=_Terse, mode="validation")
         # An error has none of these, and some clients hold it to the schema too.
-        answered.pop("required", None)
-        return told, answered
+        return told, _optional(answered)
 
 
 def tool(
@@ -269,6 +268,18 @@ def _short(value: object, definitions: Mapping[str, Any], defaults: bool) -> obj
         elif key not in _SAYS_NOTHING and inner != _MANY:
             kept[key] = _short(inner, definitions, defaults)
     return kept
+
+
+def _optional(schema: Any) -> Any:  # noqa: ANN401 - a schema is JSON
+    """Return a schema that asks for nothing."""
+    if isinstance(schema, list):
+        return [_optional(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lists = isinstance(schema.get("required"), list)
+    return {
+        key: _optional(inner) for key, inner in schema.items() if not (key == "required" and lists)
+    }
 
 
 def _problem(error: dict[str, Any]) -> str:

@@ -73,18 +73,20 @@ def test_the_list_of_tools_is_small_and_whole(agent):
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
         assert tool.output_schema["type"] == "object"
-        assert tool.annotations.read_only_hint is not None
+        assert tool.annotations.open_world_hint is not None
+        assert (tool.annotations.destructive_hint is None) == bool(tool.annotations.read_only_hint)
 
 
 def test_annotations_tell_the_truth(robin, agent):
     hints = {name: tool.annotations for name, tool in agent.tools().items()}
     reads = {name for name, hint in hints.items() if hint.read_only_hint}
     notes = {"read_note", "list_notes", "search_notes"}
-    assert reads == {"search_email", "get_email", "get_thread", "letter_status"} | notes
+    others = {"list_agents", "search_messages"}
+    assert reads == {"search_email", "get_email", "get_thread", "letter_status"} | notes | others
     assert {name for name, hint in hints.items() if hint.open_world_hint} == {"send_email", "reply_email"}  # fmt: skip
     before = robin.run("search", "--json").out
     files = sorted(robin.vault.rglob("*"))
-    for name in reads - notes:
+    for name in reads - notes - others:
         agent.call(name, **({} if name in {"search_email", "letter_status"} else {"id": agent.first("")}))  # fmt: skip
     assert robin.run("search", "--json").out == before
     assert [f for f in sorted(robin.vault.rglob("*")) if "Logs" not in f.parts and ".postroom" not in f.parts] == [f for f in files if "Logs" not in f.parts and ".postroom" not in f.parts]  # fmt: skip

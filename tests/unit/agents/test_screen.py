@@ -1,0 +1,48 @@
+"""What stands in a program's input, as far as a screen tells."""
+
+import pytest
+
+from postroom.agents.screen import NUDGE, screen
+
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+
+
+@pytest.mark.parametrize(
+    ("rows", "x", "y"),
+    [
+        ("", 0, 0),
+        ("out\nput\n", 0, 2),
+        ("me@here:~$ ", 11, 0),
+        (">>> ", 4, 0),
+        ("root # ", 7, 0),
+        ("fish ❯ ", 7, 0),
+        (f"│ > {DIM}Try to ask{PLAIN}      │", 4, 0),
+        ("╭────╮\n│ >  │\n╰────╯\n\n", 0, 3),
+        (f"> what I said\nan answer\n───\n❯ {DIM}hint{PLAIN}\n───\n? for help\n", 0, 6),
+        ("> \x1b[2;38;5;244mhint\x1b[22m", 2, 0),
+    ],
+)
+def test_an_empty_input_is_empty(rows, x, y):
+    assert screen(rows, x, y).input() == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "x", "y"),
+    [
+        ("me@here:~$ git sta", 18, 0),
+        ("me@here:~$ git sta", 11, 0),  # the cursor went home
+        ("half a line for cat", 19, 0),
+        ("│ > half a thought │\n╰──╯\n\n", 0, 2),
+        ("> what I said\nan answer\n───\n❯ half\n───\n? for help\n", 0, 6),
+        ("> \x1b[38;2;2;2;2mgrey, not dim\x1b[0m", 14, 0),
+    ],
+)
+def test_what_somebody_began_to_type_is_seen(rows, x, y):
+    assert screen(rows, x, y).input()
+
+
+@pytest.mark.parametrize(("before", "after"), [("", ""), ("$ ", ""), ("│ > ", "   │")])
+def test_our_own_line_is_seen_whole(before, after):
+    shown = screen(f"{before}{NUDGE}{after}", len(before) + len(NUDGE), 0)
+    assert shown.input().endswith(NUDGE)
+    assert NUDGE in screen(f"│ > {NUDGE} │\n\n", 0, 1).input()

@@ -1,0 +1,96 @@
+"""The states of agents on the disk, which the original reads without a lock."""
+
+import os
+
+import pytest
+
+from postroom.agents.folder import find
+from postroom.agents.record import ZERO, State, read_state, write_state
+from postroom.agents.states import change, set_status, states, was_notified, was_read
+
+LONG_AGO = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / ".git").mkdir()
+    found = find(str(tmp_path))
+    found.make()
+    return found
+
+
+def data(folder):
+    with open(folder.states, "rb") as file:
+        return file.read()
+
+
+def put(folder, *lines):
+    with open(folder.states, "wb") as file:
+        file.write(b"".join(lines))
+
+
+def one(folder):
+    (found,) = states(folder)
+    return found
+
+
+def test_a_status_is_kept_in_the_original_s_form(folder):
+    set_status(folder, "bob", "ready")
+    found = one(folder)
+    assert (found.name, found.status, found.notified, found.last_read) == ("bob", "ready", ZERO, 0)
+    assert data(folder) == write_state(found)
+    assert os.stat(folder.states).st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("status", "kept"), [("ready", True), ("work", False), ("offline", False)])
+def test_only_who_stays_ready_stays_nudged(folder, status, kept):
+    put(folder, write_state(State("bob", "ready", LONG_AGO, LONG_AGO, 7)))
+    set_status(folder, "bob", status)
+    found = one(folder)
+    assert found.notified == (LONG_AGO if kept else ZERO)
+    assert (found.status, found.last_read) == (status, 7)
+    assert found.updated > LONG_AGO
+
+
+def test_reading_makes_one_ready_who_had_no_state_and_else_only_tells_when(folder):
+    was_read(folder, "bob", 5)
+    assert one(folder)._replace(updated="") == State("bob", "ready", "", ZERO, 5)
+    put(folder, write_state(State("bob", "work", LONG_AGO, ZERO, 1)))
+    was_read(folder, "bob", 6)
+    assert one(folder) == State("bob", "work", LONG_AGO, ZERO, 6)
+
+
+def test_a_nudge_is_remembered_of_those_alone_who_have_a_state(folder):
+    was_notified(folder, "bob")
+    assert data(folder) == b""
+    put(folder, write_state(State("bob", "ready", LONG_AGO)))
+    was_notified(folder, "bob")
+    assert one(folder).notified > LONG_AGO
+
+
+def test_the_order_stays_and_of_two_of_one_name_the_first_is_meant(folder):
+    put(folder, *(write_state(State(name, "ready", LONG_AGO)) for name in ("a", "b", "a")))
+    set_status(folder, "a", "work")
+    set_status(folder, "c", "ready")
+    assert [(s.name, s.status) for s in states(folder)] == [("a", "work"), ("b", "ready"), ("a", "ready"), ("c", "ready")]  # fmt: skip
+
+
+def test_a_line_that_the_original_cannot_read_is_set_aside(folder):
+    put(folder, b"{torn\n", write_state(State("bob", "ready", LONG_AGO)), b"\n")
+    set_status(folder, "bob", "work")
+    assert all(read_state(line) for line in data(folder).splitlines())
+    with open(f"{folder.ours}/recipients.torn", "rb") as file:
+        assert file.read() == b"{torn\n"
+
+
+def test_the_file_stays_the_same_file(folder):
+    put(folder, *(write_state(State(f"a{n}", "ready", LONG_AGO)) for n in range(9)))
+    inode = os.stat(folder.states).st_ino
+    change(folder, lambda found: found[:1])
+    assert os.stat(folder.states).st_ino == inode
+    assert len(states(folder)) == 1
+
+
+def test_no_file_is_no_state(tmp_path):
+    (tmp_path / ".git").mkdir()
+    assert states(find(str(tmp_path))) == []
