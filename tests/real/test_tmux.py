@@ -265,13 +265,18 @@ def test_who_has_received_is_ready(server, alice, bob):
     assert states(server) == {"bob": "ready"}
 
 
-def test_without_a_repository_there_is_nobody_to_write_to(server, alice, bob):
+@pytest.mark.parametrize("words", [COMMANDS["send"], COMMANDS["receive"], COMMANDS["status"]])
+def test_without_a_repository_there_is_no_mail(server, alice, bob, words):
     (server.folder / ".git").rmdir()
     no = "error: not in a git repository: not in a git repository\n"
-    assert alice.mail("send", "bob", "hello") == Outcome(1, "", no)
-    assert alice.mail("receive") == Outcome(1, "", no)
-    assert alice.mail("receive", "--hook") == Outcome(0, "", "")
+    assert alice.mail(*words) == Outcome(1, "", no)
+    assert not (server.folder / ".agentmail").exists()
+
+
+def test_without_a_repository_windows_are_still_listed(server, alice, bob):
+    (server.folder / ".git").rmdir()
     assert alice.mail("recipients") == Outcome(0, "hall\nalice [you]\nbob\n", "")
+    assert alice.mail("receive", "--hook") == Outcome(0, "", "")
 
 
 # Tools

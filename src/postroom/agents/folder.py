@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,6 +134,23 @@ def write_all(handle: int, data: bytes, at: int) -> None:
     while view:
         done = os.pwrite(handle, view, at)
         view, at = view[done:], at + done
+
+
+def write_out(handle: int, data: bytes) -> None:
+    """Write all of it to a stream, whose other end may have made it one that does not wait."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(handle, view) :]
+        except BlockingIOError:
+            until_writable(handle)
+
+
+def until_writable(handle: int) -> None:
+    """Wait until a stream takes more, or says that it never will."""
+    watch = select.poll()
+    watch.register(handle, select.POLLOUT)
+    watch.poll()
 
 
 def read_all(handle: int, start: int = 0) -> bytes:

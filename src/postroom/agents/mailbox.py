@@ -18,7 +18,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, NamedTuple
 
-from postroom.agents.folder import PATIENCE, Folder, locked, read_all, replace_all, wait, write_all
+from postroom.agents.folder import (
+    PATIENCE,
+    Folder,
+    locked,
+    read_all,
+    replace_all,
+    until_writable,
+    wait,
+    write_all,
+    write_out,
+)
 from postroom.agents.record import (
     Message,
     flag,
@@ -28,9 +38,11 @@ from postroom.agents.record import (
     seconds,
     write_message,
 )
+from postroom.core.errors import PostroomError
 
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 READ: Final = b'"read_flag":true'
+LAST: Final = 512  # bytes, fewer than any pipe takes at once or not at all
 PIECE: Final = 65_536  # bytes that are read at once
 TAIL: Final = (
     36  # bytes by which a place is known again: a line's time, which nobody changes afterwards
@@ -86,11 +98,36 @@ class Taken:
 
     def confirm(self) -> None:
         """Mark it as read: it was handed over."""
-        if self._lock is not None:
-            try:
-                self._box.mark(self._found)
-            finally:
-                self.release()
+        self._mark(lambda: None)
+
+    def hand(self, handle: int, data: bytes) -> None:
+        """Write it out, and mark it as read in the same breath as the end of it.
+
+        Who is killed before that has handed over nothing that is whole, and it is there for the next.
+        """
+        end = max(0, len(data) - LAST)
+        write_out(handle, data[:end])
+        until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
+        self._mark(lambda: write_out(handle, data[end:]))
+
+    def _mark(self, before: Callable[[], None]) -> None:
+        steps: list[str] = []
+
+        def once() -> None:
+            steps.append("began")
+            before()
+            steps.append("done")
+
+        try:
+            if self._lock is not None:
+                self._box.mark(self._found, once)
+        except (OSError, PostroomError):
+            if steps == ["began"]:
+                raise  # it could not be written; what cannot be marked is rather read twice than never
+        finally:
+            if not steps:
+                before()
+            self.release()
 
     def release(self) -> None:
         """Let go; what was not confirmed is there for the next who asks."""
@@ -218,8 +255,8 @@ class Mailbox:
         except FileNotFoundError:
             return None
 
-    def mark(self, found: Found) -> None:
-        """Mark a message as read, wherever it stands by now."""
+    def mark(self, found: Found, before: Callable[[], None] = lambda: None) -> None:
+        """Mark a message as read, wherever it stands by now, and right before that do something."""
         try:
             with locked(self.path, make=False) as handle:
                 self._mended(handle)
@@ -228,20 +265,24 @@ class Mailbox:
                     everything = _messages(_lines(read_all(handle), 0))
                     again = next((one for one in everything if one.message == found.message), None)
                     if again is None:
+                        before()
                         return  # it is marked already, or gone
                     found = again
-                self._mark(handle, found)
+                self._mark(handle, found, before)
         except FileNotFoundError:
-            return  # with all that was in it
+            before()  # though the mailbox is gone, with all that was in it
 
-    def _mark(self, handle: int, found: Found) -> None:
+    def _mark(self, handle: int, found: Found, before: Callable[[], None]) -> None:
         at = flag(found.line)
         if at >= 0:
-            write_all(handle, b"true ", found.start + at)
+            place = found.start + at
+            before()
+            os.pwrite(handle, b"true ", place)
             self._keep_cursor(handle, found.end)
         else:  # nothing to write over: the key is missing
             old = read_all(handle)
             line = write_message(found.message._replace(read=True))
+            before()
             self._rewrite(handle, old, old[: found.start] + line + old[found.end :])
 
     def unread(self) -> int:

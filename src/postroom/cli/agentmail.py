@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from postroom.agents.folder import write_out
 from postroom.agents.post import Post, Self
 from postroom.agents.roster import Me, Outside
 from postroom.core.errors import Invalid, PostroomError, Unavailable
@@ -239,14 +240,9 @@ def _receive(asked: Asked) -> int:
     from postroom.cli.voice import shown
 
     data, code = shown(post, taken.message, asked)
-    try:
-        _write_out(2 if hook else 1, data)
-    except BaseException:
-        taken.release()  # nobody has seen it
-        raise
-    taken.confirm()
     post.read_now(me)
-    return code
+    taken.hand(2 if hook else 1, data)
+    os._exit(code)  # at once: whoever sees this end otherwise has not got it
 
 
 def _recipients(asked: Asked) -> int:
@@ -318,23 +314,17 @@ def _print(values: Mapping[str, object], text: str, asked: Asked) -> int:
         import json
 
         text = json.dumps(values) + "\n"
-    _write_out(1, text.encode("utf-8", "replace"))
+    write_out(1, text.encode("utf-8", "replace"))
     return 0
 
 
-def _write_out(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
-
-
 def _say(text: str) -> None:
-    _write_out(1, text.encode("utf-8", "replace") + b"\n")
+    write_out(1, text.encode("utf-8", "replace") + b"\n")
 
 
 def _err(text: str) -> None:
     try:
-        _write_out(2, text.encode("utf-8", "replace") + b"\n")
+        write_out(2, text.encode("utf-8", "replace") + b"\n")
     except OSError:
         return  # there is nobody to tell
 

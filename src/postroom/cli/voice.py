@@ -105,6 +105,5 @@ def receive(asked: Asked) -> int:
         os.write(1, b"No unread messages\n")
         return 0
     data, code = shown(post, taken.message, asked)
-    os.write(1, data + (b"" if asked.has("json") else b"\n"))
-    taken.confirm()
+    taken.hand(1, data + (b"" if asked.has("json") else b"\n"))
     return code

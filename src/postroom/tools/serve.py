@@ -34,6 +34,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
+from postroom.agents.folder import write_out
 from postroom.core.errors import NotFound, PostroomError, Unavailable
 from postroom.core.text import line
 from postroom.desk.desk import Desk
@@ -421,19 +422,16 @@ class _Wire:
     def _write(self, text: str) -> None:
         answer = _ANSWER.match(text) if self._expected else None
         found = self._expected.pop(json.loads(answer[1]), None) if answer else None
-        data = memoryview(text.encode())
-        try:
-            while data:
-                try:
-                    data = data[os.write(self._handle, data) :]
-                except BlockingIOError:  # a pipe that its other end made so
-                    select.select([], [self._handle], [])
-        except BaseException:
-            if found:
+        if found is None or answer is None:
+            write_out(self._handle, text.encode())
+        elif answer[2] == "result":
+            try:
+                found[0].hand(self._handle, text.encode())
+            finally:
                 found[0].release()
-            raise
-        if found and answer:
-            (found[0].confirm if answer[2] == "result" else found[0].release)()
+        else:
+            found[0].release()
+            write_out(self._handle, text.encode())
 
     def release(self) -> None:
         """Let go of what was never written."""

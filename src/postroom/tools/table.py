@@ -55,8 +55,12 @@ class Visit(NamedTuple):
 class Handover(Protocol):
     """What an answer hands over, which is its reader's only once the answer was written out."""
 
+    def hand(self, handle: int, data: bytes) -> None:
+        """Write the answer out, and hand over."""
+        ...
+
     def confirm(self) -> None:
-        """It was."""
+        """It was written."""
         ...
 
     def release(self) -> None:
