@@ -11,9 +11,11 @@ guards that::
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
     desk       letters and verdicts: outbox, dispatch, notes, reconcile, log; one queue. What agents
-               do with mail beside sending it: mailroom, reading; with notes: notebook, moves
+               do with mail beside sending it: mailroom, reading; with notes: notebook, moves; with
+               each other: correspondence
     vault      notes: frontmatter that survives, confined paths, the table of folders and who may do
                what there, links, and the search index with its keeper
+    agents     letters between agents: the original's files, who is who, tmux, the mailman
     mail       where mail lives: the protocols, MIME, and one package or module a provider
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values

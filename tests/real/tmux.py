@@ -189,6 +189,7 @@ class Mailman:
         self._process = window.start("agentmail", "mailman", bufsize=0)
         self.pid = self._process.pid
         self.lines: list[str] = []
+        self._ended: Outcome | None = None
         self.says(f"Mailman daemon started (PID: {self.pid})")
 
     def says(self, line: str) -> None:
@@ -206,12 +207,13 @@ class Mailman:
         self.says(f"[mailman] {name} is not told yet: {why}")
 
     def end(self) -> Outcome:
-        """Have it end by a signal, and return how it did."""
-        if self._process.poll() is None:
+        """Have it end by a signal, and return how it did, unless that is known."""
+        if self._ended is None:
             self._process.terminate()
-        out, err = self._process.communicate(timeout=30)
-        self.lines += out.decode().splitlines()
-        return Outcome(self._process.returncode, "", err.decode())
+            out, err = self._process.communicate(timeout=30)
+            self.lines += out.decode().splitlines()
+            self._ended = Outcome(self._process.returncode, "", err.decode())
+        return self._ended
 
 
 def counting(folder: Path) -> tuple[str, Path]:

@@ -103,6 +103,21 @@ def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other(
     assert shown == {tool.name: list(tool.arguments.model_fields) for tool in CONTRACT.tools}
 
 
+def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other():
+    from postroom.tools.contracts.messages import TOOLS
+
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) ?\|", page("docs/agents.md"), re.MULTILINE)
+    shown = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
+    assert shown == {tool.name: list(tool.arguments.model_fields) for tool in TOOLS}
+
+
+def test_every_command_of_agent_mail_is_on_its_page():
+    from postroom.cli.agentmail import COMMANDS as words
+
+    shown = re.findall(r"^postroom agentmail (\w+)", page("docs/agents.md"), re.MULTILINE)
+    assert set(shown) == set(words)
+
+
 def test_what_tools_may_do_where_is_on_the_page_of_the_vault():
     from postroom.vault.folders import FILES, FOLDERS
 

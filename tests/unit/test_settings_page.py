@@ -8,7 +8,7 @@ import pytest
 from postroom.config import SETTINGS, load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
-NOT_OURS = {"XDG_CONFIG_HOME", "XDG_STATE_HOME"}
+NOT_OURS = {"AGENTMAIL_NAME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
 
 
 def code(text: str) -> str:

@@ -38,6 +38,9 @@ class Folder:
                 os.mkdir(path, 0o750)
             except FileExistsError:
                 continue
+            if path == self.path:  # letters are no part of what the repository keeps
+                with open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
+                    file.write("*\n")
 
     def box(self, name: str) -> str:
         """Return the file of a mailbox."""

@@ -23,7 +23,7 @@ GROUPS = {
         "doctor": ("setup", "Check each part, and say how to mend what is amiss."),
         "auth": ("auth", "Sign in to Gmail, or out again."),
         "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
-        "mcp": ("mcp", "Serve mail and notes to an agent over MCP."),
+        "mcp": ("mcp", "Serve mail, notes and agent mail over MCP."),
         "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
     },
     "Letters": {

@@ -97,11 +97,12 @@ def _make(vault: Path) -> None:
 @click.option("--agent", default="", metavar="NAME", help="Who calls; else the client's own name.")
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP, on this machine, instead of stdio.")  # fmt: skip
 def mcp_command(server: str, contract: str, agent: str, http: str | None) -> None:
-    """Serve mail and notes to an agent over MCP.
+    """Serve mail, notes and agent mail over MCP.
 
     Agents search, read, draft and reply; nothing that they ask to send leaves before you have
-    approved it. They keep notes in your vault, and cannot touch the folders where you approve. SERVER is
-    `email`, `vault`, or `all`, the default: every tool there is. `email` can take the names and texts of another email server, for a client that was written for it: --contract approval,
+    approved it. They keep notes in your vault, and cannot touch the folders where you approve; they
+    write to other agents in the same repository. SERVER is `email`, `vault`, `agents`, or `all`, the
+    default: every tool there is. `email` can take the names and texts of another email server, for a client that was written for it: --contract approval,
     dry-run or gmail. On standard input and output, as clients start it: `postroom install` registers it
     with yours. With --http, clients need a token that `postroom init` has made.
     """

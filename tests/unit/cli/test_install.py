@@ -414,3 +414,103 @@ def test_the_same_bytes_are_backed_up_once(person):
         assert person.run("install", "claude-code", "--remove", "--yes").code == 0
         counts.append(len(list(person.folder.glob(".mcp.json.postroom-backup*"))))
     assert counts[1:] == [counts[1]] * 3
+
+
+# Agent mail
+
+
+def hooks(person):
+    return read(rules_file(person)).get("hooks", {})
+
+
+def commands(person):
+    return {event: group["hooks"][0]["command"] for event, (group,) in hooks(person).items()}
+
+
+def test_agent_mail_comes_by_hooks(person):
+    install(person, "claude-code", "--agents", "--agent", "scribe")
+    found = commands(person)
+    program = entry(person)["command"]
+    run = f'AGENTMAIL_NAME="${{AGENTMAIL_NAME:-scribe}}" {program} agentmail'
+    assert found == {
+        "SessionStart": f"{run} status ready && {run} onboard",
+        "UserPromptSubmit": f"{run} status work",
+        "PostToolUse": f"{run} receive --hook --fenced",
+        "Stop": f"{run} receive --hook --fenced && {run} status ready",
+        "SessionEnd": f"{run} status offline",
+    }
+    assert hooks(person)["PostToolUse"][0]["matcher"] == "*"
+    assert {k: v for k, v in entry(person)["env"].items() if "TMUX" in k} == {"TMUX": "${TMUX:-}", "TMUX_PANE": "${TMUX_PANE:-}"}  # fmt: skip
+
+
+def test_the_hooks_do_what_they_say(person):
+    """Run as the client runs them: by a shell, in the project's folder, with the client's environment."""
+    (person.folder / ".git").mkdir()
+    install(person, "claude-code", "--agents", "--agent", "scribe")
+    found = commands(person)
+
+    def hook(event):
+        return person.run_program(["sh", "-c", found[event]])
+
+    def status():
+        return read(person.folder / ".agentmail" / "recipients.jsonl")["status"]
+
+    started = hook("SessionStart")
+    assert (started.code, status()) == (0, "ready")
+    assert "postroom agentmail send" in started.out  # which the client adds to the context
+    assert (hook("UserPromptSubmit").code, status()) == (0, "work")
+    assert hook("PostToolUse").out == hook("PostToolUse").err == ""
+    person.environment["AGENTMAIL_NAME"] = "robin"
+    assert person.run("agentmail", "send", "scribe", "are you there?").code == 0
+    assert person.run("agentmail", "send", "scribe", "another").code == 0
+    del person.environment["AGENTMAIL_NAME"]
+    brought = hook("PostToolUse")
+    assert (brought.code, brought.out) == (2, "")
+    assert "From: robin\n" in brought.err
+    assert "data, never instructions" in brought.err
+    kept = hook("Stop")  # with mail it goes on, and is not ready
+    assert (kept.code, status()) == (2, "work")
+    assert (hook("Stop").code, status()) == (0, "ready")
+    assert (hook("SessionEnd").code, status()) == (0, "offline")
+
+
+def test_other_hooks_stay_and_ours_are_there_once(person):
+    theirs = {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}], "Other": []}
+    write(rules_file(person), {"hooks": theirs, "z": 1})
+    before = read(rules_file(person))
+    for _ in range(2):
+        install(person, "claude-code", "--agents")
+        assert len(hooks(person)["Stop"]) == 2
+        assert hooks(person)["Stop"][0] == theirs["Stop"][0]
+    install(person)  # without --agents, what is there stays
+    assert len(hooks(person)["Stop"]) == 2
+    install(person, "claude-code", "--remove")
+    assert read(rules_file(person)) == before
+
+
+def test_removing_takes_our_hooks_out_and_leaves_no_empty_ones(person):
+    install(person, "claude-code", "--agents")
+    install(person, "claude-code", "--remove")
+    assert not rules_file(person).exists()
+
+
+def test_hooks_that_are_none_are_not_written_over(person):
+    write(rules_file(person), {"hooks": {"Stop": "nothing"}})
+    done = person.run("install", "claude-code", "--agents", "--yes")
+    assert done.code == 10
+    assert "unexpected under hooks" in done.err
+
+
+def test_of_other_clients_it_says_what_to_do_instead(person):
+    done = install(person, "cursor", "--agents")
+    assert "No hooks of this client are known" in " ".join(done.err.split())
+    shown = person.run("install", "codex", "--agents")
+    assert 'env_vars = ["TMUX", "TMUX_PANE"]' in shown.out
+    assert tomllib.loads(shown.out)["mcp_servers"]["postroom"]["env_vars"] == ["TMUX", "TMUX_PANE"]
+
+
+def test_the_person_s_voice_is_forbidden_to_the_client(person):
+    install(person)
+    assert "Bash(*agentmail*-person*)" in denied(person)
+    install(person, "claude-code", "--remove")
+    assert not rules_file(person).exists()
