@@ -37,12 +37,14 @@ from postroom.agents.record import (
     read_message,
     seconds,
     write_message,
+    write_word,
 )
-from postroom.core.errors import PostroomError
+from postroom.core.errors import PostroomError, Unavailable
 
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 READ: Final = b'"read_flag":true'
 LAST: Final = 512  # bytes, fewer than any pipe takes at once or not at all
+FULL: Final = 256_000_000  # bytes of a mailbox that takes no more
 PIECE: Final = 65_536  # bytes that are read at once
 TAIL: Final = (
     36  # bytes by which a place is known again: a line's time, which nobody changes afterwards
@@ -166,6 +168,10 @@ class Mailbox:
         self._folder.make()
         with locked(self.path) as handle:
             size = self._mended(handle)
+            if size > FULL:
+                raise Unavailable(
+                    f"the mailbox of {self.name} is full: nobody reads or cleans it up"
+                )
             message = Message(self._fresh(handle, draw), sender, self.name, text, created=now())
             line = write_message(message)
             try:
@@ -296,15 +302,20 @@ class Mailbox:
             return 0
         return sum(1 for _ in _unread(_lines(data, start)))
 
-    def messages(self) -> list[Message]:
-        """Return all messages, oldest first."""
+    def messages(self, *words: str) -> list[Message]:
+        """Return all messages, oldest first; those lines alone that have these words anywhere."""
         try:
             with locked(self.path, make=False) as handle:
                 self._mended(handle)
                 data = read_all(handle)
         except FileNotFoundError:
             return []
-        return [found.message for found in _messages(_lines(data, 0))]
+        wanted = [write_word(word) for word in words]
+        if not all(word in data for word in wanted):
+            return []
+        lines = _lines(data, 0)
+        likely = (row for row in lines if all(word in row[1] for word in wanted))
+        return [found.message for found in _messages(likely if wanted else lines)]
 
     def size(self) -> tuple[int, int]:
         """Return what changes when the file does."""

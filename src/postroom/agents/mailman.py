@@ -195,6 +195,11 @@ class Mailman:
         own = [pane for pane in there if pane.id == told]
         if not there:
             raise Unavailable("it has no window here")
+        if not own and not self._environ.get("TMUX"):
+            # Of all sessions, some may be other projects'.
+            raise Unavailable(
+                "it has not said yet in which pane it is; or start this in its session"
+            )
         if len(there) > 1 and not own:
             raise Unavailable(
                 "its window has several panes, and it has not said yet in which one it is"

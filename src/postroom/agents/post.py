@@ -180,16 +180,17 @@ class Post:
         state = "read" if message.read else "delivered" if told else "queued"
         return Letter(message, thread or message.id, reply_to, state, seal)
 
-    def history(self, me: Me) -> Iterator[Message]:
-        """Yield the messages to and from this agent, mailbox by mailbox."""
+    def history(self, me: Me, id: str = "") -> Iterator[Message]:
+        """Yield the messages to and from this agent, mailbox by mailbox; with `id`, likely ones alone."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
+            words = [id] if id else [] if name == me.name else [me.name]
             with _told("failed to read messages"):
-                found = self.box(name).messages()
+                found = self.box(name).messages(*words)
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
 
     def find(self, me: Me, id: str) -> Message:
         """Return one message to or from this agent."""
-        found = next((one for one in self.history(me) if one.id == id), None)
+        found = next((one for one in self.history(me, id) if one.id == id), None)
         if found is None:
             raise NotFound(
                 "There is no message of that id to you or from you",

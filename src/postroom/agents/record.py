@@ -67,7 +67,12 @@ def write_state(state: State) -> bytes:
     return _line(record)
 
 
-def _line(record: dict[str, Any]) -> bytes:
+def write_word(text: str) -> bytes:
+    """Return a text as it stands within a line."""
+    return _line(text)[1:-2]
+
+
+def _line(record: dict[str, Any] | str) -> bytes:
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     for sign, escape in _ESCAPED.items():
         if sign in text:  # only ever inside a string

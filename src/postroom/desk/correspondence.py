@@ -145,7 +145,7 @@ class Correspondence:
         me = self.me(call)
         wanted = words(query)
         found = []
-        for message in self.post.history(me):
+        for message in self.post.history(me, id):
             if id and message.id != id:
                 continue
             if agent and agent not in (message.sender, message.to):
