@@ -12,7 +12,8 @@ from postroom.agents.folder import Folder, find
 from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import State, seconds
 from postroom.agents.states import change, states
-from postroom.core.errors import PostroomError
+from postroom.core.errors import PostroomError, Unavailable
+from postroom.core.text import line
 
 NO_TMUX = "Warning: not running in tmux session, skipping offline recipient check"
 
@@ -74,7 +75,11 @@ def _present(
     if not environ.get("TMUX"):
         err(NO_TMUX)
         return None
-    windows = tmux.windows(tmux.panes(environ.get("TMUX_PANE", ""), environ))
+    try:
+        windows = tmux.windows(tmux.panes("", environ))
+    except Unavailable as why:
+        err(f"Warning: failed to list tmux windows: {line(why.message)}")
+        return None
     named = roster.registered(folder).items()
     return {*windows, *(name for name, about in named if not about.get("pane"))}
 

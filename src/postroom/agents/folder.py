@@ -52,6 +52,10 @@ class Folder:
             raise NotFound(f"open {path}: no such file or directory")
         return path
 
+    def holds(self, name: str) -> bool:
+        """Whether there can be a mailbox of this name: one with a slash has none."""
+        return "/" not in name or name.startswith("..")
+
     def beside(self, name: str, ending: str) -> str:
         """Return a file of ours that belongs to a mailbox."""
         self.box(name)
@@ -69,7 +73,7 @@ class Folder:
         """Return the names that nobody may write to."""
         try:
             with open(os.path.join(self.root, ".agentmailignore"), "rb") as file:
-                lines = file.read().decode("utf-8", "replace").splitlines()
+                lines = file.read().decode("utf-8", "replace").split("\n")
         except OSError:
             return frozenset()
         return frozenset(filter(None, map(str.strip, lines)))

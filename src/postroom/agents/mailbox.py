@@ -317,6 +317,17 @@ class Mailbox:
         likely = (row for row in lines if all(word in row[1] for word in wanted))
         return [found.message for found in _messages(likely if wanted else lines)]
 
+    def may_have(self) -> bool:
+        """Whether a message may wait: for certain where not."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return os.path.lexists(self.path)
+        try:
+            return self._cursor(handle) < os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+
     def size(self) -> tuple[int, int]:
         """Return what changes when the file does."""
         try:
@@ -351,19 +362,25 @@ class Mailbox:
             with locked(self.path, make=False) as handle:
                 size = self._mended(handle)
                 data = read_all(handle)
-                gone = [
+                everything = list(_messages(_lines(data, 0)))
+                gone = {
                     found
-                    for found in _messages(_lines(data, 0))
+                    for found in everything
                     if found.message.read and (seconds(found.message.created) or 0.0) <= before
-                ]
-                pieces, at = [], 0
-                for found in gone:
-                    pieces.append(data[at : found.start])
-                    at = found.end
+                }
+                pieces, at, torn = [], 0, []
+                for found in everything:
+                    # What was torn stands before a message that was glued to it.
+                    begin = data.rfind(b"\n", 0, found.start) + 1
+                    torn += [data[begin : found.start]] if begin < found.start else []
+                    if begin < found.start or found in gone:
+                        pieces.append(data[at:begin])
+                        at = found.end if found in gone else found.start
                 new = b"".join([*pieces, data[at:]]).lstrip(b"\n")
                 emptied = bool(size) and not new
-                if rehearse or not (gone or emptied):
+                if rehearse or not (gone or emptied or torn):
                     return len(gone), emptied
+                self._set_aside(*torn)
                 if new:
                     self._rewrite(handle, data, new)
                 else:
@@ -436,13 +453,17 @@ class Mailbox:
         if read_message(tail) is not None:  # whole but for its end
             write_all(handle, b"\n", size)
             return size + 1
-        self._folder.make()
-        with open(self._beside("torn"), "ab") as aside:
-            aside.write(tail + b"\n")
-            aside.flush()
-            os.fsync(aside.fileno())
+        self._set_aside(tail)
         os.ftruncate(handle, start)
         return start
+
+    def _set_aside(self, *torn: bytes) -> None:
+        if torn:
+            self._folder.make()
+            with open(self._beside("torn"), "ab") as aside:
+                aside.write(b"".join(piece + b"\n" for piece in torn))
+                aside.flush()
+                os.fsync(aside.fileno())
 
     def _rewrite(self, handle: int, old: bytes, new: bytes) -> None:
         """Put `new` in the place of `old` so that a crash at any moment leaves enough to finish it."""

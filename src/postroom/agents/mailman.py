@@ -50,9 +50,9 @@ class Look(NamedTuple):
 class Hands:
     """What the mailman does to a pane."""
 
-    def __init__(self, environ: Mapping[str, str], pause: Callable[[float], object]) -> None:
+    def __init__(self, environ: Mapping[str, str], stop: threading.Event) -> None:
         self._environ = environ
-        self._pause = pause
+        self._stop = stop
 
     def look(self, pane: str) -> Look:
         """Return what a pane shows."""
@@ -89,7 +89,8 @@ class Hands:
         if self.typed_lately(pane):
             return "somebody is typing there"
         before = self.look(pane.id)
-        self._pause(STILL)
+        if self._stop.wait(STILL):
+            return "the mailman ends"
         after = self.look(pane.id)
         if before != after or after.in_mode:
             return "it is at work"
@@ -104,7 +105,7 @@ class Hands:
         tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
         if not self._until(pane, lambda typed: typed.endswith(NUDGE)):
             return "it does not show what is typed"
-        self._pause(SETTLE)  # what comes in one piece with the text, some take for pasted
+        time.sleep(SETTLE)  # what comes in one piece with the text, some take for pasted
         for _ in range(2):
             if not self.look(pane.id).screen.input().endswith(NUDGE):
                 return "somebody typed at the same time: the line was left as it is"
@@ -117,7 +118,7 @@ class Hands:
         for _ in range(int(TAKEN / STEP)):
             if fits(self.look(pane.id).screen.input()):
                 return True
-            self._pause(STEP)
+            time.sleep(STEP)  # also where the mailman is to end: no line is left half done
         return False
 
 
@@ -131,7 +132,7 @@ class Mailman:
         self._environ = environ
         self._say = say
         self._stop = stop
-        self._hands = Hands(environ, stop.wait)
+        self._hands = Hands(environ, stop)
         self._nudged: dict[str, float] = {}  # when, of those that have no state
         self._said: dict[str, str] = {}
 
@@ -262,17 +263,17 @@ def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, er
     folder.make()
     os.chdir(folder.root)
     try:
-        with locked(folder.pid, patience=0.0) as handle:
+        with locked(folder.pid, patience=0.0, make=not background) as handle:
             old = _pid(read_all(handle))
             if old and _alive(old) and old != os.getpid():
                 err(f"error: mailman daemon already running (PID: {old})")
                 return 2
             if old:
                 err("Warning: Stale PID file found, cleaning up")
-            if background:
-                replace_all(handle, b"")
-            else:
+            if not background:
                 return _serve(folder, environ, handle, say)
+    except FileNotFoundError:
+        pass  # there is none
     except Unavailable:
         err(f"error: mailman daemon already running (PID: {_of(folder.pid)})")
         return 2
@@ -332,10 +333,9 @@ def _pid(data: bytes) -> int | None:
     text = data.decode("utf-8", "replace").strip()
     if not text:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f'strconv.Atoi: parsing "{line(text)[:60]}": invalid syntax') from None
+    if not (text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19):
+        raise ValueError(f'strconv.Atoi: parsing "{line(text)[:60]}": invalid syntax')
+    return int(text)
 
 
 def _alive(pid: int) -> bool:

@@ -114,20 +114,17 @@ class Post:
             raise Self("cannot send message to self")
         if folder and recipient in folder.ignored():
             raise _no_recipient()
-        box = self._opened(recipient)
+        root = self.folder
         extra: dict[str, str] = about or {}
 
         def beside(id: str) -> dict[str, str]:
             return extra | ({VOICE: seal(id, recipient, text)} if seal else {})
 
         with _told("failed to write message"):
-            sent = box.append(me.name, text, about=beside, within=within)
+            root.make()
+            sent = self.box(recipient).append(me.name, text, about=beside, within=within)
         self.register(me)
         return sent
-
-    def _opened(self, name: str) -> Mailbox:
-        with _told("failed to write message"):
-            return self.box(name)
 
     # Receiving
 
@@ -135,15 +132,22 @@ class Post:
         """Take the oldest unread message; it is read once the caller confirms that it was handed over."""
         if not me.name:
             raise Unavailable("current window '' not found in tmux session")
-        box = self.box(me.name)
+        if not self.folder.holds(me.name):
+            return None
         with _told("failed to read messages"):
-            taken = box.take(patience=patience)
+            taken = self.box(me.name).take(patience=patience)
         if me.windows is None or taken:
             self.register(me)
         return taken
 
+    def has_mail(self, me: Me) -> bool:
+        """Whether there is something to take, as far as a look without any lock tells."""
+        return bool(me.name) and self.folder.holds(me.name) and self.box(me.name).may_have()
+
     def read_now(self, me: Me) -> None:
-        """Remember that this agent has just read, as the command does; no error if that fails."""
+        """Remember that this agent reads now, as the command does; no error if that fails."""
+        if not me.name:
+            return
         with suppress(OSError, PostroomError):
             was_read(self.folder, me.name, time.time_ns() // 1_000_000)
 
@@ -161,8 +165,9 @@ class Post:
             raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
         if not me.name:
             raise Unavailable("current window '' not found in tmux session")
+        root = self.folder
         with _told("failed to update status"):
-            set_status(self.folder, me.name, status)
+            set_status(root, me.name, status)
         self.register(me)
 
     def statuses(self) -> dict[str, str]:

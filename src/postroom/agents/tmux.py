@@ -37,8 +37,9 @@ class Pane(NamedTuple):
 
 
 def panes(pane: str, environ: Mapping[str, str]) -> list[Pane]:
-    """Return the panes of the session that this pane is in, in the order of their windows."""
-    return _parsed(run(["list-panes", "-s", "-t", pane, "-F", _PANES], environ))
+    """Return the panes of the session that this pane is in (without one, our own), window by window."""
+    target = ["-t", pane] if pane else []
+    return _parsed(run(["list-panes", "-s", *target, "-F", _PANES], environ))
 
 
 def all_panes(environ: Mapping[str, str]) -> list[Pane]:

@@ -44,6 +44,7 @@ class Flag(NamedTuple):
 
     about: str
     value: str = ""  # what it takes, if anything
+    means: str = ""  # the flag that it is another name of
 
 
 JSON: Final = Flag("write JSON")
@@ -51,8 +52,8 @@ AS: Final = Flag("your name, where there is no tmux", "NAME")
 PERSON: Final = Flag("as yourself, the person: asks on the terminal")
 COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
     "send": ("send [flags] <recipient> <message>", {
-        "r": Flag("recipient", "NAME"), "recipient": Flag("recipient", "NAME"),
-        "m": Flag("message", "TEXT"), "message": Flag("message", "TEXT"),
+        "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
+        "m": Flag("message", "TEXT", "message"), "message": Flag("message", "TEXT"),
         "as": AS, "person": PERSON, "json": JSON,
     }),
     "receive": ("receive [flags]", {
@@ -72,6 +73,10 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
 }  # fmt: skip
 
 
+TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
+FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
+
+
 class Usage(Exception):
     """Arguments that are none."""
 
@@ -85,7 +90,7 @@ class Asked(NamedTuple):
 
     def has(self, flag: str) -> bool:
         """Whether a flag was given that takes nothing."""
-        return self.given.get(flag, "false") in ("true", "1", "t", "T", "TRUE", "True")
+        return self.given.get(flag, "false") in TRUE
 
     @property
     def post(self) -> Post:
@@ -143,15 +148,32 @@ def _parsed(
         if name not in flags:
             known = "flag: help requested" if name in ("h", "help") else ""
             raise Usage(known or f"flag provided but not defined: -{name}")
-        if not flags[name].value:
-            given[name] = value if equals else "true"
-        elif equals:
-            given[name] = value
-        elif rest:
-            given[name] = rest.pop(0)
-        else:
-            raise Usage(f"flag needs an argument: -{name}")
+        about = flags[name]
+        if about.value and not equals:
+            if not rest:
+                raise Usage(f"flag needs an argument: -{name}")
+            value = rest.pop(0)
+        given[about.means or name] = _checked(
+            name, about, value if equals or about.value else "true"
+        )
     return rest, given
+
+
+def _checked(name: str, about: Flag, value: str) -> str:
+    if not about.value and value not in (*TRUE, *FALSE):
+        raise Usage(f'invalid boolean value "{_plain(value)}" for -{name}: parse error')
+    if about.value == "N" and _number(value) is None:
+        raise Usage(f'invalid value "{_plain(value)}" for flag -{name}: parse error')
+    return value
+
+
+def _number(value: str) -> int | None:
+    """Return a number as Go programs read one: also 0x10 and 1_000."""
+    try:
+        found = int(value, 0)
+    except ValueError:
+        return None
+    return found if abs(found) < 10**9 and value == value.strip() else None
 
 
 def _failed(asked: Asked, message: str, code: int) -> int:
@@ -191,8 +213,8 @@ def addressed(asked: Asked) -> tuple[str, str]:
     """Return to whom, and what: flags first, then words; what stdin says wins over the words."""
     words = list(asked.words)
     given = asked.given
-    recipient = given.get("r") or given.get("recipient") or (words.pop(0) if words else "")
-    text = given.get("m") or given.get("message") or (words.pop(0) if words else "")
+    recipient = given.get("recipient") or (words.pop(0) if words else "")
+    text = given.get("message") or (words.pop(0) if words else "")
     return recipient, (_stdin(bool(text)) or text) if recipient else text
 
 
@@ -232,15 +254,17 @@ def _receive(asked: Asked) -> int:
     post = asked.post
     me = _me(asked, post)
     hook = asked.has("hook")
-    taken = post.take(me, patience=HOOK_PATIENCE if hook else 10.0)
+    taken = None
+    if not me.name or post.has_mail(me):
+        from postroom.cli.voice import shown  # before it is taken: what follows is to be short
+
+        post.read_now(me)
+        taken = post.take(me, patience=HOOK_PATIENCE if hook else 10.0)
     if taken is None:
         return (
             0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
         )
-    from postroom.cli.voice import shown
-
     data, code = shown(post, taken.message, asked)
-    post.read_now(me)
     taken.hand(2 if hook else 1, data)
     os._exit(code)  # at once: whoever sees this end otherwise has not got it
 
@@ -292,17 +316,10 @@ def _onboard(_asked: Asked) -> int:
 def _cleanup(asked: Asked) -> int:
     from postroom.agents.cleanup import Cleaned, cleanup, told
 
-    hours = []
-    for flag, usual in (("stale-hours", "48"), ("delivered-hours", "2")):
-        value = asked.given.get(flag, usual)
-        if not value.isdecimal() or len(value) > 6:
-            _err(f'invalid value "{_plain(value)}" for flag -{flag}: parse error')
-            return 1
-        hours.append(int(value))
+    stale = _number(asked.given.get("stale-hours", "48")) or 0
+    delivered = _number(asked.given.get("delivered-hours", "2")) or 0
     rehearse = asked.has("dry-run")
-    done: Cleaned = cleanup(
-        os.getcwd(), os.environ, hours[0], hours[1], rehearse=rehearse, err=_err
-    )
+    done: Cleaned = cleanup(os.getcwd(), os.environ, stale, delivered, rehearse=rehearse, err=_err)
     return _print(done._asdict(), told(done, rehearse=rehearse), asked)
 
 

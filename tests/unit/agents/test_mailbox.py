@@ -280,6 +280,20 @@ def test_cleaning_removes_what_was_read_long_ago_and_nothing_else(box):
     assert received(box) == "unread"
 
 
+def test_cleaning_sets_aside_what_was_torn_before_a_message(box, folder):
+    torn = b'{"id":"zzzzzzzz","fr'
+    put(
+        box,
+        torn + record("oldread1", read=True, created=OLD),
+        record("unread01", created=OLD, text="one"),
+        torn + record("unread02", created=OLD, text="two"),
+    )
+    assert box.clean(1_790_000_000.0) == (1, False)
+    assert [read_message(line).text for line in data(box).splitlines()] == ["one", "two"]
+    with open(f"{folder.ours}/bob.torn", "rb") as file:
+        assert file.read() == (torn + b"\n") * 2
+
+
 def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box):
     put(box, record("oldread1", read=True, created=OLD), b"\n")
     inode = os.stat(box.path).st_ino
@@ -372,8 +386,8 @@ def test_the_repository_is_found_from_below_and_by_a_file_of_a_worktree(tmp_path
 def test_the_ignore_file_has_one_name_a_line_and_nothing_else(folder):
     assert folder.ignored() == frozenset()
     with open(f"{folder.root}/.agentmailignore", "w") as file:
-        file.write("  bob \n\n# x\r\n*\n")
-    assert folder.ignored() == {"bob", "# x", "*"}
+        file.write("  bob \n\n# x\r\n*\na\x0bb\n")
+    assert folder.ignored() == {"bob", "# x", "*", "a\x0bb"}
 
 
 def test_folder_of_another_place_is_another(tmp_path):

@@ -246,6 +246,30 @@ def test_a_stdin_that_is_never_closed_keeps_nobody_waiting(repository):
     assert messages(repository, "bob")[-1].text == "given"
 
 
+def test_of_two_flags_of_one_meaning_the_last_counts(repository):
+    meet(repository, "bob", "carol")
+    assert mail(repository, "send", "-r", "bob", "--recipient", "carol", "--message", "a", "-m", "b", name="alice")[0] == 0  # fmt: skip
+    assert messages(repository, "carol")[-1].text == "b"
+
+
+def test_a_flag_that_is_neither_true_nor_false_does_nothing(repository):
+    meet(repository, "alice", "bob")
+    mail(repository, "send", "bob", "x", name="alice")
+    code, _, err = mail(repository, "receive", "--hook=maybe", name="bob")
+    assert (code, err.splitlines()[0]) == (1, 'invalid boolean value "maybe" for -hook: parse error')  # fmt: skip
+    assert mail(repository, "cleanup", "--dry-run=maybe")[0] == 1
+    assert mail(repository, "receive", "--hook=false", name="bob")[1].endswith("x")
+
+
+@pytest.mark.parametrize("hours", ["x", "1e3", "", " 1", "99999999999"])
+def test_hours_that_are_none_clean_nothing(repository, hours):
+    clutter(repository)
+    code, out, err = mail(repository, "cleanup", "--delivered-hours", hours)
+    assert (code, out) == (1, "")
+    assert err.startswith(f'invalid value "{hours}" for flag -delivered-hours: parse error\n')
+    assert len(messages(repository, "bob")) == 3
+
+
 @pytest.mark.parametrize("command", ["send", "receive", "recipients", "status", "mailman", "onboard", "cleanup"])  # fmt: skip
 def test_help_is_on_stderr_with_code_1_and_fits_the_terminal(person, command):
     for word in ("-h", "--help", "-help"):
@@ -328,9 +352,7 @@ def test_cleaning_up_says_beforehand_what_it_does_then(repository):
 
 def test_how_long_things_are_kept_can_be_said(repository):
     clutter(repository)
-    done = mail(repository, "cleanup", "--json", "--delivered-hours", "0", "-stale-hours=99999999")
-    assert done[0] == 1
-    done = mail(repository, "cleanup", "--json", "--delivered-hours", "0", "-stale-hours=99999")
+    done = mail(repository, "cleanup", "--json", "--delivered-hours", "0", "-stale-hours=0xffff")
     assert json.loads(done[1]) == {"offline": 0, "stale": 0, "messages": 3, "mailboxes": 1}
 
 
