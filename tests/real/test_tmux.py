@@ -523,6 +523,33 @@ def test_the_mailman_ends_by_a_signal_and_leaves_no_pid_behind(server):
     assert not server.pid.exists()
 
 
+def test_a_mailman_that_is_told_to_end_types_nowhere_any_more(server, alice):
+    moving = server.window(
+        "moving", "while :; do i=$((i+1)); echo step $i; sleep 0.3 || exit; done"
+    )
+    moving.becomes("ready")
+    alice.send("moving")
+    for _ in range(4):
+        with server.mailman() as mailman:
+            assert mailman.end().code == 0
+        assert NUDGE not in moving.screen
+
+
+def test_the_mailman_waits_for_somebody_who_types(server, alice):
+    carol = server.agent("carol")
+    carol.becomes("ready")
+    server.do("select-window", "-t", carol.pane)
+    with server.person() as typing:
+        typing("a")  # and takes it back at once: nothing stands there, but somebody is at it
+        until(lambda: "a" in carol.screen, "the key on the screen")
+        typing("\x7f")
+        until(lambda: "a" not in carol.screen, "that it was taken back")
+        alice.send("carol")
+        with server.mailman() as mailman:
+            mailman.spares("carol", "somebody is typing there")
+            assert NUDGE not in carol.screen
+
+
 def test_there_is_one_mailman_for_a_repository(server, alice):
     (server.folder / "sub").mkdir()
     with server.mailman() as mailman:

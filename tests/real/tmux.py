@@ -1,14 +1,16 @@
 """A tmux server of its own, whose windows are agents in one git repository."""
 
 import os
+import pty
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -177,9 +179,39 @@ class Server:
         finally:
             mailman.end()
 
+    @contextmanager
+    def person(self) -> Iterator[Callable[[str], object]]:
+        """Sit somebody down before the session; what is lent are their keys."""
+        ours, theirs = pty.openpty()
+        client = subprocess.Popen(
+            [TMUX, "-u", "-L", self._label, "attach-session", "-t", "work"],
+            env=self._environment | {"TERM": "xterm"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        drain = threading.Thread(target=_drain, args=(ours,), daemon=True)
+        drain.start()
+        until(lambda: self.do("list-clients"), "somebody before the session")
+        try:
+            yield lambda keys: os.write(ours, keys.encode())
+        finally:
+            client.terminate()
+            client.wait(timeout=30)
+            drain.join(timeout=30)
+            os.close(ours)
+
     def end(self) -> None:
         self.do("kill-server")
         Path(self.variable.split(",")[0]).unlink(missing_ok=True)
+
+
+def _drain(terminal: int) -> None:
+    with suppress(OSError):  # the other end is closed
+        while os.read(terminal, 65_536):
+            pass
 
 
 class Mailman:
