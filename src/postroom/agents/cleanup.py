@@ -40,24 +40,29 @@ def cleanup(
 
     Whoever holds one open to write to it would write to a file that nobody finds.
     """
-    folder = Folder(cwd)
+    folder = Folder(cwd).check()
     present = _present(folder, environ, err)
     if not os.path.isdir(folder.path):
         root = find(cwd)
         if root and os.path.isdir(root.path):
-            err(f"Note: this folder has no agent mail; that of the repository is in {root.root}")
+            err(
+                f"Note: this folder has no agent mail; that of the repository is in {line(root.root)}"
+            )
         return Cleaned(0, 0, 0, 0)
     now = time.time()
     offline, stale = _states(folder, present, now - stale_hours * 3600, rehearse=rehearse)
     messages = mailboxes = 0
     for name in folder.names():
-        box = Mailbox(folder, name)
         try:
+            box = Mailbox(folder, name)
             removed, emptied = box.clean(now - delivered_hours * 3600, rehearse=rehearse)
             if odd := box.damaged():
-                err(f"Note: {box.path} has {odd} lines that are no message; they stay as they are")
+                err(
+                    f"Note: {line(box.path)} has {odd} lines that are no message; they stay as they are"
+                )
         except (OSError, PostroomError) as why:
-            err(f"Error cleaning mailbox {name}: {getattr(why, 'strerror', None) or why}")
+            wrong = getattr(why, "strerror", None) or str(why)
+            err(f"Error cleaning mailbox {line(name)}: {line(wrong)}")
             continue
         messages += removed
         mailboxes += emptied

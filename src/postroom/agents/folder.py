@@ -1,19 +1,14 @@
-"""Where a repository's agent mail lies, and how its files are opened: locked, in place, never replaced."""
+"""Where a repository's agent mail lies."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
 from typing import Final
 
-from postroom.core.errors import Invalid, NotFound, Unavailable
+from postroom.agents.files import content, put
+from postroom.core.errors import Denied, Invalid, NotFound
 
-PATIENCE: Final = 10.0  # seconds that another process may hold a file
-STEP: Final = 0.002
 NO_ROOT: Final = "not in a git repository: not in a git repository"
 PERSON: Final = "person"  # who has a voice that no agent has
 
@@ -29,8 +24,20 @@ class Folder:
         self.states = os.path.join(self.path, "recipients.jsonl")
         self.pid = os.path.join(self.path, "mailman.pid")
 
+    def check(self) -> Folder:
+        """Return it, unless a link leads elsewhere: a repository may be a stranger's."""
+        for path in (self.path, self.boxes, self.ours):
+            try:
+                mode = os.lstat(path).st_mode
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISDIR(mode):
+                raise Denied(f"{path} is not a folder of its own", remedy="Take it away.")
+        return self
+
     def make(self) -> None:
         """Make the folders that are missing."""
+        self.check()
         if os.path.isdir(self.boxes) and os.path.isdir(self.ours):
             return
         for path in (self.path, self.boxes, self.ours):
@@ -39,8 +46,7 @@ class Folder:
             except FileExistsError:
                 continue
             if path == self.path:  # letters are no part of what the repository keeps
-                with open(os.path.join(path, ".gitignore"), "w", encoding="ascii") as file:
-                    file.write("*\n")
+                put(os.path.join(path, ".gitignore"), b"*\n")
 
     def box(self, name: str) -> str:
         """Return the file of a mailbox."""
@@ -71,11 +77,8 @@ class Folder:
 
     def ignored(self) -> frozenset[str]:
         """Return the names that nobody may write to."""
-        try:
-            with open(os.path.join(self.root, ".agentmailignore"), "rb") as file:
-                lines = file.read().decode("utf-8", "replace").split("\n")
-        except OSError:
-            return frozenset()
+        data = content(os.path.join(self.root, ".agentmailignore"))
+        lines = data.decode("utf-8", "replace").split("\n")
         return frozenset(filter(None, map(str.strip, lines)))
 
 
@@ -89,89 +92,3 @@ def find(start: str) -> Folder | None:
         if above == here:
             return None
         here = above
-
-
-@contextmanager
-def locked(path: str, *, make: bool = True, patience: float = PATIENCE) -> Iterator[int]:
-    """Lend the file's descriptor under its lock; what was unlinked meanwhile is opened anew.
-
-    Raises `FileNotFoundError` where it is not there and not to be made.
-    """
-    handle = _taken(path, make=make, end=time.monotonic() + patience)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _taken(path: str, *, make: bool, end: float) -> int:
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-    while True:
-        handle = os.open(path, flags, 0o600)
-        try:
-            wait(handle, end, path)
-            if os.path.samestat(os.fstat(handle), os.lstat(path)):
-                return handle
-        except FileNotFoundError:
-            pass  # unlinked while we waited
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
-def wait(handle: int, end: float, path: str) -> None:
-    """Take the lock of a descriptor, until a moment of the steady clock at the latest."""
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                raise Unavailable(
-                    f"{path} is locked by another process", remedy="Try again in a moment."
-                ) from None
-            time.sleep(STEP)
-        else:
-            return
-
-
-def write_all(handle: int, data: bytes, at: int) -> None:
-    """Write all of it at this place."""
-    view = memoryview(data)
-    while view:
-        done = os.pwrite(handle, view, at)
-        view, at = view[done:], at + done
-
-
-def write_out(handle: int, data: bytes) -> None:
-    """Write all of it to a stream, whose other end may have made it one that does not wait."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(handle, view) :]
-        except BlockingIOError:
-            until_writable(handle)
-
-
-def until_writable(handle: int) -> None:
-    """Wait until a stream takes more, or says that it never will."""
-    watch = select.poll()
-    watch.register(handle, select.POLLOUT)
-    watch.poll()
-
-
-def read_all(handle: int, start: int = 0) -> bytes:
-    """Return what the file holds from this place on."""
-    pieces = []
-    while piece := os.pread(handle, 1 << 24, start):
-        pieces.append(piece)
-        start += len(piece)
-    return b"".join(pieces)
-
-
-def replace_all(handle: int, new: bytes) -> None:
-    """Give a file other content in place; who reads it meanwhile without a lock sees no half of it."""
-    size = os.fstat(handle).st_size
-    # Blank lines are legal: only with them is it cut to its length.
-    write_all(handle, new.ljust(size, b"\n"), 0)
-    os.ftruncate(handle, len(new))

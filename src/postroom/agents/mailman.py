@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from postroom.agents import roster, tmux
-from postroom.agents.folder import Folder, find, locked, read_all, replace_all
+from postroom.agents.files import content, locked, read_all, replace_all
+from postroom.agents.folder import Folder, find
 from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import State, seconds
 from postroom.agents.screen import NUDGE, SHELLS, Screen, screen
@@ -103,11 +104,11 @@ class Hands:
     def nudge(self, pane: Pane) -> str:
         """Type the line and have it taken; return what went wrong, if anything."""
         tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
-        if not self._until(pane, lambda typed: typed.endswith(NUDGE)):
-            return "it does not show what is typed"
+        if not self._until(pane, lambda typed: typed == NUDGE):
+            return "it does not show what is typed, or somebody typed at the same time"
         time.sleep(SETTLE)  # what comes in one piece with the text, some take for pasted
         for _ in range(2):
-            if not self.look(pane.id).screen.input().endswith(NUDGE):
+            if self.look(pane.id).screen.input() != NUDGE:
                 return "somebody typed at the same time: the line was left as it is"
             tmux.run(["send-keys", "-t", pane.id, "Enter"], self._environ)
             if self._until(pane, lambda typed: NUDGE not in typed):
@@ -138,6 +139,7 @@ class Mailman:
 
     def cycle(self) -> None:
         """Tell everybody who may be told."""
+        self._folder.check()
         found = states(self._folder)
         panes = self._panes()
         work: list[Callable[[], None]] = []
@@ -167,8 +169,8 @@ class Mailman:
                 if not why:
                     Mailbox(self._folder, name).tell()
                     was_notified(self._folder, name)
-            except (PostroomError, OSError, ValueError) as wrong:
-                why = getattr(wrong, "message", "") or str(wrong)
+            except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
+                why = line(getattr(wrong, "message", "") or str(wrong))
             self._tell(name, why)
 
         return visit
@@ -238,8 +240,8 @@ class Mailman:
             while not self._stop.is_set():
                 try:
                     self.cycle()
-                except (PostroomError, OSError) as why:  # nothing here ends the mailman
-                    self._say(f"[mailman] {getattr(why, 'message', '') or why}")
+                except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
+                    self._say(f"[mailman] {line(getattr(why, 'message', '') or str(why))}")
                 changed = self._wait(watch.watch)
                 if not changed:
                     return
@@ -260,7 +262,11 @@ class Mailman:
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:
     """Run the mailman here, or in the background; there is one for a repository."""
     folder = find(cwd) or Folder(cwd)
-    folder.make()
+    try:
+        folder.make()
+    except PostroomError as wrong:
+        err(f"error: {line(wrong.message)}")
+        return 1
     os.chdir(folder.root)
     try:
         with locked(folder.pid, patience=0.0, make=not background) as handle:
@@ -323,9 +329,8 @@ def _start(folder: Folder, environ: Mapping[str, str], say: Say, err: Say) -> in
 
 def _of(path: str) -> int:
     try:
-        with open(path, "rb") as file:
-            return _pid(file.read(100)) or 0
-    except (OSError, ValueError):
+        return _pid(content(path, 100)) or 0
+    except ValueError:
         return 0
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from postroom.agents import roster
+from postroom.agents.files import PATIENCE
 from postroom.agents.folder import NO_ROOT, Folder, find
-from postroom.agents.mailbox import Mailbox, Taken, Within
+from postroom.agents.mailbox import Mailbox, Taken
 from postroom.agents.record import STATUSES, Message, seconds
 from postroom.agents.roster import Me
 from postroom.agents.states import set_status, states, was_read
@@ -21,9 +21,8 @@ VOICE: Final = "person"
 AGAIN: Final = 10.0  # seconds after which a long process says again who is here
 KEPT: Final = 64  # mailboxes that a long process remembers
 
-Seal = Callable[
-    [str, str, str], str
-]  # of an id, a recipient and a text, by who has the person's key
+
+Seal = Callable[[Message], str]  # by who has the person's key
 
 
 class Self(Invalid):
@@ -66,15 +65,15 @@ class Post:
         found = self.look()
         if found is None:
             raise NotFound(NO_ROOT, remedy="Agents write to each other within one git repository.")
-        return found
+        return found.check()
 
     def box(self, name: str) -> Mailbox:
         """Return a mailbox."""
-        found = self._boxes.get(name)
-        if found is None or found.path != self.folder.box(name):
+        folder, found = self.folder, self._boxes.get(name)
+        if found is None:
             while len(self._boxes) >= KEPT:
                 self._boxes.pop(next(iter(self._boxes)), None)
-            found = self._boxes[name] = Mailbox(self.folder, name)
+            found = self._boxes[name] = Mailbox(folder, name)
         return found
 
     def register(self, me: Me) -> None:
@@ -104,9 +103,10 @@ class Post:
         *,
         about: dict[str, str] | None = None,
         seal: Seal | None = None,
-        within: Within = lambda _message: nullcontext(),
+        then: Callable[[Message], None] = lambda _message: None,
+        patience: float = PATIENCE,
     ) -> Message:
-        """Put a message into a mailbox and return it."""
+        """Put a message into a mailbox and return it; `then` must come about with it."""
         folder = self.look()
         if not roster.known(folder, me, recipient):
             raise _no_recipient()
@@ -117,18 +117,19 @@ class Post:
         root = self.folder
         extra: dict[str, str] = about or {}
 
-        def beside(id: str) -> dict[str, str]:
-            return extra | ({VOICE: seal(id, recipient, text)} if seal else {})
+        def beside(message: Message) -> dict[str, str]:
+            return extra | ({VOICE: seal(message)} if seal else {})
 
         with _told("failed to write message"):
             root.make()
-            sent = self.box(recipient).append(me.name, text, about=beside, within=within)
+            box = self.box(recipient)
+            sent = box.append(me.name, text, about=beside, then=then, patience=patience)
         self.register(me)
         return sent
 
     # Receiving
 
-    def take(self, me: Me, *, patience: float = 10.0) -> Taken | None:
+    def take(self, me: Me, *, patience: float = PATIENCE) -> Taken | None:
         """Take the oldest unread message; it is read once the caller confirms that it was handed over."""
         if not me.name:
             raise Unavailable("current window '' not found in tmux session")
@@ -144,12 +145,12 @@ class Post:
         """Whether there is something to take, as far as a look without any lock tells."""
         return bool(me.name) and self.folder.holds(me.name) and self.box(me.name).may_have()
 
-    def read_now(self, me: Me) -> None:
+    def read_now(self, me: Me, patience: float) -> None:
         """Remember that this agent reads now, as the command does; no error if that fails."""
         if not me.name:
             return
         with suppress(OSError, PostroomError):
-            was_read(self.folder, me.name, time.time_ns() // 1_000_000)
+            was_read(self.folder, me.name, time.time_ns() // 1_000_000, patience)
 
     def waiting(self, name: str) -> int:
         """Return how much this agent has not read, which it thereby knows of."""
@@ -159,7 +160,7 @@ class Post:
                 self.box(name).tell()
         return found
 
-    def set_status(self, me: Me, status: str) -> None:
+    def set_status(self, me: Me, status: str, patience: float = PATIENCE) -> None:
         """Say whether this agent can be disturbed."""
         if status not in STATUSES:
             raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
@@ -167,7 +168,7 @@ class Post:
             raise Unavailable("current window '' not found in tmux session")
         root = self.folder
         with _told("failed to update status"):
-            set_status(root, me.name, status)
+            set_status(root, me.name, status, patience)
         self.register(me)
 
     def statuses(self) -> dict[str, str]:
@@ -176,13 +177,15 @@ class Post:
 
     # What was written
 
-    def letter(self, message: Message) -> Letter:
-        """Return a message with what is kept beside it."""
-        box = self.box(message.to)
+    def letter(self, message: Message, owner: str) -> Letter:
+        """Return a message in somebody's mailbox with what is kept beside it."""
+        box = self.box(owner)
         kept = box.about(message.id)
         thread, reply_to, seal = (str(kept.get(k) or "") for k in ("thread", "reply_to", VOICE))
         told = box.told() >= (seconds(message.created) or 0.0) > 0
         state = "read" if message.read else "delivered" if told else "queued"
+        if seal and len([one for one in box.messages(message.id) if one.id == message.id]) > 1:
+            seal = ""  # said once, and put there again by somebody else
         return Letter(message, thread or message.id, reply_to, state, seal)
 
     def history(self, me: Me, id: str = "") -> Iterator[Message]:
@@ -224,8 +227,3 @@ class _told:  # noqa: N801 - used as a function
             raise Unavailable(f"{self._doing}: {place}{said}") from why
         if isinstance(why, PostroomError) and not why.message.startswith(self._doing):
             why.message = f"{self._doing}: {why.message}"
-
-
-def place(environ: Mapping[str, str]) -> Post:
-    """Return the agent mail of where this process runs."""
-    return Post(os.getcwd(), environ)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+TRIED: Final = 4  # beginnings of a message in a torn line
 ZERO: Final = "0001-01-01T00:00:00Z"  # no time
 STATUSES: Final = ("ready", "work", "offline")
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
@@ -77,11 +78,16 @@ def _line(record: dict[str, Any] | str) -> bytes:
     for sign, escape in _ESCAPED.items():
         if sign in text:  # only ever inside a string
             text = text.replace(sign, escape)
+    return _whole(text).encode() + b"\n"
+
+
+def _whole(text: str) -> str:
+    """Return a text with U+FFFD for each half of a character, as Go has it."""
     try:
-        return text.encode() + b"\n"
-    except UnicodeEncodeError:  # halves of characters, which Go writes as U+FFFD
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole.encode() + b"\n"
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def read_message(line: bytes) -> Message | None:
@@ -93,7 +99,7 @@ def read_message(line: bytes) -> Message | None:
     read = found.get("read_flag") or False
     if not all(isinstance(value, str) for value in values) or not isinstance(read, bool):
         return None
-    id, sender, to, text, created = map(str, values)
+    id, sender, to, text, created = map(_whole, values)
     return Message(id, sender, to, text, read, created or ZERO)
 
 
@@ -109,7 +115,7 @@ def read_state(line: bytes) -> State | None:
         return None
     if type(last) is not int or not all(isinstance(at, str) and seconds(at) is not None for at in times):  # fmt: skip
         return None
-    return State(name, status, str(times[0]), str(times[1]), last)
+    return State(_whole(name), _whole(status), str(times[0]), str(times[1]), last)
 
 
 def _fields(line: bytes) -> dict[str, Any] | None:
@@ -123,7 +129,7 @@ def _fields(line: bytes) -> dict[str, Any] | None:
 
 def glued(line: bytes) -> int:
     """Return where a whole message begins in a line whose beginning was torn; 0 where none does."""
-    starts = [found.start() for found in _GLUED.finditer(line)]
+    starts = [found.start() for found in _GLUED.finditer(line)][-TRIED:]
     return next((at for at in reversed(starts) if at and read_message(line[at:])), 0)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from postroom.agents import tmux
+from postroom.agents.files import content, put
 from postroom.agents.folder import NO_ROOT, PERSON, Folder
 from postroom.agents.states import states
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
@@ -22,6 +23,9 @@ NAME: Final = "AGENTMAIL_NAME"
 LONGEST: Final = 64
 ENDING: Final = ".agent"
 LASTS: Final = 48 * 3600  # seconds that a name is known after it was last used
+# Letters of other scripts that look like those of the word.
+_ALIKE: Final = {"p": "рρⲣ", "e": "еҽє", "r": "г", "s": "ѕꜱ", "o": "оοօⲟ", "n": "ոռп"}
+_LOOKS: Final = {sign: letter for letter, signs in _ALIKE.items() for sign in signs}
 _PANE: Final = re.compile(r"%\d+", re.ASCII)
 
 
@@ -76,7 +80,7 @@ def _in_tmux(environ: Mapping[str, str]) -> Me:
             raise Unavailable("current window '' not found in tmux session") from why
         raise Unavailable(f"failed to get current window: {why.message}") from why
     name = next((one.name.strip() for one in found if one.id == pane), "")
-    if _reserved(name):
+    if like_person(name):
         raise Denied(
             f"the window is called {name!r}, which is the person's own name",
             remedy="Give it another name: `tmux rename-window NAME`.",
@@ -87,7 +91,11 @@ def _in_tmux(environ: Mapping[str, str]) -> Me:
 def checked(name: str) -> str:
     """Return a name that may be an agent's, or say what is wrong with it."""
     shown = 0 < len(name) <= LONGEST and name.isprintable() and name == name.strip()
-    if not shown or "/" in name or name.startswith(".") or _reserved(name):
+    if not name.isascii():
+        from postroom.core.text import line
+
+        shown = shown and line(name) == name  # nothing that the eye does not see
+    if not shown or "/" in name or name.startswith(".") or like_person(name):
         raise Invalid(
             f"{NAME}: a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and"
             f" is not {PERSON!r}",
@@ -96,12 +104,17 @@ def checked(name: str) -> str:
     return name
 
 
-def _reserved(name: str) -> bool:
+def like_person(name: str) -> bool:
+    """Whether a reader could take this name for the person's."""
     if not name.isascii():
         import unicodedata
 
-        name = unicodedata.normalize("NFKC", name)
-    return name.casefold().strip() == PERSON
+        from postroom.core.text import line
+
+        name = unicodedata.normalize("NFKD", line(unicodedata.normalize("NFKC", name)))
+        name = "".join(_LOOKS.get(sign, sign) for sign in name.casefold() if sign.isprintable())
+        name = "".join(sign for sign in name if not unicodedata.combining(sign))
+    return "".join(filter(str.isalpha, name.casefold())) == PERSON
 
 
 # Names that are kept
@@ -113,12 +126,13 @@ def register(folder: Folder, me: Me, socket: str = "") -> None:
     text = json.dumps({"name": me.name, **about}).encode()
     folder.make()
     path = folder.beside(me.name, ENDING[1:])
-    if _content(path) == text:
-        os.utime(path)
+    if content(path) == text:
+        os.utime(path, follow_symlinks=False)
         return
     beside = f"{path}.{os.getpid()}.new"
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(text)
+    if os.path.lexists(beside):
+        os.unlink(beside)
+    put(beside, text, os.O_EXCL)
     os.rename(beside, path)
 
 
@@ -133,7 +147,7 @@ def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, A
         name = file.removesuffix(ENDING)
         try:
             found[name] = _lately(os.path.join(folder.ours, file), name, lasts)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
     return found
 
@@ -143,14 +157,6 @@ def forget(folder: Folder, name: str) -> None:
     path = folder.beside(name, ENDING[1:])
     if os.path.lexists(path):
         os.unlink(path)
-
-
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(10_000)
-    except OSError:
-        return b""
 
 
 # Whom one can write to
@@ -164,13 +170,13 @@ def known(folder: Folder | None, me: Me, name: str) -> bool:
         return name in everybody(folder, me)
     try:
         return "pane" not in _lately(folder.beside(name, ENDING[1:]), name, LASTS)
-    except (OSError, ValueError, PostroomError):
+    except (OSError, ValueError, RecursionError, PostroomError):
         return False
 
 
 def _lately(path: str, name: str, lasts: float) -> dict[str, Any]:
     """Return what is known of a name that was used lately; else raise that nothing is."""
-    about = json.loads(_content(path))
+    about = json.loads(content(path, 10_000))
     if not isinstance(about, dict) or about.get("name") != name:
         raise ValueError(name)
     if time.time() - os.lstat(path).st_mtime >= lasts:

@@ -6,12 +6,13 @@ import re
 from typing import Final, NamedTuple
 
 NUDGE: Final = "Check your agentmail"
-PROMPTS: Final = frozenset(">❯›»$#%:λ➜→│┃|")
 BORDERS: Final = " │┃|╎┆\t"
-ROWS: Final = 8  # above the bottom, in which programs keep their input
 SHELLS: Final = frozenset("sh bash zsh fish dash ksh mksh tcsh csh nu elvish xonsh pwsh".split())
 
 _CODES: Final = re.compile(r"\x1b\[([0-9;:]*)m|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+# What stands after the first of these, with a blank behind it, is typed. What ends in `:` asks for
+# something else than a line to work on.
+_PROMPT: Final = re.compile(r"[>❯›»$#%λ➜](?:\s|$)")
 _INPUT: Final = re.compile(r"\s*[│┃|]?\s?[>❯›](?:\s(.*))?")
 
 
@@ -34,12 +35,12 @@ class Screen(NamedTuple):
 
     def input(self) -> str:
         """Return what the program's input holds, as far as that can be told."""
-        before, after = self.left.strip(BORDERS), self.right.strip(BORDERS)
-        if before or after:
-            return "" if before[-1:] in PROMPTS and not after else f"{before}{after}"
+        if self.left.strip(BORDERS) or self.right.strip(BORDERS):
+            prompt = _PROMPT.search(self.left)
+            typed = self.left[prompt.end() if prompt else 0 :] + self.right
+            return typed.strip(BORDERS)
         # The cursor is parked elsewhere: the last row that looks like an input is it.
-        shown = [row for row in self.rows if row.strip()][-ROWS:]
-        inputs = [found for found in map(_INPUT.fullmatch, shown) if found]
+        inputs = [found for found in map(_INPUT.fullmatch, self.rows) if found]
         return (inputs[-1][1] or "").strip(BORDERS) if inputs else ""
 
 

@@ -5,37 +5,35 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from postroom.agents.folder import Folder, locked, read_all, replace_all
+from postroom.agents.files import PATIENCE, content, locked, put, read_all, replace_all
+from postroom.agents.folder import Folder
 from postroom.agents.record import ZERO, State, now, read_state, write_state
 
 
 def states(folder: Folder) -> list[State]:
     """Return the states in the order of the file; lines that are none are left out."""
-    try:
-        with open(folder.states, "rb") as file:
-            data = file.read()
-    except OSError:
-        return []
-    return [state for state in map(read_state, data.split(b"\n")) if state]
+    return [state for state in map(read_state, content(folder.states).split(b"\n")) if state]
 
 
-def change(folder: Folder, decide: Callable[[list[State]], list[State]]) -> None:
+def change(
+    folder: Folder, decide: Callable[[list[State]], list[State]], patience: float = PATIENCE
+) -> None:
     """Replace the states by others; a line that is none is set aside, else the original reads nothing."""
     folder.make()
-    with locked(folder.states) as handle:
+    with locked(folder.states, patience=patience) as handle:
         data = read_all(handle)
         lines = [line for line in data.split(b"\n") if line]
         found = [(line, read_state(line)) for line in lines]
         torn = [line for line, state in found if state is None]
         if torn:
-            with open(os.path.join(folder.ours, "recipients.torn"), "ab") as aside:
-                aside.write(b"".join(line + b"\n" for line in torn))
+            lost = b"".join(line + b"\n" for line in torn)
+            put(os.path.join(folder.ours, "recipients.torn"), lost, os.O_APPEND, synced=True)
         new = b"".join(map(write_state, decide([state for _, state in found if state])))
         if new != data:
             replace_all(handle, new)
 
 
-def set_status(folder: Folder, name: str, status: str) -> None:
+def set_status(folder: Folder, name: str, status: str, patience: float = PATIENCE) -> None:
     """Set an agent's status; one that is busy or gone may be nudged at once when it is ready again."""
 
     def decide(found: list[State]) -> list[State]:
@@ -45,17 +43,17 @@ def set_status(folder: Folder, name: str, status: str) -> None:
 
         return _with(found, name, new)
 
-    change(folder, decide)
+    change(folder, decide, patience)
 
 
-def was_read(folder: Folder, name: str, milliseconds: int) -> None:
+def was_read(folder: Folder, name: str, milliseconds: int, patience: float = PATIENCE) -> None:
     """Remember when an agent last read; one that has no state yet is ready."""
 
     def new(old: State) -> State:
         fresh = old if old.status else old._replace(status="ready", updated=now())
         return fresh._replace(last_read=milliseconds)
 
-    change(folder, lambda found: _with(found, name, new))
+    change(folder, lambda found: _with(found, name, new), patience)
 
 
 def was_notified(folder: Folder, name: str) -> None:

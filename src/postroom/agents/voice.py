@@ -7,15 +7,18 @@ import hmac
 import json
 import os
 
+from postroom.agents.record import Message
 
-def seal(key: bytes, root: str, id: str, to: str, text: str) -> str:
+
+def seal(key: bytes, root: str, message: Message) -> str:
     """Return the seal of a message in this repository."""
-    words = json.dumps([os.path.realpath(root), id, to, text]).encode()
+    about = [os.path.realpath(root), message.id, message.to, message.created, message.text]
+    words = json.dumps(about).encode()
     return hmac.new(key, b"postroom voice\n" + words, hashlib.sha256).hexdigest()
 
 
-def sealed(key: bytes, root: str, id: str, to: str, text: str, found: str) -> bool:
+def sealed(key: bytes, root: str, message: Message, found: str) -> bool:
     """Whether the person wrote this message."""
     return bool(key and found) and hmac.compare_digest(
-        seal(key, root, id, to, text).encode(), found.encode()
+        seal(key, root, message).encode(), found.encode("utf-8", "replace")
     )

@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from postroom.agents.folder import write_out
+from postroom.agents.files import PATIENCE as USUAL
+from postroom.agents.files import write_out
 from postroom.agents.post import Post, Self
 from postroom.agents.roster import Me, Outside
 from postroom.core.errors import Invalid, PostroomError, Unavailable
@@ -62,7 +63,9 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
         "as": AS, "person": PERSON, "json": JSON,
     }),
     "recipients": ("recipients [flags]", {"as": AS, "json": JSON}),
-    "status": ("status [flags] <ready|work|offline>", {"as": AS}),
+    "status": ("status [flags] <ready|work|offline>", {
+        "as": AS, "hook": Flag("for hooks: silent, and soon over, whatever is wrong"),
+    }),
     "mailman": ("mailman [flags]", {"daemon": Flag("in the background")}),
     "onboard": ("onboard", {}),
     "cleanup": ("cleanup [flags]", {
@@ -87,6 +90,7 @@ class Asked(NamedTuple):
     words: list[str]
     given: dict[str, str]
     environ: Mapping[str, str]
+    closed: tuple[int, ...] = ()  # of the three standard ones
 
     def has(self, flag: str) -> bool:
         """Whether a flag was given that takes nothing."""
@@ -100,10 +104,11 @@ class Asked(NamedTuple):
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    closed = _complete()
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
         if name and not name.startswith("-"):
-            _err(f"unknown command {name!r}")
+            _err(f"unknown command {_plain(name)!r}")
         _err(ROOT_HELP + "\nRun 'agentmail <command> --help' for usage.")
         if name.lstrip("-") in ("h", "help") and name.startswith("-"):
             _err("error: error parsing commandline arguments: flag: help requested")
@@ -122,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
         _err("\n".join([f"USAGE\n  postroom agentmail {usage}", *(["", "FLAGS"] if rows else []), *rows, ""]))  # fmt: skip
         _err(f"error: error parsing commandline arguments: {why}")
         return 1
-    asked = Asked(words, given, os.environ)
+    asked = Asked(words, given, os.environ, closed)
     try:
         return _FUNCTIONS[name](asked)
     except Outside as outside:
@@ -131,6 +136,20 @@ def main(arguments: Sequence[str]) -> int:
         return _failed(asked, error.message, 1)
     except OSError as why:
         return _failed(asked, f"{why.filename or name}: {(why.strerror or str(why)).lower()}", 1)
+    except Exception as bug:  # noqa: BLE001 - a hook is silent whatever is wrong
+        return _failed(asked, f"something is wrong inside Postroom ({type(bug).__name__})", 1)
+
+
+def _complete() -> tuple[int, ...]:
+    """Open what is closed of the three standard streams: else a mailbox would become one of them."""
+    closed = []
+    for handle in (0, 1, 2):
+        try:
+            os.fstat(handle)
+        except OSError:
+            closed.append(handle)
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    return tuple(closed)
 
 
 def _parsed(
@@ -144,10 +163,10 @@ def _parsed(
             break
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         if not name or name.startswith("-"):
-            raise Usage(f"bad flag syntax: {word}")
+            raise Usage(f"bad flag syntax: {_plain(word)}")
         if name not in flags:
             known = "flag: help requested" if name in ("h", "help") else ""
-            raise Usage(known or f"flag provided but not defined: -{name}")
+            raise Usage(known or f"flag provided but not defined: -{_plain(name)}")
         about = flags[name]
         if about.value and not equals:
             if not rest:
@@ -254,17 +273,19 @@ def _receive(asked: Asked) -> int:
     post = asked.post
     me = _me(asked, post)
     hook = asked.has("hook")
+    if (2 if hook else 1) in asked.closed:
+        raise Unavailable("there is nobody to show it to: the output is closed")
     taken = None
     if not me.name or post.has_mail(me):
         from postroom.cli.voice import shown  # before it is taken: what follows is to be short
 
-        post.read_now(me)
-        taken = post.take(me, patience=HOOK_PATIENCE if hook else 10.0)
+        post.read_now(me, 0.5)
+        taken = post.take(me, patience=HOOK_PATIENCE if hook else USUAL)
     if taken is None:
         return (
             0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
         )
-    data, code = shown(post, taken.message, asked)
+    data, code = shown(post, taken.message, me.name, asked)
     taken.hand(2 if hook else 1, data)
     os._exit(code)  # at once: whoever sees this end otherwise has not got it
 
@@ -297,7 +318,8 @@ def _status(asked: Asked) -> int:
     if status not in ("ready", "work", "offline"):
         _err(f"Invalid status: {_plain(status)}. Valid: ready, work, offline")
         return 1
-    post.set_status(_me(asked, post), status)
+    patience = HOOK_PATIENCE if asked.has("hook") else USUAL
+    post.set_status(_me(asked, post), status, patience)
     return 0
 
 

@@ -309,11 +309,11 @@ def _hook(rules: Sheet, agent: str) -> None:
     run = f'{NAME}="${{{NAME}:-{agent}}}" {words}'
     mail = f"{run} receive --hook --fenced"
     commands = {
-        "SessionStart": f"{run} status ready && {run} onboard",
-        "UserPromptSubmit": f"{run} status work",
+        "SessionStart": f"{run} status --hook ready && {run} onboard",
+        "UserPromptSubmit": f"{run} status --hook work",
         "PostToolUse": mail,
-        "Stop": f"{mail} && {run} status ready",
-        "SessionEnd": f"{run} status offline",
+        "Stop": f"{mail} && {run} status --hook ready",
+        "SessionEnd": f"{run} status --hook offline",
     }
     hooks = rules.table("hooks", *commands)
     for event, command in commands.items():

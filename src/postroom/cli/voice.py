@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.agents.post import Letter, Post
 from postroom.agents.record import Message
+from postroom.agents.roster import like_person
 from postroom.core.errors import Denied, PostroomError
 from postroom.core.text import clean, line
 
@@ -18,12 +19,12 @@ HOOKED: Final = 65_536  # characters of a message that a hook brings into a cont
 UNPROVEN: Final = "(not the person: nothing proves it)"
 
 
-def shown(post: Post, message: Message, asked: Asked) -> tuple[bytes, int]:
+def shown(post: Post, message: Message, owner: str, asked: Asked) -> tuple[bytes, int]:
     """Return what is written for a message, and the exit code."""
-    letter = post.letter(message)
+    letter = post.letter(message, owner)
     theirs = by_the_person(post, letter)
     sender = line(message.sender)
-    if message.sender.casefold() == "person" and not theirs:
+    if like_person(message.sender) and not theirs:
         sender = f"{sender} {UNPROVEN}"
     text = clean(message.text).text
     if asked.has("json"):
@@ -36,7 +37,7 @@ def shown(post: Post, message: Message, asked: Asked) -> tuple[bytes, int]:
         about |= {"reply_to": letter.reply_to, "sent_at": message.created, "person": theirs}
         return json.dumps(about).encode() + b"\n", 0
     if asked.has("hook") and len(text) > HOOKED:
-        path = post.box(message.to).path
+        path = line(post.box(owner).path)
         text = f"{text[:HOOKED]}\n[cut: {len(text) - HOOKED} characters more in {path}]"
     said = f"From: {sender}\nID: {line(message.id)}\n\n{text}"
     if asked.has("fenced"):
@@ -55,12 +56,11 @@ def by_the_person(post: Post, letter: Letter) -> bool:
     from postroom import wiring
     from postroom.agents.voice import sealed
 
-    message = letter.message
     try:
         key = wiring.voice_key(wiring.settings(), make=False)
     except PostroomError:
         return False
-    return sealed(key, post.folder.root, message.id, message.to, message.text, letter.seal)
+    return sealed(key, post.folder.root, letter.message, letter.seal)
 
 
 def send(asked: Asked) -> int:
@@ -85,9 +85,7 @@ def send(asked: Asked) -> int:
         if found is not None:
             found.prove(terminal.passphrase() if found.rules.trust == "desk" else None)
         key, root = wiring.voice_key(config, make=True), post.folder.root
-        sent = post.send(
-            me, recipient, text, seal=lambda id, to, words: seal(key, root, id, to, words)
-        )
+        sent = post.send(me, recipient, text, seal=lambda message: seal(key, root, message))
         if found is not None:
             found.outbox.record(Call("send_message", "", "person"), target=recipient)
     os.write(1, f"Message #{sent.id} sent\n".encode())
@@ -98,12 +96,14 @@ def receive(asked: Asked) -> int:
     """Show the person what agents have written to them."""
     from postroom.agents.folder import PERSON
     from postroom.agents.roster import Me
+    from postroom.cli import terminal
 
     post = asked.post
-    taken = post.take(Me(PERSON))
+    with terminal.opened("Run it in a terminal of your own."):
+        taken = post.take(Me(PERSON))
     if taken is None:
         os.write(1, b"No unread messages\n")
         return 0
-    data, code = shown(post, taken.message, asked)
+    data, code = shown(post, taken.message, PERSON, asked)
     taken.hand(1, data + (b"" if asked.has("json") else b"\n"))
     return code

@@ -6,12 +6,14 @@ handed out has it before it is marked as read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
+from postroom.agents.files import Locked
 from postroom.agents.mailbox import Taken
 from postroom.agents.post import MAX_BYTES, Letter, Post
-from postroom.agents.record import Message, seconds
+from postroom.agents.record import STATUSES, Message, seconds
 from postroom.agents.roster import Me, checked
 from postroom.agents.voice import sealed
 from postroom.core.audit import Value
@@ -19,6 +21,10 @@ from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
 from postroom.desk.outbox import Call, Outbox
 
+SHORT, TURNS = (
+    0.2,
+    50,
+)  # seconds that a mailbox is waited for while the ledger is held, and how often
 INTERVAL: Final = 0.25  # seconds between two looks for mail that is waited for
 THREADED: Final = 64  # characters of a thread's name
 
@@ -28,6 +34,17 @@ class Handed(NamedTuple):
 
     taken: Taken | None  # none where it was only looked at
     letter: Letter
+    owner: str
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Put it into words; where that fails, it was not handed out."""
+        try:
+            yield
+        except BaseException:
+            if self.taken:
+                self.taken.release()
+            raise
 
 
 class Agent(NamedTuple):
@@ -66,22 +83,39 @@ class Correspondence:
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:
-            answered = self.post.letter(self.post.find(me, reply_to))
+            found = self.post.find(me, reply_to)
+            answered = self.post.letter(found, found.to)
             about = {"thread": answered.thread[:THREADED], "reply_to": reply_to[:THREADED]}
             original = answered.message
             recipient = recipient or (
                 original.to if original.sender == me.name else original.sender
             )
-        sent = self.post.send(
-            me,
-            recipient,
-            text,
-            about=about,
-            within=lambda message: self._outbox.recording(
-                call, target=recipient, parameters=_as(call, me, id=message.id)
-            ),
-        )
+        sent = self._sent(call, me, recipient, text, about)
         return Letter(sent, about.get("thread") or sent.id, about.get("reply_to", ""), "queued")
+
+    def _sent(
+        self, call: Call, me: Me, recipient: str, text: str, about: dict[str, str]
+    ) -> Message:
+        """Write a message and its line, together or not at all.
+
+        The ledger is asked for first, and given back where the mailbox is not to be had soon: neither
+        is held while the other is waited for.
+        """
+        for turn in range(TURNS):
+            try:
+                with self._outbox.recording(call, target=recipient) as keep:
+                    return self.post.send(
+                        me,
+                        recipient,
+                        text,
+                        about=about,
+                        then=lambda message: keep(**_as(call, me, id=message.id)),
+                        patience=SHORT,
+                    )
+            except Locked:
+                if turn == TURNS - 1:
+                    raise
+        raise AssertionError
 
     def receive(
         self, call: Call, wait: float = 0, *, peek: bool = False
@@ -108,11 +142,11 @@ class Correspondence:
     def _handed(self, call: Call, me: Me, taken: Taken, *, peek: bool) -> Handed:
         kept = False
         try:
-            letter = self.post.letter(taken.message)
-            parameters = _as(call, me, id=taken.message.id)
-            with self._outbox.recording(call, target=taken.message.sender, parameters=parameters):
+            letter = self.post.letter(taken.message, me.name)
+            with self._outbox.recording(call, target=taken.message.sender) as keep:
+                keep(**_as(call, me, id=taken.message.id))
                 kept = not peek
-            return Handed(taken if kept else None, letter)
+            return Handed(taken if kept else None, letter, me.name)
         except BaseException:
             kept = False
             raise
@@ -120,9 +154,9 @@ class Correspondence:
             if not kept:
                 taken.release()  # it was not handed out
 
-    def left(self, message: Message) -> int:
+    def left(self, handed: Handed) -> int:
         """Return how many wait behind this one, of which its reader thereby knows."""
-        return max(0, self.post.waiting(message.to) - 1)
+        return max(0, self.post.waiting(handed.owner) - 1)
 
     def set_status(self, call: Call, status: str) -> None:
         """Say whether this agent can be disturbed."""
@@ -136,7 +170,8 @@ class Correspondence:
         names = self.post.recipients(me)
         statuses = self.post.statuses() if self.post.look() else {}
         self._record(call, me)
-        return [Agent(name, name == me.name, statuses.get(name, "")) for name in names]
+        known = {name: status for name, status in statuses.items() if status in STATUSES}
+        return [Agent(name, name == me.name, known.get(name, "")) for name in names]
 
     def search(
         self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""
@@ -152,7 +187,7 @@ class Correspondence:
                 continue
             if wanted and not set(wanted) <= set(words(message.text)):
                 continue
-            letter = self.post.letter(message)
+            letter = self.post.letter(message, message.to)
             if not thread or letter.thread == thread:
                 found.append(letter)
         self._record(call, me)
@@ -162,8 +197,7 @@ class Correspondence:
         """Whether a message bears the person's seal."""
         if not letter.seal:
             return False
-        message, root = letter.message, self.post.folder.root
-        return sealed(self._voice(), root, message.id, message.to, message.text, letter.seal)
+        return sealed(self._voice(), self.post.folder.root, letter.message, letter.seal)
 
     def _record(
         self, call: Call, me: Me, error: Unavailable | None = None, **parameters: Value

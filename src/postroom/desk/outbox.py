@@ -469,18 +469,23 @@ class Outbox:
             error.logged = True
 
     @contextmanager
-    def recording(
-        self, call: Call, *, target: str = "", parameters: Mapping[str, Value] | None = None
-    ) -> Iterator[None]:
-        """Hold the ledger while something is done: its one line is kept if it was done, else not."""
-        try:
-            with self._ledger.write(synced=False) as book:
-                yield
-                self._line(book, call, None, parameters=parameters, target=target)
-        except BaseException:
-            if call.trace:
-                call.trace.written = False
-            raise
+    def recording(self, call: Call, *, target: str = "") -> Iterator[Callable[..., None]]:
+        """Hold the ledger while something is done: what is lent keeps the one line of it, for good.
+
+        Who does not call it leaves none.
+        """
+        with self._ledger.write(synced=False) as book:
+
+            def keep(**parameters: Value) -> None:
+                try:
+                    self._line(book, call, None, parameters=parameters, target=target)
+                    book.commit()
+                except BaseException:
+                    if call.trace:
+                        call.trace.written = False
+                    raise
+
+            yield keep
 
     def _line(
         self,

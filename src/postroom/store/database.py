@@ -148,7 +148,8 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-                self._connection.execute("COMMIT")
+                if self._connection.in_transaction:  # which may have been ended inside
+                    self._connection.execute("COMMIT")
             except BaseException:
                 # A failed COMMIT or a full disk may have rolled back already.
                 if self._connection.in_transaction:

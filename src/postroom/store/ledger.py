@@ -269,6 +269,10 @@ class Book(Handling):
         super().__init__(connection, clock)
         self._draw = draw
 
+    def commit(self) -> None:
+        """Keep what was written so far, before the block ends; nothing is written after it."""
+        self._connection.execute("COMMIT")
+
     # Letters
 
     def entry(self, id: str) -> Entry:

@@ -34,7 +34,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from postroom.agents.folder import write_out
+from postroom.agents.files import write_out
 from postroom.core.errors import NotFound, PostroomError, Unavailable
 from postroom.core.text import line
 from postroom.desk.desk import Desk
@@ -179,6 +179,8 @@ class Service:
             )
         began = time.monotonic()
         trace = Trace(lambda: time.monotonic() - began)
+        if self._wire:
+            self._wire.expire()
         name, named = self._called(ctx)
         call = Call(tool.name, name, tool.actor, trace, _visit(ctx), named)
         error = None
@@ -405,12 +407,18 @@ class _Wire:
 
     def expect(self, id: str | int, handover: Handover) -> None:
         """Confirm this when the answer of that id is written."""
-        late = time.monotonic() - UNANSWERED
-        for old, (other, since) in list(self._expected.items()):
-            if since < late:  # its call was given up
-                del self._expected[old]
-                other.release()
+        before = self._expected.pop(id, None)
+        if before:  # a client that uses one number twice
+            before[0].release()
         self._expected[id] = (handover, time.monotonic())
+
+    def expire(self) -> None:
+        """Let go of what belongs to calls that were given up so late that nobody noticed."""
+        late = time.monotonic() - UNANSWERED
+        for id, (handover, since) in list(self._expected.items()):
+            if since < late:
+                self._expected.pop(id, None)
+                handover.release()
 
     async def write(self, text: str) -> None:
         """Write one message."""

@@ -3,14 +3,15 @@
 import json
 import os
 import zlib
-from contextlib import contextmanager
+from contextlib import suppress
 
 import pytest
 
-from postroom.agents.folder import Folder, find, locked
+from postroom.agents.files import locked
+from postroom.agents.folder import Folder, find
 from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import Message, read_message, write_message
-from postroom.core.errors import Invalid, NotFound, Unavailable
+from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 
 OLD = "2026-01-01T00:00:00Z"
 
@@ -100,15 +101,13 @@ def test_a_sender_does_not_wait_for_who_is_receiving(box):
 
 
 def test_a_message_that_is_not_written_with_its_line_is_not_written(box):
-    @contextmanager
     def fails(_message):
-        yield
         raise Unavailable("the ledger is full")
 
     box.append("alice", "one")
     before = data(box)
     with pytest.raises(Unavailable):
-        box.append("alice", "two", within=fails)
+        box.append("alice", "two", then=fails)
     assert data(box) == before
 
 
@@ -304,8 +303,8 @@ def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box):
 
 
 def test_what_is_kept_beside_a_message_goes_with_it(box):
-    first = box.append("alice", "x", about={"thread": "t1"})
-    second = box.append("alice", "y", about={"thread": "t2"})
+    first = box.append("alice", "x", about=lambda _: {"thread": "t1"})
+    second = box.append("alice", "y", about=lambda _: {"thread": "t2"})
     assert box.about(first.id) == {"id": first.id, "thread": "t1"}
     assert received(box) == "x"
     box.clean(4e9)
@@ -366,13 +365,93 @@ def test_a_name_with_a_slash_has_no_mailbox(folder):
         Mailbox(folder, "a/b")
 
 
-def test_a_link_in_the_place_of_a_mailbox_is_not_followed(box, folder, tmp_path):
+ALL = ["mailboxes/bob.jsonl", *(f"postroom/bob.{ending}" for ending in ("about", "cursor", "take", "rewrite", "rewrite.new", "told", "torn"))]  # fmt: skip
+
+
+def everything_done(box):
+    """Do with a mailbox all that can be done, whatever becomes of it."""
+    with suppress(FileNotFoundError), open(box.path, "ab") as file:
+        file.write(b'{"id":"flagless","message":"x"}\n{"torn')
+    for deed in (
+        lambda: box.append("alice", "x", about=lambda _: {"thread": "t"}),
+        lambda: received(box),
+        lambda: received(box),
+        box.unread,
+        box.tell,
+        lambda: box.clean(4e9),
+        lambda: box.about("aaaaaaaa"),
+    ):
+        with suppress(OSError, PostroomError):
+            deed()
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize("how", ["symlink", "link"])
+def test_no_file_leads_out(box, folder, tmp_path, path, how):
     folder.make()
-    (tmp_path / "secret").write_text("x")
-    os.symlink(tmp_path / "secret", box.path)
-    with pytest.raises(OSError, match="symbolic links"):
+    secret = tmp_path / "secret"
+    secret.write_text("x\n")
+    getattr(os, how)(secret, f"{folder.path}/{path}")
+    if path == ALL[0]:
+        with pytest.raises((OSError, Denied)):
+            box.append("alice", "x")
+    else:
+        everything_done(box)
+    assert secret.read_text() == "x\n"
+
+
+@pytest.mark.parametrize("name", ["", "mailboxes", "postroom"])
+def test_no_folder_leads_out(box, folder, tmp_path, name):
+    outside = tmp_path / "outside"
+    (outside / "mailboxes").mkdir(parents=True)
+    (outside / "postroom").mkdir()
+    if name:
+        os.mkdir(folder.path)
+    os.symlink(outside / name, f"{folder.path}/{name}".rstrip("/"))
+    with pytest.raises(Denied, match="not a folder of its own"):
         box.append("alice", "x")
-    assert (tmp_path / "secret").read_text() == "x"
+    assert list(outside.rglob("*.*")) == []
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.timeout(30)
+def test_a_pipe_or_a_folder_in_the_place_of_a_file_hangs_nobody(box, folder, path):
+    for make in (os.mkfifo, os.mkdir):
+        folder.make()
+        place = f"{folder.path}/{path}"
+        if os.path.exists(place):
+            os.unlink(place)
+        make(place)
+        if path != ALL[0]:
+            everything_done(box)
+        else:
+            with pytest.raises((OSError, Denied)):
+                box.take()
+        if os.path.lexists(place):
+            (os.rmdir if make is os.mkdir else os.unlink)(place)
+
+
+@pytest.mark.parametrize("left", [b"5\n", b'[1,"a",2]\n', b"[" * 100_000, b'{"id":"aaaaaaaa","thread":' + b"[" * 100_000 + b"\n", b"\xff" * 300, b"-5 -5 0 0 0 0"])  # fmt: skip
+@pytest.mark.parametrize("path", [one for one in ALL[1:] if "told" not in one])
+def test_nonsense_in_a_file_of_ours_stops_nobody(box, folder, path, left):
+    box.append("alice", "x", draw=lambda _: bytes(24), about=lambda _: {"thread": "t"})
+    with open(f"{folder.path}/{path}", "wb") as file:
+        file.write(left)
+    assert isinstance(box.about("aaaaaaaa"), dict)
+    assert received(box) == "x"
+    box.append("alice", "y")
+    assert received(box) == "y"
+
+
+def test_long_lines_and_many_messages_take_time_in_proportion(box):
+    """Not by the clock: in a minute, which a square would miss by far."""
+    put(box, b'{"id":' * 170_000 + b"\n", record("aaaaaaaa", text="x" * 40_000_000))
+    assert received(box) == "x" * 40_000_000
+    put(box, *(record(f"{n:08}", read=True, created=OLD) for n in range(30_000)))
+    with open(f"{box._beside}about", "wb") as file:
+        file.write(b"".join(b'{"id":"%08d","thread":"t"}\n' % n for n in range(30_000)))
+    assert box.clean(4e9) == (30_000, True)
+    assert box.about("00000001") == {}
 
 
 def test_the_repository_is_found_from_below_and_by_a_file_of_a_worktree(tmp_path):

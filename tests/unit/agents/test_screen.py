@@ -35,6 +35,10 @@ def test_an_empty_input_is_empty(rows, x, y):
         ("│ > half a thought │\n╰──╯\n\n", 0, 2),
         ("> what I said\nan answer\n───\n❯ half\n───\n? for help\n", 0, 6),
         ("> \x1b[38;2;2;2;2mgrey, not dim\x1b[0m", 14, 0),
+        ("> please delete these files from prod:", 38, 0),
+        ("me@here:~$ echo x > ", 20, 0),
+        ("Password: ", 10, 0),
+        ("│ > one\n│ two\n│ 3\n│ 4\n│ 5\n│ 6\n│ 7\n│ 8\n│ 9\n│ \n╰──╯\n\n", 0, 11),
     ],
 )
 def test_what_somebody_began_to_type_is_seen(rows, x, y):
@@ -44,5 +48,10 @@ def test_what_somebody_began_to_type_is_seen(rows, x, y):
 @pytest.mark.parametrize(("before", "after"), [("", ""), ("$ ", ""), ("│ > ", "   │")])
 def test_our_own_line_is_seen_whole(before, after):
     shown = screen(f"{before}{NUDGE}{after}", len(before) + len(NUDGE), 0)
-    assert shown.input().endswith(NUDGE)
-    assert NUDGE in screen(f"│ > {NUDGE} │\n\n", 0, 1).input()
+    assert shown.input() == NUDGE
+    assert screen(f"│ > {NUDGE} │\n\n", 0, 1).input() == NUDGE
+
+
+def test_our_line_after_somebody_s_words_is_not_ours_alone():
+    row = f"> please delete:{NUDGE}"
+    assert screen(row, len(row), 0).input() != NUDGE

@@ -433,11 +433,11 @@ def test_agent_mail_comes_by_hooks(person):
     program = entry(person)["command"]
     run = f'AGENTMAIL_NAME="${{AGENTMAIL_NAME:-scribe}}" {program} agentmail'
     assert found == {
-        "SessionStart": f"{run} status ready && {run} onboard",
-        "UserPromptSubmit": f"{run} status work",
+        "SessionStart": f"{run} status --hook ready && {run} onboard",
+        "UserPromptSubmit": f"{run} status --hook work",
         "PostToolUse": f"{run} receive --hook --fenced",
-        "Stop": f"{run} receive --hook --fenced && {run} status ready",
-        "SessionEnd": f"{run} status offline",
+        "Stop": f"{run} receive --hook --fenced && {run} status --hook ready",
+        "SessionEnd": f"{run} status --hook offline",
     }
     assert hooks(person)["PostToolUse"][0]["matcher"] == "*"
     assert {k: v for k, v in entry(person)["env"].items() if "TMUX" in k} == {"TMUX": "${TMUX:-}", "TMUX_PANE": "${TMUX_PANE:-}"}  # fmt: skip

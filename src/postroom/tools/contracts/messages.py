@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from postroom.agents.post import Letter
+from postroom.agents.record import seconds
 from postroom.core.text import clean, line
-from postroom.desk.correspondence import Correspondence
-from postroom.tools.contracts.agents import bounded
+from postroom.desk.correspondence import Correspondence, Handed
+from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
 from postroom.tools.shapes import cut
 from postroom.tools.table import (
@@ -33,7 +35,6 @@ MAX_WAIT: Final = 60
 SHOWN: Final = 20_000  # characters of a message
 FEW: Final = 20  # messages in a list
 SNIPPET: Final = 200
-UNPROVEN: Final = "(not proven to be the person)"
 
 Id = Annotated[str, at_most(64)]
 
@@ -161,8 +162,13 @@ def receive_message(visit: Visit, asked: ReceiveMessage) -> Waiting:
     handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
     if handed is None:
         return Reply("No unread messages.", Received.model_validate({}))
+    with handed.kept():
+        return _handed(book, handed)
+
+
+def _handed(book: Correspondence, handed: Handed) -> Reply:
     text, (one,), fence, after = _whole(book, handed.letter, 0)
-    left = book.left(handed.letter.message)
+    left = book.left(handed)
     more = f"\n{left} more wait." if left else ""
     about = one.model_dump(by_alias=True, exclude={"to", "state"})
     about |= {"fence": fence, "end": fence, "next_offset": after, "left": left}
@@ -204,23 +210,24 @@ def search_messages(visit: Visit, asked: SearchMessages) -> Reply:
     return Reply(text, about)
 
 
+def _plain(id: str) -> str:
+    """Return an id as it stands outside the fence: one that says something is none."""
+    return id if re.fullmatch("[A-Za-z0-9_-]{1,16}", id, re.ASCII) else ""
+
+
 def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
     message = letter.message
-    theirs = book.by_the_person(letter)
-    sender = line(message.sender)
-    if message.sender.casefold() == "person" and not theirs:
-        sender = f"{sender} {UNPROVEN}"
     return Shown.model_validate(
         {
-            "id": line(message.id)[:64],
-            "from": cut(sender, 256),
+            "id": _plain(message.id),
+            "from": cut(sender_of(book, letter), 256),
             "to": cut(line(message.to), 256),
             "message": text,
-            "sent_at": line(message.created)[:40],
-            "thread": line(letter.thread)[:64],
-            "reply_to": line(letter.reply_to)[:64],
+            "sent_at": message.created if seconds(message.created) is not None else "",
+            "thread": _plain(letter.thread),
+            "reply_to": _plain(letter.reply_to),
             "state": letter.state,
-            "person": theirs,
+            "person": book.by_the_person(letter),
         }
     )
 
