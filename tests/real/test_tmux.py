@@ -18,7 +18,7 @@ OLD = "2020-01-01T00:00:00Z"
 USAGE = "usage: agentmail send <recipient> <message>"
 NO_WINDOW = Outcome(1, "", "error: current window '' not found in tmux session\n")
 NOT_FOUND = Outcome(1, "", "error: recipient not found\n")
-NAMES = ("the planner", "api.v2", "Zoë", "секретарь", "係", "-m", "$HOME", "a;b")
+NAMES = ("the planner", "api.v2", "end.", "Zoë", "секретарь", "係", "-m", "$HOME", "a;b")
 COMMANDS = {
     "send": ("send", "bob", "hello"),
     "receive": ("receive",),

@@ -20,6 +20,7 @@ from postroom.agents import cursor, scan
 from postroom.agents.cursor import Place
 from postroom.agents.files import (
     PATIENCE,
+    Locked,
     locked,
     opened,
     put,
@@ -75,7 +76,15 @@ class Taken:
         until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
         self._mark(lambda: write_out(handle, data[end:]))
 
-    def _mark(self, before: Callable[[], None]) -> None:
+    def hand_at_once(self, handle: int, data: bytes) -> bool:
+        """Do the same with what can be written without waiting, unless a lock must be waited for."""
+        try:
+            self._mark(lambda: write_out(handle, data), patience=0.0)
+        except Locked:
+            return False
+        return True
+
+    def _mark(self, before: Callable[[], None], patience: float = PATIENCE) -> None:
         steps: list[str] = []
 
         def once() -> None:
@@ -85,13 +94,19 @@ class Taken:
 
         try:
             if self._lock is not None:
-                self._box.mark(self._found, once)
+                self._box.mark(self._found, once, patience)
+        except Locked:
+            if not patience:
+                raise
         except (OSError, PostroomError):
             if steps == ["began"]:
-                raise  # it could not be written; what cannot be marked is rather read twice than never
-        finally:
+                self.release()
+                raise  # it could not be written
+        # What cannot be marked is rather read twice than never.
+        try:
             if not steps:
                 before()
+        finally:
             self.release()
 
     def release(self) -> None:
@@ -243,12 +258,17 @@ class Mailbox:
         except FileNotFoundError:
             return None
 
-    def mark(self, found: Found, before: Callable[[], None] = lambda: None) -> None:
+    def mark(
+        self,
+        found: Found,
+        before: Callable[[], None] = lambda: None,
+        patience: float = PATIENCE,
+    ) -> None:
         """Mark a message as read, wherever it stands by now, and right before that do something.
 
         Where it is marked already, or gone, nothing is done.
         """
-        with locked(self.path, make=False) as handle:
+        with locked(self.path, make=False, patience=patience) as handle:
             self._mended(handle)
             if os.pread(handle, len(found.line) + 1, found.start) != found.line + b"\n":
                 # Somebody has rewritten the file meanwhile.

@@ -18,6 +18,7 @@ from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
 MAX_BYTES: Final = 65_536  # of a message that comes in by a tool
 VOICE: Final = "person"
+SAME: Final = 0.05  # seconds: within one operation, the folders are looked at once
 AGAIN: Final = 10.0  # seconds after which a long process says again who is here
 KEPT: Final = 64  # mailboxes that a long process remembers
 
@@ -48,6 +49,7 @@ class Post:
         self._boxes: dict[str, Mailbox] = {}
         self._folder: Folder | None = None
         self._registered: dict[Me, float] = {}
+        self._checked = float("-inf")
 
     def me(self, given: str = "", otherwise: str = "") -> Me:
         """Return who calls: in tmux the window, else a given name, that of the environment, or another."""
@@ -65,7 +67,10 @@ class Post:
         found = self.look()
         if found is None:
             raise NotFound(NO_ROOT, remedy="Agents write to each other within one git repository.")
-        return found.check()
+        if time.monotonic() - self._checked > SAME:
+            found.check()
+            self._checked = time.monotonic()
+        return found
 
     def box(self, name: str) -> Mailbox:
         """Return a mailbox."""

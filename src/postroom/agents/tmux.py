@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +18,11 @@ _PANES: Final = (
     "#{pane_id} #{session_id} #{window_index} #{window_id} #{pane_active} #{pane_dead} #{pane_in_mode}"
     " #{pane_synchronized} #{cursor_x} #{cursor_y} #{pane_height} #{window_name}"
 )
+# By which it finds its server, and knows who asks; each further one costs a message.
+_KNOWN: Final = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE")
+_END: Final = "."
+_programs: dict[str, str] = {}
+_leaving: deque[int] = deque()  # processes that have answered
 
 
 class Pane(NamedTuple):
@@ -39,7 +45,8 @@ class Pane(NamedTuple):
 def panes(pane: str, environ: Mapping[str, str]) -> list[Pane]:
     """Return the panes of the session that this pane is in (without one, our own), window by window."""
     target = ["-t", pane] if pane else []
-    return _parsed(run(["list-panes", "-s", *target, "-F", _PANES], environ))
+    words = ["list-panes", "-s", *target, "-F", _PANES, ";", "display-message", *target, "-p", _END]
+    return _parsed(run_to(_END, words, environ))
 
 
 def all_panes(environ: Mapping[str, str]) -> list[Pane]:
@@ -69,32 +76,58 @@ def windows(found: Sequence[Pane]) -> list[str]:
 
 def run(words: Sequence[str], environ: Mapping[str, str], *, patience: float = PATIENCE) -> str:
     """Run tmux and return what it says; what goes wrong is raised in its own words."""
+    child, stream = _started(words, environ)
+    try:
+        said = _said(stream, time.monotonic() + patience)
+    finally:
+        os.close(stream)
+    return _answer(said, _ended(child, stuck=said is None), patience)
+
+
+def run_to(end: str, words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Do the same with words that make it say `end` in a last row, and do not wait for it to leave."""
+    child, stream = _started(words, environ)
+    try:
+        said = _said(stream, time.monotonic() + PATIENCE, last := f"\n{end}\n".encode())
+    finally:
+        os.close(stream)
+    if said is not None and said.endswith(last):
+        _leaving.append(child)
+        return said.decode("utf-8", "replace")
+    return _answer(said, _ended(child, stuck=said is None), PATIENCE)
+
+
+def _started(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, int]:
+    """Start it; return the process, and where it will say what."""
+    for _ in range(len(_leaving)):
+        _reap(_leaving.popleft())
     # Without -u it writes _ for letters that the locale lacks, and names would differ.
     argv = ["tmux", "-u", *words]
+    known = {name: environ[name] for name in _KNOWN if name in environ}
     ours, theirs = os.pipe()
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    streams = [(os.POSIX_SPAWN_DUP2, handle, n) for n, handle in enumerate((null, theirs, theirs))]
     try:
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            # Not `subprocess`, whose import costs as much as the call.
-            child = os.posix_spawnp(
-                "tmux",
-                argv,
-                dict(environ),
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, null, 0),
-                    (os.POSIX_SPAWN_DUP2, theirs, 1),
-                    (os.POSIX_SPAWN_DUP2, theirs, 2),
-                ],
-            )
-        except OSError as why:
-            raise Unavailable(f"tmux cannot be run: {why.strerror}") from why
-        finally:
-            os.close(null)
-            os.close(theirs)
-        said = _said(ours, time.monotonic() + patience)
-    finally:
+        # Not `subprocess`, whose import costs as much as the call.
+        return os.posix_spawn(_program(), argv, known, file_actions=streams), ours
+    except OSError as why:
         os.close(ours)
-    code = _ended(child, said is None)
+        raise Unavailable(f"tmux cannot be run: {why.strerror}") from why
+    finally:
+        os.close(null)
+        os.close(theirs)
+
+
+def _program() -> str:
+    """Return the program, which is looked for once."""
+    path = os.environ.get("PATH", os.defpath)
+    if path not in _programs:
+        found = (os.path.join(folder, "tmux") for folder in path.split(os.pathsep))
+        _programs[path] = next((file for file in found if os.access(file, os.X_OK)), "tmux")
+    return _programs[path]
+
+
+def _answer(said: bytes | None, code: int, patience: float) -> str:
     if said is None:
         raise Unavailable(f"tmux did not answer within {patience:g} seconds")
     text = said.decode("utf-8", "replace")
@@ -103,22 +136,29 @@ def run(words: Sequence[str], environ: Mapping[str, str], *, patience: float = P
     return text
 
 
-def _said(stream: int, end: float) -> bytes | None:
+def _said(stream: int, end: float, last: bytes | None = None) -> bytes | None:
+    """Return all that comes until the stream ends, or until this comes last; nothing if it is late."""
     pieces: list[bytes] = []
     watch = select.poll()
     watch.register(stream, select.POLLIN)
     while watch.poll(max(0, end - time.monotonic()) * 1000):
-        piece = os.read(stream, 1 << 16)
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-        if sum(map(len, pieces)) > LARGEST:
+        pieces.append(os.read(stream, 1 << 16))
+        said = b"".join(pieces)
+        if not pieces[-1] or (last and said.endswith(last)):
+            return said
+        if len(said) > LARGEST:
             return None
     return None
 
 
-def _ended(child: int, stuck: bool) -> int:  # noqa: FBT001
+def _ended(child: int, *, stuck: bool) -> int:
     if stuck:
         os.kill(child, 9)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
+
+
+def _reap(child: int) -> None:
+    """Let a process go that has left; one that has not is looked at again."""
+    if os.waitpid(child, os.WNOHANG) == (0, 0):
+        _leaving.append(child)

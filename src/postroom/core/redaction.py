@@ -49,6 +49,8 @@ def subject(text: str) -> str:
 
 def text(message: str) -> str:
     """Return a message on one line, without addresses or anything that looks like a secret."""
+    if not message:
+        return ""
     return _SECRET.sub(_secret, _WORD.sub(_word, _bounded(message)))[:MAX_TEXT]
 
 

@@ -60,6 +60,7 @@ WATCH: Final = 1.0  # seconds between two looks at whether the client still list
 NAMELESS: Final = "unnamed"
 RESOURCE_NOT_FOUND: Final = -32002
 
+AT_ONCE: Final = 4_096  # bytes that a pipe which takes any takes without waiting
 UNANSWERED: Final = 60.0  # seconds after which an answer that was not written never will be
 _ANSWER: Final = re.compile(r'\{"jsonrpc":"2\.0","id":("(?:[^"\\]|\\.)*"|-?\d+),"(result|error)"')
 
@@ -403,6 +404,8 @@ class _Wire:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._ready = select.poll()
+        self._ready.register(handle, select.POLLOUT)
         self._expected: dict[str | int, tuple[Handover, float]] = {}
 
     def expect(self, id: str | int, handover: Handover) -> None:
@@ -421,25 +424,35 @@ class _Wire:
                 handover.release()
 
     async def write(self, text: str) -> None:
-        """Write one message."""
-        await anyio.to_thread.run_sync(self._write, text)
+        """Write one message; in a thread where that could keep others waiting."""
+        data, handover = text.encode(), self._handover(text)
+        if len(data) > AT_ONCE or not self._ready.poll(0):
+            await anyio.to_thread.run_sync(self._write, data, handover)
+        elif handover is None:
+            write_out(self._handle, data)
+        elif not handover.hand_at_once(self._handle, data):
+            await anyio.to_thread.run_sync(self._write, data, handover)
 
     async def flush(self) -> None:
         """Nothing is held back."""
 
-    def _write(self, text: str) -> None:
+    def _handover(self, text: str) -> Handover | None:
+        """Return what this message hands over, if it is an answer that does."""
         answer = _ANSWER.match(text) if self._expected else None
         found = self._expected.pop(json.loads(answer[1]), None) if answer else None
-        if found is None or answer is None:
-            write_out(self._handle, text.encode())
-        elif answer[2] == "result":
-            try:
-                found[0].hand(self._handle, text.encode())
-            finally:
-                found[0].release()
-        else:
+        if found and answer and answer[2] != "result":
             found[0].release()
-            write_out(self._handle, text.encode())
+            return None
+        return found[0] if found else None
+
+    def _write(self, data: bytes, handover: Handover | None) -> None:
+        if handover is None:
+            write_out(self._handle, data)
+            return
+        try:
+            handover.hand(self._handle, data)
+        finally:
+            handover.release()
 
     def release(self) -> None:
         """Let go of what was never written."""

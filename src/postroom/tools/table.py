@@ -59,6 +59,10 @@ class Handover(Protocol):
         """Write the answer out, and hand over."""
         ...
 
+    def hand_at_once(self, handle: int, data: bytes) -> bool:
+        """Do the same if nothing has to be waited for, and say whether it was done."""
+        ...
+
     def confirm(self) -> None:
         """It was written."""
         ...
