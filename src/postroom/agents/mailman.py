@@ -33,6 +33,7 @@ STILL: Final = 0.5  # seconds in which a pane at rest does not change
 TYPING: Final = 5.0  # seconds since the last key of somebody who looks at the pane
 TAKEN: Final = 3.0  # seconds that a program has to show, and to take, what was typed
 STEP: Final = 0.1
+IMPLIED: Final = 0.5  # seconds between a first reading and the status that it made
 SETTLE: Final = 0.2
 CHILD: Final = "AGENTMAIL_DAEMON_CHILD"
 STARTED: Final = 10.0  # seconds for one in the background to begin
@@ -146,7 +147,7 @@ class Mailman:
         for state in found:
             lately = time.time() - (seconds(state.notified) or 0.0) < AGAIN
             if state.status == "ready" and not lately and self._unread(state.name):
-                work.append(self._visit(state.name, panes, ready=True))
+                work.append(self._visit(state.name, panes, ready=_said_so(state)))
         now = time.monotonic()
         known = {state.name for state in found}
         for name in self._folder.names():
@@ -197,7 +198,7 @@ class Mailman:
         told = roster.registered(self._folder).get(name, {}).get("pane")
         own = [pane for pane in there if pane.id == told]
         if not there:
-            raise Unavailable("it has no window here")
+            raise Unavailable("it has no window here; hooks or its own tools bring it")
         if not own and not self._environ.get("TMUX"):
             # Of all sessions, some may be other projects'.
             raise Unavailable(
@@ -254,6 +255,12 @@ class Mailman:
             if isinstance(found, set) and any(path.endswith(".jsonl") for _, path in found):
                 break
         return not self._stop.is_set()
+
+
+def _said_so(state: State) -> bool:
+    """Whether the agent itself has said that it is ready: one who first reads becomes so without a word."""
+    read = state.last_read / 1000
+    return not read or abs((seconds(state.updated) or 0.0) - read) > IMPLIED
 
 
 # The process

@@ -213,7 +213,7 @@ class Post:
 
 
 def _no_recipient() -> NotFound:
-    return NotFound("recipient not found", remedy="Ask who is there.")
+    return NotFound("recipient not found", remedy="list_agents, or recipients, says who is there.")
 
 
 class _told:  # noqa: N801 - used as a function

@@ -54,7 +54,7 @@ def whoami(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> 
     if not name:
         raise Outside(
             "agentmail must run inside a tmux session",
-            remedy=f"Outside tmux, set {NAME} to this agent's name.",
+            remedy=f"Outside tmux, set {NAME} to this agent's name, or start the server with --agent.",
         )
     return Me(checked(name))
 
@@ -97,9 +97,9 @@ def checked(name: str) -> str:
         shown = shown and line(name) == name  # nothing that the eye does not see
     if not shown or "/" in name or name.startswith(".") or like_person(name):
         raise Invalid(
-            f"{NAME}: a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and"
-            f" is not {PERSON!r}",
-            remedy="Choose another name.",
+            f"a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and is not"
+            f" {PERSON!r}",
+            remedy=f"Choose another, in {NAME} or for --as or --agent.",
         )
     return name
 

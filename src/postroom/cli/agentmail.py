@@ -50,7 +50,7 @@ class Flag(NamedTuple):
 
 JSON: Final = Flag("write JSON")
 AS: Final = Flag("your name, where there is no tmux", "NAME")
-PERSON: Final = Flag("as yourself, the person: asks on the terminal")
+PERSON: Final = Flag("as yourself, the person, in a terminal")
 COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
     "send": ("send [flags] <recipient> <message>", {
         "r": Flag("recipient", "NAME", "recipient"), "recipient": Flag("recipient", "NAME"),
@@ -107,8 +107,10 @@ def main(arguments: Sequence[str]) -> int:
     closed = _complete()
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
-        if name and not name.startswith("-"):
-            _err(f"unknown command {_plain(name)!r}")
+        if name and name.lstrip("-") not in ("h", "help"):
+            flag = name.startswith("-")
+            what = "flag provided but not defined: -" if flag else "unknown command "
+            _err(f"{what}{_plain(name.lstrip('-') if flag else repr(name))}")
         _err(ROOT_HELP + "\nRun 'agentmail <command> --help' for usage.")
         if name.lstrip("-") in ("h", "help") and name.startswith("-"):
             _err("error: error parsing commandline arguments: flag: help requested")
@@ -234,6 +236,10 @@ def addressed(asked: Asked) -> tuple[str, str]:
     given = asked.given
     recipient = given.get("recipient") or (words.pop(0) if words else "")
     text = given.get("message") or (words.pop(0) if words else "")
+    if any(word.lstrip("-") == "person" and word.startswith("-") for word in words):
+        raise Invalid("flags come before words: send --person <recipient> <message>")
+    if words:
+        _err(f"Note: not sent: {_plain(' '.join(words))[:60]!r}. Put the message in quotes.")
     return recipient, (_stdin(bool(text)) or text) if recipient else text
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from postroom import wiring
+from postroom.agents.folder import find
 from postroom.agents.roster import NAME
 from postroom.cli import printing
 from postroom.cli.mcp import CONTRACTS
@@ -30,7 +31,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install", "auth")  # fmt: skip
 # A rule of ours about a command, wherever the program stood when it was written.
 _COMMAND = re.compile(
-    rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)|Bash\(\*agentmail\*-person\*\)"
+    rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)|Bash\(\*agentmail\* --?person\*\)"
     r"|Shell\((?:[^():]*/)?postroom\)|Shell\([^():]+:(?:-P )?-m postroom\*\)"
 )
 TYPED = ("claude-code", "cursor", "vscode")  # name the transport in each entry
@@ -48,7 +49,8 @@ NO_HOOKS = (
 )
 WITH_HOOKS = (
     "Agent mail comes by hooks, after each tool and before it rests. In tmux its name is the window's; "
-    "elsewhere AGENTMAIL_NAME, or the name above. For agents at rest, run `postroom agentmail mailman`."
+    "elsewhere AGENTMAIL_NAME, or the server's --agent. Name each window: `tmux rename-window NAME`. For "
+    "agents at rest, run `postroom agentmail mailman`."
 )
 _HOOK = re.compile(r"postroom\S* agentmail (?:status|receive|onboard)")
 EDITOR = (
@@ -172,7 +174,8 @@ def _ask() -> None:
 
 def _short(rows: list[str]) -> list[str]:
     """Return a change as far as it fits a screen: of many rules the first, and how many there are."""
-    gone = [row for row in rows[SHOWN:] if click.unstyle(row).startswith("-")]
+    # What is taken out, and what will be run, is always shown.
+    gone = [row for row in rows[SHOWN:] if click.unstyle(row).startswith("-") or _HOOK.search(row)]
     more = len(rows) - SHOWN - len(gone)
     cut = [f"... {more} more lines of that kind (docs/clients.md)"] if more > 0 else []
     return [*rows[:SHOWN], *cut, *gone]
@@ -187,7 +190,7 @@ def _by_hand(
     snippet = "" if remove else _snippet(client, words, agents=agents)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
-        f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)}."
+        f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)} or agentmail --person."
     )
     notes = [f"Paste this into the settings of {client}.", *_desk(), forbid, REMAINS]
     notes += [NO_HOOKS] if agents else []
@@ -205,6 +208,9 @@ def _by_hand(
 def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], list[str]]:
     """Return the client's files with Postroom in them, the rules first, and what to tell."""
     about, sheet = CLIENTS[client], _sheet(client)
+    rules = Sheet(Path.cwd() / about.rules, Path.cwd()) if about.rules else None
+    # Hooks that are there stay, with what they need.
+    agents = agents or bool(rules and _HOOK.search(json.dumps(rules.content.get("hooks"))))
     servers = sheet.table("mcpServers")
     old = _object(servers.get(SERVER))
     # Nothing of an entry that is there: a project's file may be a stranger's.
@@ -215,9 +221,8 @@ def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], 
     if gone:
         notes.append(f"The entry that was there had also: {', '.join(map(line, gone))[:200]}.")
     notes += [NO_HOOKS] if agents and client != HOOKED else []
-    if not about.rules:
+    if rules is None:
         return [sheet], notes
-    rules = Sheet(Path.cwd() / about.rules, Path.cwd())
     permissions = rules.table("permissions", *about.lists)
     ours = _rules(client)
     kept = [
@@ -227,6 +232,8 @@ def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], 
     if agents and client == HOOKED:
         _hook(rules, words[-1])
         notes.insert(1, WITH_HOOKS)
+        if find(str(Path.cwd())) is None:
+            notes.insert(1, "This folder is in no git repository, and agent mail needs one.")
     return [rules, sheet], [*notes, *_desk(), *about.remains]
 
 
@@ -386,7 +393,8 @@ def _rules(client: str) -> list[str]:
         spelled = ("postroom", "python -m postroom", "python3 -m postroom", shlex.join([program, *module]))  # fmt: skip
         shell = [f"Bash({said} {name}:*)" for name in PERSONAL for said in spelled]
         shell += [f"Bash(*postroom {name}*)" for name in PERSONAL]
-        shell += ["Bash(*agentmail*-person*)"]  # in whose voice no agent speaks
+        # In whose voice no agent speaks.
+        shell += ["Bash(*agentmail* --person*)", "Bash(*agentmail* -person*)"]
         read, write = "Read(/{})", "Edit(/{})"  # two slashes: one would be the project's root
     rules = [*shell, *map(read.format, unread), *map(write.format, unchanged)]
     return list(dict.fromkeys(rules))

@@ -94,7 +94,12 @@ def _make(vault: Path) -> None:
 @click.command("mcp")
 @click.argument("server", type=click.Choice(sorted(SERVERS)), default="all")
 @click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
-@click.option("--agent", default="", metavar="NAME", help="Who calls; else the client's own name.")
+@click.option(
+    "--agent",
+    default="",
+    metavar="NAME",
+    help="Who calls; else the client's own name, but in agent mail.",
+)
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP, on this machine, instead of stdio.")  # fmt: skip
 def mcp_command(server: str, contract: str, agent: str, http: str | None) -> None:
     """Serve mail, notes and agent mail over MCP.

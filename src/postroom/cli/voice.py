@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.agents.post import Letter, Post
 from postroom.agents.record import Message
 from postroom.agents.roster import like_person
-from postroom.core.errors import Denied, PostroomError
+from postroom.core.errors import Denied, NotFound, PostroomError
 from postroom.core.text import clean, line
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def shown(post: Post, message: Message, owner: str, asked: Asked) -> tuple[bytes
         from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
 
         said = fenced(said, mark(said), PERSONS if theirs else NOTICE)
+    if not asked.has("hook") and os.isatty(1):
+        said += "\n"  # a prompt comes next
     if asked.has("hook"):
         return f"You got new mail\n{said}".encode("utf-8", "replace"), 2
     return said.encode("utf-8", "replace"), 0
@@ -66,7 +68,7 @@ def by_the_person(post: Post, letter: Letter) -> bool:
 def send(asked: Asked) -> int:
     """Send a message as the person, who is asked on the terminal, and for the passphrase if need be."""
     from postroom import wiring
-    from postroom.agents.roster import person
+    from postroom.agents.roster import known, person
     from postroom.agents.voice import seal
     from postroom.cli import terminal
     from postroom.cli.agentmail import addressed
@@ -78,6 +80,8 @@ def send(asked: Asked) -> int:
         raise Denied("say to whom, and what: postroom agentmail send --person NAME TEXT")
     post, config = asked.post, wiring.settings()
     me = person(asked.environ)
+    if not known(post.look(), me, recipient):
+        raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
     os.write(2, f"To {line(recipient)}, as yourself:\n{clean(text).text}\n".encode())
     if not terminal.agrees("Send this?"):
         raise Denied("nothing was sent, as you said")
@@ -105,5 +109,5 @@ def receive(asked: Asked) -> int:
         os.write(1, b"No unread messages\n")
         return 0
     data, code = shown(post, taken.message, PERSON, asked)
-    taken.hand(1, data + (b"" if asked.has("json") else b"\n"))
+    taken.hand(1, data)
     return code

@@ -103,7 +103,7 @@ def test_a_name_may_be_given_on_the_command_line(repository):
 def test_no_agent_has_such_a_name(repository, name):
     code, out, err = mail(repository, "recipients", name=name)
     assert (code, out) == (1, "")
-    assert err.startswith("error: AGENTMAIL_NAME: a name has 1 to 64 printable characters")
+    assert err.startswith("error: a name has 1 to 64 printable characters")
 
 
 def test_a_hook_brings_mail_on_stderr_with_code_2(repository):
@@ -296,6 +296,16 @@ def test_a_stdin_that_is_never_closed_keeps_nobody_waiting(repository):
     process.stdin.close()
     process.stdout.close()
     assert messages(repository, "bob")[-1].text == "given"
+
+
+def test_words_that_are_not_sent_are_named(repository):
+    meet(repository, "bob")
+    code, out, err = mail(repository, "send", "bob", "two", "words", "here", name="alice")
+    assert (code, out.startswith("Message #")) == (0, True)
+    assert err == "Note: not sent: 'words here'. Put the message in quotes.\n"
+    code, _, err = mail(repository, "send", "bob", "hello", "--person", name="alice")
+    assert (code, err) == (1, "error: flags come before words: send --person <recipient> <message>\n")  # fmt: skip
+    assert [m.text for m in messages(repository, "bob")] == ["two"]
 
 
 def test_of_two_flags_of_one_meaning_the_last_counts(repository):

@@ -482,8 +482,9 @@ def test_other_hooks_stay_and_ours_are_there_once(person):
         install(person, "claude-code", "--agents")
         assert len(hooks(person)["Stop"]) == 2
         assert hooks(person)["Stop"][0] == theirs["Stop"][0]
-    install(person)  # without --agents, what is there stays
+    install(person)  # without --agents, what is there stays, and the server still knows its window
     assert len(hooks(person)["Stop"]) == 2
+    assert "TMUX" in entry(person)["env"]
     install(person, "claude-code", "--remove")
     assert read(rules_file(person)) == before
 
@@ -492,6 +493,16 @@ def test_removing_takes_our_hooks_out_and_leaves_no_empty_ones(person):
     install(person, "claude-code", "--agents")
     install(person, "claude-code", "--remove")
     assert not rules_file(person).exists()
+
+
+def test_what_will_be_run_is_shown_before_it_is_written(person):
+    shown = person.run("install", "claude-code", "--agents")
+    assert (shown.code, "Nothing was written" in shown.err) == (4, True)
+    for words in ("status --hook ready", "receive --hook --fenced", "status --hook offline"):
+        assert words in shown.out
+    assert "in no git repository" in " ".join(
+        install(person, "claude-code", "--agents").err.split()
+    )
 
 
 def test_hooks_that_are_none_are_not_written_over(person):
@@ -511,6 +522,6 @@ def test_of_other_clients_it_says_what_to_do_instead(person):
 
 def test_the_person_s_voice_is_forbidden_to_the_client(person):
     install(person)
-    assert "Bash(*agentmail*-person*)" in denied(person)
+    assert "Bash(*agentmail* --person*)" in denied(person)
     install(person, "claude-code", "--remove")
     assert not rules_file(person).exists()

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from postroom.agents.post import Letter
 from postroom.agents.record import seconds
+from postroom.core.errors import Invalid
 from postroom.core.text import clean, line
 from postroom.desk.correspondence import Correspondence, Handed
 from postroom.tools.contracts.agents import bounded, sender_of
@@ -148,6 +149,8 @@ class Agents(Result):
 
 def send_message(visit: Visit, asked: SendMessage) -> Reply:
     """Write to another agent, or answer one."""
+    if not (asked.recipient or asked.reply_to):
+        raise Invalid("There is no recipient", remedy="Name one, or give reply_to.")
     sent = visit.desk.correspondence.send(
         visit.call, asked.recipient, asked.message, asked.reply_to
     )
