@@ -460,7 +460,7 @@ def test_the_mailman_does_not_take_a_longer_name_for_one_that_is_gone(server, al
     alice.send("car")
     car.close()
     with server.mailman() as mailman:
-        mailman.spares("car", "it has no window here")
+        mailman.spares("car", "it has no window here; hooks or its own tools bring it")
     assert NUDGE not in carol.screen
 
 
@@ -506,6 +506,19 @@ def test_the_mailman_types_nowhere_but_where_it_may(server, alice):
     assert copying.heard == working.heard == away.heard == double.heard == []
     said = {line for line in mailman.lines if line.startswith("[mailman] told ")}
     assert said == {f"[mailman] told {name} of its mail" for name in ("rest", "half")}
+
+
+def test_a_shell_that_has_only_read_is_not_typed_into(server, alice):
+    shell = server.window("shell", "exec sh")
+    until(lambda: shell.screen.strip() != "", "the shell's prompt")
+    alice.send("shell", "one")
+    assert shell.received()
+    assert states(server) == {"shell": "ready"}
+    alice.send("shell", "two")
+    with server.mailman() as mailman:
+        mailman.spares("shell", "sh is in front, and no agent has said that it is ready")
+        shell.becomes("ready")  # by its own word it is an agent
+        mailman.tells("shell")
 
 
 def test_the_mailman_tells_an_agent_without_a_status_that_is_no_shell(server, alice):
