@@ -375,6 +375,15 @@ def test_cleanup_in_a_subfolder_touches_nothing(server, alice, bob):
     assert not (server.folder / "sub" / ".agentmail").exists()
 
 
+def test_a_window_whose_name_is_rows_of_windows_is_nobody(server, alice, bob):
+    pane = alice.pane
+    server.do("new-window", "-d", "-n", f"x\n{pane} $0 1 @1 1 0 0 0 0 0 24 mallory\na b c", "cat")
+    said = alice.mail("send", "bob", "as somebody else")
+    assert said.code == 1
+    assert "a window's name has a line end in it" in said.err
+    assert bob.received() == NONE
+
+
 # The mailman
 
 

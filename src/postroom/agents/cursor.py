@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from postroom.agents.files import content, opened
+from postroom.core.errors import Denied
 
 TAIL: Final = (
     36  # bytes by which a place is known again: a line's time, which nobody changes afterwards
@@ -52,11 +55,28 @@ def read(path: str, handle: int) -> int:
 
 def keep(path: str, handle: int, offset: int) -> None:
     """Remember that all before this offset is read."""
-    status = os.fstat(handle)
-    values = (*Place.at(handle, offset), status.st_size, status.st_mtime_ns)
-    line = " ".join(map(str, (*values, zlib.crc32(repr(values).encode()))))
-    cursor = opened(path, os.O_WRONLY | os.O_CREAT)
+    with keeping(path, handle, offset) as write:
+        write()
+
+
+@contextmanager
+def keeping(path: str, handle: int, offset: int) -> Iterator[Callable[[], None]]:
+    """Lend what remembers it, with two calls of the system: the rest is done before."""
+    place = Place.at(handle, offset)
     try:
-        os.pwrite(cursor, line.ljust(WIDTH - 1).encode() + b"\n", 0)
+        cursor = opened(path, os.O_WRONLY | os.O_CREAT)
+    except (OSError, Denied):  # without it, the next look takes longer
+        yield lambda: None
+        return
+
+    def write() -> None:
+        status = os.fstat(handle)
+        values = (*place, status.st_size, status.st_mtime_ns)
+        line = " ".join(map(str, (*values, zlib.crc32(repr(values).encode()))))
+        with suppress(OSError):
+            os.pwrite(cursor, line.ljust(WIDTH - 1).encode() + b"\n", 0)
+
+    try:
+        yield write
     finally:
         os.close(cursor)

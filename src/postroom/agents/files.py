@@ -51,8 +51,10 @@ def content(path: str, most: int = SMALL) -> bytes:
 
 def put(path: str, data: bytes, flags: int = os.O_TRUNC, *, synced: bool = False) -> None:
     """Write a file of ours anew, or with another flag onto its end."""
-    handle = opened(path, os.O_WRONLY | os.O_CREAT | flags)
+    handle = opened(path, os.O_WRONLY | os.O_CREAT | (flags & ~os.O_TRUNC))
     try:
+        if flags & os.O_TRUNC:
+            os.ftruncate(handle, 0)  # now that it is known to be a file of its own
         write_out(handle, data)
         if synced:
             os.fsync(handle)

@@ -7,7 +7,7 @@ import stat
 from typing import Final
 
 from postroom.agents.files import content, put
-from postroom.core.errors import Denied, Invalid, NotFound
+from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
 
 NO_ROOT: Final = "not in a git repository: not in a git repository"
 PERSON: Final = "person"  # who has a voice that no agent has
@@ -31,6 +31,8 @@ class Folder:
                 mode = os.lstat(path).st_mode
             except FileNotFoundError:
                 continue
+            except OSError as why:
+                raise Unavailable(f"{path}: {why.strerror}") from why
             if not stat.S_ISDIR(mode):
                 raise Denied(f"{path} is not a folder of its own", remedy="Take it away.")
         return self

@@ -9,11 +9,11 @@ rewrite is about to put there, so that half a rewrite is finished by whoever com
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from postroom.agents import cursor, scan
@@ -46,7 +46,7 @@ from postroom.agents.scan import Found
 from postroom.core.errors import Denied, PostroomError, Unavailable
 
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-FULL: Final = 256_000_000  # bytes of a mailbox that takes no more
+FULL: Final = 64_000_000  # bytes of a mailbox that takes no more
 LAST: Final = 512  # bytes, fewer than any pipe takes at once or not at all
 _ID: Final = rb'"id":"([A-Za-z0-9]{8})"'
 _ABOUT: Final = re.compile(rb'\{"id":"([A-Za-z0-9]{8})"')
@@ -66,15 +66,29 @@ class Taken:
         """Mark it as read: it was handed over."""
         self._mark(lambda: None)
 
-    def hand(self, handle: int, data: bytes) -> None:
-        """Write it out, and mark it as read in the same breath as the end of it.
+    def hand(
+        self,
+        handle: int,
+        data: bytes,
+        *,
+        patience: float = PATIENCE,
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Write it out, and mark it as read in the same breath as the end of it; then `done`.
 
         Who is killed before that has handed over nothing that is whole, and it is there for the next.
+        Where somebody holds the mailbox for long, nothing is written, and `Locked` is raised.
         """
-        end = max(0, len(data) - LAST)
-        write_out(handle, data[:end])
-        until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
-        self._mark(lambda: write_out(handle, data[end:]))
+        try:
+            with suppress(FileNotFoundError), locked(self._box.path, make=False, patience=patience):
+                pass
+            end = max(0, len(data) - LAST)
+            write_out(handle, data[:end])
+            until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
+        except BaseException:
+            self.release()
+            raise
+        self._mark(lambda: write_out(handle, data[end:]), done=done)
 
     def hand_at_once(self, handle: int, data: bytes) -> bool:
         """Do the same with what can be written without waiting, unless a lock must be waited for."""
@@ -84,7 +98,17 @@ class Taken:
             return False
         return True
 
-    def _mark(self, before: Callable[[], None], patience: float = PATIENCE) -> None:
+    def take_back(self) -> None:
+        """Make it unread again: the answer that it was confirmed for will not be given."""
+        with suppress(OSError, PostroomError):
+            self._box.unmark(self._found)
+
+    def _mark(
+        self,
+        before: Callable[[], None],
+        patience: float = PATIENCE,
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
         steps: list[str] = []
 
         def once() -> None:
@@ -94,7 +118,7 @@ class Taken:
 
         try:
             if self._lock is not None:
-                self._box.mark(self._found, once, patience)
+                self._box.mark(self._found, once, patience, done)
         except Locked:
             if not patience:
                 raise
@@ -108,6 +132,7 @@ class Taken:
                 before()
         finally:
             self.release()
+        done()
 
     def release(self) -> None:
         """Let go; what was not confirmed is there for the next who asks."""
@@ -192,24 +217,37 @@ class Mailbox:
 
     def about(self, id: str) -> dict[str, str]:
         """Return what is kept beside a message."""
+        data = self._abouts()
+        at = data.rfind(b'{"id":"' + write_word(id) + b'"')  # the newest are asked for most
+        end = data.find(b"\n", at)
+        return _about(data[at:end]) if 0 <= at < end else {}
+
+    def abouts(self) -> dict[str, dict[str, str]]:
+        """Return what is kept beside all messages, by their ids."""
+        found = (_about(line) for _, line in scan.lines(self._abouts()))
+        return {about["id"]: about for about in found if "id" in about}
+
+    def _abouts(self) -> bytes:
+        # Not mapped: who cleans up meanwhile makes it shorter.
         try:
             handle = opened(f"{self._beside}about", os.O_RDONLY)
         except (OSError, Denied):
-            return {}
+            return b""
         try:
-            if not os.fstat(handle).st_size:
-                return {}
-            with mmap.mmap(handle, 0, access=mmap.ACCESS_READ) as file:
-                at = file.rfind(b'{"id":"' + write_word(id) + b'"')  # the newest are asked for most
-                end = file.find(b"\n", at)
-                line = file[at:end] if 0 <= at < end else b"{}"
+            return read_all(handle)
         finally:
             os.close(handle)
+
+    def copies(self, id: str) -> int:
+        """Return how often an id stands in the file. Without any lock."""
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
-            return {}
-        return {key: value for key, value in found.items() if isinstance(value, str)}
+            handle = opened(self.path, os.O_RDONLY)
+        except (OSError, Denied):
+            return 0
+        try:
+            return read_all(handle).count(b'"' + write_word(id) + b'"')
+        finally:
+            os.close(handle)
 
     def _forget(self, ids: set[str]) -> None:
         """Drop what is kept beside messages that are gone."""
@@ -263,8 +301,9 @@ class Mailbox:
         found: Found,
         before: Callable[[], None] = lambda: None,
         patience: float = PATIENCE,
+        after: Callable[[], None] = lambda: None,
     ) -> None:
-        """Mark a message as read, wherever it stands by now, and right before that do something.
+        """Mark a message as read, wherever it stands by now; do something right before, and right after.
 
         Where it is marked already, or gone, nothing is done.
         """
@@ -280,14 +319,24 @@ class Mailbox:
             at = flag(found.line)
             if at >= 0:
                 place = found.start + at
-                before()
-                os.pwrite(handle, b"true ", place)
-                self._keep_cursor(handle, found.end)
+                with cursor.keeping(f"{self._beside}cursor", handle, found.end) as keep:
+                    before()
+                    os.pwrite(handle, b"true ", place)
+                    keep()
+                    after()
             else:  # nothing to write over: the key is missing
                 old = read_all(handle)
                 line = write_message(found.message._replace(read=True))
                 before()
                 self._rewrite(handle, old, old[: found.start] + line + old[found.end :])
+
+    def unmark(self, found: Found) -> None:
+        """Make a message unread again that nobody has touched since we marked it."""
+        at = flag(found.line)
+        marked = found.line[:at] + b"true " + found.line[at + 5 :] + b"\n"
+        with locked(self.path, make=False) as handle:
+            if at >= 0 and os.pread(handle, len(marked), found.start) == marked:
+                os.pwrite(handle, b"false", found.start + at)
 
     def _cursor(self, handle: int) -> int:
         return cursor.read(f"{self._beside}cursor", handle)
@@ -416,3 +465,12 @@ class Mailbox:
 
     def _rewrite(self, handle: int, old: bytes, new: bytes) -> None:
         rewrite(f"{self._beside}rewrite", handle, old, new)
+
+
+def _about(line: bytes) -> dict[str, str]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    values = found.items() if isinstance(found, dict) else ()
+    return {key: value for key, value in values if isinstance(value, str)}

@@ -182,14 +182,14 @@ class Post:
 
     # What was written
 
-    def letter(self, message: Message, owner: str) -> Letter:
-        """Return a message in somebody's mailbox with what is kept beside it."""
+    def letter(self, message: Message, owner: str, kept: Mapping[str, str] | None = None) -> Letter:
+        """Return a message in somebody's mailbox with what is kept beside it, which may be known."""
         box = self.box(owner)
-        kept = box.about(message.id)
+        kept = box.about(message.id) if kept is None else kept
         thread, reply_to, seal = (str(kept.get(k) or "") for k in ("thread", "reply_to", VOICE))
         told = box.told() >= (seconds(message.created) or 0.0) > 0
         state = "read" if message.read else "delivered" if told else "queued"
-        if seal and len([one for one in box.messages(message.id) if one.id == message.id]) > 1:
+        if seal and box.copies(message.id) > 1:
             seal = ""  # said once, and put there again by somebody else
         return Letter(message, thread or message.id, reply_to, state, seal)
 
@@ -197,8 +197,13 @@ class Post:
         """Yield the messages to and from this agent, mailbox by mailbox; with `id`, likely ones alone."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
             words = [id] if id else [] if name == me.name else [me.name]
-            with _told("failed to read messages"):
-                found = self.box(name).messages(*words)
+            try:
+                with _told("failed to read messages"):
+                    found = self.box(name).messages(*words)
+            except PostroomError:
+                if name == me.name:
+                    raise
+                continue  # what is wrong with another's mailbox is not this agent's trouble
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
 
     def find(self, me: Me, id: str) -> Message:

@@ -138,7 +138,7 @@ def flag(line: bytes) -> int:
     unread = read_message(line)
     if unread is None:
         return -1
-    for found in _FLAG.finditer(line):
+    for found in reversed([*_FLAG.finditer(line)][-TRIED:]):  # of several keys the last counts
         start, end = found.span(1)
         if read_message(line[:start] + b"true " + line[end:]) == unread._replace(read=True):
             return start

@@ -79,7 +79,10 @@ def _in_tmux(environ: Mapping[str, str]) -> Me:
         if "can't find" in why.message:
             raise Unavailable("current window '' not found in tmux session") from why
         raise Unavailable(f"failed to get current window: {why.message}") from why
-    name = next((one.name.strip() for one in found if one.id == pane), "")
+    names = {one.name.strip() for one in found if one.id == pane}
+    if len(names) > 1:  # a window whose name has line ends, made to look like rows
+        raise Unavailable("failed to get current window: a window's name has a line end in it")
+    name = next(iter(names), "")
     if like_person(name):
         raise Denied(
             f"the window is called {name!r}, which is the person's own name",
@@ -154,8 +157,8 @@ def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, A
 
 def forget(folder: Folder, name: str) -> None:
     """Drop a name."""
-    path = folder.beside(name, ENDING[1:])
-    if os.path.lexists(path):
+    path = os.path.join(folder.ours, f"{name}{ENDING}")
+    if "/" not in name and os.path.lexists(path):
         os.unlink(path)
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Final
 
 from postroom.agents.files import PATIENCE, content, locked, put, read_all, replace_all
 from postroom.agents.folder import Folder
 from postroom.agents.record import ZERO, State, now, read_state, write_state
+from postroom.core.errors import Unavailable
+
+LARGEST: Final = 1_000_000  # bytes
 
 
 def states(folder: Folder) -> list[State]:
@@ -21,6 +25,8 @@ def change(
     """Replace the states by others; a line that is none is set aside, else the original reads nothing."""
     folder.make()
     with locked(folder.states, patience=patience) as handle:
+        if os.fstat(handle).st_size > LARGEST:
+            raise Unavailable(f"{folder.states} is too large to be one of ours")
         data = read_all(handle)
         lines = [line for line in data.split(b"\n") if line]
         found = [(line, read_state(line)) for line in lines]

@@ -12,8 +12,12 @@ from typing import Final, NamedTuple
 from postroom.core.errors import Unavailable
 
 PATIENCE: Final = 5.0  # seconds
+LEAVES, STEP = (
+    2.0,
+    0.001,
+)  # seconds that it has to leave once it has said all, and between two looks
 LARGEST: Final = 4_000_000  # bytes of an answer
-# The name comes last, since it may have spaces; tmux writes a tab or a newline in it as two signs.
+# The name comes last, since it may have spaces. A new window's may have line ends: `whoami` minds that.
 _PANES: Final = (
     "#{pane_id} #{session_id} #{window_index} #{window_id} #{pane_active} #{pane_dead} #{pane_in_mode}"
     " #{pane_synchronized} #{cursor_x} #{cursor_y} #{pane_height} #{window_name}"
@@ -58,7 +62,7 @@ def _parsed(text: str) -> list[Pane]:
     found = []
     for line in text.split("\n"):
         parts = line.split(" ", 11)
-        if len(parts) == 12:
+        if len(parts) == 12 and all(part.isdigit() for part in (parts[2], *parts[8:11])):
             id, session, place, window, *flags, x, y, height, name = parts
             active, dead, in_mode, synchronized = (flag not in ("0", "") for flag in flags)
             found.append(
@@ -99,8 +103,7 @@ def run_to(end: str, words: Sequence[str], environ: Mapping[str, str]) -> str:
 
 def _started(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, int]:
     """Start it; return the process, and where it will say what."""
-    for _ in range(len(_leaving)):
-        _reap(_leaving.popleft())
+    _reap()
     # Without -u it writes _ for letters that the locale lacks, and names would differ.
     argv = ["tmux", "-u", *words]
     known = {name: environ[name] for name in _KNOWN if name in environ}
@@ -154,11 +157,25 @@ def _said(stream: int, end: float, last: bytes | None = None) -> bytes | None:
 def _ended(child: int, *, stuck: bool) -> int:
     if stuck:
         os.kill(child, 9)
-    _, status = os.waitpid(child, 0)
+    try:
+        for _ in range(int(LEAVES / STEP)):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(STEP)
+        os.kill(child, 9)
+        _, status = os.waitpid(child, 0)
+    except ChildProcessError:  # somebody told the system not to keep them for us
+        return 0
     return os.waitstatus_to_exitcode(status)
 
 
-def _reap(child: int) -> None:
-    """Let a process go that has left; one that has not is looked at again."""
-    if os.waitpid(child, os.WNOHANG) == (0, 0):
-        _leaving.append(child)
+def _reap() -> None:
+    """Let processes go that have left; those that have not are looked at again."""
+    for _ in range(len(_leaving)):
+        try:
+            child = _leaving.popleft()
+            if os.waitpid(child, os.WNOHANG) == (0, 0):
+                _leaving.append(child)
+        except (IndexError, ChildProcessError):
+            continue  # another thread was at it

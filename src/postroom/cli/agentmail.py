@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from postroom.agents.files import PATIENCE as USUAL
 from postroom.agents.files import write_out
 from postroom.agents.post import Post, Self
+from postroom.agents.record import STATUSES
 from postroom.agents.roster import Me, Outside
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 
@@ -291,9 +292,15 @@ def _receive(asked: Asked) -> int:
         return (
             0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
         )
-    data, code = shown(post, taken.message, me.name, asked)
-    taken.hand(2 if hook else 1, data)
-    os._exit(code)  # at once: whoever sees this end otherwise has not got it
+    try:
+        data, code = shown(post, taken.message, me.name, asked)
+    except BaseException:
+        taken.release()
+        raise
+    patience = HOOK_PATIENCE if hook else USUAL
+    # It ends as soon as it is marked: whoever sees it end otherwise has not got it.
+    taken.hand(2 if hook else 1, data, patience=patience, done=lambda: os._exit(code))
+    return code
 
 
 def _recipients(asked: Asked) -> int:
@@ -315,13 +322,15 @@ def _status(asked: Asked) -> int:
             post.me(asked.given.get("as", ""))
         except Outside:
             return 0
+    if asked.has("hook") and asked.words[:1] not in ([one] for one in STATUSES):
+        return 0
     if not asked.words:
         _err(
             "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
         )
         return 1
     status = asked.words[0]
-    if status not in ("ready", "work", "offline"):
+    if status not in STATUSES:
         _err(f"Invalid status: {_plain(status)}. Valid: ready, work, offline")
         return 1
     patience = HOOK_PATIENCE if asked.has("hook") else USUAL

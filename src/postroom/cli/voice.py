@@ -27,7 +27,7 @@ def shown(post: Post, message: Message, owner: str, asked: Asked) -> tuple[bytes
     if like_person(message.sender) and not theirs:
         sender = f"{sender} {UNPROVEN}"
     text = clean(message.text).text
-    if asked.has("json"):
+    if asked.has("json") and not asked.has("hook"):
         about: dict[str, object] = {
             "from": sender,
             "id": message.id,

@@ -6,6 +6,7 @@ handed out has it before it is marked as read.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -21,10 +22,8 @@ from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
 from postroom.desk.outbox import Call, Outbox
 
-SHORT, TURNS = (
-    0.2,
-    50,
-)  # seconds that a mailbox is waited for while the ledger is held, and how often
+PAUSE: Final = 0.02  # seconds between two looks at whether a mailbox is free
+TURNS: Final = 500
 INTERVAL: Final = 0.25  # seconds between two looks for mail that is waited for
 THREADED: Final = 64  # characters of a thread's name
 
@@ -98,8 +97,8 @@ class Correspondence:
     ) -> Message:
         """Write a message and its line, together or not at all.
 
-        The ledger is asked for first, and given back where the mailbox is not to be had soon: neither
-        is held while the other is waited for.
+        The ledger is asked for first, and given back where the mailbox is not to be had at once:
+        neither is held while the other is waited for.
         """
         for turn in range(TURNS):
             try:
@@ -110,11 +109,12 @@ class Correspondence:
                         text,
                         about=about,
                         then=lambda message: keep(**_as(call, me, id=message.id)),
-                        patience=SHORT,
+                        patience=0.0,
                     )
             except Locked:
                 if turn == TURNS - 1:
                     raise
+            time.sleep(PAUSE)
         raise AssertionError
 
     def receive(
@@ -179,7 +179,7 @@ class Correspondence:
         """Return messages to and from this agent, newest first."""
         me = self.me(call)
         wanted = words(query)
-        found = []
+        found, kept = [], {}
         for message in self.post.history(me, id):
             if id and message.id != id:
                 continue
@@ -187,7 +187,9 @@ class Correspondence:
                 continue
             if wanted and not set(wanted) <= set(words(message.text)):
                 continue
-            letter = self.post.letter(message, message.to)
+            if message.to not in kept:
+                kept[message.to] = self.post.box(message.to).abouts()
+            letter = self.post.letter(message, message.to, kept[message.to].get(message.id, {}))
             if not thread or letter.thread == thread:
                 found.append(letter)
         self._record(call, me)

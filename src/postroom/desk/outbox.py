@@ -474,7 +474,7 @@ class Outbox:
 
         Who does not call it leaves none.
         """
-        with self._ledger.write(synced=False) as book:
+        with self._ledger.write(synced=False, early=True) as book:
 
             def keep(**parameters: Value) -> None:
                 try:

@@ -137,18 +137,18 @@ class Database:
             return found
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[sqlite3.Connection]:
         """Hold the write lock: all that is done inside is kept, or none of it.
 
         What can be found out again need not be synced: it survives a crash of the process, and is
-        on the disk with the next transaction that is.
+        on the disk with the next transaction that is. `early` lets it be kept before the block ends.
         """
         with self._turn, self._translated():
             self._sync(synced=synced)
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-                if self._connection.in_transaction:  # which may have been ended inside
+                if not early or self._connection.in_transaction:
                     self._connection.execute("COMMIT")
             except BaseException:
                 # A failed COMMIT or a full disk may have rolled back already.

@@ -57,9 +57,12 @@ class Ledger:
         self._database.close()
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[Book]:
-        """Hold the ledger: all that is written inside is kept, or none of it."""
-        with self._database.write(synced=synced) as connection:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+        """Hold the ledger: all that is written inside is kept, or none of it.
+
+        With `early`, the book may be told to keep it before the block ends.
+        """
+        with self._database.write(synced=synced, early=early) as connection:
             yield Book(connection, self._clock, self._draw)
 
     def find(self, id: str) -> str:

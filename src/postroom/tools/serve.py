@@ -211,10 +211,18 @@ class Service:
         except BaseException:
             handover.release()
             raise
-        if self._wire is None or ctx.request_id is None:
-            await self._work(handover.confirm)
-        else:
+        if self._wire is not None and ctx.request_id is not None:
             self._wire.expect(ctx.request_id, handover)
+            return
+        # By a thread of its own: those of the calls may all be waiting for this very handover.
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(handover.confirm)
+        try:
+            await anyio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(handover.take_back)
+            raise
 
     def _live(self) -> bool:
         try:
@@ -376,7 +384,7 @@ class Service:
     async def settle(self) -> None:
         """Wait for the calls that are at work, but not for long."""
         with anyio.move_on_after(GRACE):
-            while self._working:
+            while self._working or (self._wire and self._wire.writing):
                 await anyio.sleep(0.02)
 
     def close(self) -> None:
@@ -404,6 +412,7 @@ class _Wire:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self.writing = False  # and somebody may be slow to read
         self._ready = select.poll()
         self._ready.register(handle, select.POLLOUT)
         self._expected: dict[str | int, tuple[Handover, float]] = {}
@@ -426,12 +435,17 @@ class _Wire:
     async def write(self, text: str) -> None:
         """Write one message; in a thread where that could keep others waiting."""
         data, handover = text.encode(), self._handover(text)
-        if len(data) > AT_ONCE or not self._ready.poll(0):
+        if len(data) <= AT_ONCE and self._ready.poll(0):
+            if handover is None:
+                write_out(self._handle, data)
+                return
+            if handover.hand_at_once(self._handle, data):
+                return
+        self.writing = True
+        try:
             await anyio.to_thread.run_sync(self._write, data, handover)
-        elif handover is None:
-            write_out(self._handle, data)
-        elif not handover.hand_at_once(self._handle, data):
-            await anyio.to_thread.run_sync(self._write, data, handover)
+        finally:
+            self.writing = False
 
     async def flush(self) -> None:
         """Nothing is held back."""
@@ -451,6 +465,13 @@ class _Wire:
             return
         try:
             handover.hand(self._handle, data)
+        except Unavailable as held:  # nothing of it is written yet
+            answer = _ANSWER.match(data[:200].decode("utf-8", "replace"))
+            said = refusal("", held).text
+            about = {"code": types.INTERNAL_ERROR, "message": said}
+            id = json.loads(answer[1]) if answer else None
+            error = {"jsonrpc": "2.0", "id": id, "error": about}
+            write_out(self._handle, json.dumps(error).encode() + b"\n")
         finally:
             handover.release()
 

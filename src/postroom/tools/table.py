@@ -64,7 +64,11 @@ class Handover(Protocol):
         ...
 
     def confirm(self) -> None:
-        """It was written."""
+        """It will be written, as far as can be known."""
+        ...
+
+    def take_back(self) -> None:
+        """It will not, though it was confirmed."""
         ...
 
     def release(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from postroom.agents.files import locked
+from postroom.agents.files import Locked, locked
 from postroom.agents.folder import Folder, find
 from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import Message, read_message, write_message
@@ -90,6 +90,28 @@ def test_what_was_not_handed_over_is_there_for_the_next(box):
     assert received(box) == "one"
     taken.confirm()  # too late, and nothing more happens
     assert received(box) is None
+
+
+def test_nothing_is_written_of_what_cannot_be_marked(box, tmp_path):
+    box.append("alice", "one")
+    taken = box.take()
+    with open(tmp_path / "out", "wb") as out, locked(box.path):
+        assert not taken.hand_at_once(out.fileno(), b"one")
+        with pytest.raises(Locked):
+            taken.hand(out.fileno(), b"x" * 2_000, patience=0.05)
+    assert (tmp_path / "out").read_bytes() == b""
+    assert received(box) == "one"
+
+
+def test_what_was_confirmed_for_nothing_can_be_taken_back(box):
+    box.append("alice", "one")
+    box.append("alice", "two")
+    taken = box.take()
+    taken.confirm()
+    taken.take_back()
+    assert [received(box) for _ in range(3)] == ["one", "two", None]
+    taken.take_back()  # somebody has read it since, and it is as if it had been us
+    assert received(box) == "one"
 
 
 def test_a_sender_does_not_wait_for_who_is_receiving(box):
@@ -427,6 +449,9 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_hangs_nobody(box, folder, pat
         else:
             with pytest.raises((OSError, Denied)):
                 box.take()
+        if path.endswith("cursor"):  # which only saves time
+            box.append("alice", "still")
+            assert received(box) == "still"
         if os.path.lexists(place):
             (os.rmdir if make is os.mkdir else os.unlink)(place)
 
@@ -445,6 +470,9 @@ def test_nonsense_in_a_file_of_ours_stops_nobody(box, folder, path, left):
 
 def test_long_lines_and_many_messages_take_time_in_proportion(box):
     """Not by the clock: in a minute, which a square would miss by far."""
+    flags = b'{"id":"flagflag",' + b'"read_flag":false,' * 15_000 + b'"message":"f"}\n'
+    put(box, flags)
+    assert received(box) == "f"
     put(box, b'{"id":' * 170_000 + b"\n", record("aaaaaaaa", text="x" * 40_000_000))
     assert received(box) == "x" * 40_000_000
     put(box, *(record(f"{n:08}", read=True, created=OLD) for n in range(30_000)))

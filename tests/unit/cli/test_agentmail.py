@@ -201,6 +201,18 @@ def test_a_hook_is_silent_and_soon_over_whatever_is_wrong(repository):
     assert (code, "is not a folder of its own" in err) == (1, True)
 
 
+def test_a_status_in_a_hook_is_silent_whatever_it_is_given(repository):
+    for words in ([], ["bogus"], ["--", "x"]):
+        assert mail(repository, "status", "--hook", *words, name="bob") == (0, "", "")
+
+
+def test_a_hook_brings_a_message_as_hooks_do_whatever_else_is_asked_for(repository):
+    meet(repository, "alice", "bob")
+    mail(repository, "send", "bob", "hello", name="alice")
+    code, out, err = mail(repository, "receive", "--hook", "--json", name="bob")
+    assert (code, out, err.endswith("hello")) == (2, "", True)
+
+
 def test_a_stranger_s_repository_writes_nowhere_else(repository, tmp_path):
     outside = tmp_path / "outside"
     outside.write_text("mine\n")

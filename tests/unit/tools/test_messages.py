@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from postroom.agents.files import locked
 from postroom.agents.record import Message, write_message
 from tests.agents import Wire, http_server, visiting, visiting_over_http
 from tests.mates import logged, mates, member, messages
@@ -152,6 +153,31 @@ def test_a_long_history_comes_in_pages_and_a_long_message_in_windows(folder, car
     first = carol.done("search_messages", id="longlong")
     rest = carol.done("search_messages", id="longlong", offset=first["next_offset"])
     assert rest["messages"][0]["message"] == "b" * 9
+
+
+def test_another_s_broken_mailbox_is_not_this_agent_s_trouble(tmp_path):
+    with mates(tmp_path, "alice", "bob", server="all") as (alice, _):
+        sent = send(alice, "bob", "found all the same")
+        boxes = tmp_path / ".agentmail" / "mailboxes"
+        (boxes / "zed.jsonl").symlink_to(tmp_path / "nowhere")
+        (boxes / "..jsonl").write_text("x")
+        (boxes / "yard.jsonl").mkdir()
+        assert alice.done("search_messages", query="found")["total"] == 1
+        assert alice.done("search_messages", id=sent["id"])["total"] == 1
+
+
+def test_nobody_waits_for_a_message_that_waits_for_a_mailbox(tmp_path):
+    with mates(tmp_path, "alice", "bob", server="all") as (alice, bob):
+        send(alice, "bob", "makes the mailbox")
+        box = tmp_path / ".agentmail" / "mailboxes" / "bob.jsonl"
+        with locked(str(box)):
+            sending = threading.Thread(target=lambda: send(alice, "bob", "later"))
+            sending.start()
+            for _ in range(3):
+                assert bob.done("list_agents")["agents"]  # which has a line in the same ledger
+            assert sending.is_alive()
+        sending.join(timeout=30)
+        assert [m.text for m in messages(tmp_path, "bob")] == ["makes the mailbox", "later"]
 
 
 def test_who_is_there_is_listed_with_their_status(alice, bob):
