@@ -22,6 +22,7 @@ from postroom.agents.folder import Folder
 from postroom.agents.record import Message, now, write_message
 
 CALLS, FEW_CALLS = 100, 30
+ROUNDS = 5
 MESSAGES, FEW_MESSAGES = 1_500, 300
 EACH, FEW_EACH = 200, 50
 STARTS = 20
@@ -147,18 +148,18 @@ def _in_tmux(home: Path, tmux: Tmux, calls: int) -> list[Measure]:
         os.close(handle)
 
     with _serving(home, tmux.alice) as alice, _serving(home, tmux.bob) as bob:
-        found = _turns(
-            {
-                "send": lambda: _ask(alice, "send", recipient="bob", message=TEXT),
-                "receive": lambda: _ask(bob, "receive"),
-                "two bare tmux calls": lambda: bare(2),
-                "bare": bare,
-                "one flocked append": append,
-            },
-            calls,
-        )
+        deeds = {
+            "send": lambda: _ask(alice, "send", recipient="bob", message=TEXT),
+            "receive": lambda: _ask(bob, "receive"),
+            "two bare tmux calls": lambda: bare(2),
+            "bare": bare,
+            "one flocked append": append,
+        }
+        # The round in which tmux itself was quickest is judged: the others were held up.
+        rounds = [_turns(deeds, calls) for _ in range(ROUNDS)]
+        found = min(rounds, key=lambda times: times["bare"].median)
         assert "from" not in _read(_ask(bob, "receive"))  # each has had one
-    _head(f"{calls} calls each by turns in tmux", "bare tmux")
+    _head(f"the best of {ROUNDS} × {calls} calls each by turns in tmux", "bare tmux")
     floor = found["bare"].median * 1e3
 
     def row(name: str, bound: Bound | None = None) -> Measure:

@@ -13,6 +13,7 @@ ZERO: Final = "0001-01-01T00:00:00Z"  # no time
 STATUSES: Final = ("ready", "work", "offline")
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}  # fmt: skip
 _FLAG: Final = re.compile(rb'(?<!\\)"read_flag"[ \t\r]*:[ \t\r]*(false)', re.IGNORECASE)
+_USUAL: Final = re.compile(rb'(?<!\\)"read_flag":(false),"created_at":"[^"\\]*"\}\Z')
 _GLUED: Final = re.compile(rb'\{[ \t]*"id"[ \t]*:')
 _TIME: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))",
@@ -134,7 +135,13 @@ def glued(line: bytes) -> int:
 
 
 def flag(line: bytes) -> int:
-    """Return where `false` stands that says that a message is unread; -1 where it does not stand there."""
+    """Return where `false` stands that says that a message is unread; -1 where it does not stand there.
+
+    The line is known to be a message.
+    """
+    usual = _USUAL.search(line)
+    if usual:  # the last two keys of the whole, and no nested one: only one brace closes it
+        return usual.start(1)
     unread = read_message(line)
     if unread is None:
         return -1
