@@ -57,7 +57,6 @@ class Taken:
 
     def __init__(self, box: Mailbox, lock: int, found: Found) -> None:
         self.message = found.message
-        self.owner = box.name
         self._box = box
         self._lock: int | None = lock
         self._found = found
@@ -79,10 +78,9 @@ class Taken:
         Who is killed before that has handed over nothing that is whole, and it is there for the next.
         Where somebody holds the mailbox for long, nothing is written, and `Locked` is raised.
         """
+        end = max(0, len(data) - LAST)
         try:
-            with suppress(FileNotFoundError), locked(self._box.path, make=False, patience=patience):
-                pass
-            end = max(0, len(data) - LAST)
+            self._box.wait(patience)
             write_out(handle, data[:end])
             until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
         except BaseException:
@@ -329,6 +327,16 @@ class Mailbox:
                 line = write_message(found.message._replace(read=True))
                 before()
                 self._rewrite(handle, old, old[: found.start] + line + old[found.end :])
+
+    def wait(self, patience: float) -> None:
+        """Wait until nobody holds the mailbox; what else may be wrong with it is not asked here."""
+        try:
+            with locked(self.path, make=False, patience=patience):
+                return
+        except Locked:
+            raise
+        except (OSError, PostroomError):
+            return
 
     def unmark(self, found: Found) -> None:
         """Make a message unread again that nobody has touched since we marked it."""

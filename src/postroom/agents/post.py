@@ -22,7 +22,6 @@ SAME: Final = 0.05  # seconds: within one operation, the folders are looked at o
 AGAIN: Final = 10.0  # seconds after which a long process says again who is here
 KEPT: Final = 64  # mailboxes that a long process remembers
 
-
 Seal = Callable[[Message], str]  # by who has the person's key
 
 

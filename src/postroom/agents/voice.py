@@ -8,6 +8,16 @@ import json
 import os
 
 from postroom.agents.record import Message
+from postroom.agents.roster import like_person
+from postroom.core.text import line
+
+UNPROVEN = "(not proven to be the person)"
+
+
+def signed(sender: str, *, proven: bool) -> str:
+    """Return who wrote a message, as a reader is told it."""
+    shown = line(sender)
+    return f"{shown} {UNPROVEN}" if like_person(sender) and not proven else shown
 
 
 def seal(key: bytes, root: str, message: Message) -> str:

@@ -19,7 +19,6 @@ from postroom.agents.roster import Me, Outside
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 
 OUTSIDE: Final = 2
-MAIL: Final = 2  # by which a hook makes its client read what it wrote to stderr
 PATIENCE: Final = 0.25  # seconds that stdin has to say something where an argument says it too
 HOOK_PATIENCE: Final = 2.0  # seconds that a hook waits for another process
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.agents.post import Letter, Post
 from postroom.agents.record import Message
-from postroom.agents.roster import like_person
+from postroom.agents.voice import seal, sealed, signed
 from postroom.core.errors import Denied, NotFound, PostroomError
 from postroom.core.text import clean, line
 
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
     from postroom.cli.agentmail import Asked
 
 HOOKED: Final = 65_536  # characters of a message that a hook brings into a context
-UNPROVEN: Final = "(not the person: nothing proves it)"
 
 
 def shown(post: Post, message: Message, owner: str, asked: Asked) -> tuple[bytes, int]:
     """Return what is written for a message, and the exit code."""
     letter = post.letter(message, owner)
     theirs = by_the_person(post, letter)
-    sender = line(message.sender)
-    if like_person(message.sender) and not theirs:
-        sender = f"{sender} {UNPROVEN}"
+    sender = signed(message.sender, proven=theirs)
     text = clean(message.text).text
     if asked.has("json") and not asked.has("hook"):
         about: dict[str, object] = {
@@ -56,7 +53,6 @@ def by_the_person(post: Post, letter: Letter) -> bool:
     if not letter.seal:
         return False
     from postroom import wiring
-    from postroom.agents.voice import sealed
 
     try:
         key = wiring.voice_key(wiring.settings(), make=False)
@@ -69,7 +65,6 @@ def send(asked: Asked) -> int:
     """Send a message as the person, who is asked on the terminal, and for the passphrase if need be."""
     from postroom import wiring
     from postroom.agents.roster import known, person
-    from postroom.agents.voice import seal
     from postroom.cli import terminal
     from postroom.cli.agentmail import addressed
     from postroom.desk.outbox import Call

@@ -1,12 +1,11 @@
 """What agents do with letters to each other, each call with its one line in the log.
 
-The line and the deed come about together: a message that was written has its line, and one that is
-handed out has it before it is marked as read.
+The line and the deed come about together, but for a kill between the two: a message that was written
+has its line, and one that is handed out has it before it is marked as read.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -57,8 +56,15 @@ class Agent(NamedTuple):
 class Correspondence:
     """Agent mail as the tools have it."""
 
-    def __init__(self, post: Post, outbox: Outbox, voice: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        post: Post,
+        outbox: Outbox,
+        voice: Callable[[], bytes],
+        sleep: Callable[[float], None],
+    ) -> None:
         self.post = post
+        self._sleep = sleep
         self._outbox = outbox
         self._voice = voice
 
@@ -100,7 +106,8 @@ class Correspondence:
         The ledger is asked for first, and given back where the mailbox is not to be had at once:
         neither is held while the other is waited for.
         """
-        for turn in range(TURNS):
+        turns = TURNS
+        while True:
             try:
                 with self._outbox.recording(call, target=recipient) as keep:
                     return self.post.send(
@@ -112,10 +119,10 @@ class Correspondence:
                         patience=0.0,
                     )
             except Locked:
-                if turn == TURNS - 1:
+                turns -= 1
+                if not turns:
                     raise
-            time.sleep(PAUSE)
-        raise AssertionError
+            self._sleep(PAUSE)
 
     def receive(
         self, call: Call, wait: float = 0, *, peek: bool = False

@@ -198,7 +198,7 @@ class Desk:
         from postroom.desk.correspondence import Correspondence
 
         post = Post(self._tools.cwd, self._tools.environ)
-        return Correspondence(post, self.outbox, self._tools.voice)
+        return Correspondence(post, self.outbox, self._tools.voice, self._tools.sleep)
 
     def close_notebook(self) -> None:
         """Let go of the notes, if they were opened."""
