@@ -202,6 +202,10 @@ TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
 PROVIDER = _matching('"local" or "gmail"', "local|gmail")
 SENDING = _matching('"draft" or "message"', "draft|message")
+MODEL = _matching('a provider and a model such as "ollama:llama3.2"', r"[a-z0-9-]{1,40}:[!-~]{1,200}")  # fmt: skip
+ENDPOINT = _matching(
+    "an https address, or an http one on this machine", rf"https://[!-~]{{1,500}}|{_LOOPBACK}"
+)
 TRUST = _matching('"folder" or "desk"', "folder|desk")
 
 NOTHING = May("nothing", lambda _person, _project: False)
@@ -250,6 +254,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("approvals.trust", "", TRUST, "folder", DISTRUST, "What counts as approval: `folder`, a moved note too; `desk`, the terminal and the page alone."),
     Setting("approvals.undo_seconds", "", _whole(0, 86_400), "10", RAISE, "How long an approved letter waits and can be recalled."),
     Setting("approvals.expiry_hours", "", _whole(1, 8_760), "72", LOWER, "How long a letter waits for a verdict."),
+    Setting("run.interval_seconds", "", _whole(1, 86_400), "30", NOTHING, "How often `postroom run` looks for new mail."),
+    Setting("triage.model", "", MODEL, "", NOTHING, "The model that judges mail which no rule fits, such as `anthropic:NAME`, `openai:NAME` or `ollama:NAME`.", "none"),
+    Setting("triage.command", "", COMMAND, "", NOTHING, "A program that judges instead: it reads a prompt and prints JSON.", "none"),
+    Setting("triage.endpoint", "", ENDPOINT, "", NOTHING, "The address of an OpenAI-compatible service or of Ollama.", "the provider's own"),
+    Setting("triage.timeout_seconds", "", _whole(1, 3_600), "120", NOTHING, "How long a model may take for one mail."),
+    Setting("triage.drafts_per_thread", "", _whole(0, 1_000), "2", LOWER, "Answers that are drafted by themselves in one conversation within a day."),
     Setting("gmail.credentials_path", "GMAIL_CREDENTIALS_PATH", PATH, "", NOTHING, "The OAuth client's file.", "`credentials.json` in the state folder, then in the working directory"),
     Setting("gmail.token_path", "GMAIL_TOKEN_PATH", PATH, "", NOTHING, "The OAuth token's file.", "`token.json` in the state folder, then in the working directory"),
     Setting("gmail.sending", "", SENDING, "draft", NOTHING, "How a letter leaves: as a `draft` that sending consumes, which proves what became of it; or as a `message`."),
@@ -320,6 +330,17 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
+class Triage:
+    """Who judges mail that no rule fits, and what is drafted by itself."""
+
+    timeout_seconds: int
+    drafts_per_thread: int
+    model: str = ""
+    command: tuple[str, ...] = ()
+    endpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Approvals:
     """What a letter needs before it leaves."""
 
@@ -375,6 +396,8 @@ class Config:
     recipients: Recipients
     attachments: Attachments
     notify: Notify
+    triage: Triage
+    interval_seconds: int
     gmail: Gmail
     sources: Mapping[str, str] = field(repr=False, hash=False)
 
@@ -433,6 +456,8 @@ def load(
         recipients=Recipients(**_group(found, "recipients")),
         attachments=Attachments(**_group(found, "attachments")),
         notify=Notify(**_group(found, "notify")),
+        triage=Triage(**_group(found, "triage")),
+        interval_seconds=found["run.interval_seconds"].value,
         gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
         sources=MappingProxyType(
             {key: value.source for key, value in found.items() if ".NAME." not in key}

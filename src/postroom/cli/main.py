@@ -42,6 +42,8 @@ GROUPS = {
         "audit": ("audit", "Show what was done, when, and by whose word."),
     },
     "Mail": {
+        "run": ("run", "Watch for mail, triage it, and send what you approved."),
+        "service": ("service", "Let the system run `postroom run` for you."),
         "import": ("mail", "Import mail from mbox, Maildir or .eml files."),
         "search": ("mail", "Search mail, newest first, in Gmail's search language."),
         "read": ("mail", "Show one mail."),

@@ -23,25 +23,55 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
 
 ROOM = "Postroom"
+RUNS = "`postroom run` watches for mail and sends what you approve."
 NOBODY_SENDS = (
-    "Nothing sends by itself: `postroom approve` and `postroom send-approved` do, and an agent that"
-    " asks again for a letter that you approved."
+    "Nothing sends by itself while `postroom run` does not run: `postroom approve` and `postroom"
+    " send-approved` do, and an agent that asks again for a letter that you approved."
 )
 SPACE = 100_000_000  # bytes of disk below which doctor warns
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 DASHBOARD = """# Postroom
 
-Letters that agents write wait in `{room}Pending_Approval/` until you decide.
+## Now
+
+`postroom run` keeps this part current. It has not run here yet.
+
+## How it works
+
+Letters that agents write wait in `{room}Pending_Approval/` until you decide, drafts of answers to new mail in `Drafts/`.
 
 - Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom pending` lists them. At trust level desk only the
   terminal counts: `postroom approve`.
-- What is approved leaves with `postroom send-approved`, or at once with `postroom approve`.
+- What is approved leaves by `postroom run`, or with `postroom send-approved`; at once with `postroom approve`.
+- Mail that came in is in `Needs_Action/`. Your rules for it are in `Handbook.md`. In its note, `status: done` files a mail, and
+  `status: pending` has it judged again.
 - Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.
 
 | folder | what it is for |
 |---|---|
 {rows}
+"""
+
+
+HANDBOOK = """# Handbook
+
+Your rules for mail, as `postroom run` follows them. The first rule that fits a mail decides. What none fits is judged by the model, where you
+have set one; without one, the draft of a short acknowledgement is put before you. Nothing that is drafted leaves before you approve it.
+
+A rule is a line of the list below: *when*, a colon, and *what to do*.
+
+- *When* is `from` or `to` (addresses, or domains with all below them), `subject`, `text` or `label` with what it must be, several separated by
+  commas; or `list` (a mailing list), `automatic` (sent by a machine), `anything`. Join two with `and`.
+- *What to do* is `draft_reply`, `urgent` (a draft at the top of the dashboard), `archive`, `needs_info` (left to you) or `delegate`. Words after
+  `draft_reply` and `urgent` are the answer's text, after `delegate` the note for whom it concerns.
+
+For example: ``- from `@school.example` and subject `trip`, `fee`: urgent Thank you, I shall see to it today.``
+
+## Rules
+
+- automatic: archive
+- list: archive
 """
 
 
@@ -176,6 +206,9 @@ def _folders(desk: Desk, config: Config) -> list[str]:
         room = f"{config.room}/" if config.room else ""
         desk.vault.create("Dashboard.md", DASHBOARD.format(room=room, rows=rows).encode())
         made.append("Dashboard.md")
+    if desk.vault.stat("Handbook.md") is None:
+        desk.vault.create("Handbook.md", HANDBOOK.encode())
+        made.append("Handbook.md")
     return made
 
 
@@ -249,6 +282,7 @@ def status_command(as_json: bool) -> None:
         spent = _spent(found) if found else 0
         paused = found.paused() if found else ""
         slips = len(found.slips()) if found else 0
+        runs = bool(found and found.orchestrated())
     mail = ", ".join(f"{account.name} ({account.provider})" for account in config.accounts)
     facts = {
         "accounts": {account.name: account.provider for account in config.accounts},
@@ -263,6 +297,7 @@ def status_command(as_json: bool) -> None:
         "sends_allowed": held.sends,
         "slips": slips,
         "paused": bool(paused),
+        "running": runs,
     }
     if as_json:
         printing.print_json(facts)
@@ -282,7 +317,7 @@ def status_command(as_json: bool) -> None:
     if slips:
         click.echo(f"Slips   {slips} open: each lets the next letter out that fits it")
     click.echo(f"Budget  {spent} of {held.sends} in {duration(held.window)}")
-    say(NOBODY_SENDS)
+    say(RUNS if runs else NOBODY_SENDS)
 
 
 def _trust(level: str, config: Config) -> str:
@@ -424,7 +459,8 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
         yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
     for account in config.accounts:
         yield from _account_checks(config, account)
-    yield Check("dispatch", "note", NOBODY_SENDS)
+    runs = desk.orchestrated()
+    yield Check("run", "ok" if runs else "note", RUNS if runs else NOBODY_SENDS)
 
 
 def _account_checks(config: Config, account: Account) -> Iterator[Check]:

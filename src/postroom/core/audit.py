@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from postroom.core import redaction
 
-ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents")
+ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents", "orchestrator")
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
 GENESIS = "0" * 64  # stands before the first line
 MAX_LINE = 4_000  # bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from postroom.core import life, policy
 from postroom.core.audit import Value
-from postroom.core.errors import Conflict, PostroomError
+from postroom.core.errors import Conflict, PostroomError, Unavailable
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
@@ -27,7 +27,7 @@ from postroom.desk.slips import Slip
 from postroom.desk.strays import Strays
 from postroom.store.entries import Entry, Line
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held
+from postroom.store.locks import held, tried
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -220,6 +220,31 @@ class Desk:
         names = (folders.PAUSED, f"{folders.PAUSED}.md")  # Obsidian makes no file without .md
         return next((name for name in names if self.vault.stat(name) is not None), "")
 
+    @contextmanager
+    def orchestrating(self) -> Iterator[None]:
+        """Hold the orchestrator's place at this desk, or say that it is taken."""
+        with ExitStack() as stack:
+            try:  # who only asks whether it is taken holds it for a moment
+                stack.enter_context(held(self._orchestrator, patience=0.5))
+            except Unavailable as taken:
+                raise Conflict(
+                    f"Another orchestrator works on the vault {self._shelf.root} already",
+                    remedy="Let that one run, or end it first (Ctrl-C, or `systemctl --user stop"
+                    " postroom`).",
+                ) from taken
+            yield
+
+    def orchestrated(self) -> bool:
+        """Whether an orchestrator works at this desk now."""
+        if not self._orchestrator.exists():
+            return False
+        with tried(self._orchestrator) as mine:
+            return not mine
+
+    @property
+    def _orchestrator(self) -> Path:
+        return self._state / "orchestrator.lock"
+
     def slips(self) -> list[Slip]:
         """Return the slips that may still be spent."""
         return self._strays.slips()
@@ -325,6 +350,14 @@ class Desk:
         self.follow(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
             self._file_slip()
+        if entry.id == letter.id and isinstance(entry.state, life.Pending):
+            self._tools.notify(entry)
+        return entry
+
+    def propose(self, call: Call, letter: Letter, wish: Proposal) -> Entry:
+        """Put a letter before the person, and tell them; it is not sent from here."""
+        entry = self.outbox.propose(call, letter, wish)
+        self.follow(entry)
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
             self._tools.notify(entry)
         return entry

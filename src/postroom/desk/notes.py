@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 from postroom.core import life
@@ -21,7 +20,8 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
-from postroom.desk.outbox import WHO
+from postroom.desk.outbox import FIELDS, WHO
+from postroom.desk.placing import Placing
 from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -44,9 +44,10 @@ MAX_COMPARED: Final = 4_000
 MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
 # What a draft must be able to take: the keys of ours, with more text than any of them has.
 MARKS: Final = dict.fromkeys(
-    "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode".split(),
+    "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode"
+    " next_try".split(),
     "x" * 1_000,
-) | {"risk_assessment": "x" * 4 * MAX_FOUND}
+) | dict.fromkeys(("risk_assessment", "held", "failed"), "x" * 4 * MAX_FOUND)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
@@ -111,6 +112,9 @@ class Notes:
         self._clock = clock
         self._desk = desk
         self._html_text = html_text
+        self._placing = Placing(vault, ledger)
+        self.put_back = self._placing.put_back
+        self.free = self._placing.free
 
     def follow(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
@@ -149,7 +153,7 @@ class Notes:
 
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
-        path = self._intended(entry, _name(entry), data)
+        path = self._placing.intended(entry.id, folder(entry), _name(entry), data)
         file = self._vault.create(path, data)
         return placed(entry, path, data, file, notice)
 
@@ -169,36 +173,17 @@ class Notes:
             if new != raw:
                 file = self._vault.replace(path, new, file)
         else:
-            path = self._intended(entry, name, new)
+            path = self._placing.intended(entry.id, folder(entry), name, new)
             file = self._vault.move(place.path, path, file, new if new != raw else None)
         return placed(entry, path, new, file, notice)
 
-    def _intended(self, entry: Entry, name: str, data: bytes) -> str:
-        """Return where a note will be written, after the ledger knows it."""
-        path = self.free(folder(entry), name)
-        with self._ledger.write(synced=False) as book:
-            book.intend(entry.id, path, hashlib.sha256(data).hexdigest())
-        return path
-
     def finish(self, entry: Entry) -> bool:
         """Bring a write of ours to its end that was interrupted; return whether there was one."""
-        path, hash = self._ledger.intended(entry.id)
-        if not path:
-            return False
-        try:
-            raw, file = self._vault.read(path)
-        except PostroomError:
-            return False
-        if hashlib.sha256(raw).hexdigest() != hash:
-            return False
-        place = self._ledger.place(entry.id)
-        with suppress(PostroomError):  # the old one is gone, or somebody was at it
-            old, was = self._vault.read(place.path)
-            if path != place.path and hashlib.sha256(old).hexdigest() == place.hash:
-                self._vault.remove(place.path, was)
-        with self._ledger.write(synced=False) as book:
-            book.written(entry.id, placed(entry, path, raw, file)._replace(version=0))
-        return True
+        found = self._placing.finish(entry.id)
+        if found:
+            with self._ledger.write(synced=False) as book:
+                book.written(entry.id, placed(entry, *found)._replace(version=0))
+        return found is not None
 
     def untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
@@ -211,27 +196,16 @@ class Notes:
         same = file is not None and (file.size, file.mtime_ns, file.inode) == place[-3:]
         return same and place.path.startswith(f"{folder(entry)}/")
 
-    def put_back(self, path: str, file: File, where: str) -> str:
-        """Move a note that stands in the wrong place, unchanged; return its new path."""
-        target = self.free(where, path.rpartition("/")[2])
-        self._vault.move(path, target, file)
-        return target
-
-    def free(self, where: str, name: str) -> str:
-        """Return a path in this folder that no other file has."""
-        stem, path, number = name.removesuffix(".md"), f"{where}/{name}", 1
-        while self._vault.stat(path) is not None:
-            number += 1
-            # A name has room for 255 octets.
-            path = f"{where}/{stem.encode()[:240].decode(errors='ignore')} {number}.md"
-        return path
-
     # What a note says
 
     def _rendered(self, entry: Entry, notice: str) -> bytes:
         if entry.form == "draft":
             letter = entry.letter
-            named = {"to": _specs(letter.to), "subject": letter.subject}
+            people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
+            # With their names, since these fields are read back and compared.
+            named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
+            named |= {"subject": letter.subject}
+            named |= json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
         return render(_given(self.fields(entry)), "".join(pages))
@@ -285,6 +259,7 @@ class Notes:
             "agent": entry.agent,
             "expires": _later(waits, self._rules.expiry_seconds) if waits else None,
             "risk": LEVELS[entry.card.level],
+            **_why(state),
         }
         if entry.form == "draft":
             if waits:
@@ -394,6 +369,16 @@ def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     digest = hashlib.sha256(data).hexdigest()
     shown = (place.notice, place.pages, place.version)
     return Place(path, digest, *shown, *file[1:])
+
+
+def _why(state: life.State) -> dict[str, str | None]:
+    """Return why a letter has not left, and when it is tried again."""
+    match state:
+        case life.Approved(held=held, since=since, wait=wait) if held:
+            return {"held": held[:MAX_FOUND], "next_try": _later(since, wait), "failed": None}
+        case life.Failed(reason=reason):
+            return {"held": None, "next_try": None, "failed": reason[:MAX_FOUND]}
+    return dict.fromkeys(("held", "next_try", "failed"))
 
 
 def _hash(text: str) -> str:

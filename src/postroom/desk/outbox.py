@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +23,15 @@ from postroom.store.ledger import DISTRUSTED, Book, Ledger
 
 HOME = "Pending_Approval"
 BEFORE = "before."
+FIELDS = "fields "  # in the ledger, with a letter's id: what else the frontmatter of its draft has
 ONCE = "once"
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
 MAX_AGENT = 64
-OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody"})
+ORCHESTRATOR = "orchestrator"
+OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody", ORCHESTRATOR})
 
 
 @dataclass(slots=True)
@@ -63,6 +66,8 @@ class Proposal(NamedTuple):
     once: bool = False  # what was sent already is refused, not answered as sent
     theirs: bool = False  # a person's own letter of the same words, once approved, is this letter
     before: str = ""  # a record is kept of it before it is sent, and answers this (JSON)
+    asks: bool = False  # it waits for a person, even where none is required
+    fields: Mapping[str, str] | None = None  # what its draft shows besides
 
 
 class Assessor(Protocol):
@@ -203,6 +208,8 @@ class Outbox:
             book.bind(call.agent, wish.key, entry)
         if wish.before:
             book.set(f"{BEFORE}{entry.id}", wish.before)
+        if wish.fields:
+            book.set(f"{FIELDS}{entry.id}", json.dumps(wish.fields))
         if not isinstance(state, life.Approved) or wish.verdict:
             self._line(book, call, entry)
         return entry
@@ -223,6 +230,8 @@ class Outbox:
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
         now, folders_count = self._clock(), self._folders_count(book)
+        if wish.asks:
+            return None
         if wish.verdict and folders_count:
             return life.Verdict(wish.verdict, "folder", now, digest)
         if wish.slip and folders_count:

@@ -25,6 +25,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
 PROPOSED: Final = "pending_approval"
+MAIL: Final = "email"  # the type of a note that holds a mail that came in
 VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
 
 
@@ -72,6 +73,9 @@ class Strays:
         """Take a note without a letter for what it is; return the letter that it became."""
         note = one.note
         assert note is not None
+        if note.text("type") == MAIL:
+            self.say(f"{one.path} is a mail, and no letter: nothing of it is sent.")
+            return None
         if one.folder == folders.APPROVED:
             return self._approved_stray(one, note)
         if one.folder == folders.DRAFTS and note.text("status") == PROPOSED:

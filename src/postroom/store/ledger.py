@@ -27,7 +27,7 @@ from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
 from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Proof, Standing
-from postroom.store.handling import Handling
+from postroom.store.errands import Errands
 from postroom.store.schema import MIGRATIONS
 
 _ENTRY = (
@@ -260,7 +260,7 @@ class Ledger:
             book.set("log", json.dumps(mark))
 
 
-class Book(Handling):
+class Book(Errands):
     """The ledger while one transaction holds it."""
 
     def __init__(

@@ -92,4 +92,21 @@ CREATE TABLE proof (
     letter TEXT PRIMARY KEY, proof TEXT NOT NULL, digest TEXT NOT NULL, releasing INTEGER NOT NULL
 ) WITHOUT ROWID;
 """,
+    """
+CREATE TABLE errand (
+    row INTEGER PRIMARY KEY, account TEXT NOT NULL, message TEXT NOT NULL,
+    thread TEXT NOT NULL DEFAULT '', state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '',
+    judgement TEXT NOT NULL DEFAULT '', by TEXT NOT NULL DEFAULT '', letter TEXT NOT NULL DEFAULT '',
+    wish TEXT NOT NULL DEFAULT '', held TEXT NOT NULL DEFAULT '', tries INTEGER NOT NULL DEFAULT 0,
+    seen REAL NOT NULL, changed REAL NOT NULL, version INTEGER NOT NULL DEFAULT 0,
+    unshown INTEGER NOT NULL DEFAULT 0, UNIQUE (account, message)
+);
+CREATE INDEX errand_state ON errand (state, row);
+CREATE INDEX errand_letter ON errand (letter) WHERE letter != '';
+CREATE INDEX errand_unshown ON errand (row) WHERE unshown;
+CREATE TABLE drafting (
+    letter TEXT PRIMARY KEY, account TEXT NOT NULL, thread TEXT NOT NULL, at REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX drafting_thread ON drafting (account, thread);
+""",
 )

@@ -76,6 +76,8 @@ class MailResult(Fenced):
     reply_to: tuple[str, ...] = ()
     subject: str = ""
     labels: tuple[str, ...] = ()
+    list_id: str = ""
+    automatic: bool = False
     files: tuple[FileIn, ...] = ()
     text: str = ""
     warnings: tuple[str, ...] = ()
@@ -240,6 +242,8 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
         reply_to=_people(mail.reply_to),
         subject=cut(mail.subject, 500),
         labels=tuple(cut(label, 60) for label in sorted(message.labels)[:MAX_FILES]),
+        list_id=cut(mail.list_id, MAX_NAME),
+        automatic=mail.automatic,
         files=_files(mail.attachments),
         text=window.text,
         warnings=_warnings(mail),
@@ -267,6 +271,8 @@ def _head(mail: MailResult) -> list[str]:
     people = {"From": (mail.sender,), "To": mail.to, "Cc": mail.cc, "Reply-To": mail.reply_to}
     rows = [f"{name}: {', '.join(who)}" for name, who in people.items() if any(who)]
     rows += [f"Subject: {mail.subject}", f"Labels: {', '.join(mail.labels) or 'none'}"]
+    rows += [f"List: {mail.list_id}"] if mail.list_id else []
+    rows += ["Sent by a machine."] if mail.automatic else []
     return [*rows, *_file_rows(mail.files)]
 
 

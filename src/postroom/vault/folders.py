@@ -30,12 +30,17 @@ FOLDERS: Final = (
     Folder("Logs", "none", "What happened, one line an action."),
 )
 FILES: Final = (
-    Folder("Dashboard.md", "read", "Where to look; yours to change."),
+    Folder("Dashboard.md", "read", "Where to look: kept current by `postroom run` below its heading Now, and yours above."),
     Folder("Handbook.md", "read", "Your rules for mail."),
     Folder("Style.md", "read", "How your letters should sound."),
     Folder("PAUSED", "read", "While this file is here, nothing is sent."),
 )
 LOGS: Final = "Logs"
+NEEDS_ACTION: Final = "Needs_Action"
+BRIEFINGS: Final = "Briefings"
+DASHBOARD: Final = "Dashboard.md"
+HANDBOOK: Final = "Handbook.md"
+STYLE: Final = "Style.md"
 PENDING: Final = "Pending_Approval"
 DRAFTS: Final = "Drafts"
 APPROVED: Final = "Approved"

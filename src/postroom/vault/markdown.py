@@ -86,6 +86,17 @@ def headings(body: str) -> list[Heading]:
     return found
 
 
+def lines_under(body: str, title: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines under a heading of the second rank that are in no code, each with its number."""
+    under = False
+    for number, (line, mark) in enumerate(_marked(body), 1):
+        heading = _HEADING.fullmatch(line) if mark == " " else None
+        if heading and len(heading[1]) <= 2:
+            under = len(heading[1]) == 2 and _title(heading[2]) == title
+        elif under and mark == " " and not heading:
+            yield number, line.rstrip("\n")
+
+
 def outside_code(body: str) -> Iterator[str]:
     """Yield the lines that stand in no fence."""
     return (line for line, mark in _marked(body) if mark == " ")

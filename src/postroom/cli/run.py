@@ -1,0 +1,179 @@
+"""`postroom run`: the orchestrator, in a terminal or under the system's care."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.printing import say
+from postroom.core.errors import Invalid, NotFound
+from postroom.core.text import line
+
+if TYPE_CHECKING:
+    from postroom.config import Config
+    from postroom.orchestrator.model import Model
+    from postroom.orchestrator.run import Setup
+
+CALL_SECONDS: Final = 60.0  # for one answer of a server
+FEW: Final = 20  # mails of a round that are told one by one
+TEXTS: Final = {
+    "watching": "Watching {account} from now on. {there} mails are there already, and are left alone"
+    " (`postroom run --backlog QUERY` takes them too).",
+    "found": "{mails} new in {account}.",
+    "noted": "{mails} noted in Needs_Action/.",
+    "triaged": "Mail {mail}: {decision}, by {by}.",
+    "drafted": "Mail {mail} is answered by the letter {letter}, which waits for you.",
+    "held": "Mail {mail} waits. {why}",
+    "letter": "The letter {letter} is {state}. {said}",
+    "cursor_lost": "{account} does not know any more how far we were: its inbox is looked through.",
+    "said": "{text}",
+    "stopped": "Stopped.",
+}
+
+
+class Teller:
+    """Says what happens: a line for people in a terminal, a JSON object a line elsewhere."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._json = as_json
+        self._told = 0
+        self._turn = threading.Lock()
+
+    def __call__(self, event: str, /, **facts: object) -> None:
+        """Tell one event."""
+        with self._turn:
+            now = datetime.now(UTC)
+            if self._json:
+                row = {"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}
+                click.echo(json.dumps(row))
+                return
+            self._told = self._told + 1 if event == "triaged" else 0
+            if self._told > FEW:
+                click.echo(f"\r{self._told} mails triaged ", nl=False, err=True)
+                return
+            if event == "trouble":
+                parts = [str(facts[key]) for key in ("account", "part", "note") if key in facts]
+                text = ": ".join([*parts, str(facts["error"])])
+                text = click.style(f"{text}. {facts.get('remedy', '')}".strip(), fg="yellow")
+            else:
+                text = TEXTS[event].format_map({k: line(str(v)) for k, v in facts.items()})
+            click.echo(printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip()))
+
+
+@click.command("run")
+@click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
+@click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
+@click.option("--backlog", metavar="QUERY", default="", help="Also take mail of the inbox that is there already and matches.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write JSON lines, as without a terminal.")
+def run_command(once: bool, interval: int | None, backlog: str, as_json: bool) -> None:
+    """Watch for mail, triage it, and send what you approved.
+
+    New mail of the inbox becomes a note in Needs_Action/. Your rules in Handbook.md decide what is
+    done about it, then a model, if one is set; answers wait in Drafts/ until you approve them. What
+    is approved leaves once its undo window has passed; a file PAUSED.md in the vault stops that.
+    Dashboard.md shows all of it. Ctrl-C ends it; nothing is lost, whenever it ends.
+    """
+    from postroom.orchestrator.run import Orchestrator
+
+    stopping = threading.Event()
+    with ExitStack() as stack:
+        setup = stack.enter_context(
+            _setup(wiring.settings(), interval, stopping, Teller(as_json=_plain(as_json=as_json)))
+        )
+        stack.enter_context(_stopped_by_signals(stopping))
+        if not once and not _plain(as_json=as_json):
+            say("Ctrl-C ends it.")
+        Orchestrator(setup).run(once=once, backlog=backlog)
+
+
+def _plain(*, as_json: bool) -> bool:
+    return as_json or not sys.stdout.isatty()
+
+
+@contextmanager
+def _setup(
+    config: Config, interval: int | None, stopping: threading.Event, tell: Teller
+) -> Iterator[Setup]:
+    from postroom.orchestrator.run import AGENT, Setup
+    from postroom.orchestrator.servers import servers
+    from postroom.wiring.desk import desk
+
+    for warning in config.mode.warnings:
+        say(f"warning: {warning}")
+    model = _model(config, stopping)
+    with desk(config, make=config.vault.is_dir()) as found:
+        if found is None:
+            raise NotFound(
+                f"There is no desk in the vault {config.vault} yet",
+                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
+            )
+        commands = {
+            name: [sys.executable, "-P", "-m", "postroom", "mcp", name, "--agent", AGENT]
+            for name in ("email", "vault")
+        }
+        with (
+            found.orchestrating(),
+            servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
+        ):
+            yield Setup(
+                desk=found,
+                mailboxes=found.mailroom.box,
+                accounts=[account.name for account in config.accounts],
+                servers=asked,
+                room=f"{config.room}/" if config.room else "",
+                model=model,
+                model_name=config.triage.model or " ".join(config.triage.command[:1]),
+                most_drafts=config.triage.drafts_per_thread,
+                interval=interval or config.interval_seconds,
+                zone=wiring.local_zone(),
+                tell=tell,
+                stopping=stopping,
+            )
+
+
+def _model(config: Config, stopping: threading.Event) -> Model | None:
+    given = config.triage
+    if not given.model and not given.command:
+        if given.endpoint:
+            raise Invalid(
+                "triage.endpoint names a service, but triage.model no model",
+                remedy='Set triage.model too, such as "openai:NAME".',
+            )
+        return None
+    from postroom.orchestrator.model import model
+
+    return model(
+        given.model,
+        given.command,
+        endpoint=given.endpoint,
+        timeout=given.timeout_seconds,
+        stopping=stopping,
+    )
+
+
+@contextmanager
+def _stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
+    """Let the first signal end the round in order, and a second one at once."""
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if stopping.is_set():
+            raise SystemExit(128 + number)
+        stopping.set()
+
+    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

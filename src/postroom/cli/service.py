@@ -1,0 +1,175 @@
+"""`postroom service`: the file by which systemd or launchd runs the orchestrator for a person."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from postroom import wiring
+from postroom.cli.exits import exit_code
+from postroom.cli.printing import say
+from postroom.core.errors import Conflict, Corrupt, Invalid, Unavailable
+
+if TYPE_CHECKING:
+    from postroom.config import Config
+
+NAME: Final = "postroom"
+LABEL: Final = "org.postroom.run"
+# What another try does not mend: a second orchestrator, wrong settings, a damaged file.
+_FINAL: Final = (Conflict(""), Invalid(""), Corrupt(""))
+
+
+@click.group("service")
+def service_command() -> None:
+    """Let the system run `postroom run` for you.
+
+    On Linux that is systemd, as a service of your own user; on macOS launchd. Nothing needs root.
+    """
+
+
+@service_command.command("install")
+@click.option("--print", "printed", is_flag=True, help="Print the file, and write nothing.")
+def install_command(printed: bool) -> None:
+    """Write the service's file, and say how to start it.
+
+    It runs with the settings that hold here and now: this folder, your settings file, and Postroom's
+    variables of the environment. Keys of a model belong into the file `environment` beside your
+    settings, one NAME=value a line, readable by you alone.
+    """
+    config = wiring.settings()
+    file, text = _mac(config) if sys.platform == "darwin" else _linux(config)
+    if printed:
+        click.echo(text, nl=False)
+        return
+    if not config.vault.is_dir():
+        raise Invalid(f"There is no vault at {config.vault} yet", remedy="Run `postroom init`.")
+    old = file.read_text() if file.is_file() else ""
+    if old != text:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            beside = file.with_name(f"{file.name}.new")
+            beside.write_text(text)
+            beside.replace(file)
+        except OSError as why:
+            raise Unavailable(
+                f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
+            ) from why
+    click.echo(f"{'Unchanged' if old == text else 'Wrote'} {file}")
+    if sys.platform == "darwin":
+        say(f"Start it with: launchctl bootstrap gui/{os.getuid()} {file}")
+        return
+    say(f"Start it with: systemctl --user daemon-reload && systemctl --user enable --now {NAME}")
+    say(f"See what it does with: journalctl --user -u {NAME} -f")
+    say("To have it run while you are logged out: loginctl enable-linger")
+
+
+@service_command.command("remove")
+def remove_command() -> None:
+    """Delete the service's file, and say how to stop it."""
+    config = wiring.settings()
+    file = (_mac(config) if sys.platform == "darwin" else _linux(config))[0]
+    if not file.exists():
+        raise Invalid(f"There is no service at {file}", remedy="There is nothing to remove.")
+    file.unlink()
+    click.echo(f"Removed {file}")
+    stop = f"launchctl bootout gui/{os.getuid()}/{LABEL}" if sys.platform == "darwin" else (
+        f"systemctl --user disable --now {NAME}; systemctl --user daemon-reload"
+    )  # fmt: skip
+    say(f"If it still runs: {stop}")
+
+
+def _command() -> list[str]:
+    return [sys.executable, "-P", "-m", "postroom", "run", "--json"]
+
+
+def _environment(config: Config) -> dict[str, str]:
+    """Return what makes the service find what this command found."""
+    from postroom.config import PATH, SETTINGS
+
+    found = {}
+    for row in SETTINGS:
+        if row.variable and (value := os.environ.get(row.variable)):
+            path = row.kind is PATH and not value.startswith("~")
+            found[row.variable] = str(Path(value).absolute()) if path else value
+    if config.source("vault.path") == "default":
+        found["VAULT_PATH"] = str(config.vault.absolute())
+    return found
+
+
+def _linux(config: Config) -> tuple[Path, str]:
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    home = Path(folder) if folder.startswith("/") else Path.home() / ".config"
+    lines = [f'Environment="{_escaped(f"{k}={v}")}"' for k, v in _environment(config).items()]
+    keys = _settings_folder() / "environment"
+    words = " ".join(f'"{_escaped(word).replace("$", "$$")}"' for word in _command())
+    final = " ".join(sorted({str(exit_code(one)) for one in _FINAL}))
+    rows = [
+        "[Unit]",
+        "Description=Postroom: watches mail, and sends what was approved",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        f"ExecStart={words}",
+        f"WorkingDirectory={_path(Path.cwd())}",
+        *lines,
+        f"EnvironmentFile=-{_path(keys)}",
+        "Restart=on-failure",
+        "RestartSec=10",
+        f"RestartPreventExitStatus={final}",
+        "TimeoutStopSec=90",
+        "NoNewPrivileges=yes",
+        "",
+        "[Install]",
+        "WantedBy=default.target",
+    ]
+    return home / "systemd" / "user" / f"{NAME}.service", "\n".join(rows) + "\n"
+
+
+def _escaped(text: str) -> str:
+    # systemd.syntax(7) and systemd.unit(5): C escapes within quotes, and % for specifiers.
+    _refuse_lines(text)
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+
+
+def _path(path: Path) -> str:
+    # These two are taken as they are, but for specifiers.
+    _refuse_lines(str(path))
+    return str(path).replace("%", "%%")
+
+
+def _refuse_lines(text: str) -> None:
+    if not text.isprintable():
+        raise Invalid(
+            f"{text!r} cannot stand in a service's file", remedy="Rename the folder, or the value."
+        )
+
+
+def _settings_folder() -> Path:
+    from postroom.config import user_file
+
+    return user_file(os.environ, Path.home()).absolute().parent
+
+
+def _mac(config: Config) -> tuple[Path, str]:
+    import plistlib
+
+    log = str(Path.home() / "Library" / "Logs" / f"{NAME}.log")
+    text = plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": _command(),
+            "WorkingDirectory": str(Path.cwd()),
+            "EnvironmentVariables": _environment(config),
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 30,
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+        },
+        sort_keys=False,
+    ).decode()
+    return Path.home() / "Library" / "LaunchAgents" / f"{LABEL}.plist", text

@@ -1,0 +1,167 @@
+"""The person's rules for mail: the list under `## Rules` in Handbook.md, parsed strictly, the first that fits decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from postroom.core.errors import Corrupt
+from postroom.core.message import label_key
+from postroom.core.text import words
+from postroom.core.triage import DECISIONS, DRAFTS, MAX_TEXT, Decision, Facts, Judgement
+
+TITLE: Final = "Rules"
+MAX_RULES: Final = 500
+_RULE: Final = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])\s+(.+)")
+_WHO: Final = re.compile(r"@?[^\s@]+\.[^\s@.]+|[^\s@]+@[^\s@]+")
+_VALUE: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s,`:][^,`:]*?))\s*(?=,|$|\band\b|:)")
+_AND: Final = re.compile(r"\s*\band\s+", re.IGNORECASE)
+_REMEDY: Final = "Mend it: docs/orchestrator.md has the form. Until then no mail is triaged."
+
+
+class Condition(NamedTuple):
+    """One part of a rule: what of the mail it is about, and what that may be; nothing means any."""
+
+    about: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is decided about a mail that all conditions fit, and the text that goes with it."""
+
+    conditions: tuple[Condition, ...]
+    judgement: Judgement
+    line: int = 0
+    written: str = ""
+
+
+def _address(rule: str, addresses: Iterable[str]) -> bool:
+    """Whether one of these is the address, or below the domain, that a rule names."""
+    wanted = rule.casefold().removeprefix("@")
+    if "@" in wanted:
+        return wanted in addresses
+    domains = [address.rpartition("@")[2] for address in addresses]
+    return any(domain == wanted or domain.endswith(f".{wanted}") for domain in domains)
+
+
+def _phrase(rule: str, said: Sequence[str]) -> bool:
+    """Whether the words of a rule stand in a text, in this order and side by side."""
+    wanted = words(rule)
+    size = len(wanted)
+    return any(
+        said[at : at + size] == wanted
+        for at, word in enumerate(said[: len(said) - size + 1])
+        if word == wanted[0]
+    )
+
+
+# What a condition may be about: whether it needs values, and how one of them is compared.
+_ABOUT: Final[dict[str, tuple[bool, Callable[[str, Facts], bool]]]] = {
+    "from": (True, lambda value, facts: _address(value, (facts.sender,))),
+    "to": (True, lambda value, facts: _address(value, facts.recipients)),
+    "subject": (True, lambda value, facts: _phrase(value, words(facts.subject))),
+    "text": (True, lambda value, facts: _phrase(value, facts.said)),
+    "label": (True, lambda value, facts: label_key(value) in map(label_key, facts.labels)),
+    "list": (False, lambda value, facts: value.casefold().strip("<>") == facts.list_id),
+    "automatic": (False, lambda _value, _facts: False),
+    "anything": (False, lambda _value, _facts: False),
+}
+_BARE: Final[dict[str, Callable[[Facts], bool]]] = {
+    "list": lambda facts: bool(facts.list_id),
+    "automatic": lambda facts: facts.automatic,
+    "anything": lambda _facts: True,
+}
+_FORM: Final = "`- from `name@example.org`: archive`"
+
+
+def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
+    """Return the rules of a handbook, from the numbered lines that stand under their heading.
+
+    Lines that begin no list item are the person's own words. `Corrupt` names the line that is wrong.
+    """
+    rules: list[Rule] = []
+    for number, line in lines:
+        item = _RULE.fullmatch(line.strip())
+        if line.startswith((" ", "\t")) and item:
+            raise _wrong(number, "a rule is not indented")
+        if item:
+            rules.append(_rule(number, item[1]))
+        if len(rules) > MAX_RULES:
+            raise _wrong(number, f"{MAX_RULES} rules are the most")
+    return tuple(rules)
+
+
+def _wrong(number: int, why: str) -> Corrupt:
+    return Corrupt(f"Handbook.md, line {number}: {why}", remedy=_REMEDY)
+
+
+def _rule(number: int, text: str) -> Rule:
+    conditions, rest = _conditions(number, text)
+    decision, _, words_after = rest.strip().partition(" ")
+    name = decision.strip("`*_").rstrip(".,;")
+    # By its very name: a near one may mean another.
+    chosen: Decision | None = next((known for known in DECISIONS if known == name), None)
+    if chosen is None:
+        known = ", ".join(DECISIONS)
+        raise _wrong(number, f"{decision[:40]!r} is no decision; those are {known}")
+    said = words_after.strip()
+    if said and chosen not in (*DRAFTS, "delegate"):
+        raise _wrong(number, f"{chosen} takes no text, only {', '.join((*DRAFTS, 'delegate'))} do")
+    if len(said) > MAX_TEXT:
+        raise _wrong(number, f"the text is longer than {MAX_TEXT:,} characters")
+    return Rule(conditions, Judgement(chosen, said), number, f"- {text}")
+
+
+def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
+    """Return what stands before the colon, and what is after it."""
+    found: list[Condition] = []
+    at = 0
+    while True:
+        about = re.compile(r"\s*([A-Za-z_]+)").match(text, at)
+        word = about[1].casefold() if about else ""
+        if about is None or word not in _ABOUT:
+            shown, known = text[at : at + 30].strip(), ", ".join(_ABOUT)
+            raise _wrong(number, f"a rule begins with one of {known}, not {shown!r}, as in {_FORM}")
+        values, at = _values(text, about.end())
+        if not values and _ABOUT[word][0]:
+            raise _wrong(number, f"`{word}` says nothing: put what it must be after it")
+        if values and word in ("automatic", "anything"):
+            raise _wrong(number, f"`{word}` stands alone")
+        if word in ("subject", "text") and not all(map(words, values)):
+            raise _wrong(number, f"`{word}` names no word")
+        if word in ("from", "to") and not all(map(_WHO.fullmatch, values)):
+            raise _wrong(number, f"`{word}` takes addresses and domains")
+        found.append(Condition(word, values))
+        if more := _AND.match(text, at):
+            at = more.end()
+            continue
+        colon = re.compile(r"\s*:").match(text, at)
+        if colon is None:
+            raise _wrong(number, f"a colon and a decision are missing, as in {_FORM}")
+        return tuple(found), text[colon.end() :]
+
+
+def _values(text: str, at: int) -> tuple[tuple[str, ...], int]:
+    found: list[str] = []
+    while not _AND.match(text, at) and (value := _VALUE.match(text, at)):
+        found.append(value[1] or value[2])
+        at = value.end()
+        if not text.startswith(",", at):
+            break
+        at += 1
+    return tuple(found), at
+
+
+def decide(rules: Sequence[Rule], facts: Facts) -> Rule | None:
+    """Return the first rule that fits a mail, if there is one."""
+    return next((rule for rule in rules if all(_fits(c, facts) for c in rule.conditions)), None)
+
+
+def _fits(condition: Condition, facts: Facts) -> bool:
+    if not condition.values:
+        return _BARE[condition.about](facts)
+    compare = _ABOUT[condition.about][1]
+    return any(compare(value, facts) for value in condition.values)

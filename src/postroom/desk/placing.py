@@ -1,0 +1,58 @@
+"""Where a note of ours is written: what is about to happen is in the ledger first, so that a crash leaves no second note."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+
+from postroom.core.errors import PostroomError
+from postroom.store.ledger import Ledger
+from postroom.vault.vault import File, Vault
+
+
+class Placing:
+    """Names for notes that no other has, and the end of writes that were interrupted."""
+
+    def __init__(self, vault: Vault, ledger: Ledger) -> None:
+        self._vault = vault
+        self._ledger = ledger
+
+    def intended(self, key: str, where: str, name: str, data: bytes) -> str:
+        """Return where a note will be written, after the ledger knows it."""
+        path = self.free(where, name)
+        with self._ledger.write(synced=False) as book:
+            book.intend(key, path, hashlib.sha256(data).hexdigest())
+        return path
+
+    def finish(self, key: str) -> tuple[str, bytes, File] | None:
+        """Bring a write of ours to its end that was interrupted; return what stands there, if it began."""
+        path, hash = self._ledger.intended(key)
+        if not path:
+            return None
+        try:
+            raw, file = self._vault.read(path)
+        except PostroomError:
+            return None
+        if hashlib.sha256(raw).hexdigest() != hash:
+            return None
+        place = self._ledger.place(key)
+        with suppress(PostroomError):  # the old one is gone, or somebody was at it
+            old, was = self._vault.read(place.path)
+            if path != place.path and hashlib.sha256(old).hexdigest() == place.hash:
+                self._vault.remove(place.path, was)
+        return path, raw, file
+
+    def free(self, where: str, name: str) -> str:
+        """Return a path in this folder that no other file has."""
+        stem, path, number = name.removesuffix(".md"), f"{where}/{name}", 1
+        while self._vault.stat(path) is not None:
+            number += 1
+            # A name has room for 255 octets.
+            path = f"{where}/{stem.encode()[:240].decode(errors='ignore')} {number}.md"
+        return path
+
+    def put_back(self, path: str, file: File, where: str) -> str:
+        """Move a note that stands in the wrong place, unchanged; return its new path."""
+        target = self.free(where, path.rpartition("/")[2])
+        self._vault.move(path, target, file)
+        return target

@@ -1,0 +1,239 @@
+"""What a person finds in the vault: Dashboard.md kept current, a briefing a day, and how far the orchestrator is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import Any, Final
+
+from postroom.core import life
+from postroom.core.errors import Conflict, PostroomError
+from postroom.core.policy import duration
+from postroom.core.stamp import Stamp, elapsed
+from postroom.desk.desk import Desk
+from postroom.desk.outbox import FIELDS
+from postroom.orchestrator.sheet import judgement_of
+from postroom.store.entries import Line
+from postroom.store.errands import Errand
+from postroom.vault.folders import BRIEFINGS, DASHBOARD
+from postroom.vault.markdown import quote, sections
+from postroom.vault.vault import Vault
+
+NOW: Final = "Now"
+_PLAIN: Final = re.compile(r"[\w .,()'-]+")
+STATE: Final = "Logs/orchestrator_state.json"
+MOST: Final = 20  # lines of one list
+FRESH: Final = 900.0  # seconds after which the time of the last look is written again
+HEAD: Final = "# Postroom\n\nWhat is below the heading *Now* is kept current by `postroom run`.\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How a part is, in words, and what to do where something is amiss."""
+
+    part: str
+    well: bool
+    said: str
+
+
+@dataclass(slots=True)
+class Dashboard:
+    """Writes what there is to be seen; nothing is read back from it."""
+
+    desk: Desk
+    zone: tzinfo
+    health: Callable[[], Sequence[Health]]
+    progress: Callable[[], Mapping[str, Any]]
+    _written: str = ""
+    _looked: float = 0
+    _day: str = ""
+    _state: str = ""
+
+    def show(self, *, stopped: bool = False) -> None:
+        """Bring the dashboard, the briefing and the state file up to now."""
+        # What cannot be written now is written by the next round.
+        with suppress(PostroomError):
+            self._dashboard(stopped=stopped)
+        with suppress(PostroomError):
+            self._briefing()
+        with suppress(PostroomError):
+            self._progress()
+
+    def _local(self, wall: float) -> datetime:
+        return datetime.fromtimestamp(wall, self.zone)
+
+    # Dashboard.md
+
+    def _dashboard(self, *, stopped: bool) -> None:
+        now = self.desk.clock().wall
+        text = "\n".join(self._now())
+        if text == self._written and not stopped and 0 <= now - self._looked < FRESH:
+            return
+        at = f"{self._local(now):%Y-%m-%d %H:%M}"
+        seen = f"Stopped at {at}: `postroom run` goes on." if stopped else f"Last looked at {at}."
+        _section(self.desk.vault, f"## {NOW}\n\n{seen}\n{text}\n")
+        self._written, self._looked = text, now
+
+    def _now(self) -> Iterator[str]:
+        desk, rules = self.desk, self.desk.rules
+        yield f"Mode: {quote(rules.mode)}. Trust level: {rules.trust}."
+        paused = desk.paused()
+        if paused:
+            yield f"\n**All sending is paused** by `{paused}`: delete it to go on."
+        lines = desk.ledger.lines()
+        yield from self._letters("Waiting for your word", lines, "pending")
+        yield from self._letters("May or may not have been sent", lines, "unknown")
+        yield from self._letters("Approved, and not sent yet", lines, "approved", "sending")
+        with desk.ledger.write(synced=False) as book:
+            errands = book.errands("needs_info", "delegated", "decided", "failed", "pending")
+        yield from self._mails("Mail that needs you", errands, "needs_info", "failed")
+        yield from self._mails("Mail for somebody else", errands, "delegated")
+        yield from self._mails("Mail that is still to be triaged", errands, "pending", "decided")
+        yield from self._left()
+        yield "\n### Health\n"
+        for one in self.health():
+            yield f"- {one.part}: {'' if one.well else '**amiss**, '}{quote(one.said)}"
+
+    def _letters(self, title: str, lines: Sequence[Line], *states: str) -> Iterator[str]:
+        chosen = [line for line in lines if life.name(line.state) in states]
+        # Urgent ones, and those with a red line, are easily overlooked below others.
+        urgent = {line.id for line in chosen if self._urgent(line.id)}
+        chosen.sort(key=lambda line: (line.id not in urgent, -line.level, -line.created.wall))
+        if not chosen:
+            return
+        yield f"\n### {title} ({len(chosen)})\n"
+        for line in chosen[:MOST]:
+            place = self.desk.ledger.place(line.id).path
+            about = f"{quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
+            held = getattr(line.state, "held", "")
+            marked = "**urgent**, " if line.id in urgent else ""
+            marked += ("", "worth a look, ", "**red**, ")[line.level]
+            said = f": {quote(held[:200])}" if held else ""
+            yield f"- {_link(place, line.id)} {marked}{about}, by {quote(line.agent)}{said}"
+        yield from _more(chosen)
+
+    def _urgent(self, id: str) -> bool:
+        shown = json.loads(self.desk.ledger.meta(f"{FIELDS}{id}") or "{}")
+        return bool(shown.get("priority") == "urgent")
+
+    def _mails(self, title: str, errands: Sequence[Errand], *states: str) -> Iterator[str]:
+        chosen = [errand for errand in errands if errand.state in states]
+        if not chosen:
+            return
+        yield f"\n### {title} ({len(chosen)})\n"
+        for errand in chosen[: -MOST - 1 : -1]:
+            facts = json.loads(errand.facts or "{}")
+            place = self.desk.ledger.place(errand.key).path
+            why = errand.held or (judgement_of(errand).why if errand.judgement else "")
+            said = f": {quote(why[:200])}" if why else ""
+            about = (
+                f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
+            )
+            yield f"- {_link(place, errand.message)} {about}{said}"
+        yield from _more(chosen)
+
+    def _left(self) -> Iterator[str]:
+        now = self.desk.clock()
+        today = self._local(now.wall).date()
+        sent = [line for line, at in self._sent() if self._local(at.wall).date() == today]
+        rules = self.desk.rules
+        with self.desk.ledger.write(synced=False) as book:
+            claims = book.spent(now, rules.window)
+        spent = sum(elapsed(claim.at, now) < rules.window for claim in claims)
+        yield f"\n### Left today ({len(sent)})\n"
+        for line in sent[: -MOST - 1 : -1]:
+            yield f"- {quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
+        yield from _more(sent)
+        left = max(0, rules.sends - spent)
+        yield f"\nBudget: {left} of {rules.sends} letters may still leave within {duration(rules.window)}."
+
+    def _sent(self) -> Iterator[tuple[Line, Stamp]]:
+        for line in self.desk.ledger.lines("sent", newest=500):
+            if isinstance(line.state, life.Sent):
+                yield line, line.state.at
+
+    # Briefings
+
+    def _briefing(self) -> None:
+        now = self.desk.clock().wall
+        day = f"{self._local(now):%Y-%m-%d}"
+        path = f"{BRIEFINGS}/{day}.md"
+        if day == self._day or self.desk.vault.stat(path) is not None:
+            self._day = day
+            return
+        since = now - 86_400
+        with self.desk.ledger.write(synced=False) as book:
+            tally, moved = book.tally(), book.tally(since)
+        sent = [line for line, at in self._sent() if at.wall >= since]
+        text = [f"# Briefing of {day}", "", "## The last 24 hours", ""]
+        words = {
+            "done": "dealt with", "drafted": "answered by a draft", "needs_info": "left to you",
+            "delegated": "for somebody else", "failed": "put aside as unreadable",
+        }  # fmt: skip
+        rows = [
+            f"- Mail {said}: {moved[state]}" for state, said in words.items() if moved.get(state)
+        ]
+        text += rows or ["- No mail was dealt with."]
+        text += [f"- Letters that left: {len(sent)}"]
+        text += [
+            f"  - {quote(one.recipients[:120])}, {quote(one.subject[:120])}" for one in sent[-MOST:]
+        ]
+        waiting = self.desk.ledger.lines("pending")
+        text += ["", "## Waiting now", "", f"- Letters that wait for your word: {len(waiting)}"]
+        text += [f"- Mail that needs you: {tally.get('needs_info', 0)}"]
+        text += [f"- Mail for somebody else: {tally.get('delegated', 0)}"]
+        amiss = [one for one in self.health() if not one.well]
+        text += ["", "## Amiss", ""] if amiss else []
+        text += [f"- {one.part}: {quote(one.said)}" for one in amiss]
+        self.desk.vault.create(path, ("\n".join(text) + "\n").encode())
+        self._day = day
+
+    # Logs/orchestrator_state.json
+
+    def _progress(self) -> None:
+        text = json.dumps(self.progress(), indent=1) + "\n"
+        if text != self._state:
+            put(self.desk.vault, STATE, text.encode(), mode=0o600)
+            self._state = text
+
+
+def put(vault: Vault, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    """Write a file whole, whether it is there already or not."""
+    if vault.stat(path) is None:
+        vault.create(path, data, mode=mode)
+    else:
+        vault.replace(path, data, vault.read(path)[1])
+
+
+def _section(vault: Vault, new: str) -> None:
+    """Put our section into the dashboard; what the person wrote around it stays."""
+    if vault.stat(DASHBOARD) is None:
+        with suppress(Conflict):
+            vault.create(DASHBOARD, f"{HEAD}{new}".encode())
+        return
+    raw, file = vault.read(DASHBOARD)
+    parts = sections(raw.decode(errors="surrogateescape").replace("\r\n", "\n"))
+    there = [at for at, (title, _) in enumerate(parts) if title == NOW]
+    texts = [text for _, text in parts]
+    if there:
+        texts[there[0]] = new + ("\n" if there[0] + 1 < len(texts) else "")
+    else:
+        texts.append(("" if texts[-1].endswith("\n\n") else "\n") + new)
+    data = "".join(texts).encode(errors="surrogateescape")
+    if data != raw:
+        vault.replace(DASHBOARD, data, file)
+
+
+def _link(path: str, otherwise: str) -> str:
+    name = path.rpartition("/")[2].removesuffix(".md")
+    # A name may be anybody's: one that could end the link, or is more than one, is only quoted.
+    return f"[[{name}]]" if _PLAIN.fullmatch(name) else quote(name or otherwise)
+
+
+def _more(chosen: Sequence[object]) -> Iterator[str]:
+    if len(chosen) > MOST:
+        yield f"- and {len(chosen) - MOST} more"

@@ -1,0 +1,230 @@
+"""The round: what people decided, new mail, triage, what was approved, and what there is to be seen of it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any, Final
+
+from postroom.core import life
+from postroom.core.errors import PostroomError
+from postroom.core.stamp import Stamp
+from postroom.desk.desk import Desk
+from postroom.mail.mailbox import Mailbox
+from postroom.orchestrator.dashboard import Dashboard, Health
+from postroom.orchestrator.servers import Servers
+from postroom.orchestrator.sheet import Sheets
+from postroom.orchestrator.triage import Triage, told
+from postroom.orchestrator.watcher import Watcher
+from postroom.vault.folders import HANDBOOK
+
+if TYPE_CHECKING:
+    from postroom.orchestrator.model import Model
+
+TICK: Final = 2.0  # seconds between two looks at what people did to letters
+LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
+AGENT: Final = "watcher"  # as which the servers are asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What the orchestrator works with."""
+
+    desk: Desk
+    mailboxes: Callable[[str], Mailbox]
+    accounts: Sequence[str]
+    servers: Servers
+    room: str
+    model: Model | None
+    model_name: str
+    most_drafts: int
+    interval: float
+    zone: tzinfo
+    tell: Callable[..., None]
+    stopping: threading.Event
+
+
+@dataclass(slots=True)
+class Orchestrator:
+    """Goes round by round until it is told to stop."""
+
+    setup: Setup
+    _sheets: Sheets = field(init=False)
+    _watcher: Watcher = field(init=False)
+    _triage: Triage = field(init=False)
+    _dashboard: Dashboard = field(init=False)
+    _ticked: float = field(default=0.0, init=False)
+    _trouble: str = field(default="", init=False)
+    _said: set[str] = field(default_factory=set, init=False)
+    _started: Stamp = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = self.setup
+        desk, stopping = given.desk, given.stopping.is_set
+        self._started = desk.clock()
+        self._sheets = Sheets(desk.vault, desk.ledger, self._say)
+        self._watcher = Watcher(
+            desk=desk,
+            mailboxes=given.mailboxes,
+            sheets=self._sheets,
+            servers=given.servers,
+            several=len(given.accounts) > 1,
+            tell=given.tell,
+            stopping=stopping,
+            breathe=self._breathe,
+        )
+        self._triage = Triage(
+            desk=desk,
+            sheets=self._sheets,
+            servers=given.servers,
+            room=given.room,
+            model=given.model,
+            most_drafts=given.most_drafts,
+            tell=given.tell,
+            stopping=stopping,
+            breathe=self._breathe,
+        )
+        self._dashboard = Dashboard(desk, given.zone, self._health, self._progress)
+
+    def run(self, *, once: bool, backlog: str = "") -> None:
+        """Go on until told to stop; or for one round, and the undo windows that pass shortly."""
+        due = 0.0
+        try:
+            while not self.setup.stopping.is_set():
+                if time.monotonic() >= due:
+                    self.round(backlog)
+                    backlog = ""
+                    due = time.monotonic() + self.setup.interval
+                    if once:
+                        self._wait_out()
+                        return
+                else:
+                    self._tick()
+                self.setup.stopping.wait(max(0.0, min(TICK, due - time.monotonic())))
+        finally:
+            self._dashboard.show(stopped=True)
+            self.setup.tell("stopped")
+
+    def round(self, backlog: str = "") -> None:
+        """Look at everything once."""
+        try:
+            self._letters(adopt=True)
+            self._sheets.look()
+            for account in self.setup.accounts:
+                self._watcher.look(account)
+                if backlog and account not in self._watcher.trouble:
+                    self._watcher.backlog(account, backlog)
+            self._watcher.bring()
+            self._triage.round()
+            self._letters()
+            self._triage.round_off()
+            self._amiss("")
+        except PostroomError as why:
+            self._amiss(why.message, why.remedy)
+        self._dashboard.show()
+
+    def _amiss(self, why: str, remedy: str = "") -> None:
+        if why and why != self._trouble:
+            self.setup.tell("trouble", error=why, remedy=remedy)
+        self._trouble = why
+
+    def _tick(self) -> None:
+        """Between two rounds: take in what people decided, and send what is due."""
+        try:
+            if self._letters():
+                self._triage.round_off()
+                self._dashboard.show()
+        except PostroomError as why:
+            self._amiss(why.message, why.remedy)
+
+    def _breathe(self) -> None:
+        """Within a long round: what was approved does not wait for all of it."""
+        if time.monotonic() - self._ticked >= TICK:
+            self._letters()
+
+    def _letters(self, *, adopt: bool = False) -> int:
+        desk, before = self.setup.desk, self.setup.desk.ledger.head()
+        for sentence in desk.reconcile(adopt=adopt):
+            self._say(sentence)
+        for entry in desk.send_approved():
+            self.setup.tell("letter", letter=entry.id, state=entry.kind, said=_told(entry.state))
+        for sentence in desk.trouble:
+            self._say(sentence)
+        desk.trouble.clear()
+        self._ticked = time.monotonic()
+        return desk.ledger.head() - before
+
+    def _say(self, sentence: str) -> None:
+        """Say what a person should know, once."""
+        if sentence not in self._said:
+            if len(self._said) > 1_000:
+                self._said.clear()
+            self._said.add(sentence)
+            self.setup.tell("said", text=sentence)
+
+    def _wait_out(self) -> None:
+        """Wait for letters that were approved just now, and may leave shortly."""
+        desk = self.setup.desk
+        end = time.monotonic() + LONGEST_WAIT
+        while not self.setup.stopping.is_set():
+            waits = [
+                desk.dispatcher.due_in(line.state)
+                for line in desk.ledger.lines("approved")
+                if isinstance(line.state, life.Approved) and not line.state.held
+            ]
+            shortest = min(waits, default=None)
+            if shortest is None or time.monotonic() + shortest > end:
+                break
+            self.setup.stopping.wait(shortest + 0.01)
+            self._tick()
+
+    # What there is to be seen
+
+    def _health(self) -> Sequence[Health]:
+        found = []
+        for account in self.setup.accounts:
+            why = self._watcher.trouble.get(account)
+            said = told(why) if why else "followed"
+            found.append(Health(f"account {account}", why is None, said))
+        amiss = self._triage.trouble
+        rules = f"{len(self._triage.rules)} rules" if self._triage.rules else "no rules"
+        found.append(Health(HANDBOOK, "handbook" not in amiss, amiss.get("handbook", rules)))
+        name = self.setup.model_name or "none: what no rule fits gets an acknowledgement"
+        found.append(Health("model", "model" not in amiss, amiss.get("model", name)))
+        if self._trouble:
+            found.append(Health("round", well=False, said=self._trouble))
+        for path, why_not in self._sheets.broken.items():
+            found.append(Health(path, well=False, said=f"{why_not}. Mend it, or take it away."))
+        return found
+
+    def _progress(self) -> Mapping[str, Any]:
+        with self.setup.desk.ledger.write(synced=False) as book:
+            watched = {name: book.watched(name) for name in self.setup.accounts}
+            tally = book.tally()
+        return {
+            "version": 1,
+            "pid": os.getpid(),
+            "started": self._started.iso,
+            "accounts": {
+                name: {"cursor": watch.cursor if watch else ""} for name, watch in watched.items()
+            },
+            "mails": tally,
+            "health": [
+                {"part": one.part, "well": one.well, "said": one.said} for one in self._health()
+            ],
+        }
+
+
+def _told(state: life.State) -> str:
+    match state:
+        case life.Approved(held=held):
+            return held
+        case life.Failed(reason=reason):
+            return reason
+        case life.Unknown(why=why):
+            return why
+    return ""

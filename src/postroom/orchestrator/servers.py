@@ -1,0 +1,95 @@
+"""Postroom's own servers, as the orchestrator asks them: many questions at once, from a loop that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from postroom.core.errors import PostroomError
+
+if TYPE_CHECKING:
+    from anyio.from_thread import BlockingPortal
+
+    from postroom.orchestrator.client import MCPClient
+
+AT_ONCE: Final = 8  # questions to one server
+Answer = dict[str, Any]
+
+
+class Question(NamedTuple):
+    """The arguments of a call, and who answers where the server does not."""
+
+    arguments: Mapping[str, object]
+    fallback: Callable[[], Answer]
+
+
+class Servers:
+    """The servers by name, each started when it is first asked: a round without mail needs none."""
+
+    def __init__(
+        self, commands: Mapping[str, Sequence[str]], vault: Path, timeout: float, stack: ExitStack
+    ) -> None:
+        self._commands = commands
+        self._vault = vault
+        self._timeout = timeout
+        self._stack = stack
+        self._clients: dict[str, MCPClient] = {}
+
+    @cached_property
+    def _portal(self) -> BlockingPortal:
+        from anyio.from_thread import start_blocking_portal
+
+        return self._stack.enter_context(start_blocking_portal())
+
+    def _client(self, server: str) -> MCPClient:
+        from postroom.orchestrator.client import MCPClient  # brings the SDK
+
+        if server not in self._clients:
+            client = MCPClient(
+                server, list(self._commands[server]), self._vault, timeout=self._timeout
+            )
+            portal = self._portal
+            self._stack.callback(lambda: portal.call(_closed, client))
+            self._clients[server] = client
+        return self._clients[server]
+
+    def ask(
+        self, server: str, tool: str, questions: Sequence[Question]
+    ) -> list[Answer | PostroomError]:
+        """Return the answers in order; what was refused is answered by its error."""
+        client = self._client(server)
+        return self._portal.call(_asked, client, tool, questions)
+
+
+async def _asked(
+    client: MCPClient, tool: str, questions: Sequence[Question]
+) -> list[Answer | PostroomError]:
+    import asyncio
+
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(question: Question) -> Answer | PostroomError:
+        async with room:
+            try:
+                return await client.call_tool(tool, dict(question.arguments), question.fallback)
+            except PostroomError as refused:
+                return refused
+
+    return await asyncio.gather(*map(one, questions))
+
+
+async def _closed(client: MCPClient) -> None:
+    with suppress(PostroomError):
+        await client.close()
+
+
+@contextmanager
+def servers(
+    commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
+) -> Iterator[Servers]:
+    """Lend the servers of these commands; they end with the block."""
+    with ExitStack() as stack:
+        yield Servers(commands, vault, timeout, stack)

@@ -1,0 +1,430 @@
+"""Triage: each mail is judged once, by the person's rules or a model, and what was decided is done once.
+
+A decision is in the ledger, with its line in the log, before anything is done about it; what is done
+then can be done again without harm: notes follow the ledger, and a letter is drafted under a key.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLong
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from postroom.core import handbook, life
+from postroom.core.audit import Action
+from postroom.core.errors import (
+    AuthRequired,
+    Conflict,
+    Corrupt,
+    Denied,
+    Invalid,
+    Limited,
+    NotFound,
+    PostroomError,
+)
+from postroom.core.handbook import Rule
+from postroom.core.message import SENT
+from postroom.core.policy import DAY, Full, back_off
+from postroom.core.text import words
+from postroom.core.triage import (
+    ACKNOWLEDGEMENT,
+    DELEGATED,
+    DRAFTS,
+    Case,
+    Judgement,
+    not_answered,
+    settled,
+)
+from postroom.desk.compose import Written
+from postroom.desk.desk import Desk
+from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
+from postroom.orchestrator.servers import Answer, Question, Servers
+from postroom.orchestrator.sheet import Sheets, facts_of, judgement_of, text_of
+from postroom.store.entries import Entry
+from postroom.store.errands import Errand
+from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
+from postroom.vault.folders import HANDBOOK, STYLE
+from postroom.vault.markdown import lines_under
+from postroom.vault.note import Note
+
+if TYPE_CHECKING:
+    from postroom.orchestrator.model import Model
+
+CHUNK: Final = 32
+READ: Final = 50_000  # characters of a note
+MODEL_TRIES: Final = 4  # before a mail that a model cannot judge is left to the person
+TICK: Final = 1.0  # seconds between two looks at the letters while a model thinks
+STATES: Final = {"archive": "done", "needs_info": "needs_info", "delegate": "delegated"}
+
+
+@dataclass(slots=True)
+class Triage:
+    """Judges what waits, and does what was decided."""
+
+    desk: Desk
+    sheets: Sheets
+    servers: Servers
+    room: str  # the path of Postroom's folder in the vault, with its slash
+    model: Model | None
+    most_drafts: int  # by itself, in one conversation, within a day
+    tell: Callable[..., None]
+    stopping: Callable[[], bool]
+    breathe: Callable[[], None]
+    rules: tuple[Rule, ...] = ()
+    trouble: dict[str, str] = field(default_factory=dict)  # handbook and model: what is amiss
+    _texts: dict[str, str] = field(default_factory=dict)
+    _full: bool = False
+
+    def round(self) -> None:
+        """Go through all that can be judged or done now."""
+        self._full = False
+        self._letters()
+        with self.desk.ledger.write(synced=False) as book:
+            waits = book.waiting("pending", 1)
+        if waits and self._handbook():
+            self._judge_all()
+        row = 0
+        while not self.stopping() and not self._full:
+            with self.desk.ledger.write(synced=False) as book:
+                waiting = book.waiting("decided", CHUNK, row)
+            if not waiting:
+                break
+            row = waiting[-1][0]
+            for _, errand in waiting:
+                if not self.stopping() and not self._full:
+                    self._draft(errand)
+                    self.breathe()
+        self.follow()
+
+    def round_off(self) -> None:
+        """Let mail follow what has just become of its letters."""
+        self._letters()
+        self.follow()
+
+    def follow(self) -> None:
+        """Bring the notes of mail up to the ledger."""
+        with self.desk.ledger.write(synced=False) as book:
+            behind = book.unfollowed()
+        for errand in behind:
+            self.sheets.follow(errand)
+
+    # The person's own words
+
+    def _handbook(self) -> bool:
+        """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
+        asked = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
+        found = self.servers.ask("vault", "read_note", asked)
+        self._texts = {}
+        for name, answer in zip((HANDBOOK, STYLE), found, strict=True):
+            if isinstance(answer, NotFound):
+                self._texts[name] = ""
+            elif isinstance(answer, PostroomError):
+                return self._amiss("handbook", f"{name}: {told(answer)}")
+            else:
+                self._texts[name] = str(answer["body"])
+        try:
+            self.rules = handbook.parse(lines_under(self._texts[HANDBOOK], handbook.TITLE))
+        except Corrupt as why:
+            return self._amiss("handbook", told(why))
+        self.trouble.pop("handbook", None)
+        return True
+
+    def _amiss(self, what: str, why: str) -> bool:
+        if self.trouble.get(what) != why:
+            self.trouble[what] = why
+            self.tell("trouble", part=what, error=why)
+        return False
+
+    def _question(self, path: str, *, raw: bool = False) -> Question:
+        def read() -> Answer:
+            data = self.desk.vault.read(path)[0]
+            if raw:
+                return {"frontmatter": {}, "body": data.decode(errors="replace")}
+            note = Note.parse(data)
+            return {"frontmatter": note.values, "body": note.body}
+
+        return Question({"path": f"{self.room}{path}", "max_chars": READ, "raw": raw}, read)
+
+    # Judging
+
+    def _judge_all(self) -> None:
+        row = 0
+        while not self.stopping():
+            with self.desk.ledger.write(synced=False) as book:
+                waiting = book.waiting("pending", CHUNK, row)
+            if not waiting:
+                return
+            row = waiting[-1][0]
+            now = self.desk.clock().wall
+            due = [one for _, one in waiting if not 0 <= now - one.changed < _wait(one)]
+            self._judge(due)
+            self.breathe()
+
+    def _judge(self, errands: Sequence[Errand]) -> None:
+        placed = [(one, self.desk.ledger.place(one.key).path) for one in errands]
+        placed = [(one, path) for one, path in placed if path]
+        questions = [self._question(path) for _, path in placed]
+        answers = self.servers.ask("vault", "read_note", questions) if placed else []
+        judged: list[tuple[Errand, Judgement, str]] = []
+        for (errand, path), answer in zip(placed, answers, strict=True):
+            if isinstance(answer, Corrupt):
+                self.sheets.follow(errand)  # which puts it aside
+            elif isinstance(answer, PostroomError):
+                self.tell("trouble", note=path, error=answer.message)
+            elif (
+                answer["frontmatter"].get("status") == "pending"
+                and not self.stopping()
+                and (found := self._judged(errand, answer))
+            ):
+                judged.append((errand, *found))
+        self._decide(judged)
+
+    def _judged(self, errand: Errand, note: Answer) -> tuple[Judgement, str] | None:
+        """Return what becomes of a mail and by whose word; None where that is to be asked again."""
+        facts = facts_of(errand, words(text_of(str(note["body"]))))
+        obstacle = self._obstacle(errand)
+        rule = None if errand.wish else handbook.decide(self.rules, facts)
+        if rule is not None:
+            return settled(rule.judgement, obstacle), f"line {rule.line} of {HANDBOOK}"
+        if self.model is None:
+            return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), "no rule"
+        judgement = self._asked(errand, note)
+        return None if judgement is None else (settled(judgement, obstacle), "the model")
+
+    def _obstacle(self, errand: Errand) -> str:
+        with self.desk.ledger.write(synced=False) as book:
+            since = self.desk.clock().wall - DAY
+            drafts = book.drafts_in(errand.account, errand.thread, since)
+        return not_answered(facts_of(errand), drafts, self.most_drafts)
+
+    def _asked(self, errand: Errand, note: Answer) -> Judgement | None:
+        assert self.model is not None
+        shown: dict[str, Any] = note["frontmatter"]
+        draft = ""
+        if errand.wish and errand.letter:
+            draft = self.desk.ledger.entry(errand.letter).letter.text
+        case = Case(
+            sender=str(shown.get("from", "")),
+            to=str(shown.get("to", "")),
+            subject=str(shown.get("subject", "")),
+            date=str(shown.get("date", "")),
+            body=str(note["body"]),
+            handbook=self._texts.get(HANDBOOK, ""),
+            style=self._texts.get(STYLE, ""),
+            wish=errand.wish,
+            draft=draft,
+        )
+        try:
+            judgement = self._thought(case)
+        except (Invalid, AuthRequired) as why:  # the set-up is wrong, not the mail
+            self._amiss("model", told(why))
+            self._hold(errand, told(why))
+            return None
+        except PostroomError as why:
+            if self.stopping():
+                return None
+            self._amiss("model", why.message)
+            if errand.tries + 1 >= MODEL_TRIES:
+                return Judgement("needs_info", why=f"The model gave no answer: {why.message}"[:300])
+            self._hold(errand, why.message)
+            return None
+        self.trouble.pop("model", None)
+        return judgement
+
+    def _thought(self, case: Case) -> Judgement:
+        """Let the model think in a thread of its own: what was approved does not wait for it."""
+        assert self.model is not None
+        with ThreadPoolExecutor(1) as pool:
+            thinking = pool.submit(self.model.judge, case)
+            while True:
+                try:
+                    return thinking.result(TICK)
+                except TooLong:
+                    if thinking.done():
+                        raise
+                    self.breathe()
+
+    def _hold(self, errand: Errand, why: str) -> None:
+        with suppress(Conflict), self.desk.ledger.write() as book:
+            book.change(errand, held=why, tries=errand.tries + 1)
+
+    def _decide(self, judged: Sequence[tuple[Errand, Judgement, str]]) -> None:
+        """Write down what was decided, all at once; from here on it is only carried out."""
+        if not judged:
+            return
+        done = []
+        with self.desk.ledger.write() as book:
+            for errand, judgement, by in judged:
+                state = STATES.get(judgement.decision, "decided")
+                with suppress(Conflict):
+                    book.change(
+                        errand,
+                        state=state,
+                        judgement=json.dumps(asdict(_worded(judgement))),
+                        by=by,
+                        held="",
+                        tries=0,
+                    )
+                    book.log(_line(errand, judgement.decision, by))
+                    done.append((errand, judgement, by))
+        for errand, judgement, by in done:
+            self.tell(
+                "triaged", account=errand.account, mail=errand.message,
+                decision=judgement.decision, by=by,
+            )  # fmt: skip
+        self.follow()
+
+    # Drafting
+
+    def _draft(self, errand: Errand) -> None:
+        """Put the answer that was decided on before the person; it waits there, whatever the settings."""
+        judgement = judgement_of(errand)
+        if not self.desk.rules.live:
+            self._rehearse(errand)
+            return
+        try:
+            entry = self._proposed(errand, judgement)
+        except (Limited, Full) as why:
+            self._full = True
+            self._held(errand, f"{why.message.rstrip('.')}. It is drafted when there is room.")
+            return
+        except _AnsweredError as why:
+            self._instead(errand, "done", Judgement("archive", why=why.message))
+            return
+        except (Invalid, Denied, NotFound) as why:
+            said = f"No answer is drafted by itself: {why.message.rstrip('.')}."[:300]
+            self._instead(errand, "needs_info", Judgement("needs_info", why=said))
+            return
+        except PostroomError as why:
+            self._full = True  # for this round: the next ones would fare no better
+            self._held(errand, why.message)
+            return
+        with self.desk.ledger.write() as book:
+            book.change(errand, state="drafted", letter=entry.id, wish="", held="")
+            book.drafted_in(errand.account, errand.thread, entry.id)
+        self.tell("drafted", account=errand.account, mail=errand.message, letter=entry.id)
+        self.follow()
+
+    def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
+        with suppress(Conflict), self.desk.ledger.write() as book:
+            book.change(errand, state=state, judgement=json.dumps(asdict(judgement)), held="")
+
+    def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
+        replaced = errand.letter if errand.wish else ""
+        key = f"triage {errand.account} {errand.message} {replaced}".strip()[:200]
+        with self.desk.ledger.write(synced=False) as book:
+            bound = book.bound(ORCHESTRATOR, key)
+        if bound:  # drafted, and stopped before that was written down
+            entry = self.desk.ledger.entry(bound[0])
+            if not isinstance(entry.state, life.Rehearsal):
+                self.desk.follow(entry)
+                return entry
+        if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
+            raise Denied(obstacle)
+        self._refuse_answered(errand)
+        _, answer = self.desk.mailroom.answer(
+            errand.account, id=errand.message, thread="", everyone=False
+        )
+        written = Written(
+            answer.to,
+            answer.subject,
+            judgement.text,
+            answers=errand.message,
+            account=errand.account,
+        )
+        place = self.desk.ledger.place(errand.key).path
+        name = place.rpartition("/")[2].removesuffix(".md")
+        urgent = {"priority": "urgent"} if judgement.decision == "urgent" else {}
+        wish = Proposal(
+            key=key,
+            home=DRAFTS_FOLDER,
+            form="draft",
+            replaces=replaced,
+            asks=True,
+            fields={"reply_to_message_id": errand.message, "answers": f"[[{name}]]", **urgent},
+        )
+        return self.desk.propose(_CALL, self.desk.composer.letter(written), wish)
+
+    def _refuse_answered(self, errand: Errand) -> None:
+        """Refuse to answer what the person has answered meanwhile, from wherever."""
+        box = self.desk.mailroom.box(errand.account)
+        mails = box.thread(errand.message).messages
+        at = next((at for at, mail in enumerate(mails) if mail.id == errand.message), len(mails))
+        if any(SENT in mail.labels for mail in mails[at + 1 :]):
+            raise _AnsweredError("It was answered already.")
+
+    def _rehearse(self, errand: Errand) -> None:
+        said = f"Postroom rehearses ({self.desk.rules.source}): it is drafted when that is over."
+        if errand.held != said:
+            self.desk.outbox.record(
+                _CALL, result="dev_mode", parameters={"message": errand.message}
+            )
+            self._held(errand, said)
+
+    def _held(self, errand: Errand, why: str) -> None:
+        if errand.held != why:
+            with suppress(Conflict), self.desk.ledger.write() as book:
+                book.change(errand, held=why)
+            self.tell("held", account=errand.account, mail=errand.message, why=why)
+
+    # What became of the letters
+
+    def _letters(self) -> None:
+        """Let mails follow their letters: answered they are done, and otherwise the person's."""
+        with self.desk.ledger.write(synced=False) as book:
+            news = book.news()
+        for errand in news:
+            entry = self.desk.ledger.entry(errand.letter)
+            changes: dict[str, str | int | float] = {}
+            match entry.state:
+                case life.Sent():
+                    changes = {"state": "done", "held": ""}
+                case life.Rejected(revise=True, reason=wish) if self.model is not None:
+                    changes = {"state": "pending", "wish": wish or "Write it anew.", "tries": 0}
+                case _ if entry.kind in life.OPEN:
+                    changes = {"state": "drafted"}
+                case state:
+                    why = life.told(entry.id, state)[:300]
+                    judged = Judgement("needs_info", why=why)
+                    changes = {"state": "needs_info", "judgement": json.dumps(asdict(judged))}
+            if errand.state == changes["state"]:
+                continue
+            with suppress(Conflict), self.desk.ledger.write() as book:
+                book.change(errand, **changes)
+
+
+class _AnsweredError(PostroomError):
+    """The mail was answered by other means."""
+
+
+_CALL: Final = Call("draft_reply", ORCHESTRATOR, ORCHESTRATOR)
+
+
+def told(why: PostroomError) -> str:
+    """Return what is amiss and what to do about it, in one line."""
+    return f"{why.message.rstrip('.')}. {why.remedy}".strip()
+
+
+def _worded(judgement: Judgement) -> Judgement:
+    """Return it with the text that stands where nobody gave one."""
+    if judgement.text or judgement.decision not in (*DRAFTS, "delegate"):
+        return judgement
+    text = DELEGATED if judgement.decision == "delegate" else ACKNOWLEDGEMENT
+    return Judgement(judgement.decision, text, judgement.why)
+
+
+def _wait(errand: Errand) -> float:
+    return back_off(errand.tries) if errand.tries else 0.0
+
+
+def _line(errand: Errand, decision: str, by: str) -> Action:
+    return Action(
+        actor=ORCHESTRATOR,
+        action_type="triage_mail",
+        agent=ORCHESTRATOR,
+        parameters={"message": errand.message, "decision": decision, "by": by},
+    )

@@ -1,0 +1,202 @@
+"""The watcher: new mail, by the provider's own history, becomes notes in Needs_Action/; none is missed, none comes twice.
+
+The cursor and what was found up to it are one transaction. No clock of ours decides what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
+from postroom.core.message import DRAFT, INBOX, SPAM, TRASH, Summary
+from postroom.core.triage import Facts
+from postroom.desk.desk import Desk
+from postroom.desk.outbox import ORCHESTRATOR, Call
+from postroom.mail.mailbox import MAX_PAGE, Mailbox
+from postroom.orchestrator.servers import Answer, Question, Servers
+from postroom.orchestrator.sheet import BODY, Came, Sheets, came, facts, values_of
+from postroom.store.errands import Errand, Watch
+
+CHUNK: Final = 32  # mails that are read and written at once
+BASELINE: Final = 500  # mails of the inbox that are known to have been there before
+MAX_PAGES: Final = 50  # that are looked through where the cursor was lost
+MAX_BACKLOG: Final = 1_000
+NOT_OURS: Final = frozenset({DRAFT, SPAM, TRASH})
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Follows the mailboxes of the accounts."""
+
+    desk: Desk
+    mailboxes: Callable[[str], Mailbox]
+    sheets: Sheets
+    servers: Servers
+    several: bool  # whether there is more than one account, so that each is named
+    tell: Callable[..., None]
+    stopping: Callable[[], bool]
+    breathe: Callable[[], None]
+    trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
+
+    def look(self, account: str) -> None:
+        """Find what is new in a mailbox, and remember it together with how far that goes."""
+        try:
+            new = self._look(account)
+        except PostroomError as why:
+            self._amiss(account, why)
+            return
+        self.trouble.pop(account, None)
+        if new:
+            self.tell("found", account=account, mails=new)
+
+    def _amiss(self, account: str, why: PostroomError) -> None:
+        known = self.trouble.get(account)
+        self.trouble[account] = why
+        if known is None or known.message != why.message:
+            self.tell("trouble", account=account, error=why.message, remedy=why.remedy)
+
+    def _look(self, account: str) -> int:
+        box, ledger = self.mailboxes(account), self.desk.ledger
+        with ledger.write(synced=False) as book:
+            watch = book.watched(account)
+        if watch is None:
+            return self._begin(account, box)
+        try:
+            changes = box.changes(watch.cursor)
+        except NotFound:
+            return self._again(account, box, watch)
+        if changes.cursor == watch.cursor:
+            return 0
+        with ledger.write() as book:
+            again = book.reconsider(account, changes.relabelled)
+            return again + book.watch(account, watch._replace(cursor=changes.cursor), changes.added)
+
+    def _begin(self, account: str, box: Mailbox) -> int:
+        """Watch from now on: what is there already was there before."""
+        cursor = box.changes().cursor
+        there: list[Summary] = []
+        page = box.search("in:inbox", limit=MAX_PAGE)
+        there += page.items
+        while page.cursor and len(there) < BASELINE:
+            page = box.search("in:inbox", limit=MAX_PAGE, cursor=page.cursor)
+            there += page.items
+        # What came while we looked is in both: it is new.
+        changes = box.changes(cursor)
+        added = set(changes.added)
+        floor = min((one.date for one in there if one.id not in added), default=0)
+        floor = floor if page.cursor else 0
+        watch = Watch(changes.cursor, floor)
+        with self.desk.ledger.write() as book:
+            book.watch(account, watch, changes.added)
+            book.watch(account, watch, (one.id for one in there if one.id not in added), "before")
+        self.tell("watching", account=account, there=len(there) - len(added))
+        return len(changes.added)
+
+    def _again(self, account: str, box: Mailbox, watch: Watch) -> int:
+        """The provider has forgotten our cursor: look through the inbox for what we have not seen."""
+        self.tell("cursor_lost", account=account)
+        cursor = box.changes().cursor
+        new: list[str] = []
+        for page in self._pages(box, "in:inbox", MAX_PAGES):
+            ids = [one.id for one in page if one.date >= watch.floor]
+            with self.desk.ledger.write(synced=False) as book:
+                known = book.seen_of(account, ids)
+            new += [id for id in ids if id not in known]
+            if not ids or len(known) == len(page):
+                break
+        changes = box.changes(cursor)
+        with self.desk.ledger.write() as book:
+            # Oldest first, as they came.
+            found = [*reversed(new), *changes.added]
+            return book.watch(account, watch._replace(cursor=changes.cursor), found)
+
+    def backlog(self, account: str, query: str) -> None:
+        """Take mails that were there before, as if they had just come in."""
+        box = self.mailboxes(account)
+        ids: list[str] = []
+        for page in self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE):
+            ids += [one.id for one in page]
+        with self.desk.ledger.write() as book:
+            watch = book.watched(account)
+            assert watch is not None
+            new = 0
+            for id in reversed(ids):
+                known = book.errand(account, id)
+                if known is not None and known.state == "before":
+                    book.change(known, state="found")
+                    new += 1
+                elif known is None:
+                    new += book.watch(account, watch, [id])
+        self.tell("found", account=account, mails=new)
+
+    def _pages(self, box: Mailbox, query: str, most: int) -> Iterable[tuple[Summary, ...]]:
+        cursor = ""
+        for _ in range(most):
+            page = box.search(query, limit=MAX_PAGE, cursor=cursor)
+            yield page.items
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    # From ids to notes
+
+    def bring(self) -> None:
+        """Read what was found, and write its notes."""
+        row = 0
+        while not self.stopping():
+            with self.desk.ledger.write(synced=False) as book:
+                waiting = book.waiting("found", CHUNK, row)
+            if not waiting:
+                return
+            row = waiting[-1][0]
+            self._bring([errand for _, errand in waiting])
+            self.breathe()
+
+    def _bring(self, errands: list[Errand]) -> None:
+        fresh = [one for one in errands if not self.sheets.finish(one)]
+        questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
+        answers = self.servers.ask("email", "get_email", questions) if fresh else []
+        new: list[tuple[Errand, Came, Facts]] = []
+        for errand, answer in zip(fresh, answers, strict=True):
+            if isinstance(answer, NotFound):
+                self._aside(errand)
+            elif isinstance(answer, PostroomError):
+                self._amiss(errand.account, answer)
+            else:
+                self._take(errand, answer, new)
+        if new:
+            self.sheets.begin(new)
+            self.tell("noted", mails=len(new))
+
+    def _take(self, errand: Errand, answer: Answer, new: list[tuple[Errand, Came, Facts]]) -> None:
+        try:
+            mail = came(answer)
+            own = self.desk.reading.own(errand.account)
+        except Corrupt:
+            mail = came(self._reader(errand)())
+            own = self.desk.reading.own(errand.account)
+        except PostroomError as why:
+            self._amiss(errand.account, why)
+            return
+        labels = set(mail.labels)
+        if INBOX not in labels or labels & NOT_OURS:
+            self._aside(errand)
+        elif self.sheets.filed(errand, mail):  # a ledger from a backup: it was dealt with
+            self._aside(errand, "done")
+        else:
+            new.append((errand, mail, facts(mail, own)))
+
+    def _aside(self, errand: Errand, state: str = "aside") -> None:
+        with suppress(Conflict), self.desk.ledger.write(synced=False) as book:
+            book.shown(book.change(errand, state=state))
+
+    def _arguments(self, errand: Errand) -> dict[str, object]:
+        asked: dict[str, object] = {"id": errand.message, "max_chars": BODY}
+        return asked | ({"account": errand.account} if self.several else {})
+
+    def _reader(self, errand: Errand) -> Callable[[], Answer]:
+        call = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
+        return lambda: values_of(self.desk.mailroom.message(call, errand.account, errand.message))

@@ -1,0 +1,183 @@
+"""The journal of mail that came in: what the watcher has seen, and what became of each, in the ledger's tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from postroom.core.errors import Conflict
+from postroom.store.database import Row
+from postroom.store.handling import Handling
+
+# found: seen, its note is still to be written; decided: what is to be done is known, but not done;
+# aside: no mail of the inbox (yet); before: was there when watching began; gone: its note was deleted.
+OPEN: Final = ("found", "pending", "decided", "drafted", "needs_info", "delegated", "failed")
+CLOSED: Final = ("done", "aside", "before", "gone")
+WATCH: Final = "watch "
+_COLUMNS: Final = (
+    "account, message, thread, state, facts, judgement, by, letter, wish, held, tries, seen, changed,"
+    " version"
+)
+
+
+class Watch(NamedTuple):
+    """How far a mailbox was followed: the provider's cursor, and how old mail was when it began."""
+
+    cursor: str
+    floor: int = 0
+
+
+class Errand(NamedTuple):
+    """A mail that came in, and what is to be done about it."""
+
+    account: str
+    message: str
+    thread: str = ""
+    state: str = "found"
+    facts: str = ""  # JSON
+    judgement: str = ""  # JSON
+    by: str = ""
+    letter: str = ""
+    wish: str = ""
+    held: str = ""
+    tries: int = 0
+    seen: float = 0
+    changed: float = 0
+    version: int = 0
+
+    @property
+    def key(self) -> str:
+        """What its note is kept under."""
+        return f"mail {self.account} {self.message}"
+
+
+class Errands(Handling):
+    """The part of a transaction that is about mail that came in."""
+
+    def watched(self, account: str) -> Watch | None:
+        """Return how far this account was followed; None where it never was."""
+        row = self._row("SELECT value FROM meta WHERE key = ?", WATCH + account)
+        return Watch(*json.loads(row[0])) if row else None
+
+    def watch(self, account: str, watch: Watch, ids: Iterable[str], state: str = "found") -> int:
+        """Remember what was seen and how far that goes, both or neither; return how many are new."""
+        now = self._clock().wall
+        new = sum(
+            self._do(
+                "INSERT OR IGNORE INTO errand (account, message, state, seen, changed)"
+                " VALUES (?, ?, ?, ?, ?)",
+                account, id, state, now, now,
+            )
+            for id in ids
+        )  # fmt: skip
+        self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", WATCH + account, json.dumps(watch))
+        return new
+
+    def seen_of(self, account: str, ids: Sequence[str]) -> set[str]:
+        """Return those of the mails that were seen before."""
+        marks = ", ".join("?" * len(ids))
+        rows = self._connection.execute(
+            f"SELECT message FROM errand WHERE account = ? AND message IN ({marks})",
+            [account, *ids],
+        )
+        return {id for (id,) in rows}
+
+    def reconsider(self, account: str, ids: Iterable[str]) -> int:
+        """Look again at mails that were put aside, since their labels changed."""
+        return sum(
+            self._do(
+                "UPDATE errand SET state = 'found', version = version + 1"
+                " WHERE account = ? AND message = ? AND state = 'aside'",
+                account, id,
+            )
+            for id in ids
+        )  # fmt: skip
+
+    def errands(self, *states: str, newest: int = -1) -> list[Errand]:
+        """Return mails in these states, oldest first; of more than `newest`, the newest."""
+        marks = ", ".join("?" * len(states))
+        rows = self._connection.execute(
+            f"SELECT {_COLUMNS} FROM errand WHERE state IN ({marks}) ORDER BY row DESC LIMIT ?",
+            [*states, newest],
+        ).fetchall()
+        return [Errand(*row) for row in reversed(rows)]
+
+    def waiting(self, state: str, most: int, after: int = 0) -> list[tuple[int, Errand]]:
+        """Return the oldest mails in this state past a row, each with its row."""
+        rows: list[Row] = self._connection.execute(
+            f"SELECT row, {_COLUMNS} FROM errand WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
+            [state, after, most],
+        ).fetchall()
+        return [(row[0], Errand(*row[1:])) for row in rows]
+
+    def errand(self, account: str, message: str) -> Errand | None:
+        """Return what is known of a mail."""
+        row = self._row(
+            f"SELECT {_COLUMNS} FROM errand WHERE account = ? AND message = ?", account, message
+        )
+        return Errand(*row) if row else None
+
+    def unfollowed(self) -> list[Errand]:
+        """Return the mails whose note does not show what the ledger has."""
+        rows = self._connection.execute(
+            f"SELECT {', '.join(f'errand.{name}' for name in _COLUMNS.split(', '))} FROM errand"
+            " JOIN note ON note.letter = 'mail ' || account || ' ' || message"
+            " WHERE errand.unshown AND note.path != '' ORDER BY row"
+        )
+        return [Errand(*row) for row in rows]
+
+    def news(self) -> list[Errand]:
+        """Return the mails whose letter has come to an end, or back from one."""
+        rows = self._connection.execute(
+            f"SELECT {', '.join(f'errand.{name}' for name in _COLUMNS.split(', '))} FROM errand"
+            " JOIN letter ON letter.id = errand.letter WHERE"
+            " (errand.state = 'drafted' AND letter.state NOT IN"
+            " ('pending', 'approved', 'sending', 'unknown')) OR (errand.state = 'needs_info' AND"
+            " letter.state IN ('pending', 'approved', 'sending', 'unknown', 'sent'))"
+            " ORDER BY errand.row"
+        )
+        return [Errand(*row) for row in rows]
+
+    def change(self, errand: Errand, **changes: str | int | float) -> Errand:
+        """Give a mail another state, unless somebody was first: then `Conflict`."""
+        changes.setdefault("changed", self._clock().wall)
+        new = errand._replace(**changes, version=errand.version + 1)  # type: ignore[arg-type]
+        names = ", ".join(f"{name} = ?" for name in (*changes, "version"))
+        done = self._do(
+            f"UPDATE errand SET {names}, unshown = 1"
+            " WHERE account = ? AND message = ? AND version = ?",
+            *changes.values(), new.version, errand.account, errand.message, errand.version,
+        )  # fmt: skip
+        if not done:
+            raise Conflict(f"The mail {errand.message} was changed by two at once")
+        return new
+
+    def shown(self, errand: Errand) -> None:
+        """Remember that the note of a mail shows what it had to."""
+        self._do(
+            "UPDATE errand SET unshown = 0 WHERE account = ? AND message = ? AND version = ?",
+            errand.account, errand.message, errand.version,
+        )  # fmt: skip
+
+    def drafts_in(self, account: str, thread: str, since: float) -> int:
+        """Return how many letters were drafted by themselves in a conversation since then."""
+        row = self._row(
+            "SELECT count(*) FROM drafting WHERE account = ? AND thread = ? AND at > ?",
+            account, thread, since,
+        )  # fmt: skip
+        return int(row[0]) if row else 0
+
+    def drafted_in(self, account: str, thread: str, letter: str) -> None:
+        """Count a letter that was drafted by itself in a conversation."""
+        self._do(
+            "INSERT OR IGNORE INTO drafting VALUES (?, ?, ?, ?)",
+            letter, account, thread, self._clock().wall,
+        )  # fmt: skip
+
+    def tally(self, since: float = 0) -> dict[str, int]:
+        """Return how many mails are in each state, of those that changed since then."""
+        rows = self._connection.execute(
+            "SELECT state, count(*) FROM errand WHERE changed >= ? GROUP BY state", [since]
+        )
+        return dict(rows.fetchall())

@@ -1,0 +1,184 @@
+"""The orchestrator for tests: over a desk of tests/desks, its questions answered without a server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from datetime import UTC
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Any
+
+from postroom.core.errors import PostroomError
+from postroom.core.message import INBOX, UNREAD
+from postroom.core.triage import Case, Judgement
+from postroom.mail.mailbox import Arrival
+from postroom.orchestrator.run import Orchestrator, Setup
+from postroom.orchestrator.servers import Answer, Question
+from postroom.store.errands import Errand
+from postroom.vault.note import Note
+from tests.desks import Office
+
+INBOXED = frozenset({INBOX, UNREAD})
+
+
+class Direct:
+    """Who answers where no server can be asked: each question by its fallback."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, dict[str, object]]] = []
+
+    def ask(
+        self, server: str, tool: str, questions: Sequence[Question]
+    ) -> list[Answer | PostroomError]:
+        self.asked += [(server, tool, dict(one.arguments)) for one in questions]
+        return [_answered(one) for one in questions]
+
+
+def _answered(question: Question) -> Answer | PostroomError:
+    try:
+        return question.fallback()
+    except PostroomError as refused:
+        return refused
+
+
+class Thinker:
+    """A model that answers as it is told to."""
+
+    def __init__(self, *answers: Judgement | PostroomError) -> None:
+        self.answers = list(answers)
+        self.cases: list[Case] = []
+
+    def judge(self, case: Case) -> Judgement:
+        self.cases.append(case)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, PostroomError):
+            raise answer
+        return answer
+
+
+class Rounds(Office):
+    """A person's mailbox and vault, and the orchestrator's rounds over them."""
+
+    def __init__(self, folder: Path, **rules: object) -> None:
+        self.told_of: list[tuple[str, dict[str, Any]]] = []
+        self.model: Thinker | None = None
+        self.most_drafts = 2
+        self.accounts = ["default"]
+        self.stopping = threading.Event()
+        super().__init__(folder, **rules)
+        self.start()
+
+    def start(self) -> Orchestrator:
+        """Start the orchestrator as a new process would."""
+        self.servers = Direct()
+        self.orchestrator = Orchestrator(
+            Setup(
+                desk=self.desk,
+                mailboxes=self.desk.mailroom.box,
+                accounts=self.accounts,
+                servers=self.servers,  # type: ignore[arg-type]
+                room="",
+                model=self.model,
+                model_name="a model" if self.model else "",
+                most_drafts=self.most_drafts,
+                interval=30,
+                zone=UTC,
+                tell=lambda event, **facts: self.told_of.append((event, facts)),
+                stopping=self.stopping,
+            )
+        )
+        return self.orchestrator
+
+    def restart(self, **rules: object) -> None:
+        """End the process and start another."""
+        self.reopen(**rules)
+        self.start()
+
+    def round(self) -> None:
+        """Look at everything once."""
+        self.orchestrator.round()
+
+    def handbook(self, *rules: str) -> None:
+        """Write the person's rules."""
+        lines = "\n".join(f"- {rule}" for rule in rules)
+        (self.vault / "Handbook.md").write_text(f"# Handbook\n\n## Rules\n\n{lines}\n")
+
+    def deliver(
+        self,
+        subject: str = "Tea",
+        *,
+        sender: str = "Ann <ann@example.com>",
+        text: str = "Come at four?",
+        id: str = "",
+        labels: frozenset[str] = INBOXED,
+        answers: str = "",
+        headers: dict[str, str] | None = None,
+    ) -> str:
+        """Let a mail come in, and return its id."""
+        self.drawn += 1
+        message = EmailMessage()
+        message["From"], message["To"] = sender, "you@example.org"
+        message["Subject"] = subject
+        message["Message-ID"] = f"<{id or self.drawn}@example.com>"
+        if answers:
+            message["In-Reply-To"] = answers
+        for name, value in (headers or {}).items():
+            message[name] = value
+        message.set_content(text)
+        before = set(self.ids())
+        self.box.keep([Arrival(message.as_bytes(), labels, int(self.clock.wall) + self.drawn)])
+        (new,) = set(self.ids()) - before
+        return new
+
+    def ids(self) -> list[str]:
+        """Return the ids of all mails."""
+        found = self.box.search("in:anywhere", limit=100)
+        ids = [one.id for one in found.items]
+        while found.cursor:
+            found = self.box.search("in:anywhere", limit=100, cursor=found.cursor)
+            ids += [one.id for one in found.items]
+        return ids
+
+    def errand(self, id: str) -> Errand:
+        """Return what the journal has of a mail."""
+        with self.desk.ledger.write(synced=False) as book:
+            found = book.errand("default", id)
+        assert found is not None
+        return found
+
+    def mail_note(self, id: str) -> tuple[str, Note]:
+        """Return where the one note of a mail stands, and the note."""
+        found = []
+        for file in self.vault.rglob("*.md"):
+            raw = file.read_bytes()
+            if f'id: "{id}"'.encode() in raw and b'type: "email"' in raw:
+                found.append((str(file.relative_to(self.vault)), Note.parse(raw)))
+        assert len(found) == 1, [path for path, _ in found]
+        return found[0]
+
+    def status(self, id: str) -> tuple[str, str]:
+        """Return the folder and the status of a mail's note."""
+        path, note = self.mail_note(id)
+        return path.partition("/")[0], note.text("status")
+
+    def letter_note(self, id: str) -> tuple[str, Note]:
+        """Return where the note of the letter that answers a mail stands, and the note."""
+        path = self.desk.ledger.place(self.errand(id).letter).path
+        return path, Note.parse((self.vault / path).read_bytes())
+
+    def carry(self, path: str, folder: str) -> None:
+        """Move a note, as a person does in Obsidian."""
+        target = self.vault / folder / path.rpartition("/")[2]
+        target.parent.mkdir(exist_ok=True)
+        (self.vault / path).rename(target)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """Return what was told of this kind."""
+        return [facts for event, facts in self.told_of if event == name]
+
+    def triaged(self) -> list[dict[str, Any]]:
+        """Return the lines of the log that tell of a decision."""
+        rows = [json.loads(line) for _, line in self.desk.ledger.actions()]
+        return [row["parameters"] for row in rows if row["action_type"] == "triage_mail"]
