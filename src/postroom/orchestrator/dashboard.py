@@ -223,7 +223,8 @@ def _section(vault: Vault, new: str) -> None:
         texts[there[0]] = new + ("\n" if there[0] + 1 < len(texts) else "")
     else:
         texts.append(("" if texts[-1].endswith("\n\n") else "\n") + new)
-    data = "".join(texts).encode(errors="surrogateescape")
+    newline = "\r\n" if b"\r\n" in raw else "\n"
+    data = "".join(texts).replace("\n", newline).encode(errors="surrogateescape")
     if data != raw:
         vault.replace(DASHBOARD, data, file)
 

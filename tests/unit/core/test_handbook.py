@@ -1,0 +1,121 @@
+"""The person's rules: read as they are written, or refused by line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.errors import Corrupt
+from postroom.core.handbook import Condition, decide, parse
+from postroom.core.text import words
+from postroom.core.triage import DECISIONS, Facts, Judgement
+
+
+def rules(*lines):
+    return parse(enumerate(lines, 1))
+
+
+def decided(rule, **facts):
+    facts["said"] = words(facts.pop("text", ""))
+    found = decide(rules(rule), Facts(**facts))
+    return found.judgement.decision if found else None
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+def test_every_decision_can_be_written(decision):
+    (rule,) = rules(f"- anything: {decision}")
+    assert rule.judgement == Judgement(decision)
+
+
+def test_the_first_rule_that_fits_decides():
+    found = rules("- list: archive", "- from @x.example: urgent", "- anything: needs_info")
+    assert decide(found, Facts(sender="a@x.example")).line == 2
+    assert decide(found, Facts(sender="a@x.example", list_id="l.x.example")).line == 1
+    assert decide(found, Facts()).line == 3
+    assert decide(found[:2], Facts()) is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "facts", "fits"),
+    [
+        ("- from ann@example.com: archive", {"sender": "ann@example.com"}, True),
+        ("- from Ann@Example.com: archive", {"sender": "ann@example.com"}, True),
+        ("- from `@example.com`: archive", {"sender": "ann@mail.example.com"}, True),
+        ("- from example.com: archive", {"sender": "ann@notexample.com"}, False),
+        ("- from ann@example.com: archive", {"sender": "joann@example.com"}, False),
+        ("- to team@example.org: archive", {"recipients": ("x@y.z", "team@example.org")}, True),
+        ("- subject invoice: archive", {"subject": "Your INVOICE, please"}, True),
+        ("- subject invoice: archive", {"subject": "Invoices"}, False),
+        ("- subject `past due`: archive", {"subject": "It is past   due now"}, True),
+        ("- subject `past due`: archive", {"subject": "due past"}, False),
+        ("- subject café: archive", {"subject": "Le CAFÉ"}, True),
+        ("- text offer, sale: archive", {"text": "A sale!"}, True),
+        ("- text `a: b`: archive", {"text": "a, b"}, True),
+        ("- label Work/Clients: archive", {"labels": ("work/clients",)}, True),
+        ("- list: archive", {"list_id": "l.example.org"}, True),
+        ("- list l.example.org: archive", {"list_id": "l.example.org"}, True),
+        ("- list other.example.org: archive", {"list_id": "l.example.org"}, False),
+        ("- automatic: archive", {"automatic": True}, True),
+        ("- automatic: archive", {}, False),
+        ("- from @x.example and subject tea: archive", {"sender": "a@x.example"}, False),
+        (
+            "- from @x.example and subject tea: archive",
+            {"sender": "a@x.example", "subject": "Tea"},
+            True,
+        ),
+        ("* anything: archive", {}, True),
+        ("3. anything: `archive`", {}, True),
+    ],
+)
+def test_a_rule_fits_what_it_says(rule, facts, fits):
+    assert (decided(rule, **facts) == "archive") is fits
+
+
+def test_the_words_after_a_decision_are_its_text():
+    (rule,) = rules(
+        "- from @x.example, b@y.example and text tea: draft_reply Yes: at four, gladly."
+    )
+    assert rule.judgement == Judgement("draft_reply", "Yes: at four, gladly.")
+    assert rule.conditions == (
+        Condition("from", ("@x.example", "b@y.example")),
+        Condition("text", ("tea",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("- form a@b.example: archive", "begins with one of"),
+        ("- from: archive", "says nothing"),
+        ("- from Ann: archive", "takes addresses and domains"),
+        ("- from a@b.example", "a colon and a decision are missing"),
+        ("- from a@b.example archive", "takes addresses and domains"),
+        ("- anything: bin", "is no decision"),
+        ("- anything: Archive", "is no decision"),
+        ("- anything:", "is no decision"),
+        ("- anything: archive now", "takes no text"),
+        ("- automatic yes: archive", "stands alone"),
+        ("- subject `...`: archive", "names no word"),
+        ("  - anything: archive", "not indented"),
+        ("- [ ] anything: archive", "begins with one of"),
+        ("- anything and : archive", "begins with one of"),
+        ("- list and anything else: archive", "stands alone"),
+        ("- anything: draft_reply " + "x" * 10_001, "longer than"),
+    ],
+)
+def test_a_line_that_is_no_rule_is_refused_by_its_number(line, why):
+    with pytest.raises(Corrupt, match="line 2") as refused:
+        rules("- list: archive", line)
+    assert why in refused.value.message
+    assert "no mail is triaged" in refused.value.remedy
+
+
+def test_prose_between_rules_is_the_persons_own():
+    assert len(rules("Newsletters first.", "", "- list: archive", "and so on")) == 1
+
+
+@given(st.text(max_size=200))
+def test_any_line_is_a_rule_prose_or_refused(text):
+    try:
+        rules(f"- {text}")
+    except Corrupt as refused:
+        assert refused.message.startswith("Handbook.md, line 1: ")

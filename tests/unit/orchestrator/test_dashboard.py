@@ -1,0 +1,106 @@
+"""What a person finds in the vault: the dashboard, the briefings, and how far the orchestrator is."""
+
+import json
+
+from postroom.vault.markdown import sections
+
+
+def board(rounds):
+    return (rounds.vault / "Dashboard.md").read_text()
+
+
+def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(rounds):
+    rounds.handbook("from ann@example.com: draft_reply Yes.", "anything: needs_info")
+    first = rounds.deliver("Tea")
+    rounds.deliver("A question", sender="bob@example.net")
+    rounds.round()
+    said = board(rounds)
+    assert "### Waiting for your word (1)" in said
+    assert "`ann@example.com`, `Re: Tea`, by `orchestrator`" in said
+    assert "### Mail that needs you (1)" in said
+    assert "`bob@example.net`, `A question`" in said
+    assert "Trust level: folder." in said
+    assert "Budget: 10 of 10 letters" in said
+    assert "- Handbook.md: `2 rules`" in said
+    rounds.carry(rounds.letter_note(first)[0], "Approved")
+    rounds.round()
+    rounds.clock.go(10)
+    rounds.round()
+    said = board(rounds)
+    assert "Waiting for your word" not in said
+    assert "### Left today (1)\n\n- `ann@example.com`, `Re: Tea`" in said
+    assert "Budget: 9 of 10 letters" in said
+
+
+def test_what_a_person_wrote_into_the_dashboard_stays(rounds):
+    text = (
+        "# Mine\r\n\r\nHello.\r\n\r\n## Now\r\n\r\nyesterday\r\n\r\n## Links\r\n\r\n- [[Home]]\r\n"
+    )
+    (rounds.vault / "Dashboard.md").write_bytes(text.encode())
+    rounds.deliver("Tea")
+    rounds.round()
+    raw = (rounds.vault / "Dashboard.md").read_bytes()
+    assert raw.count(b"\n") == raw.count(b"\r\n")
+    parts = dict(sections(board(rounds)))
+    assert parts[""].startswith("# Mine\n\nHello.")
+    assert parts["Links"] == "## Links\n\n- [[Home]]\n"
+    assert "yesterday" not in parts["Now"]
+
+
+def test_nothing_of_a_mail_is_rendered_in_the_dashboard(rounds):
+    rounds.handbook("anything: needs_info")
+    rounds.deliver("![](http://evil.example/x) [[Handbook]] `=1` <b>x</b>", sender="a@example.com")
+    rounds.round()
+    said = board(rounds)
+    assert "``![](http://evil.example/x) [[Handbook]] `=1` <b>x</b>``" in said
+    assert said.count("evil.example/x") == 1
+
+
+def test_the_dashboard_is_not_written_again_where_nothing_changed(rounds):
+    rounds.deliver("Tea")
+    rounds.round()
+    before = (rounds.vault / "Dashboard.md").stat().st_mtime_ns
+    for _ in range(3):
+        rounds.clock.go(30)
+        rounds.round()
+    assert (rounds.vault / "Dashboard.md").stat().st_mtime_ns == before
+
+
+def test_a_briefing_is_written_once_a_day_and_never_over_the_persons(rounds):
+    rounds.handbook("anything: archive")
+    rounds.deliver("Tea")
+    rounds.round()
+    (first,) = (rounds.vault / "Briefings").iterdir()
+    assert first.name == "2026-11-15.md"
+    first.write_text("mine")
+    rounds.clock.go(86_400)
+    rounds.restart()
+    for _ in range(2):
+        rounds.round()
+    assert first.read_text() == "mine"
+    second = (rounds.vault / "Briefings" / "2026-11-16.md").read_text()
+    assert "- Mail dealt with: 1" in second
+    assert "- Letters that left: 0" in second
+
+
+def test_the_state_file_says_how_far_it_is(rounds):
+    rounds.handbook("anything: archive")
+    rounds.deliver("Tea")
+    rounds.round()
+    file = rounds.vault / "Logs" / "orchestrator_state.json"
+    said = json.loads(file.read_text())
+    assert said["accounts"]["default"]["cursor"] == rounds.box.changes().cursor
+    assert said["mails"]["done"] == 1
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_state_file_that_somebody_broke_changes_nothing(rounds):
+    rounds.handbook("anything: archive")
+    rounds.deliver("Tea")
+    rounds.round()
+    (rounds.vault / "Logs" / "orchestrator_state.json").write_text('{"accounts": {"default": ')
+    second = rounds.deliver("More tea")
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(second) == ("Done", "done")
+    assert len(rounds.triaged()) == 2

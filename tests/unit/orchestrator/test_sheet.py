@@ -1,0 +1,200 @@
+"""What people do to the notes of mail: their word counts, their text stays, and nothing is lost."""
+
+import pytest
+
+from postroom.vault.note import Note
+
+
+@pytest.fixture
+def asking(rounds):
+    """A mail that was left to the person."""
+    rounds.handbook("anything: needs_info")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+    return id
+
+
+def change(rounds, id, old, new):
+    path = rounds.vault / rounds.mail_note(id)[0]
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_status_done_files_the_mail(rounds, asking):
+    change(rounds, asking, 'status: "needs_info"', "status: done  # I rang her")
+    rounds.round()
+    path, note = rounds.mail_note(asking)
+    assert path.startswith("Done/")
+    assert "# I rang her" in note.raw.decode()
+
+
+def test_status_pending_has_the_mail_judged_again(rounds, asking):
+    rounds.handbook("anything: draft_reply Gladly.")
+    change(rounds, asking, 'status: "needs_info"', "status: pending")
+    rounds.round()
+    assert rounds.status(asking) == ("Needs_Action", "drafted")
+    assert len(rounds.triaged()) == 2
+
+
+def test_a_delegated_mail_is_judged_again_by_the_same_word(rounds):
+    rounds.handbook("anything: delegate Bob knows.")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.handbook("anything: archive")
+    change(rounds, id, 'status: "pending_approval"', "status: pending")
+    rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+
+
+def test_what_a_person_adds_stays_through_every_move(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path = rounds.vault / rounds.mail_note(id)[0]
+    text = path.read_text().replace('type: "email"', 'mood: fine\ntype: "email"')
+    path.write_text(f"{text}\n## My thoughts\n\nBring cake.\n")
+    rounds.round()
+    rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="no")
+    rounds.round()
+    change(rounds, id, 'status: "needs_info"', "status: done")
+    rounds.round()
+    path, note = rounds.mail_note(id)
+    assert path.startswith("Done/")
+    assert note.text("mood") == "fine"
+    assert "Bring cake." in note.body
+
+
+def test_a_note_that_a_person_moved_to_done_is_done(rounds, asking):
+    rounds.carry(rounds.mail_note(asking)[0], "Done")
+    rounds.round()
+    assert rounds.errand(asking).state == "done"
+    assert rounds.status(asking) == ("Done", "done")
+
+
+@pytest.mark.parametrize("folder", ["Approved", "Drafts", "Pending_Approval", "Rejected"])
+def test_a_mail_that_was_moved_among_letters_is_never_sent_and_comes_back(rounds, folder):
+    rounds.handbook("anything: delegate Bob knows.")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.carry(rounds.mail_note(id)[0], folder)
+    for _ in range(3):
+        rounds.round()
+        rounds.clock.go(60)
+    assert rounds.status(id) == ("Needs_Action", "pending_approval")
+    assert rounds.sent() == []
+    assert rounds.desk.ledger.lines() == []
+
+
+def test_a_note_that_was_renamed_is_still_the_mails(rounds, asking):
+    path = rounds.vault / rounds.mail_note(asking)[0]
+    path.rename(path.with_name("Ann wants tea.md"))
+    rounds.round()
+    change(rounds, asking, 'status: "needs_info"', "status: done")
+    rounds.round()
+    assert rounds.mail_note(asking)[0] == "Done/Ann wants tea.md"
+
+
+def test_a_note_that_was_deleted_is_let_go_and_said(rounds, asking):
+    (rounds.vault / rounds.mail_note(asking)[0]).unlink()
+    rounds.round()
+    assert rounds.errand(asking).state == "gone"
+    assert any("was deleted" in said["text"] for said in rounds.events("said"))
+    rounds.restart()
+    rounds.round()
+    assert not list(rounds.vault.glob("Needs_Action/*"))
+
+
+def test_a_tools_note_does_not_become_a_deleted_mails(rounds, asking):
+    path = rounds.vault / rounds.mail_note(asking)[0]
+    text = path.read_text().replace('status: "needs_info"', 'status: "pending"')
+    path.unlink()
+    twin = rounds.vault / "Needs_Action" / "twin.md"
+    twin.write_text(text)
+    with rounds.desk.ledger.write() as book:
+        book.set("made Needs_Action/twin.md", "0123456789abcdef claude")
+    rounds.round()
+    assert rounds.errand(asking).state == "gone"
+    assert twin.read_text() == text
+
+
+def test_a_mail_that_a_person_brings_back_is_judged_again(rounds):
+    rounds.handbook("anything: archive")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.handbook("anything: needs_info")
+    rounds.carry(rounds.mail_note(id)[0], "Needs_Action")
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+
+
+def test_a_copy_of_a_mails_note_counts_for_nothing(rounds, asking):
+    path = rounds.vault / rounds.mail_note(asking)[0]
+    copy = path.with_name("copy.md")
+    copy.write_text(path.read_text().replace("needs_info", "pending", 1))
+    rounds.round()
+    assert rounds.errand(asking).state == "needs_info"
+    assert "pending" in copy.read_text()
+    assert len(rounds.triaged()) == 1
+
+
+def test_a_note_of_ours_that_does_not_parse_any_more_is_put_aside_with_the_reason(rounds, asking):
+    path = change(rounds, asking, 'status: "needs_info"', 'status: "needs_info')
+    broken = path.read_bytes()
+    rounds.round()
+    failed = rounds.vault / "Failed" / path.name
+    assert failed.read_bytes() == broken
+    why = Note.parse((rounds.vault / "Failed" / f"{path.stem} (why).md").read_bytes())
+    assert why.text("reason").startswith("Line ")
+    assert rounds.errand(asking).state == "failed"
+    assert path.stem in (rounds.vault / "Dashboard.md").read_text()
+    # Mended and brought back, it goes on.
+    failed.write_bytes(broken.replace(b'"needs_info', b'"pending"', 1))
+    rounds.carry(f"Failed/{path.name}", "Needs_Action")
+    rounds.round()
+    assert rounds.status(asking) == ("Needs_Action", "needs_info")
+    assert len(rounds.triaged()) == 2
+
+
+def test_a_note_that_breaks_before_it_was_judged_is_put_aside_too(rounds):
+    rounds.handbook("anything: not a decision")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path = change(rounds, id, 'type: "email"', "type: [")
+    rounds.handbook("anything: archive")
+    rounds.round()
+    assert (rounds.vault / "Failed" / path.name).exists()
+    assert rounds.triaged() == []
+
+
+def test_a_persons_own_broken_note_is_left_alone_and_named(rounds):
+    own = rounds.write("Needs_Action/mine.md", "---\nstatus: [\n---\nbuy milk\n")
+    for _ in range(2):
+        rounds.round()
+    assert own.read_text() == "---\nstatus: [\n---\nbuy milk\n"
+    board = (rounds.vault / "Dashboard.md").read_text()
+    assert "Needs_Action/mine.md" in board
+    own.unlink()
+    rounds.round()
+    assert "mine.md" not in (rounds.vault / "Dashboard.md").read_text()
+
+
+def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds):
+    import shutil
+
+    rounds.handbook("anything: archive")
+    rounds.close()
+    kept = rounds.folder / "kept"
+    shutil.copytree(rounds.state, kept)
+    rounds.restart()
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.close()
+    shutil.copy(kept / "ledger.sqlite", rounds.state / "ledger.sqlite")
+    for end in ("-wal", "-shm"):
+        (rounds.state / f"ledger.sqlite{end}").unlink(missing_ok=True)
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+    assert rounds.triaged() == []
