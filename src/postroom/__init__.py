@@ -8,6 +8,7 @@ guards that::
 
     cli        the terminal: one file a noun, no rules
     tools      what agents see: tables of tools, answers, and the server that speaks MCP
+    orchestrator  new mail into the vault, triage, what was approved out of it: watcher, triage, model, run
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
     desk       letters and verdicts: outbox, dispatch, notes, reconcile, log; one queue. What agents

@@ -330,6 +330,13 @@ class Notify:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """How the orchestrator goes round."""
+
+    interval_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class Triage:
     """Who judges mail that no rule fits, and what is drafted by itself."""
 
@@ -397,7 +404,7 @@ class Config:
     attachments: Attachments
     notify: Notify
     triage: Triage
-    interval_seconds: int
+    run: Run
     gmail: Gmail
     sources: Mapping[str, str] = field(repr=False, hash=False)
 
@@ -457,7 +464,7 @@ def load(
         attachments=Attachments(**_group(found, "attachments")),
         notify=Notify(**_group(found, "notify")),
         triage=Triage(**_group(found, "triage")),
-        interval_seconds=found["run.interval_seconds"].value,
+        run=Run(**_group(found, "run")),
         gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
         sources=MappingProxyType(
             {key: value.source for key, value in found.items() if ".NAME." not in key}

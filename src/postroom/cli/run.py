@@ -135,7 +135,7 @@ def _setup(
                 model=model,
                 model_name=config.triage.model or " ".join(config.triage.command[:1]),
                 most_drafts=config.triage.drafts_per_thread,
-                interval=interval or config.interval_seconds,
+                interval=interval or config.run.interval_seconds,
                 zone=wiring.local_zone(),
                 tell=tell,
                 stopping=stopping,

@@ -11,7 +11,7 @@ import click
 
 from postroom import wiring
 from postroom.cli.exits import exit_code
-from postroom.cli.printing import say
+from postroom.cli.printing import print_json, say
 from postroom.core.errors import Conflict, Corrupt, Invalid, Unavailable
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ NAME: Final = "postroom"
 LABEL: Final = "org.postroom.run"
 # What another try does not mend: a second orchestrator, wrong settings, a damaged file.
 _FINAL: Final = (Conflict(""), Invalid(""), Corrupt(""))
+_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @click.group("service")
@@ -33,7 +34,8 @@ def service_command() -> None:
 
 @service_command.command("install")
 @click.option("--print", "printed", is_flag=True, help="Print the file, and write nothing.")
-def install_command(printed: bool) -> None:
+@_json
+def install_command(printed: bool, as_json: bool) -> None:
     """Write the service's file, and say how to start it.
 
     It runs with the settings that hold here and now: this folder, your settings file, and Postroom's
@@ -58,6 +60,9 @@ def install_command(printed: bool) -> None:
             raise Unavailable(
                 f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
             ) from why
+    if as_json:
+        print_json({"file": str(file), "changed": old != text})
+        return
     click.echo(f"{'Unchanged' if old == text else 'Wrote'} {file}")
     if sys.platform == "darwin":
         say(f"Start it with: launchctl bootstrap gui/{os.getuid()} {file}")
@@ -68,13 +73,17 @@ def install_command(printed: bool) -> None:
 
 
 @service_command.command("remove")
-def remove_command() -> None:
+@_json
+def remove_command(as_json: bool) -> None:
     """Delete the service's file, and say how to stop it."""
     config = wiring.settings()
     file = (_mac(config) if sys.platform == "darwin" else _linux(config))[0]
     if not file.exists():
         raise Invalid(f"There is no service at {file}", remedy="There is nothing to remove.")
     file.unlink()
+    if as_json:
+        print_json({"file": str(file), "changed": True})
+        return
     click.echo(f"Removed {file}")
     stop = f"launchctl bootout gui/{os.getuid()}/{LABEL}" if sys.platform == "darwin" else (
         f"systemctl --user disable --now {NAME}; systemctl --user daemon-reload"

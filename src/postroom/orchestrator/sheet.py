@@ -335,6 +335,8 @@ class Sheets:
         open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
         with self.ledger.write(synced=False) as book:
             errands = {errand.key: errand for errand in book.errands(*open_states)}
+            # A note that has not followed yet is not where it belongs, and its status nobody's word.
+            behind = {errand.key: errand for errand in book.unfollowed()}
         standing = dict(self.ledger.standing(NEEDS_ACTION).values())
         places = {key: standing.get(key) or self.ledger.place(key) for key in errands}
         paths = [place.path for place in places.values()]
@@ -342,10 +344,10 @@ class Sheets:
             if file is None:
                 self._missing(errands[key], place)
             elif file[1:] != place[-3:]:
-                self._touched(errands[key], place)
-        self._strangers(errands)
+                self._touched(errands[key], place, shown=key not in behind)
+        self._strangers(errands | behind)
 
-    def _touched(self, errand: Errand, place: Place) -> None:
+    def _touched(self, errand: Errand, place: Place, *, shown: bool) -> None:
         try:
             raw, file = self.vault.read(place.path)
             note = Note.parse(raw)
@@ -356,14 +358,14 @@ class Sheets:
             return
         with self.ledger.write(synced=False) as book:
             book.set_place(errand.key, _placed(place.path, raw, file))
-        self._worded(errand, note)
+        self._worded(errand, note, shown=shown)
 
-    def _worded(self, errand: Errand, note: Note) -> None:
+    def _worded(self, errand: Errand, note: Note, *, shown: bool) -> None:
         """Take a status that a person wrote for their word: `done`, or `pending` to be judged again."""
         status = note.text("status")
         if status == "done":
             self._change(errand, state="done", by="a person", held="")
-        elif status == "pending" and errand.state in ("needs_info", "delegated"):
+        elif status == "pending" and shown and errand.state in ("needs_info", "delegated"):
             self._change(errand, **_AGAIN)
 
     def _change(self, errand: Errand, **changes: str | int | float) -> None:
@@ -404,17 +406,27 @@ class Sheets:
         return False
 
     def _is_of(self, errand: Errand, path: str) -> bool:
-        if self.ledger.meta(f"made {path}"):  # a tool's: it may name any mail
+        """Whether a note is the one that we wrote of this mail: it names it, and is that very file or text.
+
+        Else anybody could write one that names a mail.
+        """
+        if self.ledger.meta(f"made {path}"):  # a tool's
             return False
         try:
-            note = Note.parse(self.vault.read(path)[0])
+            raw, file = self.vault.read(path)
+            note = Note.parse(raw)
         except PostroomError:
             return False
-        return (note.text("type"), note.text("account"), note.text("id")) == (
+        if (note.text("type"), note.text("account"), note.text("id")) != (
             MAIL,
             errand.account,
             errand.message,
-        )
+        ):
+            return False
+        place = self.ledger.place(errand.key)
+        mended = errand.state == "failed" and self.vault.stat(place.path) is None
+        same = file.inode == place.inode or hashlib.sha256(raw).hexdigest() == place.hash
+        return same or mended
 
     def _adopt(self, errand: Errand, path: str, **changes: str) -> None:
         """Go on with a note where a person put it."""
@@ -455,10 +467,10 @@ class Sheets:
     def _brought_back(self, path: str, note: Note, errands: Mapping[str, Errand]) -> None:
         with self.ledger.write(synced=False) as book:
             errand = book.errand(note.text("account"), note.text("id"))
-        if errand is None or self.ledger.meta(f"made {path}"):
-            return  # nobody's, or a tool's: what it says of itself counts for nothing
-        if errand.key in errands or errand.state in ("found", "before", "aside"):
+        if errand is None or errand.key in errands or errand.state in ("found", "before", "aside"):
             return
+        if not self._is_of(errand, path):
+            return  # what it says of itself counts for nothing
         self.say(f"{path} was brought back, and is judged again.")
         self._adopt(errand, path, **_AGAIN)
 

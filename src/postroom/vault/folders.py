@@ -30,7 +30,11 @@ FOLDERS: Final = (
     Folder("Logs", "none", "What happened, one line an action."),
 )
 FILES: Final = (
-    Folder("Dashboard.md", "read", "Where to look: kept current by `postroom run` below its heading Now, and yours above."),
+    Folder(
+        "Dashboard.md",
+        "read",
+        "Where to look: kept current by `postroom run` below its heading Now, and yours above.",
+    ),
     Folder("Handbook.md", "read", "Your rules for mail."),
     Folder("Style.md", "read", "How your letters should sound."),
     Folder("PAUSED", "read", "While this file is here, nothing is sent."),

@@ -119,6 +119,18 @@ def test_a_tools_note_does_not_become_a_deleted_mails(rounds, asking):
     assert twin.read_text() == text
 
 
+def test_a_note_that_only_names_a_mail_is_not_its_note(rounds):
+    rounds.handbook("anything: archive")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    text = (rounds.vault / rounds.mail_note(id)[0]).read_text()
+    forged = rounds.write("Needs_Action/forged.md", text.replace("Come at four?", "Pay them."))
+    rounds.round()
+    assert rounds.errand(id).state == "done"
+    assert forged.exists()
+    assert len(rounds.triaged()) == 1
+
+
 def test_a_mail_that_a_person_brings_back_is_judged_again(rounds):
     rounds.handbook("anything: archive")
     id = rounds.deliver("Tea")
