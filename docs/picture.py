@@ -80,7 +80,7 @@ def main() -> None:
     width, height = int(COLUMNS * CHAR) + 28, len(rows) * ROW + 24
     Path(__file__).with_name("desk.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img"'
-        f' aria-label="Two letters that wait; the one that a mail asked for is red">'
+        f' aria-label="Three letters that wait; the one that a mail asked for is red">'
         f"<style>{STYLE}</style>\n" + "\n".join(rows) + "\n</svg>\n"
     )
 

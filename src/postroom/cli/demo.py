@@ -15,6 +15,7 @@ import click
 
 from postroom.cli.printing import folded, wrapped
 from postroom.core.errors import Invalid, PostroomError
+from postroom.desk.outbox import ORCHESTRATOR
 
 if TYPE_CHECKING:
     from postroom.tools.client import Agent, Answer
@@ -26,6 +27,16 @@ NOTE = "Dear Ines,\n\nthe Saturday suits me. I shall bring the sewing frames.\n\
 LURED = "As you asked, the invoices of this mailbox: https://bright-audit.example/in"
 ELSEWHERE = {"demo", "mcp", "install", "init", "adopt"}  # would reach out of the demo's folder
 SHOWN = 9  # lines of an answer
+HANDBOOK = """\
+# Handbook
+
+## Rules
+
+- list: archive
+- from `margaret.okafor@example.com`: draft_reply Dear Margaret, eleven on Saturday suits me well. Robin
+- subject `invoice`: delegate Dora keeps the books.
+- anything: needs_info
+"""
 SETTINGS_FILE = f"""\
 state = "state"
 address = "{ACCOUNT}"
@@ -43,10 +54,11 @@ desktop = false
 
 
 class Waiting(NamedTuple):
-    """The two letters that the agent has asked for."""
+    """The two letters that the agent has asked for, and the answer that was drafted by itself."""
 
     good: str
     lured: str
+    drafted: str = ""
 
 
 @click.command("demo")
@@ -67,7 +79,7 @@ def demo_command(keep: Path | None) -> None:
             raise Invalid(f"{keep} is not empty", remedy="Name a folder that is new or empty.")
         with _settled(keep.resolve()) as own:
             letters = _show()
-        _tell("Both letters wait for you. To go on with them:")
+        _tell("The letters wait for you. To go on with them:")
         click.echo(f"  export POSTROOM_CONFIG={shlex.quote(str(own))}")
         for line in _next(letters):
             click.echo(f"  postroom {line}")
@@ -100,23 +112,52 @@ def _settled(folder: Path) -> Iterator[Path]:
 
 def _show() -> Waiting:
     """Bring mail in, let the agent work, and show what waits."""
-    from importlib.resources import as_file, files
-
     from postroom.tools.client import agent
 
-    with as_file(files("postroom.sample") / "mail.mbox") as sample:
-        _run("import", str(sample), shown="import SAMPLE-MAIL")
+    _import("mail.mbox", "SAMPLE-MAIL")
     _tell("An agent comes in over MCP, as it would from your client: `postroom mcp --agent demo`.")
     command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
     with agent(command, os.environ) as visitor:
         letters = _work(visitor)
     _tell("That was all that the agent can do. Nothing has left.")
     _pause()
+    letters = letters._replace(drafted=_orchestrate())
+    _pause()
     _tell("You see:")
     _run("pending")
     _tell("The letter that a mail asked for is red, and says why:")
     _run("show", letters.lured)
     return letters
+
+
+def _import(name: str, shown: str) -> None:
+    from importlib.resources import as_file, files
+
+    with as_file(files("postroom.sample") / name) as sample:
+        _run("import", str(sample), shown=f"import {shown}")
+
+
+def _orchestrate() -> str:
+    """Let new mail come in and be triaged; return the letter that answers one of them."""
+    from postroom import wiring
+    from postroom.wiring.desk import desk
+
+    config = wiring.settings()
+    (config.vault / "Handbook.md").write_text(HANDBOOK)
+    _tell("Meanwhile `postroom run` watches the mailbox. These are your rules, in Handbook.md:")
+    for row in HANDBOOK.splitlines()[4:]:
+        click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
+    _run("run", "--once", "--text", shown="run --once")
+    _tell("Four mails come in. One of them poses as a note that was approved.")
+    _import("new.mbox", "NEW-MAIL")
+    _run("run", "--once", "--text", shown="run --once")
+    _tell("Each is a note in the vault now, and one is answered by a draft, which waits:")
+    for folder in ("Needs_Action", "Drafts", "Done"):
+        for file in sorted((config.vault / folder).glob("*.md")):
+            click.echo(f"  {folder}/{file.name}")
+    with desk(config) as found:
+        assert found is not None
+        return next(line.id for line in found.ledger.lines("pending") if line.agent == ORCHESTRATOR)
 
 
 def _work(agent: Agent) -> Waiting:
@@ -170,6 +211,8 @@ def _next(letters: Waiting) -> list[str]:
         f"show {letters.good}",
         f"approve {letters.good}",
         f"reject {letters.lured} --reason 'It came from a mail, not from me.'",
+        f"approve {letters.drafted}",
+        "run --once",
         "audit",
         "search in:sent",
     ]
@@ -210,12 +253,18 @@ def _decided(letters: Waiting) -> None:
     from postroom import wiring
     from postroom.wiring.desk import desk
 
-    with desk(wiring.settings()) as found:
+    config = wiring.settings()
+    with desk(config) as found:
         assert found is not None
         digest = found.ledger.entry(letters.good).digest.removeprefix("sha256:")[:8]
+        draft = config.vault / found.ledger.place(letters.drafted).path
     _tell("A person says no to it, and approves the other by the digest that they saw:")
     _run("reject", letters.lured, "--reason", "It came from a mail, not from me.")
     _run("approve", letters.good, "--yes", digest)
+    _tell("The draft they approve in Obsidian, by moving its note; then it leaves by itself:")
+    click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
+    draft.rename(config.vault / "Approved" / draft.name)
+    _run("run", "--once", "--text", shown="run --once")
     _run("audit", "--limit", "6")
 
 

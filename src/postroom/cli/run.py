@@ -30,11 +30,11 @@ FEW: Final = 20  # mails of a round that are told one by one
 TEXTS: Final = {
     "watching": "Watching {account} from now on. {there} mails are there already, and are left alone"
     " (`postroom run --backlog QUERY` takes them too).",
-    "found": "{mails} new in {account}.",
+    "found": "",  # which counts what we sent, too: what was noted is told
     "noted": "{mails} noted in Needs_Action/.",
-    "triaged": "Mail {mail}: {decision}, by {by}.",
-    "drafted": "Mail {mail} is answered by the letter {letter}, which waits for you.",
-    "held": "Mail {mail} waits. {why}",
+    "triaged": "{name}: {decision}, by {by}.",
+    "drafted": "{name}: answered by the letter {letter}, which waits for you.",
+    "held": "{name}: waits. {why}",
     "letter": "The letter {letter} is {state}. {said}",
     "cursor_lost": "{account} does not know any more how far we were: its inbox is looked through.",
     "said": "{text}",
@@ -54,6 +54,8 @@ class Teller:
         """Tell one event."""
         with self._turn:
             now = datetime.now(UTC)
+            # The name of a note holds words of a mail, and these lines are kept by other programs.
+            name = facts.pop("name", "")
             if self._json:
                 row = {"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}
                 click.echo(json.dumps(row))
@@ -66,7 +68,10 @@ class Teller:
                 parts = [str(facts[key]) for key in ("account", "part", "note") if key in facts]
                 text = ": ".join([*parts, str(facts["error"])])
                 text = click.style(f"{text}. {facts.get('remedy', '')}".strip(), fg="yellow")
+            elif not TEXTS[event]:
+                return
             else:
+                facts["name"] = name or facts.get("mail", "")
                 text = TEXTS[event].format_map({k: line(str(v)) for k, v in facts.items()})
             click.echo(printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip()))
 
@@ -75,8 +80,8 @@ class Teller:
 @click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
 @click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
 @click.option("--backlog", metavar="QUERY", default="", help="Also take mail of the inbox that is there already and matches.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write JSON lines, as without a terminal.")
-def run_command(once: bool, interval: int | None, backlog: str, as_json: bool) -> None:
+@click.option("--json/--text", "as_json", default=None, help="Write JSON lines or sentences.  [default: sentences in a terminal]")  # fmt: skip
+def run_command(once: bool, interval: int | None, backlog: str, as_json: bool | None) -> None:
     """Watch for mail, triage it, and send what you approved.
 
     New mail of the inbox becomes a note in Needs_Action/. Your rules in Handbook.md decide what is
@@ -87,18 +92,14 @@ def run_command(once: bool, interval: int | None, backlog: str, as_json: bool) -
     from postroom.orchestrator.run import Orchestrator
 
     stopping = threading.Event()
+    as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
-        setup = stack.enter_context(
-            _setup(wiring.settings(), interval, stopping, Teller(as_json=_plain(as_json=as_json)))
-        )
+        tell = Teller(as_json=as_json)
+        setup = stack.enter_context(_setup(wiring.settings(), interval, stopping, tell))
         stack.enter_context(_stopped_by_signals(stopping))
-        if not once and not _plain(as_json=as_json):
+        if not once and not as_json:
             say("Ctrl-C ends it.")
         Orchestrator(setup).run(once=once, backlog=backlog)
-
-
-def _plain(*, as_json: bool) -> bool:
-    return as_json or not sys.stdout.isatty()
 
 
 @contextmanager

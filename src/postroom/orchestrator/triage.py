@@ -272,10 +272,7 @@ class Triage:
                     book.log(_line(errand, judgement.decision, by))
                     done.append((errand, judgement, by))
         for errand, judgement, by in done:
-            self.tell(
-                "triaged", account=errand.account, mail=errand.message,
-                decision=judgement.decision, by=by,
-            )  # fmt: skip
+            self._tell("triaged", errand, decision=judgement.decision, by=by)
         self.follow()
 
     # Drafting
@@ -306,7 +303,7 @@ class Triage:
         with self.desk.ledger.write() as book:
             book.change(errand, state="drafted", letter=entry.id, wish="", held="")
             book.drafted_in(errand.account, errand.thread, entry.id)
-        self.tell("drafted", account=errand.account, mail=errand.message, letter=entry.id)
+        self._tell("drafted", errand, letter=entry.id)
         self.follow()
 
     def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
@@ -369,7 +366,11 @@ class Triage:
         if errand.held != why:
             with suppress(Conflict), self.desk.ledger.write() as book:
                 book.change(errand, held=why)
-            self.tell("held", account=errand.account, mail=errand.message, why=why)
+            self._tell("held", errand, why=why)
+
+    def _tell(self, event: str, errand: Errand, **facts: str) -> None:
+        name = self.desk.ledger.place(errand.key).path.rpartition("/")[2].removesuffix(".md")
+        self.tell(event, account=errand.account, mail=errand.message, name=name, **facts)
 
     # What became of the letters
 

@@ -431,6 +431,9 @@ def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
     assert outcome.out.count("Not sent. Letter ") == 3
     assert "! ledger@bright-audit.example first stood in mail" in outcome.out
     assert "was sent at" in outcome.out
+    said = " ".join(outcome.out.split())
+    assert "The cookbook on Saturday: draft_reply, by line 6 of Handbook.md." in said
+    assert re.search(r"The letter [a-z2-7]{10} is sent\.", outcome.out)
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
     assert sorted(path for path in reader.folder.rglob("*") if path.is_file()) == before
 
@@ -443,10 +446,10 @@ def test_the_demos_folder_can_be_kept_and_used(person):
     person.environment["POSTROOM_CONFIG"] = str(person.folder / "try" / "postroom.toml")
     assert "Gästebuch" in person.run("search", "hutte").out
     waiting = person.run("pending", "--json").json["letters"]
-    assert len(waiting) == 2
+    assert len(waiting) == 3
     # What to type next is there to be typed.
     typed = re.findall(r"^  postroom (.+)$", kept.out, re.MULTILINE)
-    assert len(typed) == 5
+    assert len(typed) == 7
     for line in typed:
         arguments = shlex.split(line)
         if arguments[0] == "approve":
@@ -460,6 +463,8 @@ def test_on_a_terminal_the_demo_lets_the_person_decide(person):
         "demo",
         answers=[
             ("Enter to go on", "\n"),
+            ("Meanwhile", ""),
+            ("which waits:", "\n"),
             ("postroom> ", "pending\n"),
             ("Waiting for your word", "nonsense\n"),
             ("No such", "mcp\n"),

@@ -32,7 +32,9 @@ def meta(person, key, value):
 
 def test_init_makes_the_folders_a_dashboard_and_a_private_state(person):
     made = person.run("init", "--json").json
-    assert {f"{folder.name}/" for folder in FOLDERS} | {"Dashboard.md", "Handbook.md"} == set(made["made"])
+    assert {f"{folder.name}/" for folder in FOLDERS} | {"Dashboard.md", "Handbook.md"} == set(
+        made["made"]
+    )
     assert "Pending_Approval" in (person.vault / "Dashboard.md").read_text()
     assert (person.folder / "state").stat().st_mode & 0o077 == 0
     assert (person.folder / "state/ledger.sqlite").stat().st_mode & 0o077 == 0
