@@ -116,14 +116,15 @@ class Triage:
 
     def _handbook(self) -> bool:
         """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
-        asked = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
-        found = self.servers.ask("vault", "read_note", asked)
+        found = self._read([self._question(name, raw=True) for name in (HANDBOOK, STYLE)])
         self._texts = {}
         for name, answer in zip((HANDBOOK, STYLE), found, strict=True):
             if isinstance(answer, NotFound):
                 self._texts[name] = ""
             elif isinstance(answer, PostroomError):
                 return self._amiss("handbook", f"{name}: {told(answer)}")
+            elif answer.get("next_offset"):
+                return self._amiss("handbook", f"{name} has more than {READ:,} characters")
             else:
                 self._texts[name] = str(answer["body"])
         try:
@@ -138,6 +139,19 @@ class Triage:
             self.trouble[what] = why
             self.tell("trouble", part=what, error=why)
         return False
+
+    def _read(self, questions: Sequence[Question]) -> list[Answer | PostroomError]:
+        """Ask the vault's server; an answer that is no note is read without it."""
+        found = self.servers.ask("vault", "read_note", questions) if questions else []
+        for at, answer in enumerate(found):
+            if isinstance(answer, dict) and not (
+                isinstance(answer.get("frontmatter"), dict) and isinstance(answer.get("body"), str)
+            ):
+                try:
+                    found[at] = questions[at].fallback()
+                except PostroomError as why:
+                    found[at] = why
+        return found
 
     def _question(self, path: str, *, raw: bool = False) -> Question:
         def read() -> Answer:
@@ -167,8 +181,7 @@ class Triage:
     def _judge(self, errands: Sequence[Errand]) -> None:
         placed = [(one, self.desk.ledger.place(one.key).path) for one in errands]
         placed = [(one, path) for one, path in placed if path]
-        questions = [self._question(path) for _, path in placed]
-        answers = self.servers.ask("vault", "read_note", questions) if placed else []
+        answers = self._read([self._question(path) for _, path in placed])
         judged: list[tuple[Errand, Judgement, str]] = []
         for (errand, path), answer in zip(placed, answers, strict=True):
             if isinstance(answer, Corrupt):

@@ -173,10 +173,10 @@ class Watcher:
 
     def _take(self, errand: Errand, answer: Answer, new: list[tuple[Errand, Came, Facts]]) -> None:
         try:
-            mail = came(answer)
-            own = self.desk.reading.own(errand.account)
-        except Corrupt:
-            mail = came(self._reader(errand)())
+            try:
+                mail = came(answer)
+            except Corrupt:
+                mail = came(self._reader(errand)())
             own = self.desk.reading.own(errand.account)
         except PostroomError as why:
             self._amiss(errand.account, why)

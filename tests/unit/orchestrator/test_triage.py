@@ -431,3 +431,33 @@ def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds):
         "message": id, "decision": "archive", "by": "line 5 of Handbook.md",
     }  # fmt: skip
     assert not [line for line in lines if "Secret" in line]
+
+
+def test_an_answer_that_is_no_note_is_read_by_other_means(rounds):
+    rounds.handbook("anything: archive")
+    ask = rounds.servers.ask
+    rounds.servers.ask = lambda server, tool, questions: (
+        [{"text": "nonsense"} for _ in questions]
+        if server == "vault"
+        else ask(server, tool, questions)
+    )
+    id = rounds.deliver("Tea")
+    rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+
+
+def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds):
+    rounds.handbook("anything: archive")
+    ask = rounds.servers.ask
+
+    def cut(server, tool, questions):
+        found = ask(server, tool, questions)
+        if server == "vault" and any("Handbook" in str(q.arguments["path"]) for q in questions):
+            found[0]["next_offset"] = 50_000
+        return found
+
+    rounds.servers.ask = cut
+    id = rounds.deliver("Tea")
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "pending")
+    assert "Handbook.md has more than" in (rounds.vault / "Dashboard.md").read_text()
