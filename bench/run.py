@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from collections.abc import Sequence
 from email.utils import formatdate
 from pathlib import Path
+from typing import NamedTuple
 
 from bench import mails, start
 from bench.command import POSTROOM, output, seconds
@@ -55,41 +57,74 @@ def run(*, quick: bool = False) -> list[Measure]:
         return _measured(place, quick=quick)
 
 
+class Round(NamedTuple):
+    """What one run took: by the clock on the wall, of the processor, and the bytes of its notes."""
+
+    lasted: float
+    busy: float
+    sizes: Sequence[int]
+
+
 def _measured(place: Path, *, quick: bool) -> list[Measure]:
     many, rounds = (QUICK_MANY, QUICK_ROUNDS) if quick else (MANY, ROUNDS)
     measures = _start(place / "start")
-    ones, fews, bares = [], [], []
-    sizes: Sequence[int] = ()
+    ones: list[Round] = []
+    fews: list[Round] = []
+    bares: list[float] = []
+    large, grown = Round(0, 0, ()), 0.0
     for number in range(1, rounds + 1):
+        if number == rounds:  # between the others, which see the same machine before and after
+            progress(f"run: {many:,} mails")
+            large = _triaged(place / "many", many)
+            grown = _bare(place / "bare", large.sizes) / many
         progress(f"run: {FEW:,} mails, {number} of {rounds}")
-        ones.append(_triaged(place / f"one {number}", 1)[0])
-        lasted, sizes = _triaged(place / f"few {number}", FEW)
-        fews.append(lasted)
-        bares.append(_bare(place / f"bare {number}", sizes))
-    progress(f"run: {many:,} mails")
-    large, more = _triaged(place / "many", many)
+        ones.append(_triaged(place / f"one {number}", 1))
+        fews.append(_triaged(place / f"few {number}", FEW))
+        bares.append(_bare(place / f"bare {number}", fews[-1].sizes))
     # What it takes to start two servers is paid once, however many mails there are.
-    one, few, bare = (Times(found).best for found in (ones, fews, bares))
-    each, later, floor = (few - one) / FEW, (large - one) / many, bare / FEW
-    grown = _bare(place / "bare", more) / many
+    one = Times([found.lasted for found in ones]).best
+    few = Times([found.lasted for found in fews])
+    each, later, floor = (few.best - one) / FEW, (large.lasted - one) / many, min(bares) / FEW
+    size = sum(fews[0].sizes) // FEW
     say()
     say(f"run: new mails of {_mean(FEW):,} bytes through `postroom run --once`, best of {rounds};")
     say("60 % archived by rule, 20 % left to the person, 10 % delegated, 10 % answered by a draft;")
-    say(f"bare: each note ({sum(sizes) // FEW:,} bytes) written once: beside, fsync, rename, fsync")
-    say(f"the folder. Both servers and one mail, {one:.2f} s, are taken off.")
-    say(f"{'':18}{'whole':>9}{'mails/s':>9}{'a mail':>12}{'bare':>11}{'ratio':>9}")
-    for count, whole, own, files in ((FEW, few, each, floor), (many, large, later, grown)):
+    say(f"bare: each note ({size:,} bytes) written once: beside, fsync, rename, fsync the folder.")
+    say(f"Both servers and one mail, {one:.2f} s, are taken off.")
+    say(f"{'':14}{'whole':>9}{'mails/s':>9}{'a mail':>11}{'bare':>11}{'ratio':>9}")
+    for count, whole, own, files in (
+        (FEW, few.best, each, floor),
+        (many, large.lasted, later, grown),
+    ):
         say(
-            f"{f'{count:,} mails':18}{whole:7.1f} s{1 / own:9,.0f}{_ms(own)}{_ms(files)}"
+            f"{f'{count:,} mails':14}{whole:7.1f} s{1 / own:9,.0f}{_ms(own)}{_ms(files)}"
             f"{own / files:7.1f} ×"
         )
-    ratio = later / each
-    verdict = FLAT.verdict(ratio)
-    say(f"a mail of {many:,} against one of {FEW:,}: {ratio:.2f} × {FLAT!s:>9} {verdict}")
+    # One long run has its share of whatever else the machine does: so has the median, not the best.
+    usual = (few.median - one) / FEW
+    ratio = later / usual
+    start_busy = min(found.busy for found in ones)
+    busy = (Times([found.busy for found in fews]).median - start_busy) / FEW
+    later_busy = (large.busy - start_busy) / many
+    grows = later_busy / busy
+    verdict = FLAT.verdict(grows)
+    say(f"a mail of {many:,} against one of {FEW:,}, by the clock, the median: {ratio:.2f} ×")
+    say(f"and of the processor:{_ms(busy)},{_ms(later_busy)}: {grows:.2f} × {FLAT!s:>9} {verdict}")
     return [
         *measures,
         Measure("run", f"a mail of {FEW:,}", each, "s", "its note alone", floor),
-        Measure("run", f"a mail of {many:,}", later, "s", f"of {FEW:,}", each, str(FLAT), verdict),
+        Measure("run", f"a mail of {many:,}", later, "s", f"of {FEW:,}", usual),
+        # Judged by the processor: the clock also counts what else the machine does meanwhile.
+        Measure(
+            "run",
+            f"processor, of {many:,}",
+            later_busy,
+            "s",
+            f"of {FEW:,}",
+            busy,
+            str(FLAT),
+            verdict,
+        ),
     ]
 
 
@@ -115,8 +150,8 @@ def _start(home: Path) -> list[Measure]:
     return start.turns("run", home, {"run --once": ONCE}, bounded="")
 
 
-def _triaged(home: Path, count: int) -> tuple[float, Sequence[int]]:
-    """Return how long so many new mails take, and the bytes of the notes that are there then."""
+def _triaged(home: Path, count: int) -> Round:
+    """Return what so many new mails take, the servers' part with it."""
     _office(home)
     with (home / "new.mbox").open("wb") as file:
         for number in range(count):
@@ -124,10 +159,19 @@ def _triaged(home: Path, count: int) -> tuple[float, Sequence[int]]:
             file.write(_mail(number).replace(b"\nFrom ", b"\n>From ") + b"\n")
     output(home, POSTROOM, "import", str(home / "new.mbox"))
     os.sync()  # what was imported is not on the account of what is measured
+    before = _busy()
     lasted = seconds(home, ONCE)
+    busy = _busy() - before
     _check(home, count)
     notes = (home / "vault" / where for where in (folders.NEEDS_ACTION, folders.DONE))
-    return lasted, [file.stat().st_size for where in notes for file in where.glob("*.md")]
+    sizes = [file.stat().st_size for where in notes for file in where.glob("*.md")]
+    return Round(lasted, busy, sizes)
+
+
+def _busy() -> float:
+    """Return the processor's seconds of all processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _check(home: Path, count: int) -> None:

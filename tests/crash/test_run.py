@@ -92,7 +92,7 @@ ANSWERED = {
 
 # What the person says to the answer, by the number of the mail; about some they never say anything.
 VERDICTS = ("", "Rejected", "Approved", "Approved", "Approved")
-WHOM = ("alone", "all", "a server")  # who is killed, in turn
+WHOM = ("alone", "all", "alone", "a server")  # who is killed, in turn
 
 
 class Life:
@@ -138,8 +138,14 @@ class Life:
             assert self.hear(end - time.monotonic()), self.told()
             act()
 
-    def servers(self):
-        return [pid for pid in running(self.person) if parent(pid) == self.process.pid]
+    def servers(self, seconds=0.0):
+        """Return its servers; where it has none yet, wait so long for one."""
+        end = time.monotonic() + seconds
+        while True:
+            found = [pid for pid in running(self.person) if parent(pid) == self.process.pid]
+            if found or time.monotonic() >= end:
+                return found
+            assert self.hear(0.01), self.told()
 
     def end(self, *signals):
         """Send each signal to its process, wait for the end of this one, and return its code."""
@@ -218,8 +224,9 @@ class Post:
         try:
             life.until(lines, LONGEST, self.say)
             life.until(sys.maxsize, pause, lambda: None)
-            if whom == "a server" and (servers := life.servers()):
-                self.killed["a server"] += 1
+            servers = life.servers(LONGEST) if whom != "alone" else []
+            if whom == "a server" and servers:
+                self.killed[whom] += 1
                 os.kill(self.chance.choice(servers), signal.SIGKILL)
                 life.until(life.lines + self.chance.randrange(1, 8), LONGEST / 2, self.say)
         finally:

@@ -85,7 +85,7 @@ class Triage:
         self._letters()
         with self.desk.ledger.write(synced=False) as book:
             waits = book.waiting("pending", 1)
-        if waits and self._handbook():
+        if waits and not self.stopping() and self._handbook():
             self._judge_all()
         row = 0
         while not self.stopping() and not self._full:

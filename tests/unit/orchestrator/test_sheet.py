@@ -1,8 +1,11 @@
 """What people do to the notes of mail: their word counts, their text stays, and nothing is lost."""
 
+import os
+
 import pytest
 
 from postroom.vault.note import Note
+from tests.desks import Dead
 
 
 @pytest.fixture
@@ -210,3 +213,48 @@ def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds):
     rounds.round()
     assert rounds.status(id) == ("Done", "done")
     assert rounds.triaged() == []
+
+
+class Unfollowed:
+    """Notes that are never brought up to the ledger: the process ends before."""
+
+    def __init__(self, sheets):
+        self._sheets = sheets
+
+    def __getattr__(self, name):
+        return getattr(self._sheets, name)
+
+    def follow(self, _errand):
+        raise Dead
+
+
+def killed_before_the_note_follows(rounds):
+    triage = rounds.orchestrator._triage
+    triage.sheets = Unfollowed(triage.sheets)
+    with pytest.raises(Dead):
+        rounds.round()
+    rounds.restart()
+
+
+def test_an_archived_mail_whose_note_has_not_moved_yet_is_not_judged_again(rounds):
+    rounds.handbook("anything: archive")
+    id = rounds.deliver()
+    killed_before_the_note_follows(rounds)
+    assert rounds.status(id) == ("Needs_Action", "pending")
+    rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+    assert len(rounds.triaged()) == 1
+
+
+@pytest.mark.parametrize("decision", ["needs_info", "delegate"])
+def test_a_status_that_was_never_brought_up_to_date_is_nobodys_word(rounds, decision):
+    rounds.handbook(f"anything: {decision}")
+    id = rounds.deliver()
+    killed_before_the_note_follows(rounds)
+    os.utime(rounds.vault / rounds.mail_note(id)[0])  # as a sync client does
+    rounds.round()
+    assert (
+        rounds.status(id)[1]
+        == {"needs_info": "needs_info", "delegate": "pending_approval"}[decision]
+    )
+    assert len(rounds.triaged()) == 1
