@@ -96,8 +96,10 @@ class Rounds(Office):
         self.reopen(**rules)
         self.start()
 
-    def round(self) -> None:
-        """Look at everything once."""
+    def round(self, backlog: str = "") -> None:
+        """Look at everything once; first take mail that was there before, if so asked."""
+        if backlog:
+            self.orchestrator._backlog(backlog)
         self.orchestrator.round()
 
     def handbook(self, *rules: str) -> None:
@@ -152,6 +154,8 @@ class Rounds(Office):
         """Return where the one note of a mail stands, and the note."""
         found = []
         for file in self.vault.rglob("*.md"):
+            if file.is_symlink() or not file.is_file():
+                continue
             raw = file.read_bytes()
             if f'id: "{id}"'.encode() in raw and b'type: "email"' in raw:
                 found.append((str(file.relative_to(self.vault)), Note.parse(raw)))

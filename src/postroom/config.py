@@ -649,6 +649,9 @@ def _unknown(key: str, where: str = "") -> Invalid:
     known = [".".join(path).replace("NAME", name) for path in (*_ROWS, *_SECTIONS)]
     near = get_close_matches(key[:80], known, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
+    table, _, last = key.rpartition(".")
+    if table and (last,) in _ROWS:
+        hint = f"{last} belongs at the top of the file, above [{_shown(table)}]. "
     return Invalid(
         f"{_shown(key)}{where} is not a setting.",
         remedy=f"{hint}docs/settings.md has them all.",

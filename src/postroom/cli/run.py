@@ -17,7 +17,7 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
-from postroom.core.errors import Invalid, NotFound
+from postroom.core.errors import AuthRequired, Invalid, NotFound
 from postroom.core.text import line
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from postroom.orchestrator.model import Model
     from postroom.orchestrator.run import Setup
 
-CALL_SECONDS: Final = 60.0  # for one answer of a server
+CALL_SECONDS: Final = 20.0  # for one answer of a server
+AMISS: Final = 8  # the exit code of a single round after which something is amiss
 FEW: Final = 20  # mails of a round that are told one by one
 TEXTS: Final = {
     "watching": "Watching {account} from now on. {there} mails are there already, and are left alone"
@@ -35,7 +36,8 @@ TEXTS: Final = {
     "triaged": "{name}: {decision}, by {by}.",
     "drafted": "{name}: answered by the letter {letter}, which waits for you.",
     "held": "{name}: waits. {why}",
-    "letter": "The letter {letter} is {state}. {said}",
+    "instead": "{name}: {decision} after all. {why}",
+    "letter": "The letter {letter} is {state}{said}.",
     "cursor_lost": "{account} does not know any more how far we were: its inbox is looked through.",
     "said": "{text}",
     "stopped": "Stopped.",
@@ -60,20 +62,31 @@ class Teller:
                 row = {"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}
                 click.echo(json.dumps(row))
                 return
-            self._told = self._told + 1 if event == "triaged" else 0
-            if self._told > FEW:
+            self._say(event, facts, str(name or facts.get("mail", "")), now)
+
+    def _say(self, event: str, facts: dict[str, object], name: str, now: datetime) -> None:
+        """Say it to a person."""
+        shown = self._told > FEW and sys.stderr.isatty()
+        self._told = self._told + 1 if event == "triaged" else 0
+        if self._told > FEW:  # of many, how many
+            if sys.stderr.isatty():
                 click.echo(f"\r{self._told} mails triaged ", nl=False, err=True)
-                return
-            if event == "trouble":
-                parts = [str(facts[key]) for key in ("account", "part", "note") if key in facts]
-                text = ": ".join([*parts, str(facts["error"])])
-                text = click.style(f"{text}. {facts.get('remedy', '')}".strip(), fg="yellow")
-            elif not TEXTS[event]:
-                return
-            else:
-                facts["name"] = name or facts.get("mail", "")
-                text = TEXTS[event].format_map({k: line(str(v)) for k, v in facts.items()})
-            click.echo(printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip()))
+            return
+        if shown:
+            click.echo(f"\r{' ' * 30}\r", nl=False, err=True)
+        if event == "trouble":
+            account = [f"account {facts['account']}"] if "account" in facts else []
+            error = str(facts["error"]).rstrip(".")
+            text = f"{': '.join([*account, error])}. {facts.get('remedy', '')}"
+        elif TEXTS[event]:
+            facts["name"] = printing.fit(name, 60).rstrip()
+            if said := str(facts.get("said", "")):
+                facts["said"] = f": {said.rstrip('.')}"
+            text = TEXTS[event].format_map({k: line(str(v)) for k, v in facts.items()})
+        else:
+            return
+        row = printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip())
+        click.echo(click.style(row, fg="yellow") if event == "trouble" else row)
 
 
 @click.command("run")
@@ -98,8 +111,14 @@ def run_command(once: bool, interval: int | None, backlog: str, as_json: bool | 
         setup = stack.enter_context(_setup(wiring.settings(), interval, stopping, tell))
         stack.enter_context(_stopped_by_signals(stopping))
         if not once and not as_json:
+            desk = setup.desk
+            say(
+                f"The vault {desk.vault.root}, every {setup.interval:g} seconds; {desk.rules.mode}."
+            )
             say("Ctrl-C ends it.")
-        Orchestrator(setup).run(once=once, backlog=backlog)
+        well = Orchestrator(setup).run(once=once, backlog=backlog)
+    if once and not well:
+        raise click.exceptions.Exit(AMISS)
 
 
 @contextmanager
@@ -152,15 +171,18 @@ def _model(config: Config, stopping: threading.Event) -> Model | None:
                 remedy='Set triage.model too, such as "openai:NAME".',
             )
         return None
-    from postroom.orchestrator.model import model
+    from postroom.orchestrator.model import Amiss, model
 
-    return model(
-        given.model,
-        given.command,
-        endpoint=given.endpoint,
-        timeout=given.timeout_seconds,
-        stopping=stopping,
-    )
+    try:
+        return model(
+            given.model,
+            given.command,
+            endpoint=given.endpoint,
+            timeout=given.timeout_seconds,
+            stopping=stopping,
+        )
+    except (Invalid, AuthRequired) as why:  # mail is still noted, and what was approved still sent
+        return Amiss(why)
 
 
 @contextmanager

@@ -65,11 +65,15 @@ def install_command(printed: bool, as_json: bool) -> None:
         return
     click.echo(f"{'Unchanged' if old == text else 'Wrote'} {file}")
     if sys.platform == "darwin":
-        say(f"Start it with: launchctl bootstrap gui/{os.getuid()} {file}")
+        click.echo(f"Start it with:\n  launchctl bootstrap gui/{os.getuid()} {file}", err=True)
         return
-    say(f"Start it with: systemctl --user daemon-reload && systemctl --user enable --now {NAME}")
-    say(f"See what it does with: journalctl --user -u {NAME} -f")
-    say("To have it run while you are logged out: loginctl enable-linger")
+    # Not folded: these are to be copied.
+    click.echo("Start it with:", err=True)
+    click.echo(
+        f"  systemctl --user daemon-reload && systemctl --user enable --now {NAME}", err=True
+    )
+    click.echo(f"See what it does with:\n  journalctl --user -u {NAME} -f", err=True)
+    click.echo("To have it run while you are logged out:\n  loginctl enable-linger", err=True)
 
 
 @service_command.command("remove")
@@ -147,6 +151,8 @@ def _escaped(text: str) -> str:
 def _path(path: Path) -> str:
     # These two are taken as they are, but for specifiers.
     _refuse_lines(str(path))
+    if str(path).endswith("\\"):  # which would take the next line for its own
+        raise Invalid(f"{path} ends in a backslash", remedy="Rename the folder.")
     return str(path).replace("%", "%%")
 
 

@@ -35,6 +35,7 @@ DASHBOARD = """# Postroom
 
 ## Now
 
+%%postroom%%
 `postroom run` keeps this part current. It has not run here yet.
 
 ## How it works
@@ -158,7 +159,9 @@ def _name_vault(vault: Path) -> Path | None:
 
 def _write_settings(file: Path, vault: Path, room: str = "") -> None:
     path = str(vault).replace("\\", "\\\\").replace('"', '\\"')
-    text = f'[vault]\npath = "{path}"\n' + (f'room = "{room}"\n' if room else "")
+    text = "# dry_run = false              # to go live: what you approve is sent\n"
+    text += '# address = "you@example.org"  # your own address\n\n'
+    text += f'[vault]\npath = "{path}"\n' + (f'room = "{room}"\n' if room else "")
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as stream:
         stream.write(text)
@@ -184,8 +187,10 @@ def _roomed(config: Config) -> Config:
 
 def _theirs(vault: Path) -> list[str]:
     """Return what notes of its own a vault has that is not Postroom's yet."""
-    ours = {folder.name for folder in FOLDERS} | {"Dashboard.md", "Handbook.md", "Style.md"}
-    if not vault.is_dir() or (vault / "Dashboard.md").exists():
+    ours = {folder.name for folder in FOLDERS}
+    if any((vault / name).is_dir() for name in ours):  # made by hand, for Postroom
+        ours |= {"Dashboard.md", "Handbook.md", "Style.md"}
+    if not vault.is_dir() or (vault / ".postroom" / "desk").exists():
         return []
     return [
         path.name
@@ -283,6 +288,7 @@ def status_command(as_json: bool) -> None:
         paused = found.paused() if found else ""
         slips = len(found.slips()) if found else 0
         runs = bool(found and found.orchestrated())
+        mails = _mails(found) if found else {}
     mail = ", ".join(f"{account.name} ({account.provider})" for account in config.accounts)
     facts = {
         "accounts": {account.name: account.provider for account in config.accounts},
@@ -298,6 +304,7 @@ def status_command(as_json: bool) -> None:
         "slips": slips,
         "paused": bool(paused),
         "running": runs,
+        "mails": mails,
     }
     if as_json:
         printing.print_json(facts)
@@ -314,6 +321,8 @@ def status_command(as_json: bool) -> None:
     click.echo(printing.hanging("Mail    ", mail))
     waiting = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     click.echo(f"Letters {waiting or 'none open'}")
+    if any(mails.values()):
+        click.echo(f"Action  {', '.join(f'{n} {state}' for state, n in mails.items() if n)}")
     if slips:
         click.echo(f"Slips   {slips} open: each lets the next letter out that fits it")
     click.echo(f"Budget  {spent} of {held.sends} in {duration(held.window)}")
@@ -334,6 +343,14 @@ def _counts(desk: Desk) -> dict[str, int]:
 
     states = [life.name(line.state) for line in desk.ledger.lines()]
     return {state: states.count(state) for state in life.OPEN}
+
+
+def _mails(desk: Desk) -> dict[str, int]:
+    """Return how many mails that came in are still to be dealt with, by their status."""
+    with desk.ledger.write(synced=False) as book:
+        tally = book.tally()
+    states = ("pending", "decided", "drafted", "needs_info", "delegated", "failed")
+    return {state: tally.get(state, 0) for state in states}
 
 
 def _spent(desk: Desk) -> int:
@@ -459,8 +476,35 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
         yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
     for account in config.accounts:
         yield from _account_checks(config, account)
+    yield from _triage_checks(desk, config)
     runs = desk.orchestrated()
     yield Check("run", "ok" if runs else "note", RUNS if runs else NOBODY_SENDS)
+
+
+def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
+    """Look whether the rules parse, and whether a model that is set could be asked."""
+    import threading
+
+    from postroom.orchestrator.triage import rules_of
+    from postroom.vault.folders import HANDBOOK
+
+    try:
+        there = desk.vault.stat(HANDBOOK) is not None
+        text = desk.vault.read(HANDBOOK)[0].decode(errors="replace") if there else ""
+        count = len(rules_of(text.replace("\r\n", "\n")))
+        said = f"{count} rule{'' if count == 1 else 's'}"
+        yield Check("handbook", "ok" if there else "note", said if there else "there is none", "" if there else "`postroom init` writes one.")  # fmt: skip
+    except PostroomError as wrong:
+        yield Check("handbook", "fail", wrong.message, wrong.remedy)
+    given = config.triage
+    if given.model or given.command:
+        from postroom.orchestrator.model import model
+
+        try:
+            model(given.model, given.command, endpoint=given.endpoint, timeout=1, stopping=threading.Event())  # fmt: skip
+            yield Check("model", "ok", given.model or given.command[0])
+        except PostroomError as wrong:
+            yield Check("model", "fail", wrong.message, wrong.remedy)
 
 
 def _account_checks(config: Config, account: Account) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -15,7 +16,12 @@ from postroom.core.triage import DECISIONS, DRAFTS, MAX_TEXT, Decision, Facts, J
 TITLE: Final = "Rules"
 MAX_RULES: Final = 500
 _RULE: Final = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])\s+(.+)")
-_WHO: Final = re.compile(r"@?[^\s@]+\.[^\s@.]+|[^\s@]+@[^\s@]+")
+_GLUED: Final = re.compile(r"[-+][A-Za-z`]|[0-9]{1,9}[.)][A-Za-z`]|[–—•·]")
+_COMMENT: Final = re.compile(r"<!--|-->|%%")
+_WHO: Final = re.compile(
+    r"""@?[^\s@"'<>*\[\]]+\.[^\s@."'<>*\[\]]+|[^\s@"'<>*\[\]]+@[^\s@"'<>*\[\]]+"""
+)
+_SPACES: Final = re.compile(r"[ \t]+")
 _VALUE: Final = re.compile(r"\s*(?:`([^`]+)`|([^\s,`:][^,`:]*?))\s*(?=,|$|\band\b|:)")
 _AND: Final = re.compile(r"\s*\band\s+", re.IGNORECASE)
 _REMEDY: Final = "Mend it: docs/orchestrator.md has the form. Until then no mail is triaged."
@@ -80,18 +86,40 @@ _FORM: Final = "`- from `name@example.org`: archive`"
 def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
     """Return the rules of a handbook, from the numbered lines that stand under their heading.
 
-    Lines that begin no list item are the person's own words. `Corrupt` names the line that is wrong.
+    A rule goes on until a blank line or the next. Other lines are the person's own words. `Corrupt`
+    names the line that is wrong.
     """
-    rules: list[Rule] = []
+    items: list[tuple[int, str]] = []
+    going_on = False
     for number, line in lines:
-        item = _RULE.fullmatch(line.strip())
+        text = _SPACES.sub(" ", line.strip())
+        item = _RULE.fullmatch(text)
         if line.startswith((" ", "\t")) and item:
             raise _wrong(number, "a rule is not indented")
+        if _GLUED.match(text):
+            raise _wrong(number, "a rule begins with `-` and a space")
+        if _COMMENT.search(text):
+            raise _wrong(number, "a comment would not hide a rule: delete it, or move it elsewhere")
         if item:
-            rules.append(_rule(number, item[1]))
-        if len(rules) > MAX_RULES:
+            items.append((number, item[1]))
+        elif text and going_on:
+            first, words_before = items[-1]
+            items[-1] = (first, f"{words_before} {text}")
+        going_on = bool(text) and (going_on or bool(item))
+        if len(items) > MAX_RULES:
             raise _wrong(number, f"{MAX_RULES} rules are the most")
-    return tuple(rules)
+    return tuple(_rule(number, text) for number, text in items)
+
+
+def misplaced(lines: Iterable[tuple[int, str]]) -> int:
+    """Return the number of the first of these lines, which stand elsewhere, that is a rule; or 0."""
+    for number, line in lines:
+        item = _RULE.fullmatch(line.strip())
+        with suppress(Corrupt):
+            if item:
+                _rule(number, item[1])
+                return number
+    return 0
 
 
 def _wrong(number: int, why: str) -> Corrupt:
@@ -101,8 +129,7 @@ def _wrong(number: int, why: str) -> Corrupt:
 def _rule(number: int, text: str) -> Rule:
     conditions, rest = _conditions(number, text)
     decision, _, words_after = rest.strip().partition(" ")
-    name = decision.strip("`*_").rstrip(".,;")
-    # By its very name: a near one may mean another.
+    name = decision.strip("`*_").rstrip(".,;").casefold()
     chosen: Decision | None = next((known for known in DECISIONS if known == name), None)
     if chosen is None:
         known = ", ".join(DECISIONS)
@@ -122,16 +149,23 @@ def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
     while True:
         about = re.compile(r"\s*([A-Za-z_]+)").match(text, at)
         word = about[1].casefold() if about else ""
+        if text.startswith("["):
+            raise _wrong(number, "a rule has no checkbox")
         if about is None or word not in _ABOUT:
             shown, known = text[at : at + 30].strip(), ", ".join(_ABOUT)
             raise _wrong(number, f"a rule begins with one of {known}, not {shown!r}, as in {_FORM}")
         values, at = _values(text, about.end())
         if not values and _ABOUT[word][0]:
-            raise _wrong(number, f"`{word}` says nothing: put what it must be after it")
+            raise _wrong(
+                number,
+                f"`{word}` says nothing: what it must be stands after it, without a colon between",
+            )
         if values and word in ("automatic", "anything"):
             raise _wrong(number, f"`{word}` stands alone")
         if word in ("subject", "text") and not all(map(words, values)):
             raise _wrong(number, f"`{word}` names no word")
+        if any('"' in value for value in values):
+            raise _wrong(number, f"`{word}` needs no quotes: write it as it is, or in backticks")
         if word in ("from", "to") and not all(map(_WHO.fullmatch, values)):
             raise _wrong(number, f"`{word}` takes addresses and domains")
         found.append(Condition(word, values))
@@ -139,6 +173,8 @@ def _conditions(number: int, text: str) -> tuple[tuple[Condition, ...], str]:
             at = more.end()
             continue
         colon = re.compile(r"\s*:").match(text, at)
+        if colon is None and re.compile(r"\s*or\b", re.IGNORECASE).match(text, at):
+            raise _wrong(number, "there is no `or`: put commas between values, or write two rules")
         if colon is None:
             raise _wrong(number, f"a colon and a decision are missing, as in {_FORM}")
         return tuple(found), text[colon.end() :]

@@ -58,7 +58,8 @@ class Party:
             # In quotes, what looks like an address or a second person is seen to be a name.
             shown = f'"{self.name}"' if _CLAIM.search(self.name) else self.name
             return f"{shown} <{self.address}>"
-        return self.name or self.address
+        # A name alone must not pass for an address either.
+        return self.address or (f'"{self.name}"' if _CLAIM.search(self.name) else self.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -217,8 +218,19 @@ class Desk:
         Refused where another desk has the vault now.
         """
         self._tools.belongs()
-        names = (folders.PAUSED, f"{folders.PAUSED}.md")  # Obsidian makes no file without .md
-        return next((name for name in names if self.vault.stat(name) is not None), "")
+        # In any case, of whatever kind, and also beside a room: what should stop must not miss.
+        for place in dict.fromkeys((self.vault.root, self._shelf.root)):
+            try:
+                with os.scandir(place) as entries:
+                    found = sorted(o.name for o in entries if o.name.casefold() in folders.PAUSES)
+            except OSError as why:
+                raise Unavailable(
+                    f"{place} cannot be looked into: {why.strerror}",
+                    remedy="Whether a person paused all sending cannot be told until it can.",
+                ) from why
+            if found:
+                return found[0]
+        return ""
 
     @contextmanager
     def orchestrating(self) -> Iterator[None]:

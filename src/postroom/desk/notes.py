@@ -47,7 +47,7 @@ MARKS: Final = dict.fromkeys(
     "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode"
     " next_try".split(),
     "x" * 1_000,
-) | dict.fromkeys(("risk_assessment", "held", "failed"), "x" * 4 * MAX_FOUND)
+) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FOUND)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
@@ -204,8 +204,9 @@ class Notes:
             people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
             # With their names, since these fields are read back and compared.
             named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
-            named |= {"subject": letter.subject}
+            named = {"from": str(letter.sender)} | named | {"subject": letter.subject}
             named |= json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            named |= {"notice": notice} if notice else {}
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
         return render(_given(self.fields(entry)), "".join(pages))
@@ -221,6 +222,7 @@ class Notes:
             # What somebody typed meanwhile stays: the letter is then not approved before they agree.
             text = settled(note.body)
             follows = ours.get("") == _hash(text) and text != entry.letter.text
+            fields |= {"notice": notice[:MAX_FOUND] or None}
             return note.set(fields, f"\n{entry.letter.text}" if follows else None)
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         top, theirs, taken = "", "", False

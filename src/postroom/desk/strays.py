@@ -14,7 +14,7 @@ from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
 from postroom.desk.notes import MARKS, Notes
-from postroom.desk.outbox import OURS, PERSON, Call, Outbox, Proposal
+from postroom.desk.outbox import ORCHESTRATOR, OURS, PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
 from postroom.store.entries import NOWHERE
@@ -209,7 +209,9 @@ class Strays:
         if not self.rules.live or self.rules.trust != "folder":
             return
         for written in self.slips():
-            waiting = [self.ledger.entry(each.id) for each in self.ledger.lines("pending")]
+            # A slip is about what an agent asks for; what was drafted by itself is to be seen first.
+            lines = [each for each in self.ledger.lines("pending") if each.agent != ORCHESTRATOR]
+            waiting = [self.ledger.entry(each.id) for each in lines]
             whom = self.reading.answered
             fitting = [e for e in waiting if written.fits(e.letter, whom(e.letter))]
             if len(fitting) == 1:

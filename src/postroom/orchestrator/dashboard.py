@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,15 +19,16 @@ from postroom.orchestrator.sheet import judgement_of
 from postroom.store.entries import Line
 from postroom.store.errands import Errand
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
-from postroom.vault.markdown import quote, sections
+from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
 
 NOW: Final = "Now"
-_PLAIN: Final = re.compile(r"[\w .,()'-]+")
+MARK: Final = "%%postroom%%"  # which Obsidian does not show
+CLOSED: Final = {"before", "aside", "gone"}
 STATE: Final = "Logs/orchestrator_state.json"
 MOST: Final = 20  # lines of one list
 FRESH: Final = 900.0  # seconds after which the time of the last look is written again
-HEAD: Final = "# Postroom\n\nWhat is below the heading *Now* is kept current by `postroom run`.\n\n"
+HEAD: Final = "# Postroom\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Dashboard:
     desk: Desk
     zone: tzinfo
     health: Callable[[], Sequence[Health]]
+    said: Callable[[], Sequence[str]]
     progress: Callable[[], Mapping[str, Any]]
     _written: str = ""
     _looked: float = 0
@@ -74,8 +75,9 @@ class Dashboard:
         if text == self._written and not stopped and 0 <= now - self._looked < FRESH:
             return
         at = f"{self._local(now):%Y-%m-%d %H:%M}"
-        seen = f"Stopped at {at}: `postroom run` goes on." if stopped else f"Last looked at {at}."
-        _section(self.desk.vault, f"## {NOW}\n\n{seen}\n{text}\n")
+        seen = f"Not running since {at}; start it with `postroom run`." if stopped else ""
+        seen = seen or f"Running. Last looked at {at}."
+        _section(self.desk.vault, f"## {NOW}\n\n{MARK}\n{seen}\n{text}\n")
         self._written, self._looked = text, now
 
     def _now(self) -> Iterator[str]:
@@ -94,9 +96,12 @@ class Dashboard:
         yield from self._mails("Mail for somebody else", errands, "delegated")
         yield from self._mails("Mail that is still to be triaged", errands, "pending", "decided")
         yield from self._left()
+        if said := self.said():
+            yield "\n### What your folders say\n"
+            yield from (f"- {quote(one[:300])}" for one in said[:MOST])
         yield "\n### Health\n"
         for one in self.health():
-            yield f"- {one.part}: {'' if one.well else '**amiss**, '}{quote(one.said)}"
+            yield f"- {quote(one.part)}: {'' if one.well else '**amiss**, '}{quote(one.said)}"
 
     def _letters(self, title: str, lines: Sequence[Line], *states: str) -> Iterator[str]:
         chosen = [line for line in lines if life.name(line.state) in states]
@@ -107,13 +112,12 @@ class Dashboard:
             return
         yield f"\n### {title} ({len(chosen)})\n"
         for line in chosen[:MOST]:
-            place = self.desk.ledger.place(line.id).path
             about = f"{quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
-            held = getattr(line.state, "held", "")
+            held = getattr(line.state, "held", "") or self.desk.ledger.place(line.id).notice
             marked = "**urgent**, " if line.id in urgent else ""
             marked += ("", "worth a look, ", "**red**, ")[line.level]
             said = f": {quote(held[:200])}" if held else ""
-            yield f"- {_link(place, line.id)} {marked}{about}, by {quote(line.agent)}{said}"
+            yield f"- {self._linked(line.id, line.id)} {marked}{about}, by {quote(line.agent)}{said}"
         yield from _more(chosen)
 
     def _urgent(self, id: str) -> bool:
@@ -127,13 +131,12 @@ class Dashboard:
         yield f"\n### {title} ({len(chosen)})\n"
         for errand in chosen[: -MOST - 1 : -1]:
             facts = json.loads(errand.facts or "{}")
-            place = self.desk.ledger.place(errand.key).path
             why = errand.held or (judgement_of(errand).why if errand.judgement else "")
             said = f": {quote(why[:200])}" if why else ""
             about = (
                 f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
             )
-            yield f"- {_link(place, errand.message)} {about}{said}"
+            yield f"- {self._linked(errand.key, errand.message)} {about}{said}"
         yield from _more(chosen)
 
     def _left(self) -> Iterator[str]:
@@ -146,7 +149,8 @@ class Dashboard:
         spent = sum(elapsed(claim.at, now) < rules.window for claim in claims)
         yield f"\n### Left today ({len(sent)})\n"
         for line in sent[: -MOST - 1 : -1]:
-            yield f"- {quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
+            about = f"{quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
+            yield f"- {self._linked(line.id, line.id)} {about}"
         yield from _more(sent)
         left = max(0, rules.sends - spent)
         yield f"\nBudget: {left} of {rules.sends} letters may still leave within {duration(rules.window)}."
@@ -168,7 +172,11 @@ class Dashboard:
         since = now - 86_400
         with self.desk.ledger.write(synced=False) as book:
             tally, moved = book.tally(), book.tally(since)
+            asking = book.errands("needs_info", "delegated")
         sent = [line for line, at in self._sent() if at.wall >= since]
+        waiting = self.desk.ledger.lines("pending")
+        if not (sent or waiting or set(moved) - CLOSED or self.desk.vault.names(BRIEFINGS)):
+            return  # on the first day there is nothing to tell before something has happened
         text = [f"# Briefing of {day}", "", "## The last 24 hours", ""]
         words = {
             "done": "dealt with", "drafted": "answered by a draft", "needs_info": "left to you",
@@ -182,15 +190,20 @@ class Dashboard:
         text += [
             f"  - {quote(one.recipients[:120])}, {quote(one.subject[:120])}" for one in sent[-MOST:]
         ]
-        waiting = self.desk.ledger.lines("pending")
         text += ["", "## Waiting now", "", f"- Letters that wait for your word: {len(waiting)}"]
-        text += [f"- Mail that needs you: {tally.get('needs_info', 0)}"]
-        text += [f"- Mail for somebody else: {tally.get('delegated', 0)}"]
+        text += [f"  - {self._linked(one.id, one.id)}" for one in waiting[-MOST:]]
+        for state, said in (("needs_info", "that needs you"), ("delegated", "for somebody else")):
+            text += [f"- Mail {said}: {tally.get(state, 0)}"]
+            mine = [one for one in asking if one.state == state][-MOST:]
+            text += [f"  - {self._linked(one.key, one.message)}" for one in mine]
         amiss = [one for one in self.health() if not one.well]
         text += ["", "## Amiss", ""] if amiss else []
-        text += [f"- {one.part}: {quote(one.said)}" for one in amiss]
+        text += [f"- {quote(one.part)}: {quote(one.said)}" for one in amiss]
         self.desk.vault.create(path, ("\n".join(text) + "\n").encode())
         self._day = day
+
+    def _linked(self, key: str, otherwise: str) -> str:
+        return link(self.desk.ledger.place(key).path, otherwise)
 
     # Logs/orchestrator_state.json
 
@@ -217,7 +230,8 @@ def _section(vault: Vault, new: str) -> None:
         return
     raw, file = vault.read(DASHBOARD)
     parts = sections(raw.decode(errors="surrogateescape").replace("\r\n", "\n"))
-    there = [at for at, (title, _) in enumerate(parts) if title == NOW]
+    # Only a section that we made: a person may have one of that name.
+    there = [at for at, (title, text) in enumerate(parts) if title == NOW and MARK in text]
     texts = [text for _, text in parts]
     if there:
         texts[there[0]] = new + ("\n" if there[0] + 1 < len(texts) else "")
@@ -227,12 +241,6 @@ def _section(vault: Vault, new: str) -> None:
     data = "".join(texts).replace("\n", newline).encode(errors="surrogateescape")
     if data != raw:
         vault.replace(DASHBOARD, data, file)
-
-
-def _link(path: str, otherwise: str) -> str:
-    name = path.rpartition("/")[2].removesuffix(".md")
-    # A name may be anybody's: one that could end the link, or is more than one, is only quoted.
-    return f"[[{name}]]" if _PLAIN.fullmatch(name) else quote(name or otherwise)
 
 
 def _more(chosen: Sequence[object]) -> Iterator[str]:

@@ -60,6 +60,7 @@ class Orchestrator:
     _ticked: float = field(default=0.0, init=False)
     _trouble: str = field(default="", init=False)
     _said: set[str] = field(default_factory=set, init=False)
+    _folders: list[str] = field(default_factory=list, init=False)
     _started: Stamp = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,48 +89,70 @@ class Orchestrator:
             stopping=stopping,
             breathe=self._breathe,
         )
-        self._dashboard = Dashboard(desk, given.zone, self._health, self._progress)
+        self._dashboard = Dashboard(
+            desk, given.zone, self._health, lambda: self._folders, self._progress
+        )
+        given.servers.between = self._between
+        if wrong := getattr(given.model, "why", None):  # known before any mail is judged
+            self._triage.trouble["model"] = told(wrong)
 
-    def run(self, *, once: bool, backlog: str = "") -> None:
-        """Go on until told to stop; or for one round, and the undo windows that pass shortly."""
+    def run(self, *, once: bool, backlog: str = "") -> bool:
+        """Go on until told to stop; or for one round, and the undo windows that pass shortly.
+
+        Returns whether all was well at the end.
+        """
         due = 0.0
         try:
+            if backlog:
+                self._backlog(backlog)
             while not self.setup.stopping.is_set():
                 if time.monotonic() >= due:
-                    self.round(backlog)
-                    backlog = ""
+                    self.round()
                     due = time.monotonic() + self.setup.interval
                     if once:
                         self._wait_out()
-                        return
+                        break
                 else:
                     self._tick()
                 self.setup.stopping.wait(max(0.0, min(TICK, due - time.monotonic())))
         finally:
             self._dashboard.show(stopped=True)
             self.setup.tell("stopped")
+        return all(one.well for one in self._health())
 
-    def round(self, backlog: str = "") -> None:
-        """Look at everything once."""
-        try:
-            self._letters(adopt=True)
-            self._sheets.look()
-            for account in self.setup.accounts:
-                self._watcher.look(account)
-                if backlog and account not in self._watcher.trouble:
-                    self._watcher.backlog(account, backlog)
-            self._watcher.bring()
-            self._triage.round()
-            self._letters()
-            self._triage.round_off()
-            self._amiss("")
-        except PostroomError as why:
-            self._amiss(why.message, why.remedy)
+    def _backlog(self, query: str) -> None:
+        """Take mail that is there already; a query that is none is an error, and nothing is begun."""
+        for account in self.setup.accounts:
+            self._watcher.look(account)
+            if account not in self._watcher.trouble:
+                self._watcher.backlog(account, query)
+
+    def round(self) -> None:
+        """Look at everything once; what fails in one part does not keep the others waiting."""
+        amiss = ""
+        for part in (
+            lambda: self._letters(adopt=True),
+            self._sheets.look,
+            self._watch,
+            self._watcher.bring,
+            self._triage.round,
+            self._letters,
+            self._triage.round_off,
+        ):
+            try:
+                part()
+            except PostroomError as why:
+                amiss = amiss or told(why)
+        self._amiss(amiss)
         self._dashboard.show()
 
-    def _amiss(self, why: str, remedy: str = "") -> None:
+    def _watch(self) -> None:
+        for account in self.setup.accounts:
+            self._watcher.look(account)
+
+    def _amiss(self, why: str) -> None:
         if why and why != self._trouble:
-            self.setup.tell("trouble", error=why, remedy=remedy)
+            self.setup.tell("trouble", error=why)
         self._trouble = why
 
     def _tick(self) -> None:
@@ -139,17 +162,27 @@ class Orchestrator:
                 self._triage.round_off()
                 self._dashboard.show()
         except PostroomError as why:
-            self._amiss(why.message, why.remedy)
+            self._amiss(told(why))
 
     def _breathe(self) -> None:
         """Within a long round: what was approved does not wait for all of it."""
         if time.monotonic() - self._ticked >= TICK:
-            self._letters()
+            try:
+                self._letters()
+            except PostroomError as why:
+                self._amiss(told(why))
+
+    def _between(self) -> bool:
+        self._breathe()
+        return not self.setup.stopping.is_set()
 
     def _letters(self, *, adopt: bool = False) -> int:
         desk, before = self.setup.desk, self.setup.desk.ledger.head()
-        for sentence in desk.reconcile(adopt=adopt):
+        said = desk.reconcile(adopt=adopt)
+        for sentence in said:
             self._say(sentence)
+        if adopt:  # what is still so in the next round is no passing remark
+            self._folders = said
         for entry in desk.send_approved():
             self.setup.tell("letter", letter=entry.id, state=entry.kind, said=_told(entry.state))
         for sentence in desk.trouble:
@@ -191,7 +224,8 @@ class Orchestrator:
             said = told(why) if why else "followed"
             found.append(Health(f"account {account}", why is None, said))
         amiss = self._triage.trouble
-        rules = f"{len(self._triage.rules)} rules" if self._triage.rules else "no rules"
+        count = len(self._triage.rules)
+        rules = f"{count} rule{'' if count == 1 else 's'}" if count else "no rules"
         found.append(Health(HANDBOOK, "handbook" not in amiss, amiss.get("handbook", rules)))
         name = self.setup.model_name or "none: what no rule fits gets an acknowledgement"
         found.append(Health("model", "model" not in amiss, amiss.get("model", name)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from postroom.core.errors import PostroomError
+from postroom.core.errors import PostroomError, Unavailable
 
 if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from postroom.orchestrator.client import MCPClient
 
 AT_ONCE: Final = 8  # questions to one server
+TICK: Final = 0.5  # seconds between two looks at what else there is to do
 Answer = dict[str, Any]
 
 
@@ -37,6 +38,7 @@ class Servers:
         self._timeout = timeout
         self._stack = stack
         self._clients: dict[str, MCPClient] = {}
+        self.between: Callable[[], bool] = lambda: True  # called while an answer is waited for
 
     @cached_property
     def _portal(self) -> BlockingPortal:
@@ -61,7 +63,16 @@ class Servers:
     ) -> list[Answer | PostroomError]:
         """Return the answers in order; what was refused is answered by its error."""
         client = self._client(server)
-        return self._portal.call(_asked, client, tool, questions)
+        answers = self._portal.start_task_soon(_asked, client, tool, questions)
+        while True:
+            try:
+                return answers.result(TICK)
+            except TimeoutError:
+                if answers.done():
+                    raise
+                if not self.between():
+                    answers.cancel()
+                    return [Unavailable("It was not waited for")] * len(questions)
 
 
 async def _asked(
@@ -71,10 +82,21 @@ async def _asked(
 
     room = asyncio.Semaphore(AT_ONCE)
 
+    failed = False
+
+    def without(question: Question) -> Answer:
+        nonlocal failed
+        failed = True
+        return question.fallback()
+
     async def one(question: Question) -> Answer | PostroomError:
         async with room:
             try:
-                return await client.call_tool(tool, dict(question.arguments), question.fallback)
+                if failed:  # whoever hangs once is not waited for again and again
+                    return await asyncio.to_thread(question.fallback)
+                return await client.call_tool(
+                    tool, dict(question.arguments), partial(without, question)
+                )
             except PostroomError as refused:
                 return refused
 

@@ -11,11 +11,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
-from postroom.core.message import IMPORTANT, Message
+from postroom.core.message import IMPORTANT, Message, Party
+from postroom.core.policy import back_off
 from postroom.core.quoting import split
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, line
@@ -26,7 +28,7 @@ from postroom.store.entries import NOWHERE, Place
 from postroom.store.errands import Errand
 from postroom.store.ledger import Ledger
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, fenced, link, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File, Vault
 
@@ -38,6 +40,7 @@ STATUS: Final = {
     "delegated": "pending_approval",
     "aside": "done",
 }
+BY_HAND: Final = "a person"
 ELSEWHERE: Final = ("Approved", "Rejected", "Pending_Approval", "Drafts", "Plans")
 _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
@@ -100,11 +103,11 @@ def values_of(message: Message) -> dict[str, Any]:
         "id": message.id,
         "thread": message.thread,
         "date": Stamp(message.date).iso,
-        "from": str(mail.sender or "")[:200],
-        "to": [str(party)[:150] for party in mail.to[:20]],
-        "cc": [str(party)[:150] for party in mail.cc[:20]],
+        "from": _person(mail.sender),
+        "to": [_person(party) for party in mail.to[:20]],
+        "cc": [_person(party) for party in mail.cc[:20]],
         "subject": mail.subject[:500],
-        "labels": sorted(message.labels)[:20],
+        "labels": sorted(message.labels),
         "list_id": mail.list_id,
         "automatic": mail.automatic,
         "files": [{"name": a.name, "type": a.type, "size": a.size} for a in mail.attachments[:20]],
@@ -115,6 +118,12 @@ def values_of(message: Message) -> dict[str, Any]:
         "quoted_chars": len(quoted.strip()),
         "hidden_chars": mail.hidden,
     }
+
+
+def _person(party: Party | None) -> str:
+    """Return name and address; a long name must not push the address out."""
+    whole = str(party or "")
+    return whole if party is None or len(whole) <= 200 else party.address[:200]
 
 
 def address(person: str) -> str:
@@ -198,12 +207,18 @@ def text_of(body: str) -> str:
     return held[0] if held and held[0] is not None else body
 
 
-def shown(errand: Errand, note: Note) -> Note:
+def _done(note: Note) -> bool:
+    return note.text("status").strip().casefold() == "done"
+
+
+def shown(errand: Errand, note: Note, answer: str) -> Note:
     """Return the note brought up to what the ledger has; what a person wrote stays."""
+    later = errand.changed + back_off(errand.tries) if errand.tries and errand.held else 0
     fields: dict[str, str | None] = {
         "status": STATUS.get(errand.state, errand.state),
-        "answer": errand.letter or None,
+        "answer": answer or None,
         "held": errand.held[:MAX_FIELD] or None,
+        "next_try": Stamp(later).iso if later else None,
     }
     body = None
     if errand.judgement:
@@ -290,7 +305,9 @@ class Sheets:
         try:
             raw, file = self.vault.read(place.path)
             note = Note.parse(raw)
-            new = shown(errand, note).raw
+            if hashlib.sha256(raw).hexdigest() != place.hash and _done(note):
+                errand = self._filed(errand)  # a person was quicker
+            new = shown(errand, note, self._link(errand)).raw
             at, _, name = place.path.rpartition("/")
             path = place.path
             if at == folder(errand):
@@ -307,11 +324,34 @@ class Sheets:
             book.written(errand.key, _placed(path, new, file))
             book.shown(errand)
 
+    def guarded(
+        self, act: Callable[..., None], errand: Errand, *more: object, **how: object
+    ) -> None:
+        """Do it; what stands in its way there must not keep all other mail waiting."""
+        try:
+            act(errand, *more, **how)
+        except PostroomError as why:
+            path = self.ledger.place(errand.key).path
+            self.say(f"{path or errand.message}: {why.message.rstrip('.')}. {why.remedy}".strip())
+
+    def _link(self, errand: Errand) -> str:
+        """Return the link to the letter that answers a mail."""
+        return link(self.ledger.place(errand.letter).path, errand.letter) if errand.letter else ""
+
+    def _filed(self, errand: Errand) -> Errand:
+        if errand.state == "done":
+            return errand
+        with self.ledger.write() as book:
+            return book.change(errand, state="done", by=BY_HAND, held="")
+
     def _quarantine(self, errand: Errand, place: Place, why: Corrupt) -> None:
         """Put a note of ours that does not parse any more aside, as it is, with the reason beside it."""
-        name = place.path.rpartition("/")[2]
-        raw, file = self.vault.read(place.path)
-        path = place.path
+        name, path, raw = place.path.rpartition("/")[2], place.path, b""
+        file = self.vault.stat(path)
+        with suppress(Corrupt):  # one that is too large to be read is moved all the same
+            raw, file = self.vault.read(path)
+        if file is None:
+            return
         if errand.state != "failed":
             with self.ledger.write() as book:
                 errand = book.change(errand, state="failed", held=why.message)
@@ -332,6 +372,8 @@ class Sheets:
 
     def look(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
+        if not self.vault.is_folder(NEEDS_ACTION):
+            return  # a sync client may be about to bring it: nothing in it was deleted
         open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
         with self.ledger.write(synced=False) as book:
             errands = {errand.key: errand for errand in book.errands(*open_states)}
@@ -342,9 +384,9 @@ class Sheets:
         paths = [place.path for place in places.values()]
         for (key, place), file in zip(places.items(), self.vault.stats(paths), strict=True):
             if file is None:
-                self._missing(errands[key], place)
+                self.guarded(self._missing, errands[key], place)
             elif file[1:] != place[-3:]:
-                self._touched(errands[key], place, shown=key not in behind)
+                self.guarded(self._touched, errands[key], place, shown=key not in behind)
         self._strangers(errands | behind)
 
     def _touched(self, errand: Errand, place: Place, *, shown: bool) -> None:
@@ -362,11 +404,20 @@ class Sheets:
 
     def _worded(self, errand: Errand, note: Note, *, shown: bool) -> None:
         """Take a status that a person wrote for their word: `done`, or `pending` to be judged again."""
-        status = note.text("status")
+        status = note.text("status").strip().casefold()
         if status == "done":
-            self._change(errand, state="done", by="a person", held="")
+            self._change(errand, state="done", by=BY_HAND, held="")
         elif status == "pending" and shown and errand.state in ("needs_info", "delegated"):
             self._change(errand, **_AGAIN)
+        elif status != STATUS.get(errand.state, errand.state):
+            if shown:
+                said = (
+                    "what you write there counts as `done`, or as `pending` where it waits for you"
+                )
+                self.say(
+                    f"The status of {self.ledger.place(errand.key).path} was put back: {said}."
+                )
+            self.follow(errand)
 
     def _change(self, errand: Errand, **changes: str | int | float) -> None:
         try:
@@ -378,29 +429,30 @@ class Sheets:
 
     def _missing(self, errand: Errand, place: Place) -> None:
         name = place.path.rpartition("/")[2]
-        if self.finish(errand) or not place.path:
+        if self.finish(errand) or not place.path or self._renamed(errand):
             return
-        if self.vault.stat(f"{DONE}/{name}") is not None:
-            self._adopt(errand, f"{DONE}/{name}", state="done", by="a person", held="")
+        if self._is_of(errand, f"{DONE}/{name}"):
+            self._adopt(errand, f"{DONE}/{name}", state="done", by=BY_HAND, held="")
             return
         for where in ELSEWHERE:
-            if (file := self.vault.stat(f"{where}/{name}")) is not None:
-                self.say(f"{where}/{name} is a mail, and went back to {NEEDS_ACTION}/.")
-                back = self._placing.put_back(f"{where}/{name}", file, NEEDS_ACTION)
-                self._adopt(errand, back)
+            path = f"{where}/{name}"
+            if self._is_of(errand, path) and (file := self.vault.stat(path)):
+                self.say(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
+                self._adopt(errand, self._placing.put_back(path, file, NEEDS_ACTION))
                 return
-        if self._renamed(errand):
-            return
         if self.vault.stat(place.path) is None:  # an editor may have put it back meanwhile
-            self.say(f"{place.path} was deleted: nothing more is done about that mail.")
+            self.say(
+                f"{place.path} was deleted or taken away: nothing more is done about that mail."
+            )
             with self.ledger.write() as book:
-                book.shown(book.change(errand, state="gone", by="a person"))
+                book.shown(book.change(errand, state="gone", by=BY_HAND))
 
     def _renamed(self, errand: Errand) -> bool:
         known = self.ledger.standing(NEEDS_ACTION)
         for file in self.vault.list(NEEDS_ACTION):
             path = f"{NEEDS_ACTION}/{file.name}"
-            if path not in known and self._is_of(errand, path):
+            of = known.get(path, ("",))[0]
+            if of in ("", errand.key) and self._is_of(errand, path):
                 self._adopt(errand, path)
                 return True
         return False
@@ -461,7 +513,8 @@ class Sheets:
             except PostroomError:
                 continue
             if note.text("type") == MAIL:
-                self._brought_back(path, note, errands)
+                with suppress(PostroomError):  # the next round looks again
+                    self._brought_back(path, note, errands)
         self._seen, self.broken = there, broken
 
     def _brought_back(self, path: str, note: Note, errands: Mapping[str, Errand]) -> None:
@@ -471,6 +524,10 @@ class Sheets:
             return
         if not self._is_of(errand, path):
             return  # what it says of itself counts for nothing
+        beside = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
+        if errand.state == "failed" and (file := self.vault.stat(beside)):
+            with suppress(PostroomError):  # it told what is mended now
+                self.vault.remove(beside, file)
         self.say(f"{path} was brought back, and is judged again.")
         self._adopt(errand, path, **_AGAIN)
 

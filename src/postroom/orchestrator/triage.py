@@ -7,6 +7,7 @@ then can be done again without harm: notes follow the ledger, and a letter is dr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core import handbook, life
 from postroom.core.audit import Action
+from postroom.core.card import Level
 from postroom.core.errors import (
     AuthRequired,
     Conflict,
@@ -25,6 +27,7 @@ from postroom.core.errors import (
     Limited,
     NotFound,
     PostroomError,
+    Unavailable,
 )
 from postroom.core.handbook import Rule
 from postroom.core.message import SENT
@@ -43,12 +46,13 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
 from postroom.orchestrator.servers import Answer, Question, Servers
-from postroom.orchestrator.sheet import Sheets, facts_of, judgement_of, text_of
+from postroom.orchestrator.sheet import BY_HAND, Sheets, facts_of, judgement_of, text_of
 from postroom.store.entries import Entry
 from postroom.store.errands import Errand
+from postroom.vault.active import active
 from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
 from postroom.vault.folders import HANDBOOK, STYLE
-from postroom.vault.markdown import lines_under
+from postroom.vault.markdown import numbered
 from postroom.vault.note import Note
 
 if TYPE_CHECKING:
@@ -56,8 +60,14 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 32
 READ: Final = 50_000  # characters of a note
-MODEL_TRIES: Final = 4  # before a mail that a model cannot judge is left to the person
+TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
+MODEL: Final = "the model"
+# What Obsidian draws as something else than itself: headings, quotes, tables, rules, code, links, HTML.
+_MARKUP: Final = re.compile(
+    r"^ {0,3}(?:#|>|\||[-=]{2,}|~{3})|`|\]\(|\]:|\[\[|<|%%|\$\$|==", re.MULTILINE
+)
 TICK: Final = 1.0  # seconds between two looks at the letters while a model thinks
+NO_RULE: Final = "no rule"
 STATES: Final = {"archive": "done", "needs_info": "needs_info", "delegate": "delegated"}
 
 
@@ -84,21 +94,31 @@ class Triage:
         self._full = False
         self._letters()
         with self.desk.ledger.write(synced=False) as book:
-            waits = book.waiting("pending", 1)
-        if waits and not self.stopping() and self._handbook():
+            waits = book.errands("pending")
+        if self.stopping():
+            return
+        due = any(self._due(one) for one in waits)
+        # Where nothing is to be judged, no server is started to find out how the rules are.
+        if self._handbook(asked=due) and due:
             self._judge_all()
-        row = 0
-        while not self.stopping() and not self._full:
-            with self.desk.ledger.write(synced=False) as book:
-                waiting = book.waiting("decided", CHUNK, row)
-            if not waiting:
+        failed = next((one for one in waits if one.tries and one.held), None)
+        if failed is not None and self.model is not None:
+            self.trouble.setdefault("model", failed.held)
+        with self.desk.ledger.write(synced=False) as book:
+            decided = book.errands("decided")
+        # Where there is no room for all, the urgent ones have it.
+        decided.sort(key=lambda one: judgement_of(one).decision != "urgent")
+        for errand in decided:
+            if self.stopping() or self._full:
                 break
-            row = waiting[-1][0]
-            for _, errand in waiting:
-                if not self.stopping() and not self._full:
-                    self._draft(errand)
-                    self.breathe()
+            if self._due(errand):
+                self._draft(errand)
+                self.breathe()
         self.follow()
+
+    def _due(self, errand: Errand) -> bool:
+        waited = self.desk.clock().wall - errand.changed
+        return not (errand.tries and 0 <= waited < back_off(errand.tries))
 
     def round_off(self) -> None:
         """Let mail follow what has just become of its letters."""
@@ -110,13 +130,14 @@ class Triage:
         with self.desk.ledger.write(synced=False) as book:
             behind = book.unfollowed()
         for errand in behind:
-            self.sheets.follow(errand)
+            self.sheets.guarded(self.sheets.follow, errand)
 
     # The person's own words
 
-    def _handbook(self) -> bool:
+    def _handbook(self, *, asked: bool) -> bool:
         """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
-        found = self._read([self._question(name, raw=True) for name in (HANDBOOK, STYLE)])
+        questions = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
+        found = self._read(questions) if asked else [_answered(one) for one in questions]
         self._texts = {}
         for name, answer in zip((HANDBOOK, STYLE), found, strict=True):
             if isinstance(answer, NotFound):
@@ -128,7 +149,7 @@ class Triage:
             else:
                 self._texts[name] = str(answer["body"])
         try:
-            self.rules = handbook.parse(lines_under(self._texts[HANDBOOK], handbook.TITLE))
+            self.rules = rules_of(self._texts[HANDBOOK])
         except Corrupt as why:
             return self._amiss("handbook", told(why))
         self.trouble.pop("handbook", None)
@@ -147,17 +168,15 @@ class Triage:
             if isinstance(answer, dict) and not (
                 isinstance(answer.get("frontmatter"), dict) and isinstance(answer.get("body"), str)
             ):
-                try:
-                    found[at] = questions[at].fallback()
-                except PostroomError as why:
-                    found[at] = why
+                found[at] = _answered(questions[at])
         return found
 
     def _question(self, path: str, *, raw: bool = False) -> Question:
         def read() -> Answer:
             data = self.desk.vault.read(path)[0]
             if raw:
-                return {"frontmatter": {}, "body": data.decode(errors="replace")}
+                text = data.decode(errors="replace").replace("\r\n", "\n")
+                return {"frontmatter": {}, "body": text}
             note = Note.parse(data)
             return {"frontmatter": note.values, "body": note.body}
 
@@ -173,9 +192,7 @@ class Triage:
             if not waiting:
                 return
             row = waiting[-1][0]
-            now = self.desk.clock().wall
-            due = [one for _, one in waiting if not 0 <= now - one.changed < _wait(one)]
-            self._judge(due)
+            self._judge([one for _, one in waiting if self._due(one)])
             self.breathe()
 
     def _judge(self, errands: Sequence[Errand]) -> None:
@@ -185,15 +202,18 @@ class Triage:
         judged: list[tuple[Errand, Judgement, str]] = []
         for (errand, path), answer in zip(placed, answers, strict=True):
             if isinstance(answer, Corrupt):
-                self.sheets.follow(errand)  # which puts it aside
+                self.sheets.guarded(self.sheets.follow, errand)  # which puts it aside
             elif isinstance(answer, PostroomError):
-                self.tell("trouble", note=path, error=answer.message)
+                self.sheets.say(f"{path}: {told(answer)}")
             elif (
                 answer["frontmatter"].get("status") == "pending"
                 and not self.stopping()
                 and (found := self._judged(errand, answer))
             ):
                 judged.append((errand, *found))
+                if found[1] == MODEL:  # it took its time, and must not be asked again
+                    self._decide(judged)
+                    judged.clear()
         self._decide(judged)
 
     def _judged(self, errand: Errand, note: Answer) -> tuple[Judgement, str] | None:
@@ -203,16 +223,23 @@ class Triage:
         rule = None if errand.wish else handbook.decide(self.rules, facts)
         if rule is not None:
             return settled(rule.judgement, obstacle), f"line {rule.line} of {HANDBOOK}"
+        if self.model is None and not self._texts.get(HANDBOOK):
+            return Judgement("needs_info", why=f"There is no {HANDBOOK} with rules."), "no rule"
         if self.model is None:
-            return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), "no rule"
+            return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
         judgement = self._asked(errand, note)
-        return None if judgement is None else (settled(judgement, obstacle), "the model")
+        place = self.desk.ledger.place(errand.key)
+        (file,) = self.desk.vault.stats([place.path])
+        if judgement is None or file is None or file[1:] != place[-3:]:
+            return None  # to be asked again; or a person was at the note meanwhile
+        return settled(judgement, obstacle), MODEL
 
     def _obstacle(self, errand: Errand) -> str:
         with self.desk.ledger.write(synced=False) as book:
             since = self.desk.clock().wall - DAY
             drafts = book.drafts_in(errand.account, errand.thread, since)
-        return not_answered(facts_of(errand), drafts, self.most_drafts)
+        # Another version that the person asked for is none of its own accord.
+        return not_answered(facts_of(errand), 0 if errand.wish else drafts, self.most_drafts)
 
     def _asked(self, errand: Errand, note: Answer) -> Judgement | None:
         assert self.model is not None
@@ -240,8 +267,8 @@ class Triage:
         except PostroomError as why:
             if self.stopping():
                 return None
-            self._amiss("model", why.message)
-            if errand.tries + 1 >= MODEL_TRIES:
+            self._amiss("model", told(why))
+            if errand.tries + 1 >= TRIES:
                 return Judgement("needs_info", why=f"The model gave no answer: {why.message}"[:300])
             self._hold(errand, why.message)
             return None
@@ -298,7 +325,7 @@ class Triage:
             return
         try:
             entry = self._proposed(errand, judgement)
-        except (Limited, Full) as why:
+        except (Limited, Full, AuthRequired) as why:
             self._full = True
             self._held(errand, f"{why.message.rstrip('.')}. It is drafted when there is room.")
             return
@@ -310,29 +337,36 @@ class Triage:
             self._instead(errand, "needs_info", Judgement("needs_info", why=said))
             return
         except PostroomError as why:
-            self._full = True  # for this round: the next ones would fare no better
-            self._held(errand, why.message)
+            if errand.tries + 1 >= TRIES and not isinstance(why, Unavailable):
+                said = f"No answer could be drafted: {told(why)}"[:300]
+                self._instead(errand, "needs_info", Judgement("needs_info", why=said))
+            else:
+                self._hold(errand, why.message)
             return
         with self.desk.ledger.write() as book:
-            book.change(errand, state="drafted", letter=entry.id, wish="", held="")
-            book.drafted_in(errand.account, errand.thread, entry.id)
+            book.change(errand, state="drafted", letter=entry.id, wish="", held="", tries=0)
+            if not entry.replaces:
+                book.drafted_in(errand.account, errand.thread, entry.id)
         self._tell("drafted", errand, letter=entry.id)
         self.follow()
 
     def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
         with suppress(Conflict), self.desk.ledger.write() as book:
             book.change(errand, state=state, judgement=json.dumps(asdict(judgement)), held="")
+        self._tell("instead", errand, decision=judgement.decision, why=judgement.why)
 
     def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
         replaced = errand.letter if errand.wish else ""
-        key = f"triage {errand.account} {errand.message} {replaced}".strip()[:200]
+        key = f"triage {errand.account} {errand.message} {replaced}".strip()[:180]
         with self.desk.ledger.write(synced=False) as book:
-            bound = book.bound(ORCHESTRATOR, key)
-        if bound:  # drafted, and stopped before that was written down
-            entry = self.desk.ledger.entry(bound[0])
-            if not isinstance(entry.state, life.Rehearsal):
-                self.desk.follow(entry)
-                return entry
+            while bound := book.bound(ORCHESTRATOR, key):
+                entry = book.entry(bound[0])
+                if entry.kind in life.OPEN or entry.created.wall >= errand.changed:
+                    break  # drafted after this was decided, and stopped before that was written down
+                key = f"{key.rpartition(' again ')[0] or key} again {entry.id}"
+        if bound:
+            self.desk.follow(entry)
+            return entry
         if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
             raise Denied(obstacle)
         self._refuse_answered(errand)
@@ -352,20 +386,24 @@ class Triage:
         wish = Proposal(
             key=key,
             home=DRAFTS_FOLDER,
-            form="draft",
+            form="draft" if _plain(judgement.text) else "note",
             replaces=replaced,
             asks=True,
             fields={"reply_to_message_id": errand.message, "answers": f"[[{name}]]", **urgent},
         )
-        return self.desk.propose(_CALL, self.desk.composer.letter(written), wish)
+        letter = self.desk.composer.letter(written)
+        if errand.by == NO_RULE and self.desk.reading.card(letter, ()).level is Level.STOP:
+            raise Denied("no rule asks for it, and its risk card would be red")
+        return self.desk.propose(_CALL, letter, wish)
 
     def _refuse_answered(self, errand: Errand) -> None:
         """Refuse to answer what the person has answered meanwhile, from wherever."""
-        box = self.desk.mailroom.box(errand.account)
-        mails = box.thread(errand.message).messages
-        at = next((at for at, mail in enumerate(mails) if mail.id == errand.message), len(mails))
-        if any(SENT in mail.labels for mail in mails[at + 1 :]):
-            raise _AnsweredError("It was answered already.")
+        mails = self.desk.mailroom.box(errand.account).thread(errand.message).messages
+        named = {one.mail.message_id for one in mails if one.id == errand.message} - {""}
+        for one in mails:
+            answers = {*one.mail.in_reply_to, *one.mail.references}
+            if SENT in one.labels and named & answers:
+                raise _AnsweredError("It was answered already.")
 
     def _rehearse(self, errand: Errand) -> None:
         said = f"Postroom rehearses ({self.desk.rules.source}): it is drafted when that is over."
@@ -394,6 +432,9 @@ class Triage:
         for errand in news:
             entry = self.desk.ledger.entry(errand.letter)
             changes: dict[str, str | int | float] = {}
+            if errand.by == BY_HAND and errand.state == "done":
+                self._withdraw(errand, entry)
+                continue
             match entry.state:
                 case life.Sent():
                     changes = {"state": "done", "held": ""}
@@ -409,6 +450,41 @@ class Triage:
                 continue
             with suppress(Conflict), self.desk.ledger.write() as book:
                 book.change(errand, **changes)
+
+    def _withdraw(self, errand: Errand, entry: Entry) -> None:
+        """Take back the answer to a mail that the person has dealt with."""
+        with suppress(PostroomError):  # it may have been decided in this moment
+            self.desk.withdraw(_CALL._replace(action_type="withdraw_letter"), entry.id)
+        with suppress(Conflict), self.desk.ledger.write() as book:
+            book.change(errand, by=f"{BY_HAND}; the answer that waited was withdrawn")
+
+
+def rules_of(text: str) -> tuple[Rule, ...]:
+    """Return the rules of a handbook's text; `Corrupt` names the line that is wrong.
+
+    A handbook that is there and has no rules where they belong was meant otherwise.
+    """
+    lines = list(numbered(text))
+    under = [(number, line) for number, over, line in lines if over == handbook.TITLE]
+    if text.strip() and not under:
+        raise Corrupt(
+            f"{HANDBOOK} has no heading `## {handbook.TITLE}`, under which rules would count",
+            remedy="Write it, in these letters. Until then no mail is triaged.",
+        )
+    elsewhere = handbook.misplaced((n, line) for n, over, line in lines if over != handbook.TITLE)
+    if elsewhere:
+        raise Corrupt(
+            f"{HANDBOOK}, line {elsewhere}: a rule does not stand under `## {handbook.TITLE}`",
+            remedy="Move it there, or put what only looks like one into a code fence.",
+        )
+    return handbook.parse((number, line) for number, line in under if not line.startswith("#"))
+
+
+def _answered(question: Question) -> Answer | PostroomError:
+    try:
+        return question.fallback()
+    except PostroomError as why:
+        return why
 
 
 class _AnsweredError(PostroomError):
@@ -431,8 +507,9 @@ def _worded(judgement: Judgement) -> Judgement:
     return Judgement(judgement.decision, text, judgement.why)
 
 
-def _wait(errand: Errand) -> float:
-    return back_off(errand.tries) if errand.tries else 0.0
+def _plain(text: str) -> bool:
+    """Whether nothing of a text is rendered or does anything where it is the body of a note."""
+    return not (_MARKUP.search(text) or active(text))
 
 
 def _line(errand: Errand, decision: str, by: str) -> Action:

@@ -104,6 +104,9 @@ class Watcher:
             ids = [one.id for one in page if one.date >= watch.floor]
             with self.desk.ledger.write(synced=False) as book:
                 known = book.seen_of(account, ids)
+                again = book.reconsider(account, ids)
+            if again:
+                self.tell("found", account=account, mails=again)
             new += [id for id in ids if id not in known]
             if not ids or len(known) == len(page):
                 break

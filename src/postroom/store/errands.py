@@ -135,6 +135,7 @@ class Errands(Handling):
             " (errand.state = 'drafted' AND letter.state NOT IN"
             " ('pending', 'approved', 'sending', 'unknown')) OR (errand.state = 'needs_info' AND"
             " letter.state IN ('pending', 'approved', 'sending', 'unknown', 'sent'))"
+            " OR (errand.state = 'done' AND errand.by = 'a person' AND letter.state = 'pending')"
             " ORDER BY errand.row"
         )
         return [Errand(*row) for row in rows]
@@ -177,7 +178,9 @@ class Errands(Handling):
 
     def tally(self, since: float = 0) -> dict[str, int]:
         """Return how many mails are in each state, of those that changed since then."""
+        since_then = "WHERE changed >= ?" if since else ""
         rows = self._connection.execute(
-            "SELECT state, count(*) FROM errand WHERE changed >= ? GROUP BY state", [since]
+            f"SELECT state, count(*) FROM errand {since_then} GROUP BY state",
+            [since] if since else [],
         )
         return dict(rows.fetchall())

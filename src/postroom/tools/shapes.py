@@ -10,7 +10,16 @@ from pydantic import Field
 
 from postroom.core import life
 from postroom.core.letter import Letter
-from postroom.core.message import UNREAD, Attachment, Mail, Message, Party, Summary, Thread
+from postroom.core.message import (
+    SYSTEM_LABELS,
+    UNREAD,
+    Attachment,
+    Mail,
+    Message,
+    Party,
+    Summary,
+    Thread,
+)
 from postroom.core.policy import Rules
 from postroom.core.quoting import split
 from postroom.core.stamp import Stamp
@@ -241,7 +250,11 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
         cc=_people(mail.cc),
         reply_to=_people(mail.reply_to),
         subject=cut(mail.subject, 500),
-        labels=tuple(cut(label, 60) for label in sorted(message.labels)[:MAX_FILES]),
+        # The mailbox's own first: where there are too many, those say what the mail is.
+        labels=tuple(
+            cut(label, 60)
+            for label in sorted(message.labels, key=lambda one: (one not in SYSTEM_LABELS, one))
+        )[:MAX_FILES],
         list_id=cut(mail.list_id, MAX_NAME),
         automatic=mail.automatic,
         files=_files(mail.attachments),

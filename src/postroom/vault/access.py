@@ -25,7 +25,7 @@ def _look(name: str) -> str:
 
 
 _KNOWN: Final = {_look(row.name): row for row in (*FOLDERS, *FILES)} | {
-    _look(f"{row.name.removesuffix(NOTE)}{end}"): row for row in FILES for end in ("", NOTE)
+    _look(f"{row.name.removesuffix(NOTE)}{end}"): row for row in FILES for end in ("", NOTE, ".txt")
 }
 
 
@@ -41,6 +41,8 @@ class Access:
         """Return the row of the table that a path belongs to; None for the person's own notes."""
         first, _, rest = path.partition("/")
         if self._room:
+            if not rest and _look(first) in folders.PAUSES:
+                return _KNOWN[_look(folders.PAUSED)]  # it counts beside the room, too
             if _look(first) != _look(self._room):
                 return None
             first = rest.partition("/")[0]

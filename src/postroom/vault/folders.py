@@ -53,3 +53,6 @@ DONE: Final = "Done"
 FAILED: Final = "Failed"
 PLANS: Final = "Plans"
 PAUSED: Final = "PAUSED"
+PAUSES: Final = frozenset(
+    {"paused", "paused.md", "paused.txt"}
+)  # Obsidian makes no file without .md

@@ -13,6 +13,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\n?")
 _NO_PARAGRAPH = re.compile(r"[ \t]*(?:\n?$|[#>|]|[-*+](?:[ \t]|$)|[0-9]{1,9}[.)](?:[ \t]|$))")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_PLAIN = re.compile(r"[\w .,()'-]+")
 _INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
 
 
@@ -86,15 +87,15 @@ def headings(body: str) -> list[Heading]:
     return found
 
 
-def lines_under(body: str, title: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines under a heading of the second rank that are in no code, each with its number."""
-    under = False
+def numbered(body: str) -> Iterator[tuple[int, str, str]]:
+    """Yield each line that is in no code: its number, the heading of the second rank over it, the line."""
+    over = ""
     for number, (line, mark) in enumerate(_marked(body), 1):
         heading = _HEADING.fullmatch(line) if mark == " " else None
         if heading and len(heading[1]) <= 2:
-            under = len(heading[1]) == 2 and _title(heading[2]) == title
-        elif under and mark == " " and not heading:
-            yield number, line.rstrip("\n")
+            over = _title(heading[2]) if len(heading[1]) == 2 else ""
+        if mark == " ":
+            yield number, over, line.rstrip("\n")
 
 
 def outside_code(body: str) -> Iterator[str]:
@@ -124,3 +125,10 @@ def quote(text: str) -> str:
         line = "\\" + line  # the Dataview plugin would run it
     pad = " " if line.strip(" ") and (line[0] in "` " or line[-1] in "` ") else ""
     return f"{_ticks(line, 1)}{pad}{line}{pad}{_ticks(line, 1)}"
+
+
+def link(path: str, otherwise: str) -> str:
+    """Return a link to a note, or its name where that could not be one."""
+    name = path.rpartition("/")[2].removesuffix(".md")
+    # A name may be anybody's: one that could end the link, or is more than one, is only quoted.
+    return f"[[{name}]]" if _PLAIN.fullmatch(name) else quote(name or otherwise)

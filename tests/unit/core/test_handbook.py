@@ -90,13 +90,20 @@ def test_the_words_after_a_decision_are_its_text():
         ("- from a@b.example", "a colon and a decision are missing"),
         ("- from a@b.example archive", "takes addresses and domains"),
         ("- anything: bin", "is no decision"),
-        ("- anything: Archive", "is no decision"),
+        ("-list: archive", "begins with `-` and a space"),
+        ("– list: archive", "begins with `-` and a space"),
+        ("- from a@b.example or subject x: archive", "takes addresses"),
+        ("- from: `a@b.example`: archive", "without a colon between"),
+        ('- from "a@b.example": archive', "needs no quotes"),
+        ("- from <a@b.example>: archive", "takes addresses and domains"),
+        ("- from *@b.example: archive", "takes addresses and domains"),
+        ("%% - list: archive %%", "a comment would not hide"),
         ("- anything:", "is no decision"),
         ("- anything: archive now", "takes no text"),
         ("- automatic yes: archive", "stands alone"),
         ("- subject `...`: archive", "names no word"),
         ("  - anything: archive", "not indented"),
-        ("- [ ] anything: archive", "begins with one of"),
+        ("- [ ] anything: archive", "no checkbox"),
         ("- anything and : archive", "begins with one of"),
         ("- list and anything else: archive", "stands alone"),
         ("- anything: draft_reply " + "x" * 10_001, "longer than"),
@@ -110,7 +117,17 @@ def test_a_line_that_is_no_rule_is_refused_by_its_number(line, why):
 
 
 def test_prose_between_rules_is_the_persons_own():
-    assert len(rules("Newsletters first.", "", "- list: archive", "and so on")) == 1
+    assert len(rules("Newsletters first.", "", "- list: archive", "", "and so on")) == 1
+
+
+def test_a_rule_goes_on_until_a_blank_line():
+    (rule,) = rules("- anything: draft_reply Thank you,", "  we accept only", "paper.", "", "Mine.")
+    assert rule.judgement.text == "Thank you, we accept only paper."
+
+
+def test_decisions_and_conditions_are_known_in_any_case():
+    (rule,) = rules("- List: Archive")
+    assert rule.judgement.decision == "archive"
 
 
 @given(st.text(max_size=200))

@@ -16,6 +16,7 @@ def rounds(tmp_path, courier):
     rounds = Rounds(tmp_path)
     rounds.wrap = courier
     rounds.restart()
+    rounds.handbook("from nobody.example: archive")  # a rule that fits no mail here
     rounds.round()  # from here on, mail is new
     yield rounds
     rounds.close()

@@ -21,30 +21,72 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(r
     assert "`bob@example.net`, `A question`" in said
     assert "Trust level: folder." in said
     assert "Budget: 10 of 10 letters" in said
-    assert "- Handbook.md: `2 rules`" in said
+    assert "- `Handbook.md`: `2 rules`" in said
     rounds.carry(rounds.letter_note(first)[0], "Approved")
     rounds.round()
     rounds.clock.go(10)
     rounds.round()
     said = board(rounds)
     assert "Waiting for your word" not in said
-    assert "### Left today (1)\n\n- `ann@example.com`, `Re: Tea`" in said
+    left = said.partition("### Left today (1)\n\n- [[")[2]
+    assert left.splitlines()[0].endswith("]] `ann@example.com`, `Re: Tea`")
     assert "Budget: 9 of 10 letters" in said
 
 
 def test_what_a_person_wrote_into_the_dashboard_stays(rounds):
-    text = (
-        "# Mine\r\n\r\nHello.\r\n\r\n## Now\r\n\r\nyesterday\r\n\r\n## Links\r\n\r\n- [[Home]]\r\n"
-    )
-    (rounds.vault / "Dashboard.md").write_bytes(text.encode())
-    rounds.deliver("Tea")
-    rounds.round()
+    text = "# Mine\n\nHello.\n\n## Now\n\nmy own list\n\n## Links\n\n- [[Home]]\n"
+    (rounds.vault / "Dashboard.md").write_bytes(text.replace("\n", "\r\n").encode())
+    for number in range(2):
+        rounds.deliver(f"Tea {number}", sender=f"a{number}@example.com")
+        rounds.round()
     raw = (rounds.vault / "Dashboard.md").read_bytes()
     assert raw.count(b"\n") == raw.count(b"\r\n")
-    parts = dict(sections(board(rounds)))
-    assert parts[""].startswith("# Mine\n\nHello.")
-    assert parts["Links"] == "## Links\n\n- [[Home]]\n"
-    assert "yesterday" not in parts["Now"]
+    parts = sections(board(rounds))
+    assert [title for title, _ in parts] == ["", "Now", "Links", "Now"]
+    assert "".join(part for _, part in parts[:3]).startswith(text)
+    assert "Waiting for your word (2)" in parts[3][1]
+
+
+def test_its_part_of_the_dashboard_stays_where_the_person_puts_it(rounds):
+    rounds.round()
+    mine = board(rounds).replace("# Postroom\n\n", "") + "\n## Mine\n\n- [[Home]]\n"
+    (rounds.vault / "Dashboard.md").write_text(mine)
+    rounds.deliver("Tea")
+    rounds.round()
+    parts = sections(board(rounds))
+    assert [title for title, _ in parts if title] == ["Now", "Mine"]
+    assert parts[-1][1] == "## Mine\n\n- [[Home]]\n"
+
+
+def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path, note = rounds.letter_note(id)
+    (rounds.vault / path).write_text(note.raw.decode().replace("Thank you", "Many thanks"))
+    rounds.carry(path, "Approved")
+    rounds.round()
+    path, note = rounds.letter_note(id)
+    assert path.startswith("Drafts/")
+    assert "You changed the text" in note.text("notice")
+    assert "You changed the text" in board(rounds)
+    rounds.carry(path, "Approved")
+    rounds.round()
+    assert rounds.letter_note(id)[1].text("notice") == ""
+
+
+def test_what_counts_for_nothing_is_on_the_dashboard(rounds):
+    rounds.write("Approved/milk.md", "buy milk\n")
+    rounds.round()
+    assert "Approved/milk.md counts for nothing" in board(rounds)
+
+
+def test_health_knows_the_rules_also_where_no_mail_came(rounds):
+    rounds.handbook("list: archive", "anything: bogus")
+    rounds.round()
+    assert "- `Handbook.md`: **amiss**, `Handbook.md, line 6: 'bogus' is no decision" in board(
+        rounds
+    )
+    assert not [one for one in rounds.servers.asked if one[0] == "vault"]
 
 
 def test_nothing_of_a_mail_is_rendered_in_the_dashboard(rounds):

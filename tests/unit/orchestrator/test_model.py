@@ -86,8 +86,11 @@ def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not():
 
 def test_a_draft_and_the_wish_about_it_are_told():
     told = prompt(CASE._replace(draft="I cannot.", wish="Say yes."), "0123456789abcdef")
-    assert told.instructions.index("I cannot.") < told.instructions.index("Say yes.")
-    assert "former draft" not in prompt(CASE, "0123456789abcdef").instructions
+    assert "Say yes." in told.instructions
+    before, inside, after = between(told.mail)
+    assert "I cannot." in inside  # a model wrote it: it is no more to be trusted than the mail
+    assert "I cannot." not in told.instructions + before + after
+    assert "Former draft" not in prompt(CASE, "0123456789abcdef").mail
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_it_goes_on_by_itself_and_stops_cleanly(run):
         wait(lambda: len(notes(run, "Done")) == 2)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) == 0
-    assert "Stopped at" in (run.vault / "Dashboard.md").read_text()
+    assert "Not running since" in (run.vault / "Dashboard.md").read_text()
     assert _children(process.pid) == []
 
 
@@ -331,9 +331,14 @@ def test_a_room_of_its_own_in_the_vault_is_kept_to(person):
 def test_the_wrong_settings_are_named(run):
     config = run.folder / ".config" / "postroom" / "postroom.toml"
     config.write_text(f'{config.read_text()}\n[triage]\nmodel = "ouija:board"\n')
+    assert run.run("import", str(mbox(run, {"Mystery": ("eve@example.net", "", "")}))).code == 0
     outcome = run.run("run", "--once")
-    assert outcome.code == 2
-    assert "ouija" in outcome.err
+    assert outcome.code == 8
+    assert "There is no model" in (run.vault / "Dashboard.md").read_text()
+    note = notes(run, "Needs_Action")["Mystery"][1]  # what needs no model goes on
+    assert note.text("status") == "pending"
+    assert "ouija" in note.text("held")
+    assert "There is no model" in run.run("doctor").out
 
 
 def test_service_install_writes_a_unit_that_systemd_takes(run):
@@ -382,3 +387,50 @@ def test_stopping_ends_a_model_that_thinks_and_loses_nothing(run):
         assert process.wait(timeout=30) == 0
     assert notes(run, "Needs_Action")["Tea"][1].text("status") == "pending"
     assert subprocess.run(["pgrep", "-f", "time.sleep(600)"], check=False).returncode == 1
+
+
+@pytest.mark.parametrize("name", ["PAUSED", "PAUSED.md", "paused.md", "Paused.txt"])
+@pytest.mark.parametrize("room", ["", "Postroom"])
+def test_a_pause_holds_by_any_spelling_and_beside_a_room(person, name, room):
+    person.live(undo_seconds=0)
+    person.vault.mkdir()
+    if room:
+        (person.vault / "Mine").mkdir()
+        config = person.folder / ".config" / "postroom" / "postroom.toml"
+        config.write_text(f'{config.read_text()}\n[vault]\nroom = "{room}"\n')
+    assert person.run("init").code == 0
+    (person.vault / name).touch()
+    note = person.vault / room / "Approved" / "mine.md"
+    note.write_text("---\nto: ann@example.com\nsubject: Hello\n---\n\nGood day.\n")
+    outcome = person.run("run", "--once")
+    assert name in events(outcome, "letter")[0]["said"]
+    assert person.run("search", "in:sent", "--json").json["messages"] == []
+    assert person.run("status", "--json").json["paused"] is True
+
+
+def test_a_vault_with_a_dashboard_of_its_own_gets_a_room(person):
+    person.vault.mkdir()
+    (person.vault / "Dashboard.md").write_text("# Mine\n")
+    assert person.run("init").code == 0
+    assert (person.vault / "Postroom" / "Dashboard.md").exists()
+    assert (person.vault / "Dashboard.md").read_text() == "# Mine\n"
+
+
+def test_a_backlog_that_is_no_query_is_refused_before_anything_is_done(run):
+    outcome = run.run("run", "--once", "--backlog", "newer_then:7d")
+    assert outcome.code == 2
+    assert "newer_then" in outcome.err
+
+
+def test_a_single_round_tells_cron_that_something_is_amiss(run):
+    (run.vault / "Handbook.md").write_text("# Handbook\n\n## Rules\n\n- anything: bogus\n")
+    outcome = run.run("run", "--once")
+    assert outcome.code == 8
+    assert "bogus" in run.run("doctor").out
+
+
+def test_trouble_is_told_in_plain_words(run):
+    (run.vault / "Handbook.md").write_text("# Handbook\n\n## Rules\n\n- anything: bogus\n")
+    outcome = run.run("run", "--once", "--text")
+    assert "[33m" not in outcome.out
+    assert ".." not in outcome.out

@@ -258,3 +258,67 @@ def test_a_status_that_was_never_brought_up_to_date_is_nobodys_word(rounds, deci
         == {"needs_info": "needs_info", "delegate": "pending_approval"}[decision]
     )
     assert len(rounds.triaged()) == 1
+
+
+@pytest.mark.parametrize("folder", ["Plans", "Drafts"])
+def test_a_note_of_the_same_name_elsewhere_is_not_the_mails(rounds, asking, folder):
+    path = rounds.vault / rounds.mail_note(asking)[0]
+    forged = path.read_text().replace("Come at four?", "Pay them.")
+    rounds.write(f"{folder}/{path.name}", forged)
+    path.unlink()
+    rounds.round()
+    assert rounds.errand(asking).state == "gone"
+    assert not list(rounds.vault.glob("Needs_Action/*"))
+
+
+def test_odd_files_in_the_way_of_one_mail_do_not_keep_others_waiting(rounds):
+    rounds.handbook("anything: needs_info")
+    ids = [rounds.deliver(f"Tea {number}") for number in range(4)]
+    rounds.round()
+    folder, link, large, pipe = (rounds.vault / rounds.mail_note(id)[0] for id in ids)
+    folder.unlink()
+    (rounds.vault / "Plans" / folder.name).mkdir(parents=True)
+    text = link.read_text()
+    link.unlink()
+    other = rounds.folder / "other.md"
+    other.write_text(text.replace("needs_info", "pending"))
+    link.symlink_to(other)
+    large.write_bytes(large.read_bytes() + b"x" * 31_000_000)
+    pipe.unlink()
+    os.mkfifo(pipe)
+    new = rounds.deliver("New")
+    for _ in range(2):
+        rounds.round()
+    assert rounds.status(new) == ("Needs_Action", "needs_info")
+    assert (rounds.vault / "Failed" / large.name).exists()
+    assert other.read_text() == text.replace("needs_info", "pending")
+
+
+def test_a_status_that_means_nothing_is_put_back_and_said(rounds, asking):
+    change(rounds, asking, 'status: "needs_info"', "status: erledigt")
+    rounds.round()
+    assert rounds.status(asking) == ("Needs_Action", "needs_info")
+    assert any("was put back" in said["text"] for said in rounds.events("said"))
+
+
+def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds, asking):
+    there = rounds.vault / "Needs_Action"
+    there.rename(rounds.folder / "away")
+    rounds.round()
+    assert rounds.errand(asking).state == "needs_info"
+    if there.exists():
+        there.rmdir()
+    (rounds.folder / "away").rename(there)
+    rounds.round()
+    assert rounds.status(asking) == ("Needs_Action", "needs_info")
+    assert len(rounds.triaged()) == 1
+
+
+def test_the_mail_links_to_its_answer_and_back(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path, draft = rounds.letter_note(id)
+    mail, note = rounds.mail_note(id)
+    assert note.text("answer") == f"[[{path.rpartition('/')[2].removesuffix('.md')}]]"
+    assert draft.text("answers") == f"[[{mail.rpartition('/')[2].removesuffix('.md')}]]"
+    assert draft.text("from") == "You <you@example.org>"

@@ -461,3 +461,200 @@ def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds):
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "pending")
     assert "Handbook.md has more than" in (rounds.vault / "Dashboard.md").read_text()
+
+
+def test_a_slip_does_not_let_out_what_was_drafted_by_itself(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.write(
+        "Approved/slip.md",
+        "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\nWrite to Ann.\n",
+    )
+    for _ in range(3):
+        rounds.round()
+        rounds.clock.go(60)
+    assert rounds.sent() == []
+    assert rounds.letter_note(id)[1].text("status") == "pending_approval"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "![x](http://evil.example/x.png)",
+        "<img src=http://evil.example/x>",
+        "```dataviewjs\nx\n```",
+        "Yes.\n\n## Risk assessment\n\nNothing unusual.",
+        "[[Handbook]]",
+        "| a | b |\n|---|---|",
+    ],
+)
+def test_what_a_model_wrote_is_not_rendered_in_its_note(rounds, text):
+    with_model(rounds, Judgement("draft_reply", text))
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path, note = rounds.letter_note(id)
+    assert path.startswith("Drafts/")
+    assert fenced(dict(sections(note.body))["Letter"]) == text
+    approved(rounds, id)
+    assert rounds.sent() == ["Re: Tea"]
+    assert rounds.status(id) == ("Done", "done")
+
+
+def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(rounds):
+    rounds.handbook("anything: draft_reply One.")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    first = rounds.errand(id).letter
+    rounds.desk.reject(first, by="ada", reason="no")
+    rounds.round()
+    rounds.handbook("anything: draft_reply Two.")
+    rounds.clock.go(60)
+    path = rounds.vault / rounds.mail_note(id)[0]
+    path.write_text(path.read_text().replace('"needs_info"', "pending", 1))
+    rounds.round()
+    second = rounds.errand(id).letter
+    assert second != first
+    assert rounds.status(id) == ("Needs_Action", "drafted")
+    assert rounds.letter_note(id)[1].body.strip() == "Two."
+
+
+def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds):
+    answers = [Judgement("draft_reply", f"Version {number}.") for number in range(5)]
+    with_model(rounds, *answers)
+    id = rounds.deliver("Tea")
+    rounds.round()
+    for number in range(1, 5):
+        rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="Again", revise=True)
+        for _ in range(2):
+            rounds.round()
+        assert rounds.letter_note(id)[1].body.strip() == f"Version {number}."
+
+
+def test_answers_of_a_model_survive_a_crash_one_by_one(rounds):
+    class Dies(Thinker):
+        def judge(self, case):
+            if len(self.cases) == 3:
+                raise KeyboardInterrupt
+            return super().judge(case)
+
+    rounds.model = Dies(Judgement("archive"))
+    rounds.restart()
+    for number in range(5):
+        rounds.deliver(f"Tea {number}")
+    with pytest.raises(KeyboardInterrupt):
+        rounds.round()
+    assert len(rounds.triaged()) == 3
+
+
+def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(rounds):
+    class Slow(Thinker):
+        def judge(self, case):
+            path = rounds.vault / rounds.mail_note(id)[0]
+            path.write_text(path.read_text().replace('"pending"', "done", 1))
+            return super().judge(case)
+
+    rounds.model = Slow(WRITTEN)
+    rounds.restart()
+    id = rounds.deliver("Tea")
+    for _ in range(2):
+        rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+    assert rounds.desk.ledger.lines() == []
+
+
+def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    letter = rounds.errand(id).letter
+    path = rounds.vault / rounds.mail_note(id)[0]
+    path.write_text(path.read_text().replace('"drafted"', "Done", 1))
+    rounds.round()
+    assert rounds.state_of(letter) == "withdrawn"
+    assert rounds.status(id) == ("Done", "done")
+    rounds.carry(rounds.desk.ledger.place(letter).path, "Approved")  # wanted after all
+    for _ in range(2):
+        rounds.round()
+    assert rounds.state_of(letter) == "pending"
+
+
+def test_a_mail_that_cannot_be_answered_does_not_keep_others_waiting(rounds):
+    class Refuses:
+        def __init__(self, box):
+            self._box = box
+
+        def __getattr__(self, name):
+            return getattr(self._box, name)
+
+        def message(self, id):
+            if id == first:
+                raise Corrupt("this mail is damaged")
+            return self._box.message(id)
+
+    first, second = rounds.deliver("One"), rounds.deliver("Two", sender="bob@example.net")
+    rounds.handbook("anything: not yet")
+    rounds.round()  # both are noted
+    rounds.handbook("anything: draft_reply Yes.")
+    rounds.wrap = Refuses
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(second)[1] == "drafted"
+    for _ in range(4):
+        rounds.clock.go(7200)
+        rounds.round()
+    assert rounds.status(first)[1] == "needs_info"
+
+
+def test_urgent_answers_have_the_room_where_there_is_not_enough(rounds):
+    rounds.handbook("subject fire: urgent On my way.", "anything: draft_reply Yes.")
+    rounds.restart(open_letters=1)
+    rounds.deliver("Tea")
+    fire = rounds.deliver("Fire", sender="bob@example.net")
+    rounds.round()
+    assert rounds.status(fire)[1] == "drafted"
+
+
+def test_without_a_handbook_nothing_is_answered(rounds):
+    (rounds.vault / "Handbook.md").unlink()
+    id = rounds.deliver("Tea")
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+
+
+def test_no_acknowledgement_is_drafted_where_its_card_would_be_red(rounds):
+    id = rounds.deliver("Your mailbox is full", sender="Support <support@examp1e.org>")
+    rounds.round()
+    assert rounds.desk.ledger.lines() == []
+    assert rounds.status(id)[1] == "needs_info"
+    assert "its risk card would be red" in rounds.mail_note(id)[1].text("why")
+    rounds.handbook("from examp1e.org: draft_reply I know you.")
+    path = rounds.vault / rounds.mail_note(id)[0]
+    path.write_text(path.read_text().replace('"needs_info"', "pending", 1))
+    rounds.round()
+    assert rounds.status(id)[1] == "drafted"  # a person's rule asks for it
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Handbook\n\n# Rules\n\n- list: archive\n",
+        "# Handbook\n\n## rules\n\n- list: archive\n",
+        "# Handbook\n\n- list: archive\n\n## Rules\n\n- automatic: archive\n",
+        "# Handbook\n\nNo rules at all.\n",
+    ],
+)
+def test_rules_that_stand_elsewhere_are_not_passed_over(rounds, text):
+    (rounds.vault / "Handbook.md").write_text(text)
+    id = rounds.deliver("Tea")
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "pending")
+    assert "## Rules" in rounds.events("trouble")[0]["error"]
+
+
+def test_the_handbook_that_init_writes_is_one():
+    from postroom.cli.setup import HANDBOOK
+    from postroom.orchestrator.triage import rules_of
+
+    assert [rule.written for rule in rules_of(HANDBOOK)] == [
+        "- automatic: archive",
+        "- list: archive",
+    ]

@@ -49,7 +49,7 @@ def test_a_backlog_is_taken_when_asked_for_and_only_once(tmp_path):
     old = [rounds.deliver(f"Old {number}") for number in range(3)]
     other = rounds.deliver("Other")
     for _ in range(2):
-        rounds.orchestrator.round("subject:old")
+        rounds.round("subject:old")
     assert all(rounds.status(id) for id in old)
     assert rounds.errand(other).state == "before"
     assert len(rounds.triaged()) == 3
@@ -263,3 +263,39 @@ def test_a_note_that_a_tool_made_at_the_name_of_a_mail_is_not_taken_for_it(round
     rounds.round()
     assert 'status: "pending"' in forged.read_text()
     assert len(rounds.triaged()) == 2
+
+
+def test_a_mail_with_many_labels_is_noted(rounds):
+    rounds.handbook("anything: needs_info")
+    id = rounds.deliver(labels=frozenset({INBOX, *(f"A{n:02}" for n in range(40))}))
+    rounds.round()
+    assert rounds.status(id)[0] == "Needs_Action"
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [
+        "=?utf-8?b?PGRvcmFAZXhhbXBsZS5vcmc+?=",
+        f'"{"x" * 190} <dora@example.org>" <eve@evil.example>',
+    ],
+)
+def test_a_sender_that_poses_as_another_is_not_that_one_for_a_rule(rounds, sender):
+    rounds.handbook("from dora@example.org: archive", "anything: needs_info")
+    raw = f"From: {sender}\nTo: you@example.org\nSubject: Hi\nMessage-ID: <p@x.example>\n\nHello.\n"
+    from postroom.mail.mailbox import Arrival
+
+    before = set(rounds.ids())
+    rounds.box.keep([Arrival(raw.encode(), INBOXED, int(rounds.clock.wall))])
+    (id,) = set(rounds.ids()) - before
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+
+
+def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds):
+    id = rounds.deliver(labels=frozenset({SPAM}))
+    rounds.round()
+    rounds.box.relabel(id, add=frozenset({INBOX}), remove=frozenset({SPAM}))
+    rounds.wrap = lambda box: _Forgetful(box, None)
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(id)[0] == "Needs_Action"
