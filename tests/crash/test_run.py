@@ -432,7 +432,7 @@ def test_a_run_that_is_told_to_stop_ends_in_order_and_the_next_goes_on(person):
         post.delivered(bringing)
         assert code == 0, life.told()
         assert life.last == "stopped"
-        assert "Stopped at" in (person.vault / "Dashboard.md").read_text()
+        assert "Not running since" in (person.vault / "Dashboard.md").read_text()
         assert not running(person)
         assert not leftovers(post)
         post.say(0.1)

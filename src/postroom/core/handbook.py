@@ -90,8 +90,10 @@ def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
     names the line that is wrong.
     """
     items: list[tuple[int, str]] = []
-    going_on = False
+    going_on, before = False, 0
     for number, line in lines:
+        going_on = going_on and number == before + 1  # else a heading or code stands between
+        blank, before = bool(items) and not going_on, number
         text = _SPACES.sub(" ", line.strip())
         item = _RULE.fullmatch(text)
         if line.startswith((" ", "\t")) and item:
@@ -102,6 +104,10 @@ def parse(lines: Iterable[tuple[int, str]]) -> tuple[Rule, ...]:
             raise _wrong(number, "a comment would not hide a rule: delete it, or move it elsewhere")
         if item:
             items.append((number, item[1]))
+        elif text and blank and line.startswith(("  ", "\t")):
+            raise _wrong(number, "a rule ends at a blank line: put all of it above")
+        elif (text and going_on and text[0] in "|>#") or (going_on and text.startswith("---")):
+            raise _wrong(number, "this cannot stand in a rule's text: put a blank line before it")
         elif text and going_on:
             first, words_before = items[-1]
             items[-1] = (first, f"{words_before} {text}")

@@ -212,6 +212,10 @@ class Desk:
         self.ledger.close()
         self.vault.close()
 
+    def belongs(self) -> None:
+        """Refuse where another desk has the vault now."""
+        self._tools.belongs()
+
     def paused(self) -> str:
         """Return the file by which a person has stopped all sending, if there is one.
 

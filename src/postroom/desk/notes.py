@@ -209,7 +209,8 @@ class Notes:
             named |= {"notice": notice} if notice else {}
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
-        return render(_given(self.fields(entry)), "".join(pages))
+        more = json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+        return render(_given(self.fields(entry)) | more, "".join(pages))
 
     def _changed(
         self, entry: Entry, note: Note, place: Place, notice: str, *, retext: bool

@@ -410,4 +410,5 @@ def _unmoved(standing: Standing | None, place: Place | None, found: list[Found])
 
 def _counts(entry: Entry, place: Place, one: Found) -> bool:
     """Whether this can be the letter's note: tools may write to Drafts/, and name any letter there."""
-    return one.folder != folders.DRAFTS or one.path == place.path or entry.form == "draft"
+    at_home = entry.form == "draft" or entry.home == folders.DRAFTS
+    return one.folder != folders.DRAFTS or one.path == place.path or at_home

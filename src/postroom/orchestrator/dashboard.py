@@ -58,6 +58,11 @@ class Dashboard:
         """Bring the dashboard, the briefing and the state file up to now."""
         # What cannot be written now is written by the next round.
         with suppress(PostroomError):
+            self.desk.belongs()
+            self._show(stopped=stopped)
+
+    def _show(self, *, stopped: bool) -> None:
+        with suppress(PostroomError):
             self._dashboard(stopped=stopped)
         with suppress(PostroomError):
             self._briefing()

@@ -122,6 +122,7 @@ class Orchestrator:
 
     def _backlog(self, query: str) -> None:
         """Take mail that is there already; a query that is none is an error, and nothing is begun."""
+        self.setup.desk.belongs()
         for account in self.setup.accounts:
             self._watcher.look(account)
             if account not in self._watcher.trouble:
@@ -130,6 +131,11 @@ class Orchestrator:
     def round(self) -> None:
         """Look at everything once; what fails in one part does not keep the others waiting."""
         amiss = ""
+        try:
+            self.setup.desk.belongs()
+        except PostroomError as why:  # whatever stands there is not ours to look at
+            self._amiss(told(why))
+            return
         for part in (
             lambda: self._letters(adopt=True),
             self._sheets.look,
@@ -231,6 +237,8 @@ class Orchestrator:
         found.append(Health("model", "model" not in amiss, amiss.get("model", name)))
         if self._trouble:
             found.append(Health("round", well=False, said=self._trouble))
+        for path, stands in self._sheets.amiss.items():
+            found.append(Health(path, well=False, said=stands))
         for path, why_not in self._sheets.broken.items():
             found.append(Health(path, well=False, said=f"{why_not}. Mend it, or take it away."))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from postroom.orchestrator.client import MCPClient
 
 AT_ONCE: Final = 8  # questions to one server
+PAUSE: Final = 60.0  # seconds for which a server that gave no answer twice is done without
 TICK: Final = 0.5  # seconds between two looks at what else there is to do
 Answer = dict[str, Any]
 
@@ -38,6 +40,7 @@ class Servers:
         self._timeout = timeout
         self._stack = stack
         self._clients: dict[str, MCPClient] = {}
+        self._away: dict[str, float] = {}  # until when a server that failed is not asked
         self.between: Callable[[], bool] = lambda: True  # called while an answer is waited for
 
     @cached_property
@@ -62,21 +65,34 @@ class Servers:
         self, server: str, tool: str, questions: Sequence[Question]
     ) -> list[Answer | PostroomError]:
         """Return the answers in order; what was refused is answered by its error."""
+        if time.monotonic() < self._away.get(server, 0):
+            return [_without(question) for question in questions]
         client = self._client(server)
-        answers = self._portal.start_task_soon(_asked, client, tool, questions)
+
+        def away() -> None:
+            self._away[server] = time.monotonic() + PAUSE
+
+        answers = self._portal.start_task_soon(_asked, client, tool, questions, away)
         while True:
             try:
                 return answers.result(TICK)
             except TimeoutError:
                 if answers.done():
-                    raise
+                    return answers.result()
                 if not self.between():
                     answers.cancel()
                     return [Unavailable("It was not waited for")] * len(questions)
 
 
+def _without(question: Question) -> Answer | PostroomError:
+    try:
+        return question.fallback()
+    except PostroomError as refused:
+        return refused
+
+
 async def _asked(
-    client: MCPClient, tool: str, questions: Sequence[Question]
+    client: MCPClient, tool: str, questions: Sequence[Question], away: Callable[[], None]
 ) -> list[Answer | PostroomError]:
     import asyncio
 
@@ -87,6 +103,7 @@ async def _asked(
     def without(question: Question) -> Answer:
         nonlocal failed
         failed = True
+        away()
         return question.fallback()
 
     async def one(question: Question) -> Answer | PostroomError:

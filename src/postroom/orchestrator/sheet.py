@@ -27,7 +27,7 @@ from postroom.desk.strays import MAIL
 from postroom.store.entries import NOWHERE, Place
 from postroom.store.errands import Errand
 from postroom.store.ledger import Ledger
-from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
+from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION, PLANS
 from postroom.vault.markdown import fence, fenced, link, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File, Vault
@@ -249,6 +249,7 @@ class Sheets:
     ledger: Ledger
     say: Callable[[str], None]
     broken: dict[str, str] = field(default_factory=dict)  # notes of a person's that do not parse
+    amiss: dict[str, str] = field(default_factory=dict)  # what stood in the way in this round
     _seen: dict[str, File] = field(default_factory=dict)  # strangers that were looked at
 
     @property
@@ -285,6 +286,11 @@ class Sheets:
     def finish(self, errand: Errand) -> bool:
         """Bring the writing of a new note to its end that was interrupted; return whether it had begun."""
         found = self._placing.finish(errand.key)
+        begun = self.ledger.intended(errand.key)[0]
+        if not found and begun and errand.state == "found":
+            # A person may have edited it before we could write down that it is there.
+            edited = self._named(errand, begun)
+            found = (begun, *edited) if edited else None
         if found:
             with self.ledger.write(synced=False) as book:
                 book.written(errand.key, _placed(*found))
@@ -292,9 +298,28 @@ class Sheets:
                     book.shown(book.change(errand, state="pending", changed=errand.changed))
         return found is not None
 
+    def unchanged(self, errand: Errand) -> bool:
+        """Whether the note of a mail still has the text that it last had."""
+        place = self.ledger.place(errand.key)
+        try:
+            return hashlib.sha256(self.vault.read(place.path)[0]).hexdigest() == place.hash
+        except PostroomError:
+            return False
+
     def filed(self, errand: Errand, mail: Came) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
         return self.vault.stat(f"{DONE}/{name_of(errand.account, mail)}") is not None
+
+    def noted(self, errand: Errand, mail: Came, known: Facts) -> bool:
+        """Go on with a note of this mail that is there already: the ledger came from a backup."""
+        path = f"{NEEDS_ACTION}/{name_of(errand.account, mail)}"
+        found = self._named(errand, path)
+        if not found or path in self.ledger.standing(NEEDS_ACTION):
+            return False
+        with self.ledger.write() as book:
+            book.written(errand.key, _placed(path, *found))
+            book.change(errand, state="pending", thread=mail.thread, facts=facts_json(known))
+        return True
 
     def follow(self, errand: Errand) -> None:
         """Bring the note to what the ledger has; somebody who is at it meanwhile is not disturbed."""
@@ -331,8 +356,9 @@ class Sheets:
         try:
             act(errand, *more, **how)
         except PostroomError as why:
-            path = self.ledger.place(errand.key).path
-            self.say(f"{path or errand.message}: {why.message.rstrip('.')}. {why.remedy}".strip())
+            path = self.ledger.place(errand.key).path or errand.message
+            self.amiss[path] = f"{why.message.rstrip('.')}. {why.remedy}".strip()
+            self.say(f"{path}: {self.amiss[path]}")
 
     def _link(self, errand: Errand) -> str:
         """Return the link to the letter that answers a mail."""
@@ -372,6 +398,7 @@ class Sheets:
 
     def look(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
+        self.amiss.clear()
         if not self.vault.is_folder(NEEDS_ACTION):
             return  # a sync client may be about to bring it: nothing in it was deleted
         open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
@@ -462,23 +489,28 @@ class Sheets:
 
         Else anybody could write one that names a mail.
         """
-        if self.ledger.meta(f"made {path}"):  # a tool's
+        if not (found := self._named(errand, path)):
             return False
+        raw, file = found
+        place = self.ledger.place(errand.key)
+        if hashlib.sha256(raw).hexdigest() == place.hash or path.startswith(f"{DONE}/"):
+            return True
+        mended = errand.state == "failed" and self.vault.stat(place.path) is None
+        # Not in Plans/, where tools may write: a number that is free again is given to another file.
+        same = file.inode == place.inode and not path.startswith(f"{PLANS}/")
+        return same or mended
+
+    def _named(self, errand: Errand, path: str) -> tuple[bytes, File] | None:
+        """Return a note that names this mail, and that no tool made where tools make notes."""
+        if self.ledger.meta(f"made {path}"):
+            return None
         try:
             raw, file = self.vault.read(path)
             note = Note.parse(raw)
         except PostroomError:
-            return False
-        if (note.text("type"), note.text("account"), note.text("id")) != (
-            MAIL,
-            errand.account,
-            errand.message,
-        ):
-            return False
-        place = self.ledger.place(errand.key)
-        mended = errand.state == "failed" and self.vault.stat(place.path) is None
-        same = file.inode == place.inode or hashlib.sha256(raw).hexdigest() == place.hash
-        return same or mended
+            return None
+        names = (note.text("type"), note.text("account"), note.text("id"))
+        return (raw, file) if names == (MAIL, errand.account, errand.message) else None
 
     def _adopt(self, errand: Errand, path: str, **changes: str) -> None:
         """Go on with a note where a person put it."""

@@ -138,6 +138,8 @@ class Triage:
         """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
         questions = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
         found = self._read(questions) if asked else [_answered(one) for one in questions]
+        if self.stopping():
+            return False
         self._texts = {}
         for name, answer in zip((HANDBOOK, STYLE), found, strict=True):
             if isinstance(answer, NotFound):
@@ -199,6 +201,8 @@ class Triage:
         placed = [(one, self.desk.ledger.place(one.key).path) for one in errands]
         placed = [(one, path) for one, path in placed if path]
         answers = self._read([self._question(path) for _, path in placed])
+        if self.stopping():
+            return
         judged: list[tuple[Errand, Judgement, str]] = []
         for (errand, path), answer in zip(placed, answers, strict=True):
             if isinstance(answer, Corrupt):
@@ -206,7 +210,7 @@ class Triage:
             elif isinstance(answer, PostroomError):
                 self.sheets.say(f"{path}: {told(answer)}")
             elif (
-                answer["frontmatter"].get("status") == "pending"
+                str(answer["frontmatter"].get("status")).strip().casefold() == "pending"
                 and not self.stopping()
                 and (found := self._judged(errand, answer))
             ):
@@ -228,9 +232,7 @@ class Triage:
         if self.model is None:
             return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
         judgement = self._asked(errand, note)
-        place = self.desk.ledger.place(errand.key)
-        (file,) = self.desk.vault.stats([place.path])
-        if judgement is None or file is None or file[1:] != place[-3:]:
+        if judgement is None or not self.sheets.unchanged(errand):
             return None  # to be asked again; or a person was at the note meanwhile
         return settled(judgement, obstacle), MODEL
 
@@ -285,7 +287,7 @@ class Triage:
                     return thinking.result(TICK)
                 except TooLong:
                     if thinking.done():
-                        raise
+                        return thinking.result()
                     self.breathe()
 
     def _hold(self, errand: Errand, why: str) -> None:
@@ -308,6 +310,7 @@ class Triage:
                         by=by,
                         held="",
                         tries=0,
+                        turn=errand.turn + 1,
                     )
                     book.log(_line(errand, judgement.decision, by))
                     done.append((errand, judgement, by))
@@ -343,10 +346,13 @@ class Triage:
             else:
                 self._hold(errand, why.message)
             return
-        with self.desk.ledger.write() as book:
-            book.change(errand, state="drafted", letter=entry.id, wish="", held="", tries=0)
-            if not entry.replaces:
-                book.drafted_in(errand.account, errand.thread, entry.id)
+        try:
+            with self.desk.ledger.write() as book:
+                book.change(errand, state="drafted", letter=entry.id, wish="", held="", tries=0)
+                if not entry.replaces:
+                    book.drafted_in(errand.account, errand.thread, entry.id)
+        except Conflict:  # the next round finds it by its key, if it is still wanted
+            return
         self._tell("drafted", errand, letter=entry.id)
         self.follow()
 
@@ -357,14 +363,11 @@ class Triage:
 
     def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
         replaced = errand.letter if errand.wish else ""
-        key = f"triage {errand.account} {errand.message} {replaced}".strip()[:180]
+        key = f"triage {errand.turn} {errand.account} {errand.message}"[:200]
         with self.desk.ledger.write(synced=False) as book:
-            while bound := book.bound(ORCHESTRATOR, key):
-                entry = book.entry(bound[0])
-                if entry.kind in life.OPEN or entry.created.wall >= errand.changed:
-                    break  # drafted after this was decided, and stopped before that was written down
-                key = f"{key.rpartition(' again ')[0] or key} again {entry.id}"
-        if bound:
+            bound = book.bound(ORCHESTRATOR, key)
+        if bound:  # drafted after this was decided, and stopped before that was written down
+            entry = self.desk.ledger.entry(bound[0])
             self.desk.follow(entry)
             return entry
         if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
@@ -452,11 +455,18 @@ class Triage:
                 book.change(errand, **changes)
 
     def _withdraw(self, errand: Errand, entry: Entry) -> None:
-        """Take back the answer to a mail that the person has dealt with."""
-        with suppress(PostroomError):  # it may have been decided in this moment
-            self.desk.withdraw(_CALL._replace(action_type="withdraw_letter"), entry.id)
+        """Take back the answer to a mail that the person has just dealt with, if it still waits."""
+        by = f"{BY_HAND}, whatever becomes of its letter"
+        if isinstance(entry.state, life.Pending):
+            try:
+                self.desk.withdraw(_CALL._replace(action_type="withdraw_letter"), entry.id)
+            except Conflict:
+                pass  # it was decided in this moment
+            except PostroomError:
+                return  # the next round does it
+            by = f"{BY_HAND}; the answer that waited was withdrawn"
         with suppress(Conflict), self.desk.ledger.write() as book:
-            book.change(errand, by=f"{BY_HAND}; the answer that waited was withdrawn")
+            book.change(errand, by=by)
 
 
 def rules_of(text: str) -> tuple[Rule, ...]:
@@ -464,7 +474,7 @@ def rules_of(text: str) -> tuple[Rule, ...]:
 
     A handbook that is there and has no rules where they belong was meant otherwise.
     """
-    lines = list(numbered(text))
+    lines = list(numbered(text.removeprefix("\ufeff")))
     under = [(number, line) for number, over, line in lines if over == handbook.TITLE]
     if text.strip() and not under:
         raise Corrupt(

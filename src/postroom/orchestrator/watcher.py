@@ -162,6 +162,8 @@ class Watcher:
         fresh = [one for one in errands if not self.sheets.finish(one)]
         questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
         answers = self.servers.ask("email", "get_email", questions) if fresh else []
+        if self.stopping():
+            return
         new: list[tuple[Errand, Came, Facts]] = []
         for errand, answer in zip(fresh, answers, strict=True):
             if isinstance(answer, NotFound):
@@ -189,8 +191,8 @@ class Watcher:
             self._aside(errand)
         elif self.sheets.filed(errand, mail):  # a ledger from a backup: it was dealt with
             self._aside(errand, "done")
-        else:
-            new.append((errand, mail, facts(mail, own)))
+        elif not self.sheets.noted(errand, mail, known := facts(mail, own)):
+            new.append((errand, mail, known))
 
     def _aside(self, errand: Errand, state: str = "aside") -> None:
         with suppress(Conflict), self.desk.ledger.write(synced=False) as book:

@@ -16,8 +16,8 @@ OPEN: Final = ("found", "pending", "decided", "drafted", "needs_info", "delegate
 CLOSED: Final = ("done", "aside", "before", "gone")
 WATCH: Final = "watch "
 _COLUMNS: Final = (
-    "account, message, thread, state, facts, judgement, by, letter, wish, held, tries, seen, changed,"
-    " version"
+    "account, message, thread, state, facts, judgement, by, letter, wish, held, tries, turn, seen,"
+    " changed, version"
 )
 
 
@@ -42,6 +42,7 @@ class Errand(NamedTuple):
     wish: str = ""
     held: str = ""
     tries: int = 0
+    turn: int = 0  # how many times it was judged
     seen: float = 0
     changed: float = 0
     version: int = 0
@@ -135,7 +136,7 @@ class Errands(Handling):
             " (errand.state = 'drafted' AND letter.state NOT IN"
             " ('pending', 'approved', 'sending', 'unknown')) OR (errand.state = 'needs_info' AND"
             " letter.state IN ('pending', 'approved', 'sending', 'unknown', 'sent'))"
-            " OR (errand.state = 'done' AND errand.by = 'a person' AND letter.state = 'pending')"
+            " OR (errand.state = 'done' AND errand.by = 'a person')"
             " ORDER BY errand.row"
         )
         return [Errand(*row) for row in rows]

@@ -98,7 +98,7 @@ CREATE TABLE errand (
     thread TEXT NOT NULL DEFAULT '', state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '',
     judgement TEXT NOT NULL DEFAULT '', by TEXT NOT NULL DEFAULT '', letter TEXT NOT NULL DEFAULT '',
     wish TEXT NOT NULL DEFAULT '', held TEXT NOT NULL DEFAULT '', tries INTEGER NOT NULL DEFAULT 0,
-    seen REAL NOT NULL, changed REAL NOT NULL, version INTEGER NOT NULL DEFAULT 0,
+    turn INTEGER NOT NULL DEFAULT 0, seen REAL NOT NULL, changed REAL NOT NULL, version INTEGER NOT NULL DEFAULT 0,
     unshown INTEGER NOT NULL DEFAULT 0, UNIQUE (account, message)
 );
 CREATE INDEX errand_state ON errand (state, row);

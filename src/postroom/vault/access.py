@@ -41,7 +41,7 @@ class Access:
         """Return the row of the table that a path belongs to; None for the person's own notes."""
         first, _, rest = path.partition("/")
         if self._room:
-            if not rest and _look(first) in folders.PAUSES:
+            if _look(first) in folders.PAUSES:
                 return _KNOWN[_look(folders.PAUSED)]  # it counts beside the room, too
             if _look(first) != _look(self._room):
                 return None

@@ -136,3 +136,19 @@ def test_any_line_is_a_rule_prose_or_refused(text):
         rules(f"- {text}")
     except Corrupt as refused:
         assert refused.message.startswith("Handbook.md, line 1: ")
+
+
+@pytest.mark.parametrize("line", ["| a | b |", "> quoted", "---"])
+def test_what_is_no_text_of_a_rule_is_refused_below_one(line):
+    with pytest.raises(Corrupt, match="line 2"):
+        rules("- anything: draft_reply Yes.", line)
+
+
+def test_a_second_paragraph_is_not_cut_off_silently():
+    with pytest.raises(Corrupt, match="line 3: a rule ends at a blank line"):
+        rules("- anything: draft_reply Yes.", "", "  Ann")
+
+
+def test_a_rule_does_not_go_on_past_a_heading_or_code():
+    (rule,) = parse([(1, "- anything: draft_reply Hi"), (3, "more prose")])
+    assert rule.judgement.text == "Hi"

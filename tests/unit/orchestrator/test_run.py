@@ -389,8 +389,10 @@ def test_stopping_ends_a_model_that_thinks_and_loses_nothing(run):
     assert subprocess.run(["pgrep", "-f", "time.sleep(600)"], check=False).returncode == 1
 
 
-@pytest.mark.parametrize("name", ["PAUSED", "PAUSED.md", "paused.md", "Paused.txt"])
-@pytest.mark.parametrize("room", ["", "Postroom"])
+@pytest.mark.parametrize(
+    ("name", "room"),
+    [("PAUSED", ""), ("paused.md", ""), ("PAUSED.md", "Postroom"), ("Paused.txt", "Postroom")],
+)
 def test_a_pause_holds_by_any_spelling_and_beside_a_room(person, name, room):
     person.live(undo_seconds=0)
     person.vault.mkdir()

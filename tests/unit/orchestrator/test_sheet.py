@@ -322,3 +322,80 @@ def test_the_mail_links_to_its_answer_and_back(rounds):
     assert note.text("answer") == f"[[{path.rpartition('/')[2].removesuffix('.md')}]]"
     assert draft.text("answers") == f"[[{mail.rpartition('/')[2].removesuffix('.md')}]]"
     assert draft.text("from") == "You <you@example.org>"
+
+
+def test_a_vault_that_is_another_desks_now_is_not_touched(rounds, asking):
+    from dataclasses import replace
+
+    from postroom.core.errors import Denied
+
+    def away():
+        raise Denied("Another desk has this vault")
+
+    rounds.desk._tools = replace(rounds.desk._tools, belongs=away)
+    (rounds.vault / rounds.mail_note(asking)[0]).unlink()
+    new = rounds.deliver("New")
+    before = (rounds.vault / "Dashboard.md").read_bytes()
+    rounds.round()
+    assert rounds.errand(asking).state == "needs_info"
+    with rounds.desk.ledger.write(synced=False) as book:
+        assert book.errand("default", new) is None
+    assert (rounds.vault / "Dashboard.md").read_bytes() == before
+    assert rounds.events("trouble")[0]["error"].startswith("Another desk has this vault")
+
+
+def test_a_note_in_plans_is_not_the_mails_by_its_number_alone(rounds, asking):
+    path = rounds.vault / rounds.mail_note(asking)[0]
+    forged = path.read_text().replace("Come at four?", "Pay them.")
+    (rounds.vault / "Plans").mkdir(exist_ok=True)
+    path.write_text(forged)  # the very file, so that its number is that of the mail's note
+    rounds.carry(f"Needs_Action/{path.name}", "Plans")
+    rounds.round()
+    assert rounds.errand(asking).state == "gone"
+
+
+def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds):
+    rounds.handbook("anything: needs_info")
+    id = rounds.deliver("Tea")
+
+    class Ends:
+        """A vault whose process ends once a note is there."""
+
+        def __init__(self, vault):
+            self._vault = vault
+
+        def __getattr__(self, name):
+            return getattr(self._vault, name)
+
+        def create(self, path, data):
+            self._vault.create(path, data)
+            raise Dead
+
+    rounds.orchestrator._sheets.vault = Ends(rounds.desk.vault)
+    with pytest.raises(Dead):
+        rounds.round()
+    path = rounds.vault / rounds.mail_note(id)[0]
+    path.write_text(path.read_text() + "\nMine.\n")
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+    assert "Mine." in rounds.mail_note(id)[1].body
+
+
+def test_a_ledger_from_a_backup_goes_on_with_the_notes_that_are_there(rounds):
+    import shutil
+
+    rounds.handbook("anything: needs_info")
+    rounds.close()
+    kept = rounds.folder / "kept.sqlite"
+    shutil.copy(rounds.state / "ledger.sqlite", kept)
+    rounds.restart()
+    id = rounds.deliver("Tea")
+    rounds.round()
+    rounds.close()
+    shutil.copy(kept, rounds.state / "ledger.sqlite")
+    for end in ("-wal", "-shm"):
+        (rounds.state / f"ledger.sqlite{end}").unlink(missing_ok=True)
+    rounds.restart()
+    rounds.round()
+    assert rounds.status(id)[0] == "Needs_Action"  # which finds one note, and no second

@@ -658,3 +658,51 @@ def test_the_handbook_that_init_writes_is_one():
         "- automatic: archive",
         "- list: archive",
     ]
+
+
+def test_a_fenced_draft_goes_home_and_keeps_what_it_shows(rounds):
+    with_model(rounds, Judgement("urgent", "See [[this]]."))
+    id = rounds.deliver("Tea")
+    rounds.round()
+    path, note = rounds.letter_note(id)
+    assert (note.text("priority"), note.text("reply_to_message_id")) == ("urgent", id)
+    rounds.carry(path, "Approved")
+    rounds.round()
+    rounds.carry(rounds.letter_note(id)[0], "Drafts")  # taken back
+    rounds.round()
+    letter = rounds.errand(id).letter
+    assert rounds.state_of(letter) == "pending"
+    assert rounds.where(letter) == "Drafts"
+    renamed = rounds.vault / rounds.letter_note(id)[0]
+    renamed.rename(renamed.with_name("tea.md"))
+    rounds.round()
+    assert rounds.note(letter).name == "tea.md"
+
+
+def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds):
+    id = rounds.deliver("Tea")
+    rounds.round()
+    letter = rounds.errand(id).letter
+    rounds.desk.reject(letter, by="ada", reason="no")
+    rounds.round()
+    path = rounds.vault / rounds.mail_note(id)[0]
+    path.write_text(path.read_text().replace('"needs_info"', "done", 1))
+    rounds.round()
+    rounds.carry(rounds.desk.ledger.place(letter).path, "Approved")
+    for _ in range(2):
+        rounds.round()
+    assert rounds.state_of(letter) == "pending"
+
+
+def test_a_decision_is_answered_by_one_letter_however_the_clock_goes(rounds):
+    rounds.handbook("anything: draft_reply One.")
+    id = rounds.deliver("Tea")
+    rounds.round()
+    first = rounds.errand(id).letter
+    errand = rounds.errand(id)
+    with rounds.desk.ledger.write() as book:  # as if it had ended before it was written down
+        book.change(errand, state="decided", letter="")
+    rounds.clock.jump(-86_400)
+    rounds.round()
+    assert rounds.errand(id).letter == first
+    assert len(rounds.desk.ledger.lines()) == 1
