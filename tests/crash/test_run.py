@@ -26,10 +26,10 @@ from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
 
-MAILS = int(os.environ.get("POSTROOM_CRASH_MAILS", "100"))
+MAILS = int(os.environ.get("POSTROOM_CRASH_MAILS", "200"))
 SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
-LIVES = int(os.environ.get("POSTROOM_CRASH_LIVES", MAILS // 5))  # of which each ends by force
-STOPS = max(4, MAILS // 25)  # that are asked for, in the other test
+LIVES = int(os.environ.get("POSTROOM_CRASH_LIVES", MAILS // 8))  # of which each ends by force
+STOPS = max(4, MAILS // 50)  # that are asked for, in the other test
 LONGEST = 4.0  # seconds of a life in which too little is said
 PATIENCE = 30.0  # seconds in which a process has to be gone, on a machine that others use too
 SETTINGS = """dry_run = false
