@@ -186,3 +186,18 @@ class Rounds(Office):
         """Return the lines of the log that tell of a decision."""
         rows = [json.loads(line) for _, line in self.desk.ledger.actions()]
         return [row["parameters"] for row in rows if row["action_type"] == "triage_mail"]
+
+
+def approved(rounds: Rounds, id: str) -> None:
+    """Approve the answer to a mail as a person does in Obsidian, and let the undo window pass."""
+    rounds.carry(rounds.letter_note(id)[0], "Approved")
+    rounds.round()
+    rounds.clock.go(rounds.rules.undo_seconds)
+    rounds.round()
+
+
+def with_model(rounds: Rounds, *answers: Judgement | PostroomError) -> Thinker:
+    """Give the orchestrator a model that answers so."""
+    rounds.model = Thinker(*answers)
+    rounds.restart()
+    return rounds.model
