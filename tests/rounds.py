@@ -33,14 +33,7 @@ class Direct:
         self, server: str, tool: str, questions: Sequence[Question]
     ) -> list[Answer | PostroomError]:
         self.asked += [(server, tool, dict(one.arguments)) for one in questions]
-        return [_answered(one) for one in questions]
-
-
-def _answered(question: Question) -> Answer | PostroomError:
-    try:
-        return question.fallback()
-    except PostroomError as refused:
-        return refused
+        return [one.alone() for one in questions]
 
 
 class Thinker:

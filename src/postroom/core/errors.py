@@ -29,6 +29,11 @@ class PostroomError(Exception):
         self.logged = False  # whether the log has its line already
         self.status = 0  # of the answer, where a provider's said so over HTTP
 
+    @property
+    def told(self) -> str:
+        """The cause and what to do next, in one line."""
+        return f"{self.message.rstrip('.')}. {self.remedy}".strip()
+
 
 class Invalid(PostroomError):
     """The call is wrong and must be changed."""

@@ -15,7 +15,7 @@ from postroom.core.policy import duration
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import FIELDS
-from postroom.orchestrator.sheet import judgement_of
+from postroom.orchestrator.came import judgement_of
 from postroom.store.entries import Line
 from postroom.store.errands import Errand
 from postroom.vault.folders import BRIEFINGS, DASHBOARD

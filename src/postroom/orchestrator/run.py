@@ -18,7 +18,7 @@ from postroom.mail.mailbox import Mailbox
 from postroom.orchestrator.dashboard import Dashboard, Health
 from postroom.orchestrator.servers import Servers
 from postroom.orchestrator.sheet import Sheets
-from postroom.orchestrator.triage import Triage, told
+from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
 from postroom.vault.folders import HANDBOOK
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from postroom.orchestrator.model import Model
 
 TICK: Final = 2.0  # seconds between two looks at what people did to letters
+SHORTEST: Final = 0.1  # and the least of it: another dispatcher may have the letter
 LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
 AGENT: Final = "watcher"  # as which the servers are asked
 
@@ -94,7 +95,7 @@ class Orchestrator:
         )
         given.servers.between = self._between
         if wrong := getattr(given.model, "why", None):  # known before any mail is judged
-            self._triage.trouble["model"] = told(wrong)
+            self._triage.trouble["model"] = wrong.told
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
         """Go on until told to stop; or for one round, and the undo windows that pass shortly.
@@ -134,7 +135,7 @@ class Orchestrator:
         try:
             self.setup.desk.belongs()
         except PostroomError as why:  # whatever stands there is not ours to look at
-            self._amiss(told(why))
+            self._amiss(why.told)
             return
         for part in (
             lambda: self._letters(adopt=True),
@@ -148,7 +149,7 @@ class Orchestrator:
             try:
                 part()
             except PostroomError as why:
-                amiss = amiss or told(why)
+                amiss = amiss or why.told
         self._amiss(amiss)
         self._dashboard.show()
 
@@ -168,7 +169,7 @@ class Orchestrator:
                 self._triage.round_off()
                 self._dashboard.show()
         except PostroomError as why:
-            self._amiss(told(why))
+            self._amiss(why.told)
 
     def _breathe(self) -> None:
         """Within a long round: what was approved does not wait for all of it."""
@@ -176,7 +177,7 @@ class Orchestrator:
             try:
                 self._letters()
             except PostroomError as why:
-                self._amiss(told(why))
+                self._amiss(why.told)
 
     def _between(self) -> bool:
         self._breathe()
@@ -218,7 +219,7 @@ class Orchestrator:
             shortest = min(waits, default=None)
             if shortest is None or time.monotonic() + shortest > end:
                 break
-            self.setup.stopping.wait(shortest + 0.01)
+            self.setup.stopping.wait(max(shortest, SHORTEST))
             self._tick()
 
     # What there is to be seen
@@ -227,7 +228,7 @@ class Orchestrator:
         found = []
         for account in self.setup.accounts:
             why = self._watcher.trouble.get(account)
-            said = told(why) if why else "followed"
+            said = why.told if why else "followed"
             found.append(Health(f"account {account}", why is None, said))
         amiss = self._triage.trouble
         count = len(self._triage.rules)

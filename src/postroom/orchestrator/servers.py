@@ -28,6 +28,13 @@ class Question(NamedTuple):
     arguments: Mapping[str, object]
     fallback: Callable[[], Answer]
 
+    def alone(self) -> Answer | PostroomError:
+        """Return the answer without a server."""
+        try:
+            return self.fallback()
+        except PostroomError as refused:
+            return refused
+
 
 class Servers:
     """The servers by name, each started when it is first asked: a round without mail needs none."""
@@ -66,7 +73,7 @@ class Servers:
     ) -> list[Answer | PostroomError]:
         """Return the answers in order; what was refused is answered by its error."""
         if time.monotonic() < self._away.get(server, 0):
-            return [_without(question) for question in questions]
+            return [question.alone() for question in questions]
         client = self._client(server)
 
         def away() -> None:
@@ -84,21 +91,12 @@ class Servers:
                     return [Unavailable("It was not waited for")] * len(questions)
 
 
-def _without(question: Question) -> Answer | PostroomError:
-    try:
-        return question.fallback()
-    except PostroomError as refused:
-        return refused
-
-
 async def _asked(
     client: MCPClient, tool: str, questions: Sequence[Question], away: Callable[[], None]
 ) -> list[Answer | PostroomError]:
     import asyncio
 
-    room = asyncio.Semaphore(AT_ONCE)
-
-    failed = False
+    room, failed = asyncio.Semaphore(AT_ONCE), False
 
     def without(question: Question) -> Answer:
         nonlocal failed
@@ -110,7 +108,7 @@ async def _asked(
         async with room:
             try:
                 if failed:  # whoever hangs once is not waited for again and again
-                    return await asyncio.to_thread(question.fallback)
+                    return await asyncio.to_thread(question.alone)
                 return await client.call_tool(
                     tool, dict(question.arguments), partial(without, question)
                 )

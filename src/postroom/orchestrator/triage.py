@@ -45,8 +45,9 @@ from postroom.core.triage import (
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
+from postroom.orchestrator.came import facts_of, judgement_of, text_of
 from postroom.orchestrator.servers import Answer, Question, Servers
-from postroom.orchestrator.sheet import BY_HAND, Sheets, facts_of, judgement_of, text_of
+from postroom.orchestrator.sheet import BY_HAND, Sheets
 from postroom.store.entries import Entry
 from postroom.store.errands import Errand
 from postroom.vault.active import active
@@ -137,7 +138,7 @@ class Triage:
     def _handbook(self, *, asked: bool) -> bool:
         """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
         questions = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
-        found = self._read(questions) if asked else [_answered(one) for one in questions]
+        found = self._read(questions) if asked else [one.alone() for one in questions]
         if self.stopping():
             return False
         self._texts = {}
@@ -145,7 +146,7 @@ class Triage:
             if isinstance(answer, NotFound):
                 self._texts[name] = ""
             elif isinstance(answer, PostroomError):
-                return self._amiss("handbook", f"{name}: {told(answer)}")
+                return self._amiss("handbook", f"{name}: {answer.told}")
             elif answer.get("next_offset"):
                 return self._amiss("handbook", f"{name} has more than {READ:,} characters")
             else:
@@ -153,7 +154,7 @@ class Triage:
         try:
             self.rules = rules_of(self._texts[HANDBOOK])
         except Corrupt as why:
-            return self._amiss("handbook", told(why))
+            return self._amiss("handbook", why.told)
         self.trouble.pop("handbook", None)
         return True
 
@@ -170,7 +171,7 @@ class Triage:
             if isinstance(answer, dict) and not (
                 isinstance(answer.get("frontmatter"), dict) and isinstance(answer.get("body"), str)
             ):
-                found[at] = _answered(questions[at])
+                found[at] = questions[at].alone()
         return found
 
     def _question(self, path: str, *, raw: bool = False) -> Question:
@@ -208,7 +209,7 @@ class Triage:
             if isinstance(answer, Corrupt):
                 self.sheets.guarded(self.sheets.follow, errand)  # which puts it aside
             elif isinstance(answer, PostroomError):
-                self.sheets.say(f"{path}: {told(answer)}")
+                self.sheets.say(f"{path}: {answer.told}")
             elif (
                 str(answer["frontmatter"].get("status")).strip().casefold() == "pending"
                 and not self.stopping()
@@ -228,7 +229,7 @@ class Triage:
         if rule is not None:
             return settled(rule.judgement, obstacle), f"line {rule.line} of {HANDBOOK}"
         if self.model is None and not self._texts.get(HANDBOOK):
-            return Judgement("needs_info", why=f"There is no {HANDBOOK} with rules."), "no rule"
+            return Judgement("needs_info", why=f"There is no {HANDBOOK} with rules."), NO_RULE
         if self.model is None:
             return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
         judgement = self._asked(errand, note)
@@ -263,13 +264,13 @@ class Triage:
         try:
             judgement = self._thought(case)
         except (Invalid, AuthRequired) as why:  # the set-up is wrong, not the mail
-            self._amiss("model", told(why))
-            self._hold(errand, told(why))
+            self._amiss("model", why.told)
+            self._hold(errand, why.told)
             return None
         except PostroomError as why:
             if self.stopping():
                 return None
-            self._amiss("model", told(why))
+            self._amiss("model", why.told)
             if errand.tries + 1 >= TRIES:
                 return Judgement("needs_info", why=f"The model gave no answer: {why.message}"[:300])
             self._hold(errand, why.message)
@@ -341,7 +342,7 @@ class Triage:
             return
         except PostroomError as why:
             if errand.tries + 1 >= TRIES and not isinstance(why, Unavailable):
-                said = f"No answer could be drafted: {told(why)}"[:300]
+                said = f"No answer could be drafted: {why.told}"[:300]
                 self._instead(errand, "needs_info", Judgement("needs_info", why=said))
             else:
                 self._hold(errand, why.message)
@@ -490,23 +491,11 @@ def rules_of(text: str) -> tuple[Rule, ...]:
     return handbook.parse((number, line) for number, line in under if not line.startswith("#"))
 
 
-def _answered(question: Question) -> Answer | PostroomError:
-    try:
-        return question.fallback()
-    except PostroomError as why:
-        return why
-
-
 class _AnsweredError(PostroomError):
     """The mail was answered by other means."""
 
 
 _CALL: Final = Call("draft_reply", ORCHESTRATOR, ORCHESTRATOR)
-
-
-def told(why: PostroomError) -> str:
-    """Return what is amiss and what to do about it, in one line."""
-    return f"{why.message.rstrip('.')}. {why.remedy}".strip()
 
 
 def _worded(judgement: Judgement) -> Judgement:

@@ -16,8 +16,9 @@ from postroom.core.triage import Facts
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox
+from postroom.orchestrator.came import BODY, Came, came, facts, values_of
 from postroom.orchestrator.servers import Answer, Question, Servers
-from postroom.orchestrator.sheet import BODY, Came, Sheets, came, facts, values_of
+from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand, Watch
 
 CHUNK: Final = 32  # mails that are read and written at once
@@ -40,6 +41,7 @@ class Watcher:
     stopping: Callable[[], bool]
     breathe: Callable[[], None]
     trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
+    _told: dict[str, str] = field(default_factory=dict)
 
     def look(self, account: str) -> None:
         """Find what is new in a mailbox, and remember it together with how far that goes."""
@@ -53,9 +55,9 @@ class Watcher:
             self.tell("found", account=account, mails=new)
 
     def _amiss(self, account: str, why: PostroomError) -> None:
-        known = self.trouble.get(account)
         self.trouble[account] = why
-        if known is None or known.message != why.message:
+        if self._told.get(account) != why.message:
+            self._told[account] = why.message
             self.tell("trouble", account=account, error=why.message, remedy=why.remedy)
 
     def _look(self, account: str) -> int:
@@ -153,10 +155,11 @@ class Watcher:
             with self.desk.ledger.write(synced=False) as book:
                 waiting = book.waiting("found", CHUNK, row)
             if not waiting:
-                return
+                break
             row = waiting[-1][0]
             self._bring([errand for _, errand in waiting])
             self.breathe()
+        self._told = {name: said for name, said in self._told.items() if name in self.trouble}
 
     def _bring(self, errands: list[Errand]) -> None:
         fresh = [one for one in errands if not self.sheets.finish(one)]

@@ -299,3 +299,11 @@ def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds)
     rounds.restart()
     rounds.round()
     assert rounds.status(id)[0] == "Needs_Action"
+
+
+def test_a_mail_that_cannot_be_read_is_told_of_once(rounds):
+    rounds.servers.ask = lambda _server, _tool, questions: [Unavailable("busy") for _ in questions]
+    rounds.deliver()
+    for _ in range(3):
+        rounds.round()
+    assert [one["error"] for one in rounds.events("trouble")] == ["busy"]

@@ -1,0 +1,234 @@
+"""A mail that came in: as the email server tells of it, as the ledger keeps it, and as its note shows it.
+
+What others wrote stands in a fence or as a quoted value. Nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final, NamedTuple
+
+from postroom.core.errors import Corrupt
+from postroom.core.message import IMPORTANT, Message, Party
+from postroom.core.policy import back_off
+from postroom.core.quoting import split
+from postroom.core.stamp import Stamp
+from postroom.core.text import clean, line
+from postroom.core.triage import Facts, Judgement
+from postroom.desk.strays import MAIL
+from postroom.store.errands import Errand
+from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
+from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.note import Note, render
+
+BODY: Final = 20_000  # characters of a mail in its note
+MAX_FIELD: Final = 1_000
+STATUS: Final = {
+    "found": "pending",
+    "decided": "pending",
+    "delegated": "pending_approval",
+    "aside": "done",
+}
+_ADDRESS: Final = re.compile(r"<([^<>]*)>$")
+
+
+class Came(NamedTuple):
+    """A mail as the email server tells of it."""
+
+    id: str
+    thread: str
+    date: str
+    sender: str
+    to: tuple[str, ...]
+    cc: tuple[str, ...]
+    subject: str
+    labels: tuple[str, ...]
+    list_id: str
+    automatic: bool
+    files: tuple[tuple[str, str, int], ...]
+    text: str
+    notes: tuple[str, ...]
+
+
+def came(values: Mapping[str, Any]) -> Came:
+    """Return the mail that `get_email` answered; one that is no mail is `Corrupt`."""
+    try:
+        hidden, quoted = int(values.get("hidden_chars", 0)), int(values.get("quoted_chars", 0))
+        total, more = int(values.get("total_chars", 0)), int(values.get("next_offset", 0))
+        notes = [line(str(said)) for said in values.get("warnings", ())]
+        notes += [f"{total - more:,} more characters are not shown here"] if more else []
+        notes += [f"{quoted:,} characters of quoted history are left out"] if quoted else []
+        notes += [f"{hidden:,} hidden characters were removed"] if hidden else []
+        return Came(
+            id=str(values["id"]),
+            thread=str(values["thread"]),
+            date=str(values["date"]),
+            sender=line(str(values.get("from", ""))),
+            to=tuple(line(str(who)) for who in values.get("to", ())),
+            cc=tuple(line(str(who)) for who in values.get("cc", ())),
+            subject=line(str(values.get("subject", ""))),
+            labels=tuple(line(str(label)) for label in values.get("labels", ())),
+            list_id=line(str(values.get("list_id", ""))).strip("<>").casefold(),
+            automatic=bool(values.get("automatic", False)),
+            files=tuple(
+                (line(str(one["name"])), line(str(one["type"])), int(one["size"]))
+                for one in values.get("files", ())
+            ),
+            text=clean(str(values.get("text", "")))[0][:BODY],
+            notes=tuple(notes),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as why:
+        raise Corrupt("The answer of the email server is no mail") from why
+
+
+def values_of(message: Message) -> dict[str, Any]:
+    """Return a mail as `get_email` would answer it, where no server can be asked."""
+    mail = message.mail
+    fresh, quoted = split(mail.text)
+    body = fresh.strip("\n")
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "date": Stamp(message.date).iso,
+        "from": _person(mail.sender),
+        "to": [_person(party) for party in mail.to[:20]],
+        "cc": [_person(party) for party in mail.cc[:20]],
+        "subject": mail.subject[:500],
+        "labels": sorted(message.labels),
+        "list_id": mail.list_id,
+        "automatic": mail.automatic,
+        "files": [{"name": a.name, "type": a.type, "size": a.size} for a in mail.attachments[:20]],
+        "text": body[:BODY],
+        "warnings": list(mail.damage[:5]),
+        "total_chars": len(body),
+        "next_offset": BODY if len(body) > BODY else 0,
+        "quoted_chars": len(quoted.strip()),
+        "hidden_chars": mail.hidden,
+    }
+
+
+def _person(party: Party | None) -> str:
+    """Return name and address; a long name must not push the address out."""
+    whole = str(party or "")
+    return whole if party is None or len(whole) <= 200 else party.address[:200]
+
+
+def address(person: str) -> str:
+    """Return the address of a person as a mail names them, folded of case."""
+    found = _ADDRESS.search(person)
+    return (found[1] if found else person).strip().casefold()
+
+
+def facts(mail: Came, own: frozenset[str]) -> Facts:
+    """Return what rules and guards ask of a mail."""
+    sender = address(mail.sender)
+    return Facts(
+        sender=sender,
+        recipients=tuple(map(address, (*mail.to, *mail.cc))),
+        subject=mail.subject,
+        labels=mail.labels,
+        list_id=mail.list_id,
+        automatic=mail.automatic,
+        own=sender in own,
+    )
+
+
+def facts_json(of: Facts) -> str:
+    """Return the facts as the ledger keeps them."""
+    kept = asdict(of)
+    del kept["said"]
+    return json.dumps(kept)
+
+
+def facts_of(errand: Errand, said: Sequence[str] = ()) -> Facts:
+    """Return the facts that the ledger has kept, with the words of the mail."""
+    kept = json.loads(errand.facts or "{}")
+    for name in ("recipients", "labels"):
+        kept[name] = tuple(kept.get(name, ()))
+    return Facts(**kept, said=list(said))
+
+
+def judgement_of(errand: Errand) -> Judgement:
+    """Return what was decided about a mail."""
+    return Judgement(**json.loads(errand.judgement))
+
+
+def name_of(account: str, mail: Came) -> str:
+    """Return the name of a mail's note: the same for the same mail, whenever it is written."""
+    digest = hashlib.sha256(f"{account}\0{mail.id}".encode()).digest()
+    tag = base64.b32encode(digest)[:8].decode().lower()
+    about = " ".join(re.findall(r"\w+", mail.subject))[:40].strip()
+    return f"{mail.date[:10]} {tag}{f' {about}' if about else ''}.md"
+
+
+def written(account: str, mail: Came) -> bytes:
+    """Return the note of a mail that has just come in."""
+    fields: dict[str, str | Sequence[str]] = {
+        "type": MAIL,
+        "id": mail.id,
+        "account": account,
+        "thread": mail.thread,
+        "from": mail.sender[:MAX_FIELD],
+        "to": ", ".join(mail.to)[:MAX_FIELD],
+        **({"cc": ", ".join(mail.cc)[:MAX_FIELD]} if mail.cc else {}),
+        "subject": mail.subject[:MAX_FIELD],
+        "date": mail.date,
+        "labels": mail.labels,
+        "priority": "high" if IMPORTANT in mail.labels else "normal",
+        "status": "pending",
+    }
+    parts = [f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"]
+    if mail.files:
+        rows = [
+            f"- {quote(name)}, {quote(kind)}, {size:,} bytes" for name, kind, size in mail.files
+        ]
+        parts.append("\n## Attachments\n\n" + "\n".join(rows) + "\n")
+    if mail.notes:
+        parts.append("\n## Remarks\n\n" + "\n".join(f"- {quote(one)}" for one in mail.notes) + "\n")
+    return render(fields, "".join(parts))
+
+
+def text_of(body: str) -> str:
+    """Return the words of the mail that a note holds."""
+    held = [fenced(part) for title, part in sections(body) if title == "Mail"]
+    return held[0] if held and held[0] is not None else body
+
+
+def shown(errand: Errand, note: Note, answer: str) -> Note:
+    """Return the note brought up to what the ledger has; what a person wrote stays."""
+    later = errand.changed + back_off(errand.tries) if errand.tries and errand.held else 0
+    fields: dict[str, str | None] = {
+        "status": STATUS.get(errand.state, errand.state),
+        "answer": answer or None,
+        "held": errand.held[:MAX_FIELD] or None,
+        "next_try": Stamp(later).iso if later else None,
+    }
+    body = None
+    if errand.judgement:
+        judged = judgement_of(errand)
+        fields |= {"decision": judged.decision, "decided_by": errand.by[:MAX_FIELD]}
+        fields["why"] = judged.why or None
+        if judged.decision == "urgent":
+            fields["priority"] = "urgent"
+        if judged.decision == "delegate":
+            added = f"\n## Delegation\n\n{fence(judged.text.strip(chr(10)))}\n"
+            if added not in note.body:
+                body = f"{note.body.rstrip(chr(10))}\n{added}"
+    else:
+        fields |= {"decision": None, "decided_by": None, "why": None}
+    return note.set(fields, body)
+
+
+def status_of(note: Note) -> str:
+    """Return the status that a note has, however it is written."""
+    return note.text("status").strip().casefold()
+
+
+def folder(errand: Errand) -> str:
+    """Return the folder in which the note of a mail belongs."""
+    return {"done": DONE, "failed": FAILED}.get(errand.state, NEEDS_ACTION)
