@@ -206,6 +206,11 @@ MODEL = _matching('a provider and a model such as "ollama:llama3.2"', r"[a-z0-9-
 ENDPOINT = _matching(
     "an https address, or an http one on this machine", rf"https://[!-~]{{1,500}}|{_LOOPBACK}"
 )
+HOST = _matching("an address of this machine such as 127.0.0.1", r"localhost|[0-9.]{7,15}|[0-9a-f:]{2,39}")  # fmt: skip
+ORIGIN = _matching(
+    "scheme and host as your browser shows them, such as https://desk.example.org",
+    r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?",
+)
 TRUST = _matching('"folder" or "desk"', "folder|desk")
 
 NOTHING = May("nothing", lambda _person, _project: False)
@@ -255,6 +260,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("approvals.undo_seconds", "", _whole(0, 86_400), "10", RAISE, "How long an approved letter waits and can be recalled."),
     Setting("approvals.expiry_hours", "", _whole(1, 8_760), "72", LOWER, "How long a letter waits for a verdict."),
     Setting("run.interval_seconds", "", _whole(1, 86_400), "30", NOTHING, "How often `postroom run` looks for new mail."),
+    Setting("desk.host", "", HOST, "127.0.0.1", NOTHING, "The address that the page listens on; any other than this machine's own needs a passphrase."),
+    Setting("desk.port", "", _whole(0, 65_535), "8766", NOTHING, "The port of the page; 0 takes a free one."),
+    Setting("desk.origin", "", ORIGIN, "", NOTHING, "The address by which your own proxy or tunnel shows the page, such as `https://desk.example.org`; it needs a passphrase.", "none"),
+    Setting("desk.idle_minutes", "", _whole(1, 1_440), "15", LOWER, "After how long without a click the page asks for the passphrase again, where it needs one."),
     Setting("triage.model", "", MODEL, "", NOTHING, "The model that judges mail which no rule fits, such as `anthropic:NAME`, `openai:NAME` or `ollama:NAME`.", "none"),
     Setting("triage.command", "", COMMAND, "", NOTHING, "A program that judges instead: it reads a prompt and prints JSON.", "none"),
     Setting("triage.endpoint", "", ENDPOINT, "", NOTHING, "The address of an OpenAI-compatible service or of Ollama.", "the provider's own"),
@@ -337,6 +346,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Where the desk is found in a browser."""
+
+    host: str
+    port: int
+    idle_minutes: int
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Triage:
     """Who judges mail that no rule fits, and what is drafted by itself."""
 
@@ -405,6 +424,7 @@ class Config:
     notify: Notify
     triage: Triage
     run: Run
+    desk: Page
     gmail: Gmail
     sources: Mapping[str, str] = field(repr=False, hash=False)
 
@@ -465,6 +485,7 @@ def load(
         notify=Notify(**_group(found, "notify")),
         triage=Triage(**_group(found, "triage")),
         run=Run(**_group(found, "run")),
+        desk=Page(**_group(found, "desk")),
         gmail=Gmail(cwd=cwd, **_group(found, "gmail")),
         sources=MappingProxyType(
             {key: value.source for key, value in found.items() if ".NAME." not in key}

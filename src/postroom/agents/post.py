@@ -44,7 +44,7 @@ class Post:
 
     def __init__(self, cwd: str, environ: Mapping[str, str]) -> None:
         self._cwd = cwd
-        self._environ = environ
+        self.environ = environ
         self._boxes: dict[str, Mailbox] = {}
         self._folder: Folder | None = None
         self._registered: dict[Me, float] = {}
@@ -52,7 +52,7 @@ class Post:
 
     def me(self, given: str = "", otherwise: str = "") -> Me:
         """Return who calls: in tmux the window, else a given name, that of the environment, or another."""
-        return roster.whoami(self._environ, given, otherwise)
+        return roster.whoami(self.environ, given, otherwise)
 
     def look(self) -> Folder | None:
         """Return the folder of the repository, if we are in one."""
@@ -85,7 +85,7 @@ class Post:
         if time.monotonic() - self._registered.get(me, -AGAIN) < AGAIN:
             return
         with suppress(OSError, PostroomError):
-            roster.register(self.folder, me, self._environ.get("TMUX", "").partition(",")[0])
+            roster.register(self.folder, me, self.environ.get("TMUX", "").partition(",")[0])
             self._registered = {me: time.monotonic()}
 
     # Whom one can write to

@@ -20,7 +20,7 @@ GROUPS = {
         "demo": ("demo", "Try it with sample mail, in a folder of its own."),
         "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
         "status": ("setup", "Say what waits, in which mode, at which trust level."),
-        "doctor": ("setup", "Check each part, and say how to mend what is amiss."),
+        "doctor": ("doctor", "Check each part, and say how to mend what is amiss."),
         "auth": ("auth", "Sign in to Gmail, or out again."),
         "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
         "mcp": ("mcp", "Serve mail, notes and agent mail over MCP."),
@@ -39,6 +39,7 @@ GROUPS = {
             "Send what is approved and due; settle what was interrupted.",
         ),
         "resolve": ("letters", "Settle a letter of which nobody knows whether it was sent."),
+        "desk": ("desk", "Open the desk in the browser: read, decide, look back."),
         "audit": ("audit", "Show what was done, when, and by whose word."),
     },
     "Mail": {

@@ -133,7 +133,8 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
             say("Serving MCP on standard input, as clients start it. Ctrl-C ends it.")
         run_stdio(service)
         return
-    from postroom.tools.http import place, run_http
+    from postroom.cli.listening import listening, place
+    from postroom.tools.http import run_http
 
     where, known = place(http), office.tokens()
     if not known:
@@ -144,4 +145,7 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
         raise Invalid(
             f"{agent} is the name of a token", remedy="Leave --agent out: that client has its own."
         )
-    run_http(service, where, office.tokens)
+    listener = listening(where, "--http")
+    if not where.is_loopback:
+        say("The token travels in the clear: put TLS in front of this.")
+    run_http(service, listener, where.shown, office.tokens)

@@ -1,12 +1,10 @@
-"""Setting up and looking after it: `init`, `adopt`, `status`, `doctor`."""
+"""Setting up and looking after it: `init`, `adopt`, `status`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,7 +17,7 @@ from postroom.core.stamp import elapsed
 from postroom.vault.folders import FOLDERS
 
 if TYPE_CHECKING:
-    from postroom.config import Account, Config
+    from postroom.config import Config
     from postroom.desk.desk import Desk
 
 ROOM = "Postroom"
@@ -28,7 +26,6 @@ NOBODY_SENDS = (
     "Nothing sends by itself while `postroom run` does not run: `postroom approve` and `postroom"
     " send-approved` do, and an agent that asks again for a letter that you approved."
 )
-SPACE = 100_000_000  # bytes of disk below which doctor warns
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 DASHBOARD = """# Postroom
@@ -284,7 +281,7 @@ def status_command(as_json: bool) -> None:
         held = found.rules if found else rules(config)
         said = found.reconcile() if found else []
         counts = _counts(found) if found else {}
-        spent = _spent(found) if found else 0
+        spent = spent_in_window(found) if found else 0
         paused = found.paused() if found else ""
         slips = len(found.slips()) if found else 0
         runs = bool(found and found.orchestrated())
@@ -314,7 +311,7 @@ def status_command(as_json: bool) -> None:
     click.echo(printing.hanging("Mode    ", held.mode))
     if paused:
         click.echo(f"        paused by {paused}: nothing is sent")
-    click.echo(printing.hanging("Trust   ", _trust(held.trust, config)))
+    click.echo(printing.hanging("Trust   ", trust_said(held.trust, config)))
     if not held.required:
         click.echo("        approvals.required = false: letters leave without a person")
     click.echo(f"Vault   {facts['vault']}")
@@ -329,7 +326,7 @@ def status_command(as_json: bool) -> None:
     say(RUNS if runs else NOBODY_SENDS)
 
 
-def _trust(level: str, config: Config) -> str:
+def trust_said(level: str, config: Config) -> str:
     source, wanted = config.source("approvals.trust"), config.approvals.trust
     if level == wanted:
         return f"{level} ({source})"
@@ -353,191 +350,8 @@ def _mails(desk: Desk) -> dict[str, int]:
     return {state: tally.get(state, 0) for state in states}
 
 
-def _spent(desk: Desk) -> int:
+def spent_in_window(desk: Desk) -> int:
     now = desk.clock()
     with desk.ledger.write(synced=False) as book:
         claims = book.spent(now, desk.rules.window)
     return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
-
-
-class Check(NamedTuple):
-    """One part that was looked at: `ok`, `note` or `fail`, and what to do."""
-
-    part: str
-    verdict: str
-    found: str
-    remedy: str = ""
-
-
-@click.command("doctor")
-@_json
-def doctor_command(as_json: bool) -> None:
-    """Check each part, and say how to mend what is amiss."""
-    checks = list(_checks())
-    if as_json:
-        printing.print_json({"checks": [check._asdict() for check in checks]})
-    else:
-        marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "fail": ("FAIL", "red")}
-        for check in checks:
-            mark, colour = marks[check.verdict]
-            text = printing.hanging(" " * 15, check.found).lstrip()
-            click.echo(f"{click.style(mark, fg=colour)} {check.part:<9} {text}")
-            if check.remedy:
-                click.echo(printing.folded(check.remedy, " " * 15))
-    if any(check.verdict == "fail" for check in checks):
-        raise click.exceptions.Exit(8)
-
-
-def _checks() -> Iterator[Check]:
-    from postroom.config import user_file
-
-    try:
-        config = wiring.settings()
-    except PostroomError as wrong:
-        yield Check("settings", "fail", wrong.message, wrong.remedy)
-        return
-    file = user_file(os.environ, Path.home())
-    yield Check(
-        "settings", "ok", str(file) if file.exists() else f"no file at {file}: the defaults"
-    )
-    for warning in config.mode.warnings:
-        yield Check("mode", "note", warning)
-    live = config.mode.live
-    yield Check(
-        "mode",
-        "ok" if live else "note",
-        f"{'live' if live else 'rehearsal'} ({config.mode.source})",
-        "" if live else "Nothing is sent. Set dry_run = false in your settings to go live.",
-    )
-    yield from _desk_checks(config)
-
-
-def _desk_checks(config: Config) -> Iterator[Check]:
-    from postroom.wiring.desk import desk
-
-    try:
-        with desk(config) as found:
-            if found is None:
-                yield Check("ledger", "note", "none yet", "Run `postroom init`.")
-                return
-            for sentence in found.reconcile():
-                yield Check("notes", "note", sentence)
-            yield from _parts(found, config)
-    except PostroomError as wrong:
-        yield Check("desk", "fail", wrong.message, wrong.remedy)
-
-
-def _parts(desk: Desk, config: Config) -> Iterator[Check]:
-    import shutil
-
-    from postroom.desk.passphrase import KEY
-
-    state = config.state_for(desk.id)
-    yield Check("vault", "ok", f"{desk.vault.root}, desk {desk.id}")
-    private = not state.stat().st_mode & 0o077
-    yield Check(
-        "state",
-        "ok" if private else "fail",
-        str(state) if private else f"others may look into {state}",
-        "" if private else f"Run `chmod 700 {state}`.",
-    )
-    for place in (state, desk.vault.root):
-        free = shutil.disk_usage(place).free
-        if free < SPACE:
-            yield Check(
-                "disk", "note", f"{free // 1_000_000} MB left at {place}", "Free some space."
-            )
-    yield Check("ledger", "ok", f"{desk.ledger.head():,} lines of actions, {desk.ledger.check()}")
-    faults = desk.log.verify()
-    yield Check(
-        "log",
-        "fail" if faults else "ok",
-        f"changed: {faults[0].what}" if faults else "whole",
-        "See them with `postroom audit verify`." if faults else "",
-    )
-    unknown = len(desk.ledger.lines("unknown"))
-    if unknown:
-        yield Check(
-            "letters", "fail", f"{unknown} may or may not have been sent", "See `postroom pending`."
-        )
-    locked = bool(desk.ledger.meta(KEY))
-    lacking = desk.rules.trust == "desk" and not locked
-    yield Check(
-        "trust",
-        "fail" if lacking else "ok",
-        f"{_trust(desk.rules.trust, config)}; {'a' if locked else 'no'} passphrase is set",
-        "Set one with `postroom init`." if lacking else "",
-    )
-    if not desk.rules.required:
-        yield Check(
-            "approval", "note", "approvals.required = false: letters leave without a person"
-        )
-    if paused := desk.paused():
-        yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
-    for account in config.accounts:
-        yield from _account_checks(config, account)
-    yield from _triage_checks(desk, config)
-    runs = desk.orchestrated()
-    yield Check("run", "ok" if runs else "note", RUNS if runs else NOBODY_SENDS)
-
-
-def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
-    """Look whether the rules parse, and whether a model that is set could be asked."""
-    import threading
-
-    from postroom.orchestrator.triage import rules_of
-    from postroom.vault.folders import HANDBOOK
-
-    try:
-        there = desk.vault.stat(HANDBOOK) is not None
-        text = desk.vault.read(HANDBOOK)[0].decode(errors="replace") if there else ""
-        count = len(rules_of(text.replace("\r\n", "\n")))
-        said = f"{count} rule{'' if count == 1 else 's'}"
-        yield Check("handbook", "ok" if there else "note", said if there else "there is none", "" if there else "`postroom init` writes one.")  # fmt: skip
-    except PostroomError as wrong:
-        yield Check("handbook", "fail", wrong.message, wrong.remedy)
-    given = config.triage
-    if given.model or given.command:
-        from postroom.orchestrator.model import model
-
-        try:
-            model(given.model, given.command, endpoint=given.endpoint, timeout=1, stopping=threading.Event())  # fmt: skip
-            yield Check("model", "ok", given.model or given.command[0])
-        except PostroomError as wrong:
-            yield Check("model", "fail", wrong.message, wrong.remedy)
-
-
-def _account_checks(config: Config, account: Account) -> Iterator[Check]:
-    """Open the account's mailbox and look whether there is mail in it; Gmail is asked."""
-    name, address = account.name, account.address
-    try:
-        box = wiring.mailbox(config, name)
-        empty = True
-        if box is not None:
-            with closing(box):
-                address, empty = box.own()[0].spec, not box.search("", limit=1).items
-    except PostroomError as wrong:
-        yield Check("account", "fail", f"{name}: {wrong.message}", wrong.remedy)
-        return
-    yield Check("account", "ok", f"{name}, {account.provider}, {address}")
-    local = account.provider == "local"
-    if not local:
-        yield from _gmail_checks(config, account)
-    if empty:
-        remedy = "Bring some with `postroom import`." if local else ""
-        yield Check("mail", "note", f"{name} holds none", remedy)
-    if local:
-        said = "the embedded mailbox keeps letters and delivers to nobody outside"
-        yield Check("delivery", "note", said)
-
-
-def _gmail_checks(config: Config, account: Account) -> Iterator[Check]:
-    from postroom.wiring import gmail
-
-    signed = gmail.status(config, account)
-    if signed.expected:
-        remedy = f"Sign in as {signed.expected}, or change accounts.{account.name}.address."
-        yield Check("account", "note", f"{account.name} is {signed.address}", remedy)
-    if "send" not in signed.allows:
-        said = f"{account.name} may only {' and '.join(signed.allows)}: no letter leaves"
-        yield Check("scopes", "note", said, "Sign in again with `postroom auth gmail`.")

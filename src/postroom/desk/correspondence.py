@@ -14,7 +14,7 @@ from postroom.agents.files import Locked
 from postroom.agents.mailbox import Taken
 from postroom.agents.post import MAX_BYTES, Letter, Post
 from postroom.agents.record import STATUSES, Message, seconds
-from postroom.agents.roster import Me, checked
+from postroom.agents.roster import Me, checked, everybody, person
 from postroom.agents.voice import sealed
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
@@ -179,6 +179,23 @@ class Correspondence:
         self._record(call, me)
         known = {name: status for name, status in statuses.items() if status in STATUSES}
         return [Agent(name, name == me.name, known.get(name, "")) for name in names]
+
+    def present(self) -> list[tuple[Agent, int]]:
+        """Return who is there, as the person sees it, and how much each has not read; nobody is told."""
+        folder = self.post.look()
+        if folder is None:
+            return []
+        me = person(self.post.environ)
+        statuses = self.post.statuses()
+        ignored = folder.ignored()
+        names = [name for name in everybody(folder, me) if name != me.name and name not in ignored]
+        return [
+            (
+                Agent(name, is_current=False, status=statuses.get(name, "")),
+                self.post.box(name).unread(),
+            )
+            for name in names
+        ]
 
     def search(
         self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""

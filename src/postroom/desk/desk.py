@@ -22,6 +22,7 @@ from postroom.desk.compose import Composer, settled
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
+from postroom.desk.passphrase import Unlocked
 from postroom.desk.reading import Reading, html_text
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
@@ -46,6 +47,7 @@ LONGEST = 90.0  # and for both, and for others who may take the room first
 SHORTEST = 0.5  # the least that it waits, for whoever is at the letter already
 PREVIEW = 200  # characters of a letter in the record before it is sent
 ROUNDS = 8  # of waiting
+Proof = str | Unlocked | None  # the passphrase, or that it was given
 RESTORED = "the ledger was put back from a backup"
 
 
@@ -481,20 +483,31 @@ class Desk:
 
     # A person
 
-    def approve(self, id: str, *, by: str, digest: str, proof: str | None = None) -> Entry:
+    def approve(
+        self, id: str, *, by: str, digest: str, proof: Proof = None, via: str = "terminal"
+    ) -> Entry:
         """Approve what the person saw; at trust level desk with the passphrase."""
         self.prove(proof)
         self.refuse_edited(self.ledger.entry(id))
-        return self._followed(self.outbox.approve(id, by=by, via="terminal", digest=digest))
+        return self._followed(self.outbox.approve(id, by=by, via=via, digest=digest))
 
     def edit(
-        self, id: str, letter: Letter, *, proof: str | None = None, from_note: bool = False
+        self,
+        id: str,
+        letter: Letter,
+        *,
+        proof: Proof = None,
+        from_note: bool = False,
+        was: str = "",
     ) -> Entry:
-        """Freeze the letter anew as the person wants it; what they typed into its note is not lost."""
+        """Freeze the letter anew as the person wants it; what they typed into its note is not lost.
+
+        `was` is the digest of what they changed, where somebody else may have changed it since.
+        """
         self.prove(proof)
         if not from_note:
             self.refuse_edited(self.ledger.entry(id))
-        entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)))
+        entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)), was=was)
         self.follow(entry, retext=True)
         return entry
 
@@ -506,17 +519,33 @@ class Desk:
         """Take an approval back."""
         return self._followed(self.outbox.recall(id))
 
-    def resolve(self, id: str, *, by: str, sent: bool, proof: str | None = None) -> Entry:
+    def reopen(self, id: str) -> Entry:
+        """Put a closed letter that was not sent before the person again."""
+        return self._followed(self.outbox.reopen(id))
+
+    def resolve(self, id: str, *, by: str, sent: bool, proof: Proof = None) -> Entry:
         """Settle a letter whose fate was unknown."""
         self.prove(proof)
         return self._followed(self.outbox.resolve(id, by=by, sent=sent))
 
-    def prove(self, proof: str | None) -> None:
+    def prove(self, proof: Proof) -> None:
         """At trust level desk, refuse without the passphrase."""
+        if self.rules.trust != "folder" or self.raised():
+            passphrase.check(self.ledger.meta(passphrase.KEY), proof)
+
+    def raised(self) -> bool:
+        """Whether the trust level is desk by the ledger as of now: it may have been raised since we began."""
+        return self.ledger.meta("trust") == "desk" and bool(self.ledger.meta(passphrase.KEY))
+
+    def opens(self, unlocked: Unlocked) -> bool:
+        """Whether the passphrase that was given is still the one that is kept."""
+        return unlocked.kept == self.ledger.meta(passphrase.KEY) != ""
+
+    def unlock(self, given: str) -> Unlocked:
+        """Return the proof that this is the passphrase, for as long as it is."""
         kept = self.ledger.meta(passphrase.KEY)
-        # By our rules, or by the ledger's as of now: it may have been raised since we began.
-        if self.rules.trust != "folder" or (kept and self.ledger.meta("trust") == "desk"):
-            passphrase.check(kept, proof)
+        passphrase.check(kept, given)
+        return Unlocked(kept)
 
     def note_text(self, entry: Entry) -> str | None:
         """Return the text that stands in the letter's note, if it can be told."""

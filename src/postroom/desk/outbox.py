@@ -293,10 +293,7 @@ class Outbox:
             entry, now = book.entry(id), self._clock()
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
-                raise Conflict(
-                    f"The letter {id} is not what you saw: its digest is {entry.digest}",
-                    remedy=f"Look at it again with `postroom show {id}`.",
-                )
+                raise _not_as_seen(entry)
             if not self._lapsed(entry):
                 verdict = life.Verdict(by, via, now, entry.digest)
                 state = life.approve(id, entry.state, verdict, self._rules.undo_seconds)
@@ -342,19 +339,25 @@ class Outbox:
             state = life.recall(id, entry.state, self._clock())
             return self._decided(book, entry, state, "undo_letter")
 
-    def edit(self, id: str, letter: Letter) -> Entry:
+    def edit(self, id: str, letter: Letter, *, was: str = "") -> Entry:
         """Freeze a waiting letter anew as the person wants it; what it was is kept."""
         entry = self._ledger.entry(id)
-        if not isinstance(entry.state, life.Pending):
-            raise life.refuse(id, entry.state, "edited")
-        if letter.text != entry.letter.text:
-            letter = replace(letter, html="")  # it would say what the agent wrote
-        policy.admit(letter, self._rules, self._assessor.own(letter.account))
-        card = self._assessor.card(letter, entry.origins)
+        if was and was != entry.digest:
+            raise _not_as_seen(entry)
+        letter, card = self.edited(entry, letter)
         with self._ledger.write() as book:
             new = book.swap(entry, entry.state, letter=letter, card=card)
             self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success")
             return new
+
+    def edited(self, entry: Entry, letter: Letter) -> tuple[Letter, Card]:
+        """Return what an edit of a waiting letter would freeze, and its card; or say why it cannot."""
+        if not isinstance(entry.state, life.Pending):
+            raise life.refuse(entry.id, entry.state, "edited")
+        if letter.text != entry.letter.text:
+            letter = replace(letter, html="")  # it would say what the agent wrote
+        policy.admit(letter, self._rules, self._assessor.own(letter.account))
+        return letter, self._assessor.card(letter, entry.origins)
 
     def resolve(self, id: str, *, by: str, sent: bool) -> Entry:
         """Settle a letter whose fate was unknown by what the person found out."""
@@ -546,6 +549,13 @@ _RESULTS: Final = {
     "permission_denied": "rejected",
     "": "rejected",
 }
+
+
+def _not_as_seen(entry: Entry) -> Conflict:
+    return Conflict(
+        f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
+        remedy=f"Look at it again with `postroom show {entry.id}`.",
+    )
 
 
 def _result(state: life.State) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import NamedTuple
 
 from postroom.core.errors import Denied, Invalid
 
@@ -11,6 +12,12 @@ KEY = "passphrase"
 SHORTEST = 8
 _COST, _BLOCK, _LANES = 2**15, 8, 1  # 32 MB and about a tenth of a second
 _MEMORY = 64 * 1024 * 1024
+
+
+class Unlocked(NamedTuple):
+    """Proof that the passphrase was given, as long as it is still the one that is kept."""
+
+    kept: str
 
 
 def sealed(passphrase: str, salt: bytes) -> str:
@@ -22,13 +29,17 @@ def sealed(passphrase: str, salt: bytes) -> str:
     return f"scrypt${_COST}${_BLOCK}${_LANES}${salt.hex()}${_hash(passphrase, salt).hex()}"
 
 
-def check(kept: str, passphrase: str | None) -> None:
-    """Return only if this is the passphrase."""
+def check(kept: str, passphrase: str | Unlocked | None) -> None:
+    """Return only if this is the passphrase, or proves that it was given."""
     if not kept:
         raise Denied(
             "Trust level desk needs a passphrase, and none is set",
             remedy="Set one with `postroom init`.",
         )
+    if isinstance(passphrase, Unlocked):
+        if not hmac.compare_digest(passphrase.kept, kept):
+            raise Denied("The passphrase was changed since", remedy="Sign in with the new one.")
+        return
     salt, expected = (bytes.fromhex(part) for part in kept.split("$")[4:])
     if passphrase is None or not hmac.compare_digest(_hash(passphrase, salt), expected):
         raise Denied("That is not the passphrase", remedy="Nothing was changed. Try again.")

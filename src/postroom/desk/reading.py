@@ -29,6 +29,14 @@ PAGES: Final = 5  # of sent mail that are looked through for domains, the first 
 PAGE, FIRST_PAGE = 100, 5
 
 
+class Source(NamedTuple):
+    """Something of a letter that leads elsewhere, and the mail that it first stood in, if any did."""
+
+    kind: str  # "recipient", "answers to" or "link"
+    what: str
+    where: str
+
+
 class _Brought(NamedTuple):
     texts: tuple[str, ...]
     html: str
@@ -131,6 +139,20 @@ class Reading:
                 whom = message.mail.reply_to or (message.mail.sender,)
                 return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
         return ""
+
+    def sources(self, letter: Letter) -> list[Source]:
+        """Return each recipient and each link, with the mail in which an agent was shown it first."""
+        from postroom.core.findings import links, said
+        from postroom.core.risk import letter_tokens
+
+        seen = self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY)
+        people = [("recipient", address) for address in letter.envelope]
+        people += [("answers to", address) for address in letter.reply_to]
+        found = [Source(kind, one.spec, seen.get(one.key, "")) for kind, one in people]
+        for link in links(letter.text, letter.html, said(letter.html)):
+            where = seen.get(link.target) or seen.get(f"host:{link.host}", "")
+            found.append(Source("link", link.target or link.host, where))
+        return list(dict.fromkeys(found))
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from postroom.core.errors import Conflict
 from postroom.store.database import Row
-from postroom.store.handling import Handling
+from postroom.store.visits import Visits
 
 # found: seen, its note is still to be written; decided: what is to be done is known, but not done;
 # aside: no mail of the inbox (yet); before: was there when watching began; gone: its note was deleted.
@@ -53,7 +53,7 @@ class Errand(NamedTuple):
         return f"mail {self.account} {self.message}"
 
 
-class Errands(Handling):
+class Errands(Visits):
     """The part of a transaction that is about mail that came in."""
 
     def watched(self, account: str) -> Watch | None:

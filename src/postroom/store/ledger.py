@@ -26,8 +26,10 @@ from postroom.core.policy import Spent
 from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
-from postroom.store.entries import NOWHERE, Entry, Line, Move, Place, Proof, Standing
+from postroom.store.entries import NOWHERE, Entry, Move, Place, Proof, Standing
 from postroom.store.errands import Errands
+from postroom.store.lists import OPEN as _OPEN
+from postroom.store.lists import Lists
 from postroom.store.schema import MIGRATIONS
 
 _ENTRY = (
@@ -37,10 +39,9 @@ _ENTRY = (
 MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 DISTRUSTED = "distrusted"  # the key under which a ledger remembers that it came from a backup
-_OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 
 
-class Ledger:
+class Ledger(Lists):
     """One desk's ledger in one SQLite file."""
 
     def __init__(
@@ -65,6 +66,12 @@ class Ledger:
         with self._database.write(synced=synced, early=early) as connection:
             yield Book(connection, self._clock, self._draw)
 
+    @contextmanager
+    def read(self) -> Iterator[Book]:
+        """Look at several things as of one moment; nothing is written."""
+        with self._database.snapshot() as connection:
+            yield Book(connection, self._clock, self._draw)
+
     def find(self, id: str) -> str:
         """Return the whole id of the letter that this id, or the beginning of it, names."""
         beginning = id.strip().lower()
@@ -82,27 +89,13 @@ class Ledger:
 
     def entry(self, id: str) -> Entry:
         """Return one letter, or raise `NotFound`."""
-        with self._database.snapshot() as connection:
-            return Book(connection, self._clock, self._draw).entry(id)
+        with self.read() as book:
+            return book.entry(id)
 
     def current(self, entry: Entry) -> Entry:
         """Return a letter as it is now: somebody may have decided since it was read."""
         row = self._database.row("SELECT version FROM letter WHERE id = ?", [entry.id])
         return entry if row == (entry.version,) else self.entry(entry.id)
-
-    def lines(self, *states: str, agent: str | None = None, newest: int = -1) -> list[Line]:
-        """Return the letters in these states (all open ones without any), oldest first.
-
-        Of more than `newest`, the newest; less than 0 is no bound.
-        """
-        chosen = ", ".join(f"'{kind}'" for kind in states if kind in life.STATES) or _OPEN
-        of = "" if agent is None else " AND +agent = ?"
-        rows = self._database.rows(
-            "SELECT id, agent, recipients, subject, card, created, state, detail"
-            f" FROM letter WHERE state IN ({chosen}){of} ORDER BY row DESC LIMIT ?",
-            [newest] if agent is None else [agent, newest],
-        )
-        return [entries.line(row) for row in reversed(rows)]
 
     def standings(self, *states: str) -> dict[str, Standing]:
         """Return the state and version of each letter in these states (all open ones without any)."""

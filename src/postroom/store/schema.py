@@ -109,4 +109,12 @@ CREATE TABLE drafting (
 ) WITHOUT ROWID;
 CREATE INDEX drafting_thread ON drafting (account, thread);
 """,
+    """
+CREATE TABLE ticket (
+    row INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, person TEXT NOT NULL, at REAL NOT NULL
+);
+CREATE TABLE visit (
+    row INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, person TEXT NOT NULL, at REAL NOT NULL
+);
+""",
 )

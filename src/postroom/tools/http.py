@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import json
-import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 import uvicorn
 
-from postroom.core.errors import Invalid, Unavailable
 from postroom.tools.serve import GRACE, Door, Service
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 MAX_SESSIONS: Final = 20_000
-
-
-class Place(NamedTuple):
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    @property
-    def shown(self) -> str:
-        """The host as it stands in an address."""
-        return f"[{self.host}]" if ":" in self.host else self.host
-
-
-def place(text: str) -> Place:
-    """Return what `[HOST:]PORT` means; without a host, this machine alone."""
-    host, _, port = text.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
-        raise Invalid(
-            "--http needs a port, as in 8765 or 127.0.0.1:8765", remedy="0 takes a free one."
-        )
-    return Place(host, int(port))
 
 
 class Doorkeeper:
@@ -106,11 +80,12 @@ async def _refuse(send: Any, status: int, why: str) -> None:  # noqa: ANN401
     await send({"type": "http.response.body", "body": body})
 
 
-def run_http(service: Service, where: Place, tokens: Callable[[], Mapping[str, str]]) -> None:
-    """Serve until a signal comes."""
-    listener = _listening(where)
+def run_http(
+    service: Service, listener: socket.socket, host: str, tokens: Callable[[], Mapping[str, str]]
+) -> None:
+    """Serve at this host, where somebody listens already, until a signal comes."""
     port = listener.getsockname()[1]
-    hosts = [f"{host}:{port}" for host in (*LOOPBACK, where.shown)]
+    hosts = [f"{name}:{port}" for name in (*LOOPBACK, host)]
     app = Doorkeeper(service.app(hosts), tokens)
     config = uvicorn.Config(
         app,
@@ -119,41 +94,6 @@ def run_http(service: Service, where: Place, tokens: Callable[[], Mapping[str, s
         server_header=False,
         timeout_graceful_shutdown=int(GRACE),
     )
-    if not _is_loopback(where.host):
-        click.echo("The token travels in the clear: put TLS in front of this.", err=True)
-    click.echo(f"Serving http://{where.shown}:{port}/mcp", err=True)
+    click.echo(f"Serving http://{host}:{port}/mcp", err=True)
     uvicorn.Server(config).run(sockets=[listener])
     service.close()
-
-
-def _listening(where: Place) -> socket.socket:
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((where.host, where.port))
-        if ipaddress.ip_address(listener.getsockname()[0]).is_unspecified:
-            raise Invalid(
-                "--http on all addresses would let anybody in who finds this machine",
-                remedy="Name the one address that clients use, and put TLS in front of it.",
-            )
-        listener.listen(128)  # before we say that we serve
-    except Invalid:
-        listener.close()
-        raise
-    except OSError as why:
-        listener.close()
-        raise Unavailable(
-            f"{where.shown}:{where.port} cannot be listened on: {why.strerror}",
-            remedy="Name another port; 0 takes a free one.",
-        ) from why
-    return listener
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,230 @@
+"""`postroom doctor`, and the page's health: each part is looked at, and what is amiss has its remedy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from postroom import wiring
+from postroom.cli import printing
+from postroom.cli.setup import NOBODY_SENDS, RUNS, spent_in_window, trust_said
+from postroom.core.errors import PostroomError
+from postroom.core.health import Check
+from postroom.core.policy import duration
+
+if TYPE_CHECKING:
+    from postroom.config import Account, Config
+    from postroom.desk.desk import Desk
+
+SPACE = 100_000_000  # bytes of disk below which it warns
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+def doctor_command(as_json: bool) -> None:
+    """Check each part, and say how to mend what is amiss."""
+    checks = list(_checks())
+    if as_json:
+        printing.print_json({"checks": [check._asdict() for check in checks]})
+    else:
+        marks = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "fail": ("FAIL", "red")}
+        for check in checks:
+            mark, colour = marks[check.verdict]
+            text = printing.hanging(" " * 15, check.found).lstrip()
+            click.echo(f"{click.style(mark, fg=colour)} {check.part:<9} {text}")
+            if check.remedy:
+                click.echo(printing.folded(check.remedy, " " * 15))
+    if any(check.verdict == "fail" for check in checks):
+        raise click.exceptions.Exit(8)
+
+
+def _checks() -> Iterator[Check]:
+    from postroom.config import user_file
+
+    try:
+        config = wiring.settings()
+    except PostroomError as wrong:
+        yield Check("settings", "fail", wrong.message, wrong.remedy)
+        return
+    file = user_file(os.environ, Path.home())
+    yield Check(
+        "settings", "ok", str(file) if file.exists() else f"no file at {file}: the defaults"
+    )
+    yield from _mode(config)
+    yield from _desk_checks(config)
+
+
+def _mode(config: Config) -> Iterator[Check]:
+    for warning in config.mode.warnings:
+        yield Check("mode", "note", warning)
+    live = config.mode.live
+    yield Check(
+        "mode",
+        "ok" if live else "note",
+        f"{'live' if live else 'rehearsal'} ({config.mode.source})",
+        "" if live else "Nothing is sent. Set dry_run = false in your settings to go live.",
+    )
+
+
+def on_the_page(desk: Desk, config: Config) -> list[Check]:
+    """Return what can be told at once, for the page, which itself sends."""
+    runs = desk.orchestrated()
+    sends = "This page looks at the folders and sends what you approve, as long as it is served."
+    said = RUNS if runs else f"{sends} New mail is looked at by `postroom run`, which does not run."
+    run = Check("run", "ok" if runs else "note", said, "" if runs else "Start it with `postroom run`, or `postroom service install`.")  # fmt: skip
+    return [*_mode(config), *_parts(desk, config), run]
+
+
+def of_the_mail(desk: Desk, config: Config) -> list[Check]:
+    """Return what others must be asked for, for the page."""
+    found = [check for account in config.accounts for check in _account_checks(config, account)]
+    return [*found, *_triage_checks(desk, config)]
+
+
+def _desk_checks(config: Config) -> Iterator[Check]:
+    from postroom.wiring.desk import desk
+
+    try:
+        with desk(config) as found:
+            if found is None:
+                yield Check("ledger", "note", "none yet", "Run `postroom init`.")
+                return
+            for sentence in found.reconcile():
+                yield Check("notes", "note", sentence)
+            yield from _parts(found, config)
+            yield _log(found)
+            for account in config.accounts:
+                yield from _account_checks(config, account)
+            yield from _triage_checks(found, config)
+            runs = found.orchestrated()
+            yield Check("run", "ok" if runs else "note", RUNS if runs else NOBODY_SENDS)
+    except PostroomError as wrong:
+        yield Check("desk", "fail", wrong.message, wrong.remedy)
+
+
+def _parts(desk: Desk, config: Config) -> Iterator[Check]:
+    import shutil
+
+    from postroom.desk.passphrase import KEY
+
+    state = config.state_for(desk.id)
+    yield Check("vault", "ok", f"{desk.vault.root}, desk {desk.id}")
+    private = not state.stat().st_mode & 0o077
+    yield Check(
+        "state",
+        "ok" if private else "fail",
+        str(state) if private else f"others may look into {state}",
+        "" if private else f"Run `chmod 700 {state}`.",
+    )
+    for place in (state, desk.vault.root):
+        free = shutil.disk_usage(place).free
+        if free < SPACE:
+            yield Check(
+                "disk", "note", f"{free // 1_000_000} MB left at {place}", "Free some space."
+            )
+    yield Check("ledger", "ok", f"{desk.ledger.head():,} lines of actions, {desk.ledger.check()}")
+    unknown = len(desk.ledger.lines("unknown"))
+    if unknown:
+        yield Check(
+            "letters", "fail", f"{unknown} may or may not have been sent", "See `postroom pending`."
+        )
+    locked = bool(desk.ledger.meta(KEY))
+    lacking = desk.rules.trust == "desk" and not locked
+    yield Check(
+        "trust",
+        "fail" if lacking else "ok",
+        f"{trust_said(desk.rules.trust, config)}; {'a' if locked else 'no'} passphrase is set",
+        "Set one with `postroom init`." if lacking else "",
+    )
+    if not desk.rules.required:
+        yield Check(
+            "approval", "note", "approvals.required = false: letters leave without a person"
+        )
+    if paused := desk.paused():
+        yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
+    spent, rules = spent_in_window(desk), desk.rules
+    full = spent >= rules.sends
+    yield Check(
+        "budget",
+        "note" if full else "ok",
+        f"{spent} of {rules.sends} letters in {duration(rules.window)}",
+        "What you approve waits until there is room (limits.sends_per_hour)." if full else "",
+    )
+
+
+def _log(desk: Desk) -> Check:
+    faults = desk.log.verify()
+    return Check(
+        "log",
+        "fail" if faults else "ok",
+        f"changed: {faults[0].what}" if faults else "whole",
+        "See them with `postroom audit verify`." if faults else "",
+    )
+
+
+def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
+    """Look whether the rules parse, and whether a model that is set could be asked."""
+    import threading
+
+    from postroom.orchestrator.triage import rules_of
+    from postroom.vault.folders import HANDBOOK
+
+    try:
+        there = desk.vault.stat(HANDBOOK) is not None
+        text = desk.vault.read(HANDBOOK)[0].decode(errors="replace") if there else ""
+        count = len(rules_of(text.replace("\r\n", "\n")))
+        said = f"{count} rule{'' if count == 1 else 's'}"
+        yield Check("handbook", "ok" if there else "note", said if there else "there is none", "" if there else "`postroom init` writes one.")  # fmt: skip
+    except PostroomError as wrong:
+        yield Check("handbook", "fail", wrong.message, wrong.remedy)
+    given = config.triage
+    if given.model or given.command:
+        from postroom.orchestrator.model import model
+
+        try:
+            model(given.model, given.command, endpoint=given.endpoint, timeout=1, stopping=threading.Event())  # fmt: skip
+            yield Check("model", "ok", given.model or given.command[0])
+        except PostroomError as wrong:
+            yield Check("model", "fail", wrong.message, wrong.remedy)
+
+
+def _account_checks(config: Config, account: Account) -> Iterator[Check]:
+    """Open the account's mailbox and look whether there is mail in it; Gmail is asked."""
+    name, address = account.name, account.address
+    try:
+        box = wiring.mailbox(config, name)
+        empty = True
+        if box is not None:
+            with closing(box):
+                address, empty = box.own()[0].spec, not box.search("", limit=1).items
+    except PostroomError as wrong:
+        yield Check("account", "fail", f"{name}: {wrong.message}", wrong.remedy)
+        return
+    yield Check("account", "ok", f"{name}, {account.provider}, {address}")
+    local = account.provider == "local"
+    if not local:
+        yield from _gmail_checks(config, account)
+    if empty:
+        remedy = "Bring some with `postroom import`." if local else ""
+        yield Check("mail", "note", f"{name} holds none", remedy)
+    if local:
+        said = "the embedded mailbox keeps letters and delivers to nobody outside"
+        yield Check("delivery", "note", said)
+
+
+def _gmail_checks(config: Config, account: Account) -> Iterator[Check]:
+    from postroom.wiring import gmail
+
+    signed = gmail.status(config, account)
+    yield Check("token", "ok", f"{signed.file}: may {', '.join(signed.allows)}")
+    if signed.expected:
+        remedy = f"Sign in as {signed.expected}, or change accounts.{account.name}.address."
+        yield Check("account", "note", f"{account.name} is {signed.address}", remedy)
+    if "send" not in signed.allows:
+        said = f"{account.name} may only {' and '.join(signed.allows)}: no letter leaves"
+        yield Check("scopes", "note", said, "Sign in again with `postroom auth gmail`.")

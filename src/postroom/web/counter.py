@@ -1,0 +1,337 @@
+"""What each address of the desk does: it reads what it was given, calls the desk, and draws what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from postroom.core import life
+from postroom.core.address import Address
+from postroom.core.card import Level
+from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
+from postroom.core.letter import Letter
+from postroom.desk.compose import settled
+from postroom.store.entries import Entry
+from postroom.store.lists import DAY
+from postroom.web import pages, part, records
+from postroom.web import sheet as sheets
+from postroom.web.markup import NONE, Html, html
+from postroom.web.pages import Queue, View
+from postroom.web.records import Asked, Present
+from postroom.web.request import Form, Post, Setup, page, status_of
+from postroom.web.request import to as sent_to
+
+FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
+
+
+class Counter:
+    """What each address does."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._desk = setup.desk
+        self._door = setup.door
+
+    def _view(self, post: Post, *told: tuple[str, str]) -> View:
+        clerk = self._setup.clerk
+        said = [("note", sentence) for sentence in clerk.said]
+        clerk.said.clear()
+        if clerk.trouble:
+            said.append(("stop", f"Nothing is sent at the moment: {clerk.trouble}"))
+        if paused := self._desk.paused():
+            said.append(("note", f"All sending is paused by {paused} in the vault. Delete that file to go on."))  # fmt: skip
+        return View(
+            person=post.visitor.person,
+            token=post.visitor.token,
+            rules=self._desk.rules,
+            zone=self._setup.zone,
+            now=self._desk.clock(),
+            waiting=self._desk.ledger.count((), "pending", "unknown"),
+            told=(*told, *said),
+            locks=self._door.needs_passphrase,
+        )
+
+    # The queue and one letter
+
+    def queue(self, post: Post) -> Response:
+        view = self._view(post)
+        found = self._queue(post)
+        main = pages.summary(found, self._chart())
+        return page(pages.page(view, "Queue", main, place="/", queue=pages.queue(view, found)))
+
+    def _queue(self, post: Post) -> Queue:
+        ledger, number = self._desk.ledger, _number(post.request.query_params.get("page", ""))
+        live = self._desk.rules.live
+        state = "pending" if live or ledger.count((), "pending") else "rehearsal"
+        total, skip = ledger.count((), state), (number - 1) * pages.PAGE
+        waiting = ledger.lines(state, newest=pages.PAGE, skip=skip)
+        return Queue(
+            ledger.lines("unknown")[::-1],
+            ledger.lines("approved", "sending", newest=pages.PAGE)[::-1],
+            waiting[::-1],
+            total,
+            number,
+            rehearsed=state == "rehearsal",
+        )
+
+    def letter(self, post: Post) -> Response:
+        self._desk.reconcile()
+        return self._letter(post)
+
+    def _letter(self, post: Post, *told: tuple[str, str], status: int = 200) -> Response:
+        entry = self._desk.ledger.entry(post.id)
+        view = self._view(post, *told)
+        queue = pages.queue(view, self._queue(post), entry.id)
+        leaving = isinstance(entry.state, life.Sending) or (isinstance(entry.state, life.Approved) and not entry.state.held)  # fmt: skip
+        # Without scripts, a letter that is about to leave is looked at again.
+        head = (
+            html('<noscript><meta http-equiv="refresh" content="2"></noscript>\n')
+            if leaving
+            else NONE
+        )
+        main = sheets.sheet(view, self._sheet(entry))
+        title = entry.letter.subject or "(no subject)"
+        return page(pages.page(view, title, main, place="/letter", queue=queue, head=head), status)
+
+    def _sheet(self, entry: Entry) -> sheets.Sheet:
+        desk, letter = self._desk, entry.letter
+        return sheets.Sheet(
+            entry=entry,
+            history=desk.ledger.history(entry.id),
+            sources=desk.reading.sources(letter),
+            former=desk.ledger.former(entry.id) if entry.version > 1 else None,
+            edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
+            answered=bool(letter.thread and letter.in_reply_to),
+            replaced=desk.replaced_by(entry),
+        )
+
+    def html_part(self, post: Post) -> Response:
+        content, _ = part.page(self._desk.ledger.entry(post.id).letter.html)
+        answer = page(content)
+        answer.headers["content-security-policy"] = part.POLICY
+        answer.headers["x-frame-options"] = "SAMEORIGIN"
+        return answer
+
+    def source(self, post: Post) -> Response:
+        return _plain(self._desk.ledger.entry(post.id).letter.html)
+
+    def text(self, post: Post) -> Response:
+        return _plain(self._desk.ledger.entry(post.id).letter.text)
+
+    def file(self, post: Post) -> Response:
+        files = self._desk.ledger.entry(post.id).letter.attachments
+        at = post.request.path_params["at"]
+        if at >= len(files):
+            raise NotFound(f"The letter {post.id} has no such attachment")
+        # RFC 6266 section 4.3, and never by a type that a browser would show.
+        named = {"content-disposition": f"attachment; filename*=UTF-8''{quote(files[at].name)}"}
+        return Response(files[at].content, media_type="application/octet-stream", headers=named)
+
+    def thread(self, post: Post) -> Response:
+        letter = self._desk.ledger.entry(post.id).letter
+        view = self._view(post)
+        try:
+            found = self._desk.mailroom.box(letter.account).thread(letter.thread).messages
+            drawn = sheets.thread(view, found, letter.in_reply_to)
+        except PostroomError as why:
+            drawn = html('<p class="notice note">The conversation cannot be shown: {why}</p>', why=why.told)  # fmt: skip
+        return self._piece(post, view, "Conversation", drawn, f"/letter/{letter.id}")
+
+    def _piece(self, post: Post, view: View, title: str, drawn: Html, back: str) -> Response:
+        """Return a part of a page to the page that asked for it; to a person, as one of its own."""
+        if "x-desk-live" in post.request.headers:
+            return page(drawn)
+        main = html('<section class="records"><h1>{title}</h1>{drawn}<p><a href="{back}">Back</a></p></section>', title=title, drawn=drawn, back=back)  # fmt: skip
+        return page(pages.page(view, title, main, place=""))
+
+    # Verdicts
+
+    def _decide(self, post: Post, act: Callable[[], Entry]) -> Response:
+        """Carry out a verdict; whoever comes second is told what the first decided."""
+        self._desk.reconcile()
+        try:
+            act()
+        except (Conflict, Denied, Invalid, Limited) as refused:
+            self._setup.live.tell()
+            status = status_of(refused)
+            said = f"Not done. {_why(refused)}"
+            return self._letter(post, ("stop", said), status=status)
+        self._setup.live.tell()
+        return sent_to(f"/letter/{post.id}")
+
+    def approve(self, post: Post) -> Response:
+        _refuse_unread(self._desk.ledger.entry(post.id).card.level, post.form)
+        return self._decide(post, lambda: self._approved(post, post.digest))
+
+    def _approved(self, post: Post, digest: str) -> Entry:
+        by, proof = post.visitor.person, self._door.proof(post.visitor)
+        return self._desk.approve(post.id, by=by, digest=digest, proof=proof, via="page")
+
+    def reject(self, post: Post) -> Response:
+        return self._reject(post, revise=False)
+
+    def revise(self, post: Post) -> Response:
+        if not post.form.get("reason", "").strip():
+            raise Invalid("What should be different is not said", remedy="Go back and write it: the agent reads it.")  # fmt: skip
+        return self._reject(post, revise=True)
+
+    def _reject(self, post: Post, *, revise: bool) -> Response:
+        by, reason = post.visitor.person, settled(post.form.get("reason", "")).strip()
+        return self._decide(
+            post, lambda: self._desk.reject(post.id, by=by, reason=reason, revise=revise)
+        )
+
+    def undo(self, post: Post) -> Response:
+        return self._decide(post, lambda: self._desk.recall(post.id))
+
+    def reopen(self, post: Post) -> Response:
+        return self._decide(post, lambda: self._desk.reopen(post.id))
+
+    def resolve(self, post: Post) -> Response:
+        said = post.form.get("sent")
+        if said not in {"yes", "no"}:
+            raise Invalid("Was it sent or not?", remedy="Go back and choose one.")
+        by, proof = post.visitor.person, self._door.proof(post.visitor)
+        return self._decide(
+            post, lambda: self._desk.resolve(post.id, by=by, sent=said == "yes", proof=proof)
+        )
+
+    # Editing
+
+    def edit(self, post: Post, wrong: str = "") -> Response:
+        self._desk.reconcile()
+        entry = self._desk.ledger.entry(post.id)
+        if not isinstance(entry.state, life.Pending):
+            return self._letter(post, ("stop", f"Not edited. {_why(life.refuse(entry.id, entry.state, 'edited'))}"), status=409)  # fmt: skip
+        self._desk.refuse_edited(entry)
+        letter = entry.letter
+        fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
+        fields |= {"subject": letter.subject, "text": letter.text}
+        fields |= {name: post.form[name] for name in FIELDS if name in post.form}
+        view = self._view(post)
+        main = sheets.edit(view, entry, fields, wrong)
+        queue = pages.queue(view, self._queue(post), entry.id)
+        return page(pages.page(view, "Edit", main, place="/letter", queue=queue), 400 if wrong else 200)  # fmt: skip
+
+    def preview(self, post: Post) -> Response:
+        entry = self._desk.ledger.entry(post.id)
+        if post.digest != entry.digest or not isinstance(entry.state, life.Pending):
+            return self.edit(post, "The letter was changed or decided meanwhile. This is what you typed; look at it again.")  # fmt: skip
+        try:
+            letter, card = self._desk.outbox.edited(entry, _reworded(entry.letter, post.form))
+        except (Invalid, Denied) as wrong:
+            return self.edit(post, wrong.told)
+        if letter == entry.letter:
+            return self.edit(post, "Nothing was changed yet.")
+        view = self._view(post)
+        fields = {name: post.form.get(name, "") for name in FIELDS}
+        main = sheets.preview(view, entry, letter, card, fields)
+        queue = pages.queue(view, self._queue(post), entry.id)
+        return page(pages.page(view, "What you changed", main, place="/letter", queue=queue))
+
+    def change(self, post: Post) -> Response:
+        entry = self._desk.ledger.entry(post.id)
+        approves = post.form.get("then") == "approve"
+
+        def act() -> Entry:
+            letter, card = self._desk.outbox.edited(entry, _reworded(entry.letter, post.form))
+            if letter.digest != post.form.get("becomes"):
+                raise Conflict("The letter is not what you saw", remedy="Edit it again.")
+            if approves:
+                self._desk.outbox.refuse_rehearsal()
+                _refuse_unread(card.level, post.form)
+            proof = self._door.proof(post.visitor)
+            changed = self._desk.edit(post.id, letter, proof=proof, was=post.digest)
+            return self._approved(post, changed.digest) if approves else changed
+
+        return self._decide(post, act)
+
+    # The other pages
+
+    def history(self, post: Post) -> Response:
+        given = post.request.query_params
+        state = given.get("state", "")
+        asked = Asked(
+            given.get("q", "")[:200],
+            state if state in records.CLOSED else "",
+            given.get("agent", "")[:100],
+            _number(given.get("page", "")),
+        )
+        states = (asked.state,) if asked.state else tuple(s for s in records.CLOSED if s != "rehearsal")  # fmt: skip
+        agent = asked.agent or None
+        words = asked.query.split()[:10]
+        if agent and not asked.state:
+            states = (*states, *life.OPEN)
+        ledger = self._desk.ledger
+        total = ledger.count(words, *states, agent=agent)
+        skip = (asked.number - 1) * pages.PAGE
+        lines = ledger.found(words, *states, agent=agent, newest=pages.PAGE, skip=skip)[::-1]
+        view = self._view(post)
+        main = records.history(view, asked, lines, total, self._chart())
+        return page(pages.page(view, "History", main, place="/history"))
+
+    def _chart(self) -> Html:
+        now = datetime.fromtimestamp(self._desk.clock().wall, self._setup.zone)
+        offset = now.utcoffset()
+        seconds = int(offset.total_seconds()) if offset else 0
+        since = now.timestamp() - records.CHART_DAYS * DAY
+        return records.chart(self._desk.ledger.days(since, seconds), now.date())
+
+    def chain(self, post: Post) -> Response:
+        self._desk.publish()
+        faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
+        drawn = records.chain(self._desk.ledger.head(), faults)
+        return self._piece(post, self._view(post), "The audit chain", drawn, "/history")
+
+    def agents(self, post: Post) -> Response:
+        present, why = list[Present](), ""
+        try:
+            found = self._desk.correspondence.present()
+            present = [Present(agent.name, agent.status, unread) for agent, unread in found]
+        except PostroomError as wrong:
+            why = f"Agent mail cannot be looked at: {wrong.told}"
+        view = self._view(post)
+        main = records.agents(view, self._desk.ledger.tallies(), present, why)
+        return page(pages.page(view, "Agents", main, place="/agents"))
+
+    def health(self, post: Post) -> Response:
+        view = self._view(post)
+        main = records.health(self._setup.health())
+        return page(pages.page(view, "Health", main, place="/health"))
+
+    def mail_health(self, post: Post) -> Response:
+        drawn = records.table(self._setup.mail_health())
+        return self._piece(post, self._view(post), "Mail", drawn, "/health")
+
+
+def _plain(text: str) -> Response:
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+def _number(text: str) -> int:
+    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
+
+
+def _why(refused: PostroomError) -> str:
+    """Return what a person on the page is told: its remedies are buttons, not commands."""
+    return refused.message if isinstance(refused, Conflict) else refused.told
+
+
+def _refuse_unread(level: Level, form: Form) -> None:
+    if level == Level.STOP and form.get("seen") != "yes":
+        raise Invalid("The letter has red lines", remedy="Go back, read them, and tick that you have.")  # fmt: skip
+
+
+def _reworded(letter: Letter, form: Form) -> Letter:
+    """Return the letter as a person has typed it."""
+    to, cc, bcc = (Address.parse_list(form.get(name, "")) for name in ("to", "cc", "bcc"))
+    subject = " ".join(form.get("subject", "").split())
+    return replace(
+        letter, to=to, cc=cc, bcc=bcc, subject=subject, text=settled(form.get("text", ""))
+    )

@@ -1,0 +1,123 @@
+"""Two who work while nobody clicks: one tells open pages that something changed, one sends what is approved and due."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Final
+
+from postroom.core import life
+from postroom.core.errors import PostroomError
+from postroom.desk.desk import Desk
+
+LOOK: Final = 0.2  # seconds between two looks at the ledger while a page is open
+ROUND: Final = (
+    1.0  # seconds between two looks at the folders while a page is open or a letter is to leave
+)
+IDLE: Final = 5.0  # and otherwise
+ALIVE: Final = 15.0  # seconds after which a page is told that there is nothing to tell
+MOST: Final = 100  # pages that are told
+
+
+class Live:
+    """Tells open pages that the queue has changed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pages: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self._turn = threading.Lock()
+        self._opened = threading.Event()
+        self.closing = threading.Event()
+
+    @property
+    def watched(self) -> bool:
+        """Whether a page is open."""
+        return bool(self._pages)
+
+    def tell(self) -> None:
+        """Wake every open page."""
+        with self._turn:
+            for event, loop in self._pages.items():
+                loop.call_soon_threadsafe(event.set)
+
+    def close(self) -> None:
+        """Let all pages go, and those who work."""
+        self.closing.set()
+        self._opened.set()
+        self.tell()
+
+    def watch(self) -> None:
+        """Look for what other processes changed, until it is closed."""
+        before: object = None
+        while not self.closing.is_set():
+            self._opened.clear()
+            if not (self.watched or self.closing.is_set()):
+                self._opened.wait()
+            try:
+                found = self._desk.ledger.pulse()
+            except PostroomError:
+                found = None  # the next look, or the next page, says what is amiss
+            if found != before:
+                before = found
+                self.tell()
+            self.closing.wait(LOOK)
+
+    async def stream(self) -> AsyncIterator[str]:
+        """Yield an event for each change, for one page."""
+        event = asyncio.Event()
+        with self._turn:
+            if len(self._pages) >= MOST:
+                return
+            self._pages[event] = asyncio.get_running_loop()
+        self._opened.set()
+        try:
+            yield "retry: 1000\n\n"
+            while not self.closing.is_set():
+                try:
+                    await asyncio.wait_for(event.wait(), ALIVE)
+                    event.clear()
+                    yield "event: change\ndata: \n\n"
+                except TimeoutError:
+                    yield ": nothing\n\n"
+        finally:
+            with self._turn:
+                self._pages.pop(event, None)
+
+
+class Clerk:
+    """Looks at the folders and sends what is approved and due."""
+
+    def __init__(self, desk: Desk, live: Live) -> None:
+        self._desk = desk
+        self._live = live
+        self.trouble = ""  # what keeps it from its work
+        self.said: list[str] = []  # what a person should know, said once
+
+    def work(self) -> None:
+        """Go round until the page is closed."""
+        while not self._live.closing.is_set():
+            try:
+                self.said += self._desk.reconcile(adopt=True)
+                self._desk.send_approved()
+                self.said += self._desk.trouble
+                self._desk.trouble.clear()
+                self.trouble = ""
+            except PostroomError as why:
+                self.trouble = why.told
+            except Exception as why:  # noqa: BLE001 - whatever broke, the next round goes on, and this is said
+                self.trouble = f"{type(why).__name__} ({why})"
+            del self.said[:-20]
+            self._live.closing.wait(self._pause())
+
+    def _pause(self) -> float:
+        try:
+            waits = [
+                self._desk.dispatcher.due_in(line.state)
+                for line in self._desk.ledger.lines("approved")
+                if isinstance(line.state, life.Approved)
+            ]
+        except PostroomError:
+            return IDLE
+        usual = ROUND if waits or self._live.watched else IDLE
+        return max(0.05, min([usual, *(wait for wait in waits if wait > 0)]))

@@ -1,0 +1,144 @@
+"""Listens for browsers on this machine, or where the person says, and keeps those who work at it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import tzinfo
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from postroom.core.errors import Denied
+from postroom.core.health import Check
+from postroom.desk import passphrase
+from postroom.desk.desk import Desk
+from postroom.web.app import app
+from postroom.web.door import Door
+from postroom.web.live import Clerk, Live
+from postroom.web.markup import html
+from postroom.web.request import Setup
+
+GRACE: Final = 2  # seconds for what is under way when it ends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where the page is found."""
+
+    listener: socket.socket
+    host: str = "127.0.0.1"
+    origin: str = ""  # of the person's own proxy
+    remote: bool = False  # whether others than this machine reach it
+    idle: float = 900.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A page that is being served."""
+
+    door: Door
+    run: Callable[[], None]  # until a signal comes
+    close: Callable[[], None]
+
+
+class _Server(uvicorn.Server):
+    """Lets open pages go first, so that nothing is waited for when it ends."""
+
+    def __init__(self, config: uvicorn.Config, live: Live) -> None:
+        super().__init__(config)
+        self._live = live
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._live.close()
+        super().handle_exit(sig, frame)
+
+
+@contextmanager
+def served(
+    desk: Desk,
+    where: Where,
+    *,
+    zone: tzinfo,
+    health: Callable[[], Sequence[Check]],
+    mail_health: Callable[[], Sequence[Check]],
+) -> Iterator[Served]:
+    """Listen, and lend the page; what is under way is ended in order."""
+    guarded = bool(where.origin) or where.remote
+    if guarded and not desk.ledger.meta(passphrase.KEY):
+        raise Denied(
+            "A desk that others can reach needs your passphrase, and none is set",
+            remedy="Set one with `postroom init --passphrase`.",
+        )
+    listener = where.listener
+    port = listener.getsockname()[1]
+    door = Door(desk, port, origin=where.origin, host=where.host, guarded=guarded, idle=where.idle)
+    live = Live(desk)
+    clerk = Clerk(desk, live)
+    setup = Setup(desk=desk, door=door, live=live, clerk=clerk, zone=zone, health=health, mail_health=mail_health)  # fmt: skip
+    config = uvicorn.Config(
+        app(setup),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=65_536,
+    )
+    server = _Server(config, live)
+    workers = [threading.Thread(target=work, daemon=True) for work in (live.watch, clerk.work)]
+    for worker in workers:
+        worker.start()
+
+    def close() -> None:
+        live.close()
+        server.should_exit = True
+
+    try:
+        yield Served(door=door, run=lambda: server.run(sockets=[listener]), close=close)
+    finally:
+        close()
+        listener.close()
+        for worker in workers:
+            worker.join()
+
+
+@contextmanager
+def beside(page: Served) -> Iterator[None]:
+    """Serve in a thread of its own, while something else is done."""
+    thread = threading.Thread(target=page.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        page.close()
+        thread.join()
+
+
+@contextmanager
+def doorstep(folder: Path, address: str) -> Iterator[str]:
+    """Lend the address of a file that leads to an address which works once.
+
+    Given to a browser as it is, it would stand in the list of processes for everybody to see.
+    """
+    file = folder / "desk.html"
+    file.unlink(missing_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    text = html(
+        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}"><title>Postroom</title>'
+        '<p><a href="{address}">Open the desk</a></p>\n',
+        address=address,
+    )
+    with os.fdopen(handle, "w") as stream:
+        stream.write(text)
+    try:
+        yield file.absolute().as_uri()
+    finally:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,197 @@
+// The desk works without this file. With it: times in the reader's zone, a count-down that counts, keys, and news at once.
+"use strict";
+
+const find = (query, within = document) => within.querySelector(query);
+const all = (query, within = document) => [...within.querySelectorAll(query)];
+document.documentElement.classList.add("scripted");
+
+// Times
+
+const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+function span(seconds) {
+  for (const [unit, name] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= unit) return `${Math.floor(seconds / unit)} ${name}`;
+  }
+  return seconds < 10 ? "now" : `${Math.floor(seconds)} s`;
+}
+
+function local(within = document) {
+  for (const time of all("time", within)) {
+    const at = new Date(time.dateTime);
+    if (time.classList.contains("ago")) time.textContent = span(Math.max(0, (Date.now() - at) / 1000));
+    else time.textContent = DATE.format(at);
+    time.title = at.toString();
+  }
+}
+
+function countDown(within = document) {
+  for (const shown of all(".countdown", within)) {
+    if (!shown.ends) shown.ends = performance.now() + 1000 * shown.dataset.left;
+    shown.textContent = Math.max(0, Math.ceil((shown.ends - performance.now()) / 1000));
+  }
+}
+
+// Parts of a page that take longer
+
+async function load(within = document) {
+  for (const place of all("[data-load]", within)) {
+    const address = place.dataset.load;
+    delete place.dataset.load;
+    const link = place.innerHTML;
+    place.innerHTML = '<p class="quiet">One moment…</p>';
+    try {
+      const answer = await fetch(address, { headers: { "X-Desk-Live": "1" } });
+      if (!answer.ok) throw new Error(answer.status);
+      place.innerHTML = await answer.text();
+      local(place);
+    } catch {
+      place.innerHTML = link;
+    }
+  }
+}
+
+// News
+
+let asking = false;
+let again = false;
+
+function busy() {
+  const typing = all("main textarea, main input:not([type=hidden])").some((one) => one.type === "checkbox" ? one.checked : one.value !== one.defaultValue);
+  return typing || document.body.contains(find("form.guard"));
+}
+
+function tell(sentence) {
+  const said = document.createElement("p");
+  said.className = "notice note";
+  said.textContent = sentence;
+  find("#told").replaceChildren(said);
+}
+
+function swap(old, fresh) {
+  if (!old || !fresh || old.isEqualNode(fresh)) return;
+  const focused = document.activeElement?.id || document.activeElement?.getAttribute?.("href");
+  const within = old.contains(document.activeElement);
+  const top = old.scrollTop;
+  old.replaceWith(fresh);
+  fresh.scrollTop = top;
+  if (within && focused) (document.getElementById(focused) || all("a", fresh).find((one) => one.getAttribute("href") === focused))?.focus();
+}
+
+async function refresh() {
+  if (asking) { again = true; return; }
+  asking = true;
+  try {
+    const answer = await fetch(location.href, { headers: { "X-Desk-Live": "1" } });
+    if (answer.status === 401) { if (!busy()) location.reload(); return; }
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    local(fresh);
+    const [mine, theirs] = [find("[data-version]"), find("[data-version]", fresh)];
+    swap(find("#queue"), find("#queue", fresh));
+    swap(find(".bar nav"), find(".bar nav", fresh));
+    if (!mine || mine.dataset.version === theirs?.dataset.version) {
+      if (!mine && !busy()) swap(find("main .summary"), find("main .summary", fresh));
+    } else if (busy()) {
+      tell(`Somebody else decided meanwhile: ${find(".state", fresh)?.textContent || "look again."} What you typed was not used.`);
+    } else if (theirs) {
+      swap(find("main"), find("main", fresh));
+      find(".postmark")?.classList.add("fresh");
+      load();
+      tell(find(".state")?.textContent || "");
+    } else {
+      location.reload();
+    }
+    countDown();
+  } catch {
+    // The desk was ended: the stream finds it again, or says so.
+  } finally {
+    asking = false;
+    if (again) { again = false; refresh(); }
+  }
+}
+
+let stream = null;
+
+function listen() {
+  if (!find("body.desk") || stream || document.hidden) return;
+  stream = new EventSource("/events");
+  let lost = 0;
+  stream.addEventListener("change", refresh);
+  stream.onopen = () => { if (lost) { tell("Connected again."); refresh(); } lost = 0; };
+  stream.onerror = () => {
+    lost += 1;
+    if (lost === 3) tell("The desk does not answer. Is `postroom desk` still running?");
+    if (stream?.readyState === EventSource.CLOSED) { stream = null; setTimeout(listen, 5000); }
+  };
+}
+
+// A browser has six connections for us: a page that nobody looks at gives its own back.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) { stream?.close(); stream = null; } else { listen(); refresh(); }
+});
+
+// Keys
+
+const KEYS = {
+  j: () => step(1),
+  k: () => step(-1),
+  a: () => (find("form.approve .seen input:not(:checked)") || find("#approve"))?.focus(),
+  e: () => find("#edit")?.click(),
+  r: () => word("reject"),
+  v: () => word("revise"),
+  u: () => find("#undo")?.focus(),
+  "/": () => { const box = find("#search"); if (box) box.focus(); else location.assign("/history#search"); },
+  "?": () => find("#keys")?.showModal(),
+};
+
+function step(by) {
+  const links = all("#queue li a");
+  const here = links.findIndex((one) => one.hasAttribute("aria-current"));
+  const next = links[here < 0 ? (by > 0 ? 0 : links.length - 1) : here + by];
+  if (next) next.click();
+}
+
+function word(name) {
+  const details = find(`details#${name}`);
+  if (!details) return;
+  details.open = true;
+  find("textarea", details).focus();
+}
+
+const keep = { get on() { try { return localStorage.keys !== "off"; } catch { return true; } } };
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape" && event.target.closest?.("details.word")) {
+    const details = event.target.closest("details.word");
+    details.open = false;
+    find("summary", details).focus();
+    return;
+  }
+  if (event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog") || !keep.on) return;
+  const act = KEYS[event.key];
+  if (act && find("body.desk")) { event.preventDefault(); act(); }
+});
+
+// The page itself
+
+local();
+countDown();
+load();
+listen();
+setInterval(countDown, 250);
+setInterval(local, 30000);
+find("form.enter.auto")?.submit();
+if (location.hash === "#search") find("#search")?.focus();
+find("#show-keys")?.addEventListener("click", KEYS["?"]);
+const use = find("#use-keys");
+if (use) {
+  use.checked = keep.on;
+  use.addEventListener("change", () => { try { localStorage.keys = use.checked ? "on" : "off"; } catch { /* not kept */ } });
+}
+document.addEventListener("submit", (event) => { window.leaving = true; setTimeout(() => { for (const one of all("button", event.target)) one.disabled = true; }); });
+window.addEventListener("beforeunload", (event) => {
+  const form = find("form.guard");
+  if (form && !window.leaving && all("textarea, input:not([type=hidden])", form).some((one) => one.value !== one.defaultValue)) event.preventDefault();
+});
