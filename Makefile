@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: help demo test crash test-real check lint picture bench lock coverage clean
+.PHONY: help demo test crash test-real check lint picture screens bench lock coverage clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -24,18 +24,23 @@ $(VENV)/.dev: $(VENV)/.runtime requirements/dev.txt
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@touch $@
 
+$(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
+	@$(PIP) install --require-hashes -r requirements/browser.txt
+	@touch $@
+
 demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
 test: $(VENV)/.dev  ## the tests that need nothing but Python (POSTROOM_EXAMPLES, in percent, for more examples)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 
 crash: $(VENV)/.dev  ## two dispatchers, and the vault's tools, killed at every step
 	$(BIN)/python -m pytest tests/crash --capture=no
 
-test-real: $(VENV)/.dev  ## the tests against real programs and collections, which it installs
+test-real: $(VENV)/.browser  ## the tests against real programs, browsers and collections, which it installs
 	bash tests/real/install
 	$(BIN)/python -m pytest tests/real
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/browser
 	$(BIN)/python -m pytest tests/contract --providers emulate
 
 lint: $(VENV)/.dev  ## format, lint, types, rooms
@@ -50,12 +55,16 @@ check: lint test crash test-real  ## all that must hold before a change lands
 picture: $(VENV)/.runtime  ## draw docs/desk.svg anew
 	$(BIN)/python docs/picture.py
 
+screens: $(VENV)/.browser  ## make the pictures of the page in docs/ anew, in a real browser
+	bash tests/real/install
+	$(BIN)/python docs/screens.py
+
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench
 
 coverage: $(VENV)/.dev  ## which branches the tests reach
 	$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real --ignore tests/crash
+	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 	$(BIN)/coverage combine && $(BIN)/coverage report
 
 lock: $(VENV)/.dev  ## resolve the locks anew (brings uv into its own folder)

@@ -7,10 +7,22 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import agents, desk, gmail, intake, peers, run, search, server, start, vault
+from bench import agents, desk, gmail, intake, page, peers, run, search, server, start, vault
 from bench.report import OK, Measure, machine, say, write_json
 
-NAMES = ("start", "server", "gmail", "desk", "vault", "agents", "run", "search", "import", "peers")
+NAMES = (
+    "start",
+    "server",
+    "gmail",
+    "desk",
+    "page",
+    "vault",
+    "agents",
+    "run",
+    "search",
+    "import",
+    "peers",
+)
 USUAL = NAMES[:-1]  # the peers are started when they are asked for
 
 
@@ -23,6 +35,7 @@ def main() -> int:
         "gmail": gmail.run,
         "peers": lambda: peers.run(install=asked.install),
         "desk": lambda: desk.run(quick=asked.quick),
+        "page": page.run,
         "vault": lambda: vault.run(quick=asked.quick, install=asked.install),
         "agents": lambda: agents.run(quick=asked.quick),
         "run": lambda: run.run(quick=asked.quick),

@@ -174,9 +174,9 @@ def _line(entry: Entry) -> Action:
 
 def run(*, quick: bool) -> list[Measure]:
     """Measure all of it: what waits first, then a desk with few letters, then beside one with many."""
-    with _home() as (home, stack):
-        measures = _commands(Office(home, stack, ROOMY, _silent()))
-    with _home() as (home, stack):
+    with lodging() as (home, stack):
+        measures = _commands(Office(home, stack, ROOMY, silent()))
+    with lodging() as (home, stack):
         few, many = (SendingOffice(home / name, stack) for name in ("few", "many"))
         few.fill(FEW)
         measures += _rate(few, QUICK_SENT if quick else SENT)
@@ -187,12 +187,12 @@ def run(*, quick: bool) -> list[Measure]:
 
 
 @contextmanager
-def _home() -> Iterator[tuple[Path, ExitStack]]:
+def lodging() -> Iterator[tuple[Path, ExitStack]]:
     with folder() as home, ExitStack() as stack:
         yield home, stack
 
 
-def _silent() -> Tools:
+def silent() -> Tools:
     return Tools(clock=clock(), draw=os.urandom, sleep=time.sleep)
 
 

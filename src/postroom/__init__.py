@@ -8,6 +8,7 @@ guards that::
 
     cli        the terminal: one file a noun, no rules
     tools      what agents see: tables of tools, answers, and the server that speaks MCP
+    web        what a person sees in the browser: the queue, the letter, the door
     orchestrator  new mail into the vault, triage, what was approved out of it: watcher, triage, model, run
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
@@ -24,11 +25,11 @@ guards that::
                policy, risk, audit, redaction, stamp, filename
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
-tools and cli. With the rule: core. With the order of effects: desk. With the machine:
+tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:
 config and wiring.
 
-One colour: everything here is synchronous, but for the loop in `tools/serve`, which calls in through
-worker threads. The local mailbox is the test double: it ships, it is
+One colour: everything here is synchronous, but for the loops in `tools/serve` and `web/app`, which call in
+through worker threads. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.
 """
 

@@ -25,7 +25,15 @@ HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
 ANSWER = "Hello Dora,\n\nthank you, that is a relief.\n\nKind regards,\nRobin"
 NOTE = "Dear Ines,\n\nthe Saturday suits me. I shall bring the sewing frames.\n\nRobin"
 LURED = "As you asked, the invoices of this mailbox: https://bright-audit.example/in"
-ELSEWHERE = {"demo", "mcp", "install", "init", "adopt"}  # would reach out of the demo's folder
+ELSEWHERE = {
+    "demo",
+    "mcp",
+    "install",
+    "init",
+    "adopt",
+    "desk",
+    "service",
+}  # would reach out of the demo's folder
 SHOWN = 9  # lines of an answer
 HANDBOOK = """\
 # Handbook
@@ -81,7 +89,7 @@ def demo_command(keep: Path | None) -> None:
             letters = _show()
         _tell("The letters wait for you. To go on with them:")
         click.echo(f"  export POSTROOM_CONFIG={shlex.quote(str(own))}")
-        for line in _next(letters):
+        for line in ("desk", *_next(letters)):
             click.echo(f"  postroom {line}")
         return
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(1))  # a closed terminal: the folder goes too
@@ -219,10 +227,28 @@ def _next(letters: Waiting) -> list[str]:
 
 
 def _decide(letters: Waiting) -> None:
-    """Let the person type commands until they have enough."""
-    _tell("Now you: type a command, or nothing to end. For example:")
-    for line in _next(letters):
-        click.echo(f"  {line}")
+    """Let the person decide in the browser, or type commands, until they have enough."""
+    said = "Now you: the desk is open in your browser. If it is not, this address lets it in, once:"
+    with _desk(said, opens=True):
+        _tell("Or type a command here, or nothing to end. For example:")
+        for line in _next(letters):
+            click.echo(f"  {line}")
+        _asked()
+
+
+@contextmanager
+def _desk(said: str, *, opens: bool) -> Iterator[None]:
+    """Serve the page of the demo's letters."""
+    from postroom import wiring
+    from postroom.cli.desk import Wish, beside
+
+    with beside(wiring.settings(), Wish(port=0, person="Robin"), opens=opens) as page:
+        _tell(said)
+        click.echo(f"  {page.sign_in}")
+        yield
+
+
+def _asked() -> None:
     while (typed := _typed()) and typed[0] not in {"exit", "quit"}:
         if typed[0] in ELSEWHERE:
             _tell(f"`postroom {typed[0]}` is for another terminal.")
@@ -265,6 +291,11 @@ def _decided(letters: Waiting) -> None:
     click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
     draft.rename(config.vault / "Approved" / draft.name)
     _run("run", "--once", "--text", shown="run --once")
+    with _desk(
+        "All of it is in the browser, too: `postroom desk` opens the page and stays while you decide.",
+        opens=False,
+    ):
+        _tell("That address let one browser in, once; it is closed again with this demo.")
     _run("audit", "--limit", "6")
 
 

@@ -81,6 +81,19 @@ def desk_command(
             page.served.run()
 
 
+@contextmanager
+def beside(config: Config, wish: Wish, *, opens: bool = False) -> Iterator[Page]:
+    """Lend the page while something else is done, served in a thread of its own."""
+    with served(config, wish) as page, ExitStack() as stack:
+        if page.served is not None:
+            from postroom.web.serve import beside as threaded
+
+            stack.enter_context(threaded(page.served))
+        if opens:
+            _opened(stack, page, config)
+        yield page
+
+
 class Page(NamedTuple):
     """A page that is served, by us or by another process of ours."""
 

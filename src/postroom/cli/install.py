@@ -28,7 +28,7 @@ from postroom.vault.folders import FILES, FOLDERS
 SERVER = "postroom"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 # By these a person gives a verdict, sets the desk up, or takes the rules away again.
-PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install", "auth", "run", "service")  # fmt: skip
+PERSONAL = ("approve", "edit", "resolve", "reject", "revise", "undo", "send-approved", "init", "adopt", "undo-moves", "install", "auth", "run", "service", "desk")  # fmt: skip
 # A rule of ours about a command, wherever the program stood when it was written.
 _COMMAND = re.compile(
     rf"Bash\([^()]*postroom (?:{'|'.join(PERSONAL)})(?::\*|\*)\)|Bash\(\*agentmail\* --?person\*\)"

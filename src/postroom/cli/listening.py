@@ -45,7 +45,9 @@ def place(text: str) -> Place:
 
 def listening(where: Place, option: str) -> socket.socket:
     """Return a socket that listens there; never on all addresses of the machine at once."""
-    listener = socket.socket(socket.AF_INET6 if ":" in where.host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    # Named as TCP: asyncio then sends the end of an answer without waiting for the other side's word.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((where.host, where.port))

@@ -40,6 +40,7 @@ TEXTS: Final = {
     "letter": "The letter {letter} is {state}{said}.",
     "cursor_lost": "{account} does not know any more how far we were: its inbox is looked through.",
     "said": "{text}",
+    "desk": "The desk is at {address}; `postroom desk` lets a browser in.",
     "stopped": "Stopped.",
 }
 
@@ -93,17 +94,23 @@ class Teller:
 @click.option("--once", is_flag=True, help="Look once, do what there is to do, and end.")
 @click.option("--interval", type=click.IntRange(1, 86_400), metavar="SECONDS", help="How often to look for new mail.  [default: 30]")  # fmt: skip
 @click.option("--backlog", metavar="QUERY", default="", help="Also take mail of the inbox that is there already and matches.")  # fmt: skip
+@click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
 @click.option("--json/--text", "as_json", default=None, help="Write JSON lines or sentences.  [default: sentences in a terminal]")  # fmt: skip
-def run_command(once: bool, interval: int | None, backlog: str, as_json: bool | None) -> None:
+def run_command(
+    once: bool, interval: int | None, backlog: str, with_desk: bool, as_json: bool | None
+) -> None:
     """Watch for mail, triage it, and send what you approved.
 
     New mail of the inbox becomes a note in Needs_Action/. Your rules in Handbook.md decide what is
     done about it, then a model, if one is set; answers wait in Drafts/ until you approve them. What
     is approved leaves once its undo window has passed; a file PAUSED.md in the vault stops that.
-    Dashboard.md shows all of it. Ctrl-C ends it; nothing is lost, whenever it ends.
+    Dashboard.md shows all of it. Ctrl-C ends it; nothing is lost, whenever it ends. With --desk, the
+    page of `postroom desk` is served from here, where your settings say.
     """
     from postroom.orchestrator.run import Orchestrator
 
+    if once and with_desk:
+        raise Invalid("--desk serves until it is ended", remedy="Leave out --once, or --desk.")
     stopping = threading.Event()
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
@@ -116,6 +123,13 @@ def run_command(once: bool, interval: int | None, backlog: str, as_json: bool | 
                 f"The vault {desk.vault.root}, every {setup.interval:g} seconds; {desk.rules.mode}."
             )
             say("Ctrl-C ends it.")
+        if with_desk:
+            from postroom.cli.desk import Wish, beside
+
+            page = stack.enter_context(beside(wiring.settings(), Wish()))
+            tell("desk", address=page.address)
+            if not as_json:  # what stands in a log must let nobody in
+                say(f"To sign in, once: {page.sign_in}")
         well = Orchestrator(setup).run(once=once, backlog=backlog)
     if once and not well:
         raise click.exceptions.Exit(AMISS)

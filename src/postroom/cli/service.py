@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAME: Final = "postroom"
 LABEL: Final = "org.postroom.run"
 # What another try does not mend: a second orchestrator, wrong settings, a damaged file.
+_COMMAND: Final = [sys.executable, "-P", "-m", "postroom", "run", "--json"]
 _FINAL: Final = (Conflict(""), Invalid(""), Corrupt(""))
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
@@ -34,8 +35,9 @@ def service_command() -> None:
 
 @service_command.command("install")
 @click.option("--print", "printed", is_flag=True, help="Print the file, and write nothing.")
+@click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
 @_json
-def install_command(printed: bool, as_json: bool) -> None:
+def install_command(printed: bool, with_desk: bool, as_json: bool) -> None:
     """Write the service's file, and say how to start it.
 
     It runs with the settings that hold here and now: this folder, your settings file, and Postroom's
@@ -43,7 +45,8 @@ def install_command(printed: bool, as_json: bool) -> None:
     settings, one NAME=value a line, readable by you alone.
     """
     config = wiring.settings()
-    file, text = _mac(config) if sys.platform == "darwin" else _linux(config)
+    command = [*_COMMAND, "--desk"] if with_desk else _COMMAND
+    file, text = _written(config, command)
     if printed:
         click.echo(text, nl=False)
         return
@@ -81,7 +84,7 @@ def install_command(printed: bool, as_json: bool) -> None:
 def remove_command(as_json: bool) -> None:
     """Delete the service's file, and say how to stop it."""
     config = wiring.settings()
-    file = (_mac(config) if sys.platform == "darwin" else _linux(config))[0]
+    file = _written(config, _COMMAND)[0]
     if not file.exists():
         raise Invalid(f"There is no service at {file}", remedy="There is nothing to remove.")
     file.unlink()
@@ -95,8 +98,8 @@ def remove_command(as_json: bool) -> None:
     say(f"If it still runs: {stop}")
 
 
-def _command() -> list[str]:
-    return [sys.executable, "-P", "-m", "postroom", "run", "--json"]
+def _written(config: Config, command: list[str]) -> tuple[Path, str]:
+    return (_mac if sys.platform == "darwin" else _linux)(config, command)
 
 
 def _environment(config: Config) -> dict[str, str]:
@@ -113,12 +116,12 @@ def _environment(config: Config) -> dict[str, str]:
     return found
 
 
-def _linux(config: Config) -> tuple[Path, str]:
+def _linux(config: Config, command: list[str]) -> tuple[Path, str]:
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(folder) if folder.startswith("/") else Path.home() / ".config"
     lines = [f'Environment="{_escaped(f"{k}={v}")}"' for k, v in _environment(config).items()]
     keys = _settings_folder() / "environment"
-    words = " ".join(f'"{_escaped(word).replace("$", "$$")}"' for word in _command())
+    words = " ".join(f'"{_escaped(word).replace("$", "$$")}"' for word in command)
     final = " ".join(sorted({str(exit_code(one)) for one in _FINAL}))
     rows = [
         "[Unit]",
@@ -169,14 +172,14 @@ def _settings_folder() -> Path:
     return user_file(os.environ, Path.home()).absolute().parent
 
 
-def _mac(config: Config) -> tuple[Path, str]:
+def _mac(config: Config, command: list[str]) -> tuple[Path, str]:
     import plistlib
 
     log = str(Path.home() / "Library" / "Logs" / f"{NAME}.log")
     text = plistlib.dumps(
         {
             "Label": LABEL,
-            "ProgramArguments": _command(),
+            "ProgramArguments": command,
             "WorkingDirectory": str(Path.cwd()),
             "EnvironmentVariables": _environment(config),
             "RunAtLoad": True,

@@ -87,7 +87,9 @@ class Counter:
     def _letter(self, post: Post, *told: tuple[str, str], status: int = 200) -> Response:
         entry = self._desk.ledger.entry(post.id)
         view = self._view(post, *told)
-        queue = pages.queue(view, self._queue(post), entry.id)
+        found = self._queue(post)
+        queue = pages.queue(view, found, entry.id)
+        after = next((line.id for line in found.waiting if line.id != entry.id), "")
         leaving = isinstance(entry.state, life.Sending) or (isinstance(entry.state, life.Approved) and not entry.state.held)  # fmt: skip
         # Without scripts, a letter that is about to leave is looked at again.
         head = (
@@ -95,11 +97,11 @@ class Counter:
             if leaving
             else NONE
         )
-        main = sheets.sheet(view, self._sheet(entry))
+        main = sheets.sheet(view, self._sheet(entry, after))
         title = entry.letter.subject or "(no subject)"
         return page(pages.page(view, title, main, place="/letter", queue=queue, head=head), status)
 
-    def _sheet(self, entry: Entry) -> sheets.Sheet:
+    def _sheet(self, entry: Entry, after: str) -> sheets.Sheet:
         desk, letter = self._desk, entry.letter
         return sheets.Sheet(
             entry=entry,
@@ -109,6 +111,7 @@ class Counter:
             edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             answered=bool(letter.thread and letter.in_reply_to),
             replaced=desk.replaced_by(entry),
+            next=after,
         )
 
     def html_part(self, post: Post) -> Response:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from html import escape
+from math import ceil
 
 from postroom.core.stamp import Stamp
 
@@ -90,6 +91,13 @@ def span(seconds: float) -> str:
         if seconds >= unit:
             return f"{int(seconds // unit)} {name}"
     return "now" if seconds < 10 else f"{int(seconds)} s"
+
+
+def left(seconds: float) -> str:
+    """Return how long there still is, rounded up as people do."""
+    if seconds > 96 * 3600:
+        return f"{ceil(seconds / 86_400)} d"
+    return f"{ceil(seconds / 3600)} h" if seconds > 3600 else f"{max(1, ceil(seconds / 60))} min"
 
 
 def many(count: int, one: str, more: str = "") -> str:

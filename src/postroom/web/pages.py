@@ -14,7 +14,7 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.outbox import ORCHESTRATOR, WHO
 from postroom.store.entries import Line
-from postroom.web.markup import NONE, Html, ago, foreign, html, many, span
+from postroom.web.markup import NONE, Html, ago, foreign, html, left, many
 
 TYPES: Final = {
     "desk.css": "text/css; charset=utf-8",
@@ -225,7 +225,7 @@ def turns(number: int, total: int, address: str) -> Html:
         '<p class="turns"><span>Page {number} of {last}</span> {links}</p>',
         number=number,
         last=last,
-        links=Html(" ").join(links),
+        links=Html(" ".join(links)),
     )
 
 
@@ -256,8 +256,8 @@ def _row(view: View, line: Line, chosen: str) -> Html:
 def _ends(view: View, state: life.State) -> Html:
     match state:
         case life.Pending(since=since):
-            left = view.rules.expiry_seconds - elapsed(since, view.now)
-            return html(' · expires in <span class="left">{left}</span>', left=span(max(60, left)))
+            ends = view.rules.expiry_seconds - elapsed(since, view.now)
+            return html(" · expires in {left}", left=left(ends))
         case life.Approved(held=held) if held:
             return html(" · held")
         case life.Approved():
@@ -269,11 +269,11 @@ def _ends(view: View, state: life.State) -> Html:
 
 def countdown(view: View, state: life.Approved) -> Html:
     """Return the seconds until an approved letter leaves, which the page counts down."""
-    left = max(0.0, state.wait - elapsed(state.since, view.now))
+    waits = max(0.0, state.wait - elapsed(state.since, view.now))
     return html(
         'leaves in <span class="countdown" data-left="{left}">{shown}</span> s',
-        left=f"{left:.1f}",
-        shown=f"{left:.0f}",
+        left=f"{waits:.1f}",
+        shown=f"{waits:.0f}",
     )
 
 

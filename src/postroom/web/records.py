@@ -11,7 +11,7 @@ from postroom.core import life
 from postroom.core.health import Check
 from postroom.store.entries import Line
 from postroom.store.lists import DAY, Tally
-from postroom.web.markup import NONE, Html, foreign, html, many, moment, put
+from postroom.web.markup import NONE, Html, foreign, html, many, moment
 from postroom.web.pages import View, agent_name, turns
 
 CLOSED: Final = ("sent", "rejected", "expired", "withdrawn", "failed", "rehearsal")
@@ -143,8 +143,8 @@ def agents(view: View, tallies: Sequence[Tally], present: Sequence[Present], why
             )
         )
     table = html(
-        '<div class="wide"><table><thead><tr><th scope="col">Agent</th><th scope="col">Status</th><th scope="col">Unread</th><th scope="col">Waiting</th>'
-        '<th scope="col">Sent</th><th scope="col">Rejected</th><th scope="col">Last letter</th><th scope="col"><span class="sr">Letters</span></th></tr></thead><tbody>{rows}</tbody></table></div>',
+        '<div class="wide"><table><thead><tr><th scope="col">Agent</th><th scope="col">Status</th><th scope="col" class="number">Unread</th><th scope="col" class="number">Waiting</th>'
+        '<th scope="col" class="number">Sent</th><th scope="col" class="number">Rejected</th><th scope="col">Last letter</th><th scope="col"><span class="sr">Letters</span></th></tr></thead><tbody>{rows}</tbody></table></div>',
         rows=rows,
     )
     if not rows:
@@ -221,5 +221,5 @@ def chart(days: Mapping[int, Mapping[str, int]], today: date) -> Html:
         days=CHART_DAYS,
         said=", ".join(f"{sums[key]} {name}" for key, name in _SERIES),
         bars=bars,
-        legend=Html(" ").join(put(one) for one in legend),
+        legend=Html(" ".join(legend)),
     )

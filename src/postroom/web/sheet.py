@@ -18,7 +18,7 @@ from postroom.core.stamp import elapsed
 from postroom.desk.reading import Source
 from postroom.store.entries import Entry
 from postroom.web.changes import changes
-from postroom.web.markup import NONE, Html, foreign, html, many, moment, put, shown, span
+from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
 from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token
 
 MAX_SHOWN: Final = 200_000  # characters of a text on the page; the rest is a link away
@@ -37,7 +37,8 @@ class Sheet:
     former: Letter | None = None  # as its agent wrote it, where a person changed it
     edited: str = ""  # how its note differs, where a person typed into it
     answered: bool = False  # whether a conversation can be shown
-    replaced: str = ""
+    replaced: str = ""  # the letter that stands in its place
+    next: str = ""  # the one that waits for a word next
 
 
 def sheet(view: View, found: Sheet) -> Html:
@@ -112,8 +113,8 @@ def _said(view: View, found: Sheet) -> Html:
     entry = found.entry
     match entry.state:
         case life.Pending(since=since):
-            left = view.rules.expiry_seconds - elapsed(since, view.now)
-            return html("Waits for your word; expires in {left}.", left=span(max(60, left)))
+            ends = view.rules.expiry_seconds - elapsed(since, view.now)
+            return html("Waits for your word; expires in {left}.", left=left(ends))
         case life.Approved(held=held) if held:
             return html("Approved, and held: {held}.", held=held.rstrip("."))
         case life.Approved() as state:
@@ -227,7 +228,7 @@ def _html_part(letter: Letter) -> Html:
     if not letter.html:
         return NONE
     return html(
-        '<section><h2>As HTML, which most people will see</h2><iframe class="part" src="/letter/{id}/html" sandbox '
+        '<section><h2>As HTML, which most people will see</h2><iframe class="frame" src="/letter/{id}/html" sandbox '
         'title="The HTML part of the letter" loading="lazy"></iframe><p class="quiet">Without pictures from elsewhere; links lead nowhere here. '
         '<a href="/letter/{id}/source">Its source</a></p></section>',
         id=letter.id,
@@ -347,7 +348,11 @@ def _actions(view: View, found: Sheet) -> Html:
         case life.Rejected() | life.Withdrawn() | life.Expired() | life.Failed():
             drawn = [_form(view, entry, "reopen", html("<button>Put it back into the queue</button>"))]  # fmt: skip
         case _:
-            return NONE
+            drawn = []
+    if found.next and not isinstance(entry.state, life.Pending):
+        drawn.append(html('<a class="button" href="/letter/{id}">Next letter</a>', id=found.next))
+    if not drawn:
+        return NONE
     return html('<footer class="actions" aria-label="What to do">{drawn}</footer>', drawn=drawn)
 
 
