@@ -72,7 +72,9 @@ def _constant(content: bytes) -> Iterator[str]:
     def answer(_request: object) -> Response:
         return Response(content, media_type="text/html")
 
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
     app = Starlette(routes=[Route("/", answer)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.web.serve import Served
 
-PAGE = "page"  # in the ledger: where the page is served
 ORIGIN = re.compile(r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/?")
 
 
@@ -107,7 +106,6 @@ class Page(NamedTuple):
 @contextmanager
 def served(config: Config, wish: Wish) -> Iterator[Page]:
     """Lend the page of these settings: served from here, unless another process does."""
-    from postroom.store.locks import tried
     from postroom.wiring.desk import desk
 
     person = _person(wish.person)
@@ -122,9 +120,8 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
             )
         from postroom.web.door import issue
 
-        mine = stack.enter_context(tried(config.state_for(found.id) / "page.lock"))
-        if not mine:
-            address = found.ledger.meta(PAGE)
+        if not stack.enter_context(found.serving()):
+            address = found.served()
             if not address or any(part is not None for part in wish[:3]):
                 raise Conflict(
                     f"The page is served already{f' at {address}' if address else ''}",
@@ -133,9 +130,7 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
             yield Page(address, issue(found, person, address), person, False, None)
             return
         page = stack.enter_context(_served(found, config, wish))
-        with found.ledger.write() as book:
-            book.set(PAGE, page.door.address)
-        stack.callback(_forget, found)
+        found.serves_at(page.door.address)
         yield Page(
             page.door.address, page.door.ticket(person), person, bool(page.door.origin), page
         )
@@ -172,11 +167,6 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
             mail_health=lambda: of_the_mail(found, config),
         ) as page:
             yield page
-
-
-def _forget(found: Desk) -> None:
-    with found.ledger.write() as book:
-        book.set(PAGE, "")
 
 
 def _person(given: str | None) -> str:

@@ -12,7 +12,7 @@ import click
 
 from postroom import wiring
 from postroom.cli import printing
-from postroom.cli.setup import NOBODY_SENDS, RUNS, spent_in_window, trust_said
+from postroom.cli.setup import RUNS, sends, spent_in_window, trust_said
 from postroom.core.errors import PostroomError
 from postroom.core.health import Check
 from postroom.core.policy import duration
@@ -74,8 +74,8 @@ def _mode(config: Config) -> Iterator[Check]:
 def on_the_page(desk: Desk, config: Config) -> list[Check]:
     """Return what can be told at once, for the page, which itself sends."""
     runs = desk.orchestrated()
-    sends = "This page looks at the folders and sends what you approve, as long as it is served."
-    said = RUNS if runs else f"{sends} New mail is looked at by `postroom run`, which does not run."
+    ours = "This page looks at the folders and sends what you approve, as long as it is served."
+    said = RUNS if runs else f"{ours} New mail is looked at by `postroom run`, which does not run."
     run = Check("run", "ok" if runs else "note", said, "" if runs else "Start it with `postroom run`, or `postroom service install`.")  # fmt: skip
     return [*_mode(config), *_parts(desk, config), run]
 
@@ -102,7 +102,8 @@ def _desk_checks(config: Config) -> Iterator[Check]:
                 yield from _account_checks(config, account)
             yield from _triage_checks(found, config)
             runs = found.orchestrated()
-            yield Check("run", "ok" if runs else "note", RUNS if runs else NOBODY_SENDS)
+            said = sends(runs=runs, page=found.served())
+            yield Check("run", "ok" if runs else "note", said)
     except PostroomError as wrong:
         yield Check("desk", "fail", wrong.message, wrong.remedy)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 ROOM = "Postroom"
 RUNS = "`postroom run` watches for mail and sends what you approve."
+SERVED = "`postroom desk` sends what you approve; new mail is left alone while `postroom run` does not run."
 NOBODY_SENDS = (
-    "Nothing sends by itself while `postroom run` does not run: `postroom approve` and `postroom"
+    "Nothing sends by itself while neither `postroom run` nor `postroom desk` does: `postroom approve` and `postroom"
     " send-approved` do, and an agent that asks again for a letter that you approved."
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -285,6 +286,7 @@ def status_command(as_json: bool) -> None:
         paused = found.paused() if found else ""
         slips = len(found.slips()) if found else 0
         runs = bool(found and found.orchestrated())
+        page = found.served() if found else ""
         mails = _mails(found) if found else {}
     mail = ", ".join(f"{account.name} ({account.provider})" for account in config.accounts)
     facts = {
@@ -301,6 +303,7 @@ def status_command(as_json: bool) -> None:
         "slips": slips,
         "paused": bool(paused),
         "running": runs,
+        "desk": page,
         "mails": mails,
     }
     if as_json:
@@ -323,7 +326,14 @@ def status_command(as_json: bool) -> None:
     if slips:
         click.echo(f"Slips   {slips} open: each lets the next letter out that fits it")
     click.echo(f"Budget  {spent} of {held.sends} in {duration(held.window)}")
-    say(RUNS if runs else NOBODY_SENDS)
+    if page:
+        click.echo(f"Desk    {page}")
+    say(sends(runs=runs, page=page))
+
+
+def sends(*, runs: bool, page: str) -> str:
+    """Return who sends what is approved, if anybody does."""
+    return RUNS if runs else SERVED if page else NOBODY_SENDS
 
 
 def trust_said(level: str, config: Config) -> str:

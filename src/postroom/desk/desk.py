@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.compose import Composer, settled
+from postroom.desk.duty import Duty
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
@@ -29,7 +30,7 @@ from postroom.desk.slips import Slip
 from postroom.desk.strays import Strays
 from postroom.store.entries import Entry, Line
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held, tried
+from postroom.store.locks import held
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -81,7 +82,7 @@ class Turn(float):
     """Seconds to wait where too many letters leave at once."""
 
 
-class Desk:
+class Desk(Duty):
     """Letters, verdicts and sending, over one ledger and one vault."""
 
     def __init__(
@@ -237,31 +238,6 @@ class Desk:
             if found:
                 return found[0]
         return ""
-
-    @contextmanager
-    def orchestrating(self) -> Iterator[None]:
-        """Hold the orchestrator's place at this desk, or say that it is taken."""
-        with ExitStack() as stack:
-            try:  # who only asks whether it is taken holds it for a moment
-                stack.enter_context(held(self._orchestrator, patience=0.5))
-            except Unavailable as taken:
-                raise Conflict(
-                    f"Another orchestrator works on the vault {self._shelf.root} already",
-                    remedy="Let that one run, or end it first (Ctrl-C, or `systemctl --user stop"
-                    " postroom`).",
-                ) from taken
-            yield
-
-    def orchestrated(self) -> bool:
-        """Whether an orchestrator works at this desk now."""
-        if not self._orchestrator.exists():
-            return False
-        with tried(self._orchestrator) as mine:
-            return not mine
-
-    @property
-    def _orchestrator(self) -> Path:
-        return self._state / "orchestrator.lock"
 
     def slips(self) -> list[Slip]:
         """Return the slips that may still be spent."""
@@ -452,7 +428,7 @@ class Desk:
 
     def replaced_by(self, entry: Entry) -> str:
         """Return the id of the letter that stands in the place of this one, if there is one."""
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             newer = book.replacement(entry.agent, entry.id)
         return newer[0] if newer else ""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import unquote
 
 import anyio.to_thread
 from starlette.applications import Starlette
@@ -21,7 +21,11 @@ from postroom.web.counter import Counter
 from postroom.web.door import HEADERS, Door, Visitor, spent
 from postroom.web.request import Form, Post, Setup, failed, page, read_form, to
 
-_HERE: Final = re.compile(r"/[A-Za-z0-9/_.?=&%+-]*")
+OUT: Final = "/out"  # which nobody is kept from
+MAX_SIGN_IN: Final = 20_000  # bytes that are read of somebody who was not let in yet
+_HERE: Final = re.compile(
+    r"/(?![/\\])[!-\[\]-~]{0,2000}"
+)  # on this host, whatever a browser makes of it
 
 Handler = Callable[[Post], Response]
 
@@ -55,7 +59,7 @@ def app(setup: Setup) -> ASGIApp:
         "/letter/{id}/preview": desk.preview,
         "/letter/{id}/change": desk.change,
         "/unlock": entrance.unlock,
-        "/out": entrance.out,
+        OUT: entrance.out,
     }
     routes = [Route(path, _guarded(setup, act)) for path, act in gets.items()]
     routes = [
@@ -66,7 +70,7 @@ def app(setup: Setup) -> ASGIApp:
         Route("/events", entrance.events),
         Route("/static/{name}", _static),
     ]
-    return _Walls(Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing}), setup.door)  # fmt: skip
+    return _Walls(Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing, 500: _broken}), setup.door)  # fmt: skip
 
 
 class _Walls:
@@ -109,36 +113,36 @@ def _guarded(setup: Setup, act: Handler) -> Callable[[Request], Awaitable[Respon
     """Let only those in who were let in, with their token on every post, and their passphrase where it is due."""
 
     async def serve(request: Request) -> Response:
+        cookie = request.cookies.get(setup.door.cookie, "")
         try:
+            visitor = await anyio.to_thread.run_sync(setup.door.visitor, cookie)
+            if visitor is None:  # of whom nothing more is read
+                return page(pages.stranger(), 401)
             form = await read_form(request) if request.method == "POST" else {}
-        except Invalid as wrong:
+        except PostroomError as wrong:
             return failed(wrong)
-        return await anyio.to_thread.run_sync(_let_in, setup, request, form, act)
+        return await anyio.to_thread.run_sync(_let_in, setup, Post(request, visitor, form), act)
 
     return serve
 
 
-def _let_in(setup: Setup, request: Request, form: dict[str, str], act: Handler) -> Response:
-    door = setup.door
+def _let_in(setup: Setup, post: Post, act: Handler) -> Response:
+    door, visitor, form = setup.door, post.visitor, dict(post.form)
     try:
-        visitor = door.visitor(request.cookies.get(door.cookie, ""))
-        if visitor is None:
-            return page(pages.stranger(), 401)
-        if request.method == "POST" and not hmac.compare_digest(form.pop("token", "").encode(), visitor.token.encode()):  # fmt: skip
+        given = form.pop("token", "").encode()
+        if post.request.method == "POST" and not hmac.compare_digest(given, visitor.token.encode()):
             raise Denied("The post bears no token of this page", remedy="Load the page again.")
         passphrase = form.pop("passphrase", None)
-        if door.locked(visitor):
+        if door.locked(visitor) and post.request.url.path != OUT:
             if not passphrase:
-                return _locked(request, visitor, form)
+                return _locked(post.request, visitor, form)
             try:
                 door.unlock(visitor, passphrase)
             except (Denied, Limited) as wrong:
-                return _locked(request, visitor, form, wrong.told)
-        if (
-            "x-desk-live" not in request.headers
-        ):  # what the page asks by itself is no sign of a person
+                return _locked(post.request, visitor, form, wrong.told)
+        if not post.by_itself:
             door.stir(visitor)
-        return act(Post(request, visitor, form))
+        return act(replace(post, form=form))
     except PostroomError as wrong:
         return failed(wrong)
 
@@ -153,6 +157,11 @@ def _locked(request: Request, visitor: Visitor, form: Form, wrong: str = "") -> 
 
 async def _nothing(_request: Request, _why: Exception) -> Response:
     return page(pages.trouble("Not found", "There is no such page.", ""), 404)
+
+
+async def _broken(_request: Request, why: Exception) -> Response:
+    cause = f"Something unexpected went wrong ({type(why).__name__}). Nothing was lost."
+    return page(pages.trouble("That should not happen", cause, "Load the page again; the terminal that serves it says more."), 500)  # fmt: skip
 
 
 async def _static(request: Request) -> Response:
@@ -178,7 +187,7 @@ class _Entrance:
 
     async def enter(self, request: Request) -> Response:
         try:
-            form = await read_form(request)
+            form = await read_form(request, MAX_SIGN_IN)
         except Invalid as wrong:
             return failed(wrong)
         return await anyio.to_thread.run_sync(self._enter, form)
@@ -206,9 +215,7 @@ class _Entrance:
 
     def unlock(self, post: Post) -> Response:
         wanted = post.form.get("next", "/")
-        return to(
-            wanted if _HERE.fullmatch(unquote(wanted)) and not wanted.startswith("//") else "/"
-        )
+        return to(wanted if _HERE.fullmatch(wanted) else "/")
 
     def out(self, post: Post) -> Response:
         self._door.leave(post.visitor)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from os.path import commonprefix
 
 from postroom.core.letter import Letter
 from postroom.web.markup import Html, html, put, shown
 
-MAX_WORDS = 6_000  # of both texts; comparing takes a time that grows with the square
+MAX_WORDS = 2_500  # of both texts; comparing takes a time that grows with the square
+MAX_SHOWN = 200_000  # characters of a text on a page; the rest is a link away
+AROUND = 300  # characters that are shown before and after a change
 _WORD = re.compile(r"\w+|[^\S\n]+|\n|.")
 
 
@@ -40,19 +43,56 @@ def changes(before: Letter, after: Letter) -> Html:
 
 def words(old: str, new: str) -> Html:
     """Return a text with what went struck out and what came marked."""
-    ours, theirs = _WORD.findall(old), _WORD.findall(new)
-    if len(ours) + len(theirs) > MAX_WORDS:
-        ours, theirs = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    if len(ours) + len(theirs) > MAX_WORDS:
-        return html("<del>{old}</del><ins>{new}</ins>", old=shown(old), new=shown(new))
+    before, after = _ends(old, new)
+    ends = len(old) - after, len(new) - after
+    ours, theirs = (text[before:end] for text, end in ((old, ends[0]), (new, ends[1])))
+    return put([_around(old[:before]), *_between(ours, theirs), _around(old[ends[0] :])])
+
+
+def _ends(old: str, new: str) -> tuple[int, int]:
+    """Return how much both have in common at their beginning, and at their end, up to a word."""
+    before = len(commonprefix((old, new)))  # noqa: RUF071 - of characters, as it should
+    while before and _inside(old, before):
+        before -= 1
+    most = min(len(old), len(new)) - before
+    after = min(len(commonprefix((old[::-1], new[::-1]))), most)  # noqa: RUF071
+    while after and _inside(old, len(old) - after):
+        after -= 1
+    return before, after
+
+
+def _inside(text: str, at: int) -> bool:
+    return text[at - 1 : at + 1].isalnum() and 0 < at < len(text)
+
+
+def _between(old: str, new: str) -> list[Html]:
+    for split in (_WORD.findall, lambda text: text.splitlines(keepends=True)):
+        ours, theirs = split(old), split(new)
+        if len(ours) + len(theirs) <= MAX_WORDS:
+            break
+    else:
+        ours, theirs = [old[:MAX_SHOWN]], [new[:MAX_SHOWN]]
     parts = []
-    for what, a, b, c, d in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+    # With what difflib calls junk: words that are everywhere would make it slow.
+    for what, a, b, c, d in SequenceMatcher(None, ours, theirs).get_opcodes():
         gone, came = "".join(ours[a:b]), "".join(theirs[c:d])
         if what == "equal":
-            parts.append(shown(gone))
+            parts.append(_around(gone))
             continue
         if gone:
             parts.append(html("<del>{gone}</del>", gone=shown(gone)))
         if came:
             parts.append(html("<ins>{came}</ins>", came=shown(came)))
-    return put(parts)
+    return parts
+
+
+def _around(same: str) -> Html:
+    """Return what did not change, as far as it stands beside what did."""
+    if len(same) <= 3 * AROUND:
+        return shown(same)
+    return html(
+        '{before}<span class="quiet"> [… {many:} characters as they were …] </span>{after}',
+        before=shown(same[:AROUND]),
+        many=f"{len(same) - 2 * AROUND:,}",
+        after=shown(same[-AROUND:]),
+    )

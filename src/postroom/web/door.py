@@ -73,7 +73,8 @@ class Door:
     def origins(self) -> frozenset[str]:
         """The addresses under which a browser knows us."""
         hosts = dict.fromkeys((*LOOPBACK, f"[{self.host}]" if ":" in self.host else self.host))
-        own = [f"http://{host}:{self.port}" for host in hosts]
+        port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
+        own = [f"http://{host}{port}" for host in hosts]
         return frozenset([*own, self.origin] if self.origin else own)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 from postroom.core import life
@@ -39,7 +40,8 @@ class Live:
         """Wake every open page."""
         with self._turn:
             for event, loop in self._pages.items():
-                loop.call_soon_threadsafe(event.set)
+                with suppress(RuntimeError):  # its loop has ended
+                    loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
         """Let all pages go, and those who work."""

@@ -48,7 +48,6 @@ class View:
     now: Stamp
     waiting: int
     told: Sequence[tuple[str, str]] = ()  # a class and a sentence
-    locks: bool = False
 
 
 def static(name: str) -> str:
@@ -201,7 +200,7 @@ def queue(view: View, found: Queue, chosen: str = "") -> Html:
         ("Leaving", found.leaving),
         ("Rehearsed: never sent" if found.rehearsed else "Waiting for you", found.waiting),
     ]
-    drawn = [_group(view, title, lines, chosen) for title, lines in groups if lines]
+    drawn = [_group(view, title, lines, chosen, found.number) for title, lines in groups if lines]
     if not drawn:
         drawn = [html('<p class="empty">Nothing waits. Letters that agents ask to send appear here by themselves.</p>')]  # fmt: skip
     return html(
@@ -229,19 +228,20 @@ def turns(number: int, total: int, address: str) -> Html:
     )
 
 
-def _group(view: View, title: str, lines: Sequence[Line], chosen: str) -> Html:
+def _group(view: View, title: str, lines: Sequence[Line], chosen: str, number: int) -> Html:
     return html(
         "<h2>{title}</h2><ul>{rows}</ul>",
         title=title,
-        rows=[_row(view, line, chosen) for line in lines],
+        rows=[_row(view, line, chosen, number) for line in lines],
     )
 
 
-def _row(view: View, line: Line, chosen: str) -> Html:
+def _row(view: View, line: Line, chosen: str, number: int) -> Html:
     return html(
-        '<li><a href="/letter/{id}" class="{mark}"{here}><span class="whom">{whom}</span>{age}'
+        '<li><a href="/letter/{id}{place}" class="{mark}"{here}><span class="whom">{whom}</span>{age}'
         '<span class="subject">{subject}</span><span class="about">{agent}{ends}</span>{risk}</a></li>',
         id=line.id,
+        place=f"?page={number}" if number > 1 else "",
         mark=MARKS[line.level],
         here=Html(' aria-current="true"') if line.id == chosen else NONE,
         whom=foreign(_short(line.recipients, 200)),

@@ -29,7 +29,9 @@ from postroom.web.door import Door, Visitor
 from postroom.web.live import Clerk, Live
 from postroom.web.markup import Html
 
-MAX_FORM: Final = 3 * MAX_TEXT  # bytes of a post: each may be written as three
+MAX_FORM: Final = (
+    12 * MAX_TEXT + 1_000_000
+)  # bytes of a post: a character has four, each written as three
 STATUS: Final = {
     Invalid: 400,
     AuthRequired: 401,
@@ -69,6 +71,11 @@ class Post:
     form: Form
 
     @property
+    def by_itself(self) -> bool:
+        """Whether the page asks, and not the person."""
+        return "x-desk-live" in self.request.headers
+
+    @property
     def id(self) -> str:
         """The letter that it is about."""
         return str(self.request.path_params["id"])
@@ -82,12 +89,12 @@ class Post:
         return digest
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
     """Return the posted fields, each once."""
-    body = b""
+    body = bytearray()
     async for piece in request.stream():
         body += piece
-        if len(body) > MAX_FORM:
+        if len(body) > most:
             raise Invalid("Too much was posted", remedy="Shorten the text.")
     try:
         found = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip

@@ -17,11 +17,10 @@ from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
 from postroom.desk.reading import Source
 from postroom.store.entries import Entry
-from postroom.web.changes import changes
+from postroom.web.changes import MAX_SHOWN, changes
 from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
 from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token
 
-MAX_SHOWN: Final = 200_000  # characters of a text on the page; the rest is a link away
 MAX_SOURCES: Final = 60
 MAX_MAILS: Final = 20  # of a conversation
 _GONE: Final = "A mail that was sent cannot be called back; write to the same people to correct it."
@@ -456,7 +455,7 @@ def preview(view: View, entry: Entry, letter: Letter, found: Card, fields: dict[
 <section class="changes"><dl>{what}</dl></section>
 {card}
 <section aria-label="The letter as it will be sent"><h2>The letter as it will be sent</h2><dl class="envelope">{people}</dl>
-<p class="subject">{subject}</p><div class="text body" dir="auto">{text}</div></section>
+<p class="subject">{subject}</p><div class="text body" dir="auto">{text}</div>{whole}</section>
 <footer class="actions">{confirm}{again}</footer></article>""",
         id=entry.id,
         version=entry.version,
@@ -464,7 +463,10 @@ def preview(view: View, entry: Entry, letter: Letter, found: Card, fields: dict[
         card=card(found),
         people=_people(view, _as(entry, letter)),
         subject=foreign(letter.subject or "(no subject)"),
-        text=shown(letter.text),
+        text=shown(letter.text[:MAX_SHOWN]),
+        whole=notice("stop", f"Only the first {MAX_SHOWN:,} of {len(letter.text):,} characters are shown here.")
+        if len(letter.text) > MAX_SHOWN
+        else NONE,
         confirm=_form(view, entry, "change", html('{carried}{seen}{buttons}<button name="then" value="wait" formnovalidate>Keep it, and let it wait</button>', carried=carried, seen=seen, buttons=buttons), "row"),
         again=_form(view, entry, "edit", html("{carried}<button>Go on editing</button>", carried=carried)),
     )  # fmt: skip

@@ -1,0 +1,75 @@
+"""Who is at work at a desk: places that one process at a time has, and gives up however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from postroom.core.errors import Conflict, Unavailable
+from postroom.store.ledger import Ledger
+from postroom.store.locks import held, tried
+from postroom.vault.vault import Vault
+
+PAGE = "page"  # in the ledger: where the page was last served
+
+
+class Duty:
+    """The places at one desk: the orchestrator's, and that of who serves the page."""
+
+    ledger: Ledger
+    vault: Vault
+    _state: Path
+
+    @contextmanager
+    def orchestrating(self) -> Iterator[None]:
+        """Hold the orchestrator's place at this desk, or say that it is taken."""
+        with ExitStack() as stack:
+            try:  # who only asks whether it is taken holds it for a moment
+                stack.enter_context(held(self._orchestrator, patience=0.5))
+            except Unavailable as taken:
+                raise Conflict(
+                    f"Another orchestrator works on the vault {self.vault.root} already",
+                    remedy="Let that one run, or end it first (Ctrl-C, or `systemctl --user stop"
+                    " postroom`).",
+                ) from taken
+            yield
+
+    def orchestrated(self) -> bool:
+        """Whether an orchestrator works at this desk now."""
+        return _taken(self._orchestrator)
+
+    @contextmanager
+    def serving(self) -> Iterator[bool]:
+        """Hold the place of who serves the page, if nobody does, and say whether."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(held(self._server, patience=0.5))
+            except Unavailable:
+                yield False
+            else:
+                yield True
+
+    def serves_at(self, address: str) -> None:
+        """Let others know where the page is served."""
+        with self.ledger.write() as book:
+            book.set(PAGE, address)
+
+    def served(self) -> str:
+        """Return where the page is served now, if it is."""
+        return self.ledger.meta(PAGE) if _taken(self._server) else ""
+
+    @property
+    def _orchestrator(self) -> Path:
+        return self._state / "orchestrator.lock"
+
+    @property
+    def _server(self) -> Path:
+        return self._state / "page.lock"
+
+
+def _taken(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with tried(lock) as mine:
+        return not mine
