@@ -228,7 +228,7 @@ def _next(letters: Waiting) -> list[str]:
 
 def _decide(letters: Waiting) -> None:
     """Let the person decide in the browser, or type commands, until they have enough."""
-    said = "Now you: the desk is open in your browser. If it is not, this address lets it in, once:"
+    said = "Now you: decide in your browser. If it does not open, this address lets it in, once:"
     with _desk(said, opens=True):
         _tell("Or type a command here, or nothing to end. For example:")
         for line in _next(letters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -15,6 +16,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.listening import Place, listening
 from postroom.cli.printing import say
+from postroom.cli.signals import stopped_by_signals
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.text import line
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.web.serve import Served
 
+SCREENS = (
+    "BROWSER",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+)  # where one of them is set, a browser can be opened
 ORIGIN = re.compile(r"https?://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/?")
 
 
@@ -77,7 +84,13 @@ def desk_command(
                 return
             if not as_json:
                 say("Ctrl-C ends it.")
-            page.served.run()
+            from postroom.web.serve import beside as threaded
+
+            stopping = threading.Event()
+            stack.enter_context(stopped_by_signals(stopping))
+            serves = stack.enter_context(threaded(page.served))
+            while serves() and not stopping.wait(0.5):
+                pass
 
 
 @contextmanager
@@ -158,7 +171,7 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
             serve.Where(
                 listener=listener,
                 host=host,
-                origin=origin.rstrip("/"),
+                origin=_as_browsers_write(origin),
                 remote=not where.is_loopback,
                 idle=config.desk.idle_minutes * 60.0,
             ),
@@ -167,6 +180,11 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
             mail_health=lambda: of_the_mail(found, config),
         ) as page:
             yield page
+
+
+def _as_browsers_write(origin: str) -> str:
+    usual = ":443" if origin.startswith("https:") else ":80"
+    return origin.rstrip("/").removesuffix(usual)
 
 
 def _person(given: str | None) -> str:
@@ -185,10 +203,14 @@ def _opened(stack: ExitStack, page: Page, config: Config) -> None:
     from postroom.store.desk import desk_id
     from postroom.web.serve import doorstep
 
+    # Without a screen there may still be a browser for the terminal, which is in use.
+    screen = sys.platform == "darwin" or any(map(os.environ.get, SCREENS))
     try:
-        browser = webbrowser.get()
+        browser = webbrowser.get() if screen else None
     except webbrowser.Error:
-        say("There is no browser on this machine: open the address elsewhere on it.")
+        browser = None
+    if browser is None:
+        say("No browser was found to open it in: open the address yourself.")
         return
     state = config.state_for(desk_id(config.vault) or "")
     file = stack.enter_context(doorstep(state, page.sign_in))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -17,6 +15,7 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
+from postroom.cli.signals import stopped_by_signals
 from postroom.core.errors import AuthRequired, Invalid, NotFound
 from postroom.core.text import line
 
@@ -116,7 +115,7 @@ def run_command(
     with ExitStack() as stack:
         tell = Teller(as_json=as_json)
         setup = stack.enter_context(_setup(wiring.settings(), interval, stopping, tell))
-        stack.enter_context(_stopped_by_signals(stopping))
+        stack.enter_context(stopped_by_signals(stopping))
         if not once and not as_json:
             desk = setup.desk
             say(
@@ -197,20 +196,3 @@ def _model(config: Config, stopping: threading.Event) -> Model | None:
         )
     except (Invalid, AuthRequired) as why:  # mail is still noted, and what was approved still sent
         return Amiss(why)
-
-
-@contextmanager
-def _stopped_by_signals(stopping: threading.Event) -> Iterator[None]:
-    """Let the first signal end the round in order, and a second one at once."""
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
-            raise SystemExit(128 + number)
-        stopping.set()
-
-    before = {one: signal.signal(one, stop) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

@@ -48,8 +48,8 @@ _UNSAFE: Final = re.compile(r"[\x00-\x20<>\x7f-\xa0\u2028\u2029]")
 _SCHEME: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _HAS_STYLE: Final = re.compile(r"<style", re.IGNORECASE)
 # Names of tokens that no tag can have: a style sheet, and text that nobody sees.
-_STYLE: Final = "#style"
-_UNSEEN: Final = "#unseen"
+STYLE: Final = "#style"
+UNSEEN: Final = "#unseen"
 
 _VOID: Final = frozenset(
     "area base br col embed hr img input link meta param source track wbr bgsound frame keygen".split()
@@ -106,15 +106,15 @@ def text(source: str) -> Rendered:
     """Return a page as readable text; nothing that it names is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
     page = _Page(Sheet(_styles(source)))
-    for name, chars, closing in _tokens(source):
+    for name, chars, closing in tokens(source):
         if not name:
             page.say(unescaped(chars))
         elif closing:
             page.close(name)
-        elif name == _UNSEEN:
+        elif name == UNSEEN:
             page.hide(chars)
-        elif name != _STYLE and not (name in _FOREIGN and chars.endswith("/")):
-            page.open(name, _attributes(chars) if chars else {})
+        elif name != STYLE and not (name in _FOREIGN and chars.endswith("/")):
+            page.open(name, attributes(chars) if chars else {})
         if page.written > MAX_TEXT:
             break
     return Rendered(page.finished(), page.hidden)
@@ -127,13 +127,13 @@ def unescaped(chars: str) -> str:
     return _ENTITY.sub(lambda found: unescape(found.group()), chars)
 
 
-def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
+def tokens(source: str) -> Iterator[tuple[str, str, bool]]:
     """Yield each tag as name, attributes and whether it closes; text has no name."""
     at, end = 0, len(source)
     while at < end:
         token = _TOKEN.match(source, at)
         if token is None:
-            yield _UNSEEN, source[at:], False  # a tag without its end: the rest is taken for it
+            yield UNSEEN, source[at:], False  # a tag without its end: the rest is taken for it
             return
         at = token.end()
         chars, closing, tag, attributes, sign = token.groups()
@@ -150,19 +150,19 @@ def _tokens(source: str) -> Iterator[tuple[str, str, bool]]:
                 yield name, attributes, False
                 yield "", source[at:stop], False
             elif name == "style":
-                yield _STYLE, source[at:stop], False
+                yield STYLE, source[at:stop], False
             elif name != "script" and (name != "title" or not until):
-                yield _UNSEEN, source[at:stop], False
+                yield UNSEEN, source[at:stop], False
             at = stop
 
 
 def _styles(source: str) -> str:
     if not _HAS_STYLE.search(source):
         return ""
-    return "\n".join(chars for name, chars, _ in _tokens(source) if name == _STYLE)
+    return "\n".join(chars for name, chars, _ in tokens(source) if name == STYLE)
 
 
-def _attributes(chars: str) -> dict[str, str]:
+def attributes(chars: str) -> dict[str, str]:
     """Return an element's attributes; of two with one name the first counts."""
     found: dict[str, str] = {}
     for name, double, single, bare in _ATTRIBUTE.findall(chars):

@@ -181,9 +181,15 @@ class _Entrance:
 
     async def sign_in(self, request: Request) -> Response:
         ticket = request.path_params["ticket"]
-        if not await anyio.to_thread.run_sync(self._door.expects, ticket):
-            return failed(spent())
-        return page(pages.sign_in(ticket, passphrase=self._door.needs_passphrase))
+        return await anyio.to_thread.run_sync(self._sign_in, ticket)
+
+    def _sign_in(self, ticket: str) -> Response:
+        try:
+            if not self._door.expects(ticket):
+                raise spent()
+            return page(pages.sign_in(ticket, passphrase=self._door.needs_passphrase))
+        except PostroomError as wrong:
+            return failed(wrong)
 
     async def enter(self, request: Request) -> Response:
         try:
@@ -219,6 +225,7 @@ class _Entrance:
 
     def out(self, post: Post) -> Response:
         self._door.leave(post.visitor)
+        self._setup.live.tell()
         answer = to("/")
         answer.delete_cookie(self._door.cookie, httponly=True, samesite="strict", secure=self._door.origin.startswith("https:"))  # fmt: skip
         return answer
@@ -226,7 +233,14 @@ class _Entrance:
     async def events(self, request: Request) -> Response:
         """Tell this page of every change, for as long as its browser is let in."""
         cookie = request.cookies.get(self._door.cookie, "")
-        visitor = await anyio.to_thread.run_sync(self._door.visitor, cookie)
-        if visitor is None or self._door.locked(visitor):
+        if not await anyio.to_thread.run_sync(self._admits, cookie):
             return Response(status_code=401)
-        return StreamingResponse(self._setup.live.stream(), media_type="text/event-stream")
+        stream = self._setup.live.stream(lambda: self._admits(cookie))
+        return StreamingResponse(stream, media_type="text/event-stream")
+
+    def _admits(self, cookie: str) -> bool:
+        try:
+            visitor = self._door.visitor(cookie)
+            return visitor is not None and not self._door.locked(visitor)
+        except PostroomError:
+            return False

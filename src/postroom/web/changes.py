@@ -11,6 +11,7 @@ from postroom.web.markup import Html, html, put, shown
 
 MAX_WORDS = 2_500  # of both texts; comparing takes a time that grows with the square
 MAX_SHOWN = 200_000  # characters of a text on a page; the rest is a link away
+MAX_PIECE = 20_000  # of what came or went in one place
 AROUND = 300  # characters that are shown before and after a change
 _WORD = re.compile(r"\w+|[^\S\n]+|\n|.")
 
@@ -71,7 +72,7 @@ def _between(old: str, new: str) -> list[Html]:
         if len(ours) + len(theirs) <= MAX_WORDS:
             break
     else:
-        ours, theirs = [old[:MAX_SHOWN]], [new[:MAX_SHOWN]]
+        ours, theirs = [old], [new]
     parts = []
     # With what difflib calls junk: words that are everywhere would make it slow.
     for what, a, b, c, d in SequenceMatcher(None, ours, theirs).get_opcodes():
@@ -80,10 +81,18 @@ def _between(old: str, new: str) -> list[Html]:
             parts.append(_around(gone))
             continue
         if gone:
-            parts.append(html("<del>{gone}</del>", gone=shown(gone)))
+            parts.append(html("<del>{gone}</del>", gone=_cut(gone)))
         if came:
-            parts.append(html("<ins>{came}</ins>", came=shown(came)))
+            parts.append(html("<ins>{came}</ins>", came=_cut(came)))
     return parts
+
+
+def _cut(piece: str) -> Html:
+    """Return what came or went, as far as a page has room for it."""
+    if len(piece) <= MAX_PIECE:
+        return shown(piece)
+    more = f" [… {len(piece) - MAX_PIECE:,} characters more …]"
+    return html("{begins}{more}", begins=shown(piece[:MAX_PIECE]), more=more)
 
 
 def _around(same: str) -> Html:

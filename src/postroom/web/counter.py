@@ -18,6 +18,7 @@ from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.desk.compose import settled
+from postroom.desk.reading import html_text
 from postroom.store.entries import Entry
 from postroom.store.lists import DAY
 from postroom.web import pages, part, records
@@ -41,9 +42,8 @@ class Counter:
 
     def _view(self, post: Post, *told: tuple[str, str]) -> View:
         clerk = self._setup.clerk
-        said = [("note", sentence) for sentence in clerk.said]
-        if not post.by_itself:  # what a page fetches for itself is not read yet
-            clerk.said.clear()
+        # What a page fetches for itself is not read yet.
+        said = [("note", sentence) for sentence in clerk.told(keep=post.by_itself)]
         if clerk.trouble:
             said.append(("stop", f"Nothing is sent at the moment: {clerk.trouble}"))
         try:
@@ -75,7 +75,9 @@ class Counter:
         ledger, number = self._desk.ledger, _number(post.request.query_params.get("page", ""))
         live = self._desk.rules.live
         state = "pending" if live or ledger.count((), "pending") else "rehearsal"
-        total, skip = ledger.count((), state), (number - 1) * pages.PAGE
+        total = ledger.count((), state)
+        number = min(number, pages.last(total))
+        skip = (number - 1) * pages.PAGE
         waiting = ledger.lines(state, newest=pages.PAGE, skip=skip)
         return Queue(
             ledger.lines("unknown")[::-1],
@@ -88,8 +90,12 @@ class Counter:
 
     def letter(self, post: Post) -> Response:
         with suppress(PostroomError):  # which every page says
-            self._desk.reconcile()
+            self._look()
         return self._letter(post)
+
+    def _look(self) -> None:
+        """Take in what was done to the notes; what a person should know is said."""
+        self._setup.clerk.hear(self._desk.reconcile())
 
     def _letter(self, post: Post, *told: tuple[str, str], status: int = 200) -> Response:
         entry = self._desk.ledger.entry(post.id)
@@ -117,13 +123,13 @@ class Counter:
             former=desk.ledger.former(entry.id) if entry.version > 1 else None,
             edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             answered=bool(letter.thread and letter.in_reply_to),
+            belies=_belies(letter),
             replaced=desk.replaced_by(entry),
             next=after,
         )
 
     def html_part(self, post: Post) -> Response:
-        content, _ = part.page(self._desk.ledger.entry(post.id).letter.html)
-        answer = page(content)
+        answer = page(part.page(self._desk.ledger.entry(post.id).letter.html))
         answer.headers["content-security-policy"] = part.POLICY
         answer.headers["x-frame-options"] = "SAMEORIGIN"
         return answer
@@ -162,17 +168,25 @@ class Counter:
 
     # Verdicts
 
-    def _decide(self, post: Post, act: Callable[[], Entry]) -> Response:
-        """Carry out a verdict; whoever comes second is told what the first decided."""
-        self._desk.reconcile()
+    def _decide(self, post: Post, act: Callable[[], Entry], *, typed: bool = False) -> Response:
+        """Carry out a verdict; whoever comes second is told what the first decided, and keeps what they typed."""
+        self._look()
         try:
+            now = self._desk.ledger.entry(post.id)
+            if post.form.get("state", now.kind) != now.kind:  # what they saw has changed
+                raise life.refuse(post.id, now.state, "decided again")
             act()
         except (Conflict, Denied, Invalid, Limited) as refused:
             self._setup.live.tell()
-            status = status_of(refused)
-            said = f"Not done. {_why(refused)}"
-            return self._letter(post, ("stop", said), status=status)
+            waits = isinstance(self._desk.ledger.entry(post.id).state, life.Pending)
+            if typed and waits and isinstance(refused, Conflict):
+                return self.edit(
+                    post, f"{refused.message}. This is what you typed: look at it again.", 409
+                )
+            said = f"Not done. {_why(refused, self._desk.ledger.entry(post.id).state)}"
+            return self._letter(post, ("stop", said), status=status_of(refused))
         self._setup.live.tell()
+        self._setup.clerk.wake()
         return sent_to(f"/letter/{post.id}")
 
     def approve(self, post: Post) -> Response:
@@ -214,11 +228,12 @@ class Counter:
 
     # Editing
 
-    def edit(self, post: Post, wrong: str = "") -> Response:
-        self._desk.reconcile()
+    def edit(self, post: Post, wrong: str = "", status: int = 400) -> Response:
+        self._look()
         entry = self._desk.ledger.entry(post.id)
         if not isinstance(entry.state, life.Pending):
-            return self._letter(post, ("stop", f"Not edited. {_why(life.refuse(entry.id, entry.state, 'edited'))}"), status=409)  # fmt: skip
+            why = _why(life.refuse(entry.id, entry.state, "edited"), entry.state)
+            return self._letter(post, ("stop", f"Not edited. {why}"), status=409)
         self._desk.refuse_edited(entry)
         letter = entry.letter
         fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
@@ -227,12 +242,18 @@ class Counter:
         view = self._view(post)
         main = sheets.edit(view, entry, fields, wrong)
         queue = pages.queue(view, self._queue(post), entry.id)
-        return page(pages.page(view, "Edit", main, place="/letter", queue=queue), 400 if wrong else 200)  # fmt: skip
+        return page(
+            pages.page(view, "Edit", main, place="/letter", queue=queue), status if wrong else 200
+        )
 
     def preview(self, post: Post) -> Response:
         entry = self._desk.ledger.entry(post.id)
         if post.digest != entry.digest or not isinstance(entry.state, life.Pending):
-            return self.edit(post, "The letter was changed or decided meanwhile. This is what you typed; look at it again.")  # fmt: skip
+            return self.edit(
+                post,
+                "The letter was changed meanwhile. This is what you typed: look at it again.",
+                409,
+            )
         try:
             letter, card = self._desk.outbox.edited(entry, _reworded(entry.letter, post.form))
         except (Invalid, Denied) as wrong:
@@ -260,7 +281,7 @@ class Counter:
             changed = self._desk.edit(post.id, letter, proof=proof, was=post.digest)
             return self._approved(post, changed.digest) if approves else changed
 
-        return self._decide(post, act)
+        return self._decide(post, act, typed=True)
 
     # The other pages
 
@@ -280,6 +301,7 @@ class Counter:
             states = (*states, *life.OPEN)
         ledger = self._desk.ledger
         total = ledger.count(words, *states, agent=agent)
+        asked = asked._replace(number=min(asked.number, pages.last(total)))
         skip = (asked.number - 1) * pages.PAGE
         lines = ledger.found(words, *states, agent=agent, newest=pages.PAGE, skip=skip)[::-1]
         view = self._view(post)
@@ -324,13 +346,33 @@ def _plain(text: str) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8")
 
 
+def _belies(letter: Letter) -> str:
+    """Return what the HTML part says, where that is something else than the plain text."""
+    if not letter.html:
+        return ""
+    from postroom.core.risk import html_differs
+
+    said = html_text(letter.html)
+    return (said or "(nothing)") if html_differs(letter, said) else ""
+
+
 def _number(text: str) -> int:
     return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
 
 
-def _why(refused: PostroomError) -> str:
-    """Return what a person on the page is told: its remedies are buttons, not commands."""
-    return refused.message if isinstance(refused, Conflict) else refused.told
+def _why(refused: PostroomError, state: life.State) -> str:
+    """Return what a person on the page is told: who was first, and no commands where there are buttons."""
+    if not isinstance(refused, Conflict):
+        return refused.told
+    match state:
+        case life.Rejected(by=by, reason=reason, revise=revise):
+            did = "asked for another version" if revise else "rejected it"
+            return f"{by} was first and {did}{f': {reason}' if reason else '.'}"
+        case life.Approved(verdict=verdict) | life.Sending(verdict=verdict):
+            return f"{verdict.by} was first and approved it."
+        case life.Sent(verdict=verdict) if verdict:
+            return f"{verdict.by} was first and approved it; it was sent."
+    return refused.message
 
 
 def _refuse_unread(level: Level, form: Form) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
+
+import anyio.to_thread
 
 from postroom.core import life
 from postroom.core.errors import PostroomError
@@ -19,6 +21,7 @@ ROUND: Final = (
 IDLE: Final = 5.0  # and otherwise
 ALIVE: Final = 15.0  # seconds after which a page is told that there is nothing to tell
 MOST: Final = 100  # pages that are told
+MOST_SAID: Final = 20  # sentences that wait to be shown
 
 
 class Live:
@@ -65,8 +68,8 @@ class Live:
                 self.tell()
             self.closing.wait(LOOK)
 
-    async def stream(self) -> AsyncIterator[str]:
-        """Yield an event for each change, for one page."""
+    async def stream(self, admits: Callable[[], bool]) -> AsyncIterator[str]:
+        """Yield an event for each change, for one page, as long as it is let in."""
         event = asyncio.Event()
         with self._turn:
             if len(self._pages) >= MOST:
@@ -76,12 +79,12 @@ class Live:
         try:
             yield "retry: 1000\n\n"
             while not self.closing.is_set():
-                try:
+                with suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), ALIVE)
-                    event.clear()
-                    yield "event: change\ndata: \n\n"
-                except TimeoutError:
-                    yield ": nothing\n\n"
+                if not await anyio.to_thread.run_sync(admits):
+                    return
+                yield "event: change\ndata: \n\n" if event.is_set() else ": nothing\n\n"
+                event.clear()
         finally:
             with self._turn:
                 self._pages.pop(event, None)
@@ -93,24 +96,56 @@ class Clerk:
     def __init__(self, desk: Desk, live: Live) -> None:
         self._desk = desk
         self._live = live
+        self._woken = threading.Event()
+        self._turn = threading.Lock()
+        self._said: list[str] = []
+        self._heard: set[str] = set()
         self.trouble = ""  # what keeps it from its work
-        self.said: list[str] = []  # what a person should know, said once
+
+    def hear(self, sentences: Sequence[str]) -> None:
+        """Keep what a person should know until a page has shown it; what stands is said once."""
+        with self._turn:
+            news = [one for one in dict.fromkeys(sentences) if one not in self._heard]
+            self._heard |= set(news)
+            self._said = [*self._said, *news][-MOST_SAID:]
+
+    def told(self, *, keep: bool) -> list[str]:
+        """Return what a person should know, and do not say it again unless it is to be kept."""
+        with self._turn:
+            said = list(self._said)
+            if not keep:
+                self._said.clear()
+            return said
+
+    def wake(self) -> None:
+        """Let it look at once."""
+        self._woken.set()
 
     def work(self) -> None:
         """Go round until the page is closed."""
         while not self._live.closing.is_set():
-            try:
-                self.said += self._desk.reconcile(adopt=True)
-                self._desk.send_approved()
-                self.said += self._desk.trouble
-                self._desk.trouble.clear()
-                self.trouble = ""
-            except PostroomError as why:
-                self.trouble = why.told
-            except Exception as why:  # noqa: BLE001 - whatever broke, the next round goes on, and this is said
-                self.trouble = f"{type(why).__name__} ({why})"
-            del self.said[:-20]
-            self._live.closing.wait(self._pause())
+            self._woken.clear()
+            pause = self.round()
+            if not self._live.closing.is_set():
+                self._woken.wait(pause)
+
+    def round(self) -> float:
+        """Do what there is to do; return after how many seconds there may be more."""
+        try:
+            found = self._desk.reconcile(adopt=True)
+            self._desk.send_approved()
+            while self._desk.trouble:
+                found.append(self._desk.trouble.pop(0))
+            self.trouble = ""
+        except PostroomError as why:
+            self.trouble = why.told
+        except Exception as why:  # noqa: BLE001 - whatever broke, the next round goes on, and this is said
+            self.trouble = f"{type(why).__name__} ({why})"
+        else:
+            self.hear(found)
+            with self._turn:
+                self._heard &= {*found, *self._said}  # what is over may be said when it comes back
+        return self._pause()
 
     def _pause(self) -> float:
         try:

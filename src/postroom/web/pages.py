@@ -210,20 +210,25 @@ def queue(view: View, found: Queue, chosen: str = "") -> Html:
     )
 
 
+def last(total: int) -> int:
+    """Return the number of the last page of so many letters."""
+    return max(1, -(-total // PAGE))
+
+
 def turns(number: int, total: int, address: str) -> Html:
     """Return the links to the pages before and after this one."""
-    last = max(1, -(-total // PAGE))
-    if last == 1:
+    most = last(total)
+    if most == 1:
         return NONE
     links = [
         html('<a href="{to}" rel="{rel}">{name}</a>', to=address.format(to), rel=rel, name=name)
         for to, rel, name in ((number - 1, "prev", "Newer"), (number + 1, "next", "Older"))
-        if 1 <= to <= last
+        if 1 <= to <= most
     ]
     return html(
         '<p class="turns"><span>Page {number} of {last}</span> {links}</p>',
         number=number,
-        last=last,
+        last=most,
         links=Html(" ".join(links)),
     )
 

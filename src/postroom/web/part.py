@@ -2,37 +2,44 @@
 
 It is shown in a frame without scripts, forms, network or origin of its own. That alone would do in a browser that has no
 faults; what is taken out here would be asked for before any policy is looked at (a name looked up, a connection made ready).
+Styles stay, since they say what a reader sees: with them gone, a text could be hidden here and shown there.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from html import escape
-from html.parser import HTMLParser
+from typing import Final
 
+from postroom.mail.html import STYLE, UNSEEN, attributes, tokens, unescaped
 from postroom.web.markup import Html, html
 
-MAX_HTML = 1_000_000  # characters that are shown
-_TAGS = frozenset(
-    "a abbr address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del details dfn div dl dt em"
+MAX_HTML: Final = 1_000_000  # characters that are shown
+MAX_DEPTH: Final = 200  # open elements; what is nested deeper stands in the one above it
+_TAGS: Final = frozenset(
+    "a abbr address article aside b bdi bdo big blockquote br caption center cite code col colgroup dd del dfn div dl dt em"
     " figcaption figure font footer h1 h2 h3 h4 h5 h6 header hr i img ins kbd li main mark nav ol p pre q s samp section small span"
-    " strike strong sub summary sup table tbody td tfoot th thead tr tt u ul var wbr".split()
+    " strike strong sub sup table tbody td tfoot th thead tr tt u ul var wbr".split()
 )
-_VOID = frozenset("br col hr img wbr".split())
-_DROPPED = frozenset(
-    "script style title head noscript template iframe object embed svg math audio video select textarea xmp noembed noframes"
-    " plaintext".split()
+_VOID: Final = frozenset("br col hr img wbr".split())
+_ATTRIBUTES: Final = frozenset(
+    "align alt bgcolor border cellpadding cellspacing class color colspan dir face height hidden hspace id lang nowrap rowspan size start"
+    " style title type valign vspace width".split()
 )
-_ATTRIBUTES = frozenset(
-    "align alt bgcolor border cellpadding cellspacing color colspan dir face height hspace lang nowrap rowspan size start style title"
-    " type valign vspace width".split()
+_PICTURE: Final = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*+", re.I)
+# The frame's policy refuses what these would load; this way it is not even asked for.
+_LOADS: Final = re.compile(
+    r"url\s*+\(|image(?:-set)?\s*+\(|src\s*+\(|@import|@font-face|@namespace", re.I
 )
-_PICTURE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]{0,2000000}", re.I)
-# An address, an import, or an escape that could spell one.
-_REACHES = re.compile(r"url|image|@|\\|src\(|expression|</", re.I)
+# CSS Syntax, section 4.3.7: a character by its number, or any other as itself.
+_ESCAPE: Final = re.compile(r"\\(?:0{0,5}([0-9a-fA-F]{1,2})[ \t\n]?|([g-zG-Z]))")
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox"
-_PAGE = """<!doctype html>
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
+    " frame-ancestors 'self'; sandbox"
+)
+_PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>The HTML part</title>
 <style>:root{{color-scheme:light;background:#fff;color:#111}}body{{margin:12px;font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}}
 img{{max-width:100%;border:1px dashed #777;padding:2px;color:#444}}a{{color:#0645ad;text-decoration:underline}}</style></head>
@@ -40,66 +47,52 @@ img{{max-width:100%;border:1px dashed #777;padding:2px;color:#444}}a{{color:#064
 """
 
 
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.out: list[str] = []
-        self.open: list[str] = []
-        self.dropped: list[str] = []
-        self.removed = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self.dropped:
-            if tag in _DROPPED:
-                self.dropped.append(tag)
-            return
-        if tag in _DROPPED:
-            self.removed += tag not in {"head", "title"}
-            self.dropped.append(tag)
-            return
-        if tag not in _TAGS:
-            self.removed += tag not in {"html", "body"}
-            return
-        kept = []
-        for name, value in attrs:
-            text = value or ""
-            if tag == "a" and name == "href":
-                kept.append(("title", text))
-            elif (tag == "img" and name == "src" and _PICTURE.fullmatch(text)) or (
-                name in _ATTRIBUTES and not (name == "style" and _REACHES.search(text))
-            ):
-                kept.append((name, text))
-            else:
-                self.removed += 1
-        given = dict(reversed(kept))  # where there are two, the first counts
-        if tag == "img":
-            given.setdefault("alt", "picture")
-        shown = "".join(f' {name}="{escape(text)}"' for name, text in given.items())
-        self.out.append(f"<{tag}{shown}>")
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if self.dropped:
-            if tag in self.dropped:
-                del self.dropped[len(self.dropped) - 1 - self.dropped[::-1].index(tag) :]
-            return
-        if tag in self.open:
-            while self.open and (last := self.open.pop()):
-                self.out.append(f"</{last}>")
-                if last == tag:
-                    break
-
-    def handle_data(self, data: str) -> None:
-        if not self.dropped:
-            self.out.append(escape(data))
+def page(part: str) -> Html:
+    """Return the HTML part as a page for its frame."""
+    out, open_tags, how_many = list[str](), list[str](), Counter[str]()
+    for name, chars, closing in tokens(part[:MAX_HTML].replace("\0", "")):
+        if not name:
+            out.append(escape(unescaped(chars)))
+        elif name == STYLE:
+            # A sign that could end the element, or begin another, has no place in a style.
+            out.append(f"<style>{_style(chars).replace('<', ' ')}</style>")
+        elif name == UNSEEN or name not in _TAGS:
+            continue
+        elif not closing:
+            if name in _VOID:
+                out.append(_tag(name, attributes(chars)))
+            elif len(open_tags) < MAX_DEPTH:
+                out.append(_tag(name, attributes(chars)))
+                open_tags.append(name)
+                how_many[name] += 1
+        elif how_many[name]:
+            last = ""
+            while last != name:
+                last = open_tags.pop()
+                how_many[last] -= 1
+                out.append(f"</{last}>")
+    out += [f"</{name}>" for name in reversed(open_tags)]
+    return html(_PAGE, body=Html("".join(out)))
 
 
-def page(part: str) -> tuple[Html, int]:
-    """Return the HTML part as a page for its frame, and how much was taken out of it."""
-    reader = _Reader()
-    reader.feed(part[:MAX_HTML])
-    reader.close()
-    reader.out += [f"</{tag}>" for tag in reversed(reader.open)]
-    removed = reader.removed + (len(part) > MAX_HTML)
-    return html(_PAGE, body=Html("".join(reader.out))), removed
+def _style(text: str) -> str:
+    """Return a style in which nothing is loaded, by whatever spelling."""
+
+    def letter(found: re.Match[str]) -> str:
+        sign = chr(int(found[1], 16)) if found[1] else found[2]
+        return sign if sign.isascii() and sign.isalnum() else found[0]
+
+    return _LOADS.sub("none(", _ESCAPE.sub(letter, text))
+
+
+def _tag(name: str, given: dict[str, str]) -> str:
+    kept = {key: value for key, value in given.items() if key in _ATTRIBUTES}
+    if "style" in kept:
+        kept["style"] = _style(kept["style"])
+    if name == "a" and "href" in given:
+        kept["title"] = given["href"]
+    if name == "img":
+        kept.setdefault("alt", "picture")
+        if _PICTURE.fullmatch(given.get("src", "")):
+            kept["src"] = given["src"]
+    return f"<{name}{''.join(f' {key}={chr(34)}{escape(value)}{chr(34)}' for key, value in kept.items())}>"

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -44,20 +43,8 @@ class Served:
     """A page that is being served."""
 
     door: Door
-    run: Callable[[], None]  # until a signal comes
+    run: Callable[[], None]  # until it is closed
     close: Callable[[], None]
-
-
-class _Server(uvicorn.Server):
-    """Lets open pages go first, so that nothing is waited for when it ends."""
-
-    def __init__(self, config: uvicorn.Config, live: Live) -> None:
-        super().__init__(config)
-        self._live = live
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._live.close()
-        super().handle_exit(sig, frame)
 
 
 @contextmanager
@@ -92,13 +79,14 @@ def served(
         timeout_graceful_shutdown=GRACE,
         h11_max_incomplete_event_size=65_536,
     )
-    server = _Server(config, live)
+    server = uvicorn.Server(config)
     workers = [threading.Thread(target=work, daemon=True) for work in (live.watch, clerk.work)]
     for worker in workers:
         worker.start()
 
     def close() -> None:
-        live.close()
+        live.close()  # open pages first, so that nothing is waited for
+        clerk.wake()
         server.should_exit = True
 
     try:
@@ -111,12 +99,12 @@ def served(
 
 
 @contextmanager
-def beside(page: Served) -> Iterator[None]:
-    """Serve in a thread of its own, while something else is done."""
+def beside(page: Served) -> Iterator[Callable[[], bool]]:
+    """Serve in a thread of its own, while something else is done; what is lent says whether it still does."""
     thread = threading.Thread(target=page.run, daemon=True)
     thread.start()
     try:
-        yield
+        yield thread.is_alive
     finally:
         page.close()
         thread.join()

@@ -20,6 +20,7 @@ from postroom.store.entries import Entry
 from postroom.web.changes import MAX_SHOWN, changes
 from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
 from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token
+from postroom.web.part import MAX_HTML
 
 MAX_SOURCES: Final = 60
 MAX_MAILS: Final = 20  # of a conversation
@@ -34,6 +35,7 @@ class Sheet:
     history: Sequence[life.State]
     sources: Sequence[Source]
     former: Letter | None = None  # as its agent wrote it, where a person changed it
+    belies: str = ""  # what its HTML says, where that is something else than its text
     edited: str = ""  # how its note differs, where a person typed into it
     answered: bool = False  # whether a conversation can be shown
     replaced: str = ""  # the letter that stands in its place
@@ -72,7 +74,7 @@ def sheet(view: View, found: Sheet) -> Html:
         if letter.text
         else html('<span class="quiet">(no text)</span>'),
         whole=_whole(letter),
-        html=_html_part(letter),
+        html=_html_part(letter, found.belies),
         files=_files(entry),
         sources=_sources(found.sources),
         thread=_thread(entry, answered=found.answered),
@@ -223,14 +225,24 @@ def _whole(letter: Letter) -> Html:
     )  # fmt: skip
 
 
-def _html_part(letter: Letter) -> Html:
+def _html_part(letter: Letter, belies: str) -> Html:
     if not letter.html:
         return NONE
+    said = NONE
+    if len(letter.html) > MAX_HTML:
+        said = notice("stop", f"Only the first {MAX_HTML:,} of {len(letter.html):,} characters are drawn here.")  # fmt: skip
+    if belies:
+        said = html(
+            '{said}<p class="notice stop">It says something else than the plain text. In words:</p><div class="text" dir="auto">{words}</div>',
+            said=said,
+            words=shown(belies[:MAX_SHOWN]),
+        )
     return html(
-        '<section><h2>As HTML, which most people will see</h2><iframe class="frame" src="/letter/{id}/html" sandbox '
+        '<section><h2>As HTML, which most people will see</h2>{said}<iframe class="frame" src="/letter/{id}/html" sandbox '
         'title="The HTML part of the letter" loading="lazy"></iframe><p class="quiet">Without pictures from elsewhere; links lead nowhere here. '
         '<a href="/letter/{id}/source">Its source</a></p></section>',
         id=letter.id,
+        said=said,
     )
 
 
@@ -301,7 +313,7 @@ def thread(view: View, messages: Sequence[Message], answered: str) -> Html:
         answers = mail.message_id == answered or len(messages) == 1
         rows.append(
             html(
-                '<details{open}><summary>{who}, {when}{mark}</summary><div class="text mail" dir="auto">{text}</div></details>',
+                '<details{open}><summary>{who}, {when}{mark}</summary><div class="text mail" dir="auto" tabindex="0" role="region" aria-label="What it says">{text}</div></details>',
                 open=Html(" open") if answers else NONE,
                 who=foreign(str(mail.sender) if mail.sender else "nobody named"),
                 when=moment(float(message.date), view.zone),
@@ -357,12 +369,13 @@ def _actions(view: View, found: Sheet) -> Html:
 
 def _form(view: View, entry: Entry, verb: str, inside: Html, kind: str = "") -> Html:
     return html(
-        '<form method="post" action="/letter/{id}/{verb}" class="{kind}">{token}<input type="hidden" name="digest" value="{digest}">{inside}</form>',
+        '<form method="post" action="/letter/{id}/{verb}" class="{kind}">{token}<input type="hidden" name="digest" value="{digest}"><input type="hidden" name="state" value="{state}">{inside}</form>',
         id=entry.id,
         verb=verb,
         kind=kind or verb,
         token=token(view),
         digest=entry.digest,
+        state=entry.kind,
         inside=inside,
     )
 

@@ -58,7 +58,7 @@ let again = false;
 
 function busy() {
   const typing = all("main textarea, main input:not([type=hidden])").some((one) => one.type === "checkbox" ? one.checked : one.value !== one.defaultValue);
-  return typing || document.body.contains(find("form.guard"));
+  return typing || find("article.edit") !== null;
 }
 
 function tell(sentence) {
@@ -75,19 +75,27 @@ function swap(old, fresh) {
   const top = old.scrollTop;
   old.replaceWith(fresh);
   fresh.scrollTop = top;
-  if (within && focused) (document.getElementById(focused) || all("a", fresh).find((one) => one.getAttribute("href") === focused))?.focus();
+  const same = focused && (document.getElementById(focused) || all("a", fresh).find((one) => one.getAttribute("href") === focused));
+  if (within) (same || fresh).focus();
 }
 
 async function refresh() {
   if (asking) { again = true; return; }
   asking = true;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Desk-Live": "1" } });
-    if (answer.status === 401) { if (!busy()) location.reload(); return; }
+    const mine = find("[data-version]");
+    // Where a form was posted to, there is nothing to fetch.
+    const address = mine ? `/letter/${mine.dataset.letter}${location.search}` : location.href;
+    const answer = await fetch(address, { headers: { "X-Desk-Live": "1" } });
+    if (answer.status === 401) {
+      if (busy()) tell("The desk is locked. What you typed is still here: sending it asks for your passphrase.");
+      else location.assign(address);
+      return;
+    }
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     local(fresh);
-    const [mine, theirs] = [find("[data-version]"), find("[data-version]", fresh)];
+    const theirs = find("[data-version]", fresh);
     swap(find("#queue"), find("#queue", fresh));
     swap(find(".bar nav"), find(".bar nav", fresh));
     if (!mine || mine.dataset.version === theirs?.dataset.version) {
@@ -100,7 +108,7 @@ async function refresh() {
       load();
       tell(find(".state")?.textContent || "");
     } else {
-      location.reload();
+      location.assign(address);
     }
     countDown();
   } catch {
@@ -112,17 +120,18 @@ async function refresh() {
 }
 
 let stream = null;
+let lost = 0;
 
 function listen() {
   if (!find("body.desk") || stream || document.hidden) return;
   stream = new EventSource("/events");
-  let lost = 0;
   stream.addEventListener("change", refresh);
   stream.onopen = () => { if (lost) { tell("Connected again."); refresh(); } lost = 0; };
   stream.onerror = () => {
     lost += 1;
     if (lost === 3) tell("The desk does not answer. Is `postroom desk` still running?");
-    if (stream?.readyState === EventSource.CLOSED) { stream = null; setTimeout(listen, 5000); }
+    // Refused, not lost: the page finds out why, and that it is to be unlocked, say.
+    if (stream?.readyState === EventSource.CLOSED) { stream = null; refresh(); setTimeout(listen, 5000); }
   };
 }
 
@@ -176,6 +185,8 @@ document.addEventListener("keydown", (event) => {
 
 // The page itself
 
+const shown = find("article#letter");
+if (shown && !location.pathname.endsWith(shown.dataset.letter)) history.replaceState(null, "", `/letter/${shown.dataset.letter}`);
 local();
 countDown();
 load();

@@ -1,0 +1,64 @@
+"""A real Chromium, and desks that real processes serve."""
+
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from tests.browser.served import Visits, serving
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+expect.set_options(timeout=15_000)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def rooms(tmp_path_factory):
+    """Desks of this module, one for each set of settings."""
+    with ExitStack() as stack:
+        made = {}
+
+        def room(**approvals):
+            key = tuple(sorted(approvals.items()))
+            if key not in made:
+                folder = tmp_path_factory.mktemp("desk")
+                made[key] = stack.enter_context(serving(folder, **approvals))
+            return made[key]
+
+        yield room
+
+
+@pytest.fixture
+def desk(rooms):
+    """A desk whose letters can be recalled for longer than a test takes."""
+    return rooms(undo_seconds=600)
+
+
+@pytest.fixture
+def quick(rooms):
+    """A desk whose letters leave at once when they are approved."""
+    return rooms(undo_seconds=0)
+
+
+@pytest.fixture
+def visits(browser):
+    """Windows of the browser, in which nothing of ours may go wrong."""
+    made = Visits(browser)
+    yield made
+    made.close()
+    assert made.complaints == []

@@ -1,0 +1,137 @@
+"""axe-core finds nothing serious on any page, in light and dark, on a desktop and a phone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.served import red
+
+AXE = (Path(__file__).parents[2] / ".cache/node/node_modules/axe-core/axe.min.js").read_text()
+SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+RUN = """async () => {
+    const found = await axe.run(document, { resultTypes: ["violations"] });
+    return found.violations
+        .filter((one) => ["serious", "critical"].includes(one.impact))
+        .map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html.slice(0, 120) + " " + node.failureSummary).join("; ")}`);
+}"""
+
+
+@pytest.fixture(scope="module")
+def shown(rooms):
+    """A desk with a letter of each kind, and the addresses of their pages."""
+    room = rooms(undo_seconds=600)
+    (room.person.vault / "Outgoing").mkdir(exist_ok=True)
+    (room.person.vault / "Outgoing" / "plan.txt").write_text("x")
+    mail = room.agent.first("in:inbox")
+    ids = {
+        "calm": room.propose(),
+        "red": red(room, bcc=["boss@example.net"]),
+        "html": room.propose(body="Hello, look.", html='<p>Hello, <a href="https://example.com">look</a>.</p>'),
+        "files": room.propose(attachments=["Outgoing/plan.txt"]),
+        "answer": room.agent.done("reply_email", id=mail, body="Thanks.")["letter"],
+        "approved": room.propose(),
+        "rejected": room.propose(),
+        "changed": room.propose(),
+    }  # fmt: skip
+    digest = room.person.show(ids["approved"])["digest"].removeprefix("sha256:")
+    assert room.person.run("reject", ids["rejected"], "--reason", "no").code == 0
+    room.digest = digest
+    room.pages = {name: f"/letter/{id}" for name, id in ids.items()} | {
+        "queue": "/",
+        "history": "/history",
+        "agents": "/agents",
+        "health": "/health",
+        "not found": "/letter/aaaaaaaaaa",
+        "edit": f"/letter/{ids['calm']}/edit",
+        "no such search": "/history?q=nothing",
+    }
+    return room
+
+
+def violations(page):
+    """Return what axe finds in every look of a page."""
+    page.evaluate(AXE)
+    page.evaluate("document.querySelectorAll('.postmark').forEach((one) => one.classList.remove('fresh'))")  # fmt: skip
+    found = []
+    for size in SIZES.values():
+        page.set_viewport_size(size)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found += [f"{size['width']} {scheme} {one}" for one in page.evaluate(RUN)]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["queue", "calm", "red", "html", "files", "answer", "rejected", "edit", "history", "no such search", "agents", "health", "not found"],
+)  # fmt: skip
+def test_axe_finds_nothing_on(shown, visits, name):
+    page = visits.page(shown, shown.pages[name], bypass_csp=True)
+    page.wait_for_function("!document.querySelector('[data-load]') && !document.body.textContent.includes('One moment…')")  # fmt: skip
+    assert violations(page) == []
+
+
+def test_axe_finds_nothing_on_the_page_of_an_approval(shown, visits):
+    page = visits.page(shown, shown.pages["approved"], bypass_csp=True, reduced_motion="reduce")
+    page.get_by_role("button", name="Approve and send").click()
+    page.get_by_role("button", name="Undo").wait_for()
+    assert violations(page) == []
+
+
+def test_axe_finds_nothing_on_the_forms_of_a_reason(shown, visits):
+    page = visits.page(shown, shown.pages["calm"], bypass_csp=True)
+    for choice in ("reject", "revise"):
+        page.locator(f"#{choice} summary").click()
+        assert violations(page) == []
+
+
+def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown, visits):
+    page = visits.page(shown, f"{shown.pages['changed']}/edit", bypass_csp=True)
+    page.get_by_label("To").fill("")
+    page.get_by_role("button", name="Look at the difference").click()
+    page.locator("main .notice.stop").wait_for()
+    assert violations(page) == []
+    page.get_by_label("To").fill("dora@example.com")
+    page.get_by_label("Text").fill("My key is AKIAIOSFODNN7EXAMQLE.")
+    page.get_by_role("button", name="Look at the difference").click()
+    page.locator("ins").first.wait_for()
+    assert violations(page) == []
+    page.get_by_role("button", name="Keep it, and let it wait").click()
+    page.get_by_role("heading", name="What a person changed").wait_for()
+    assert violations(page) == []
+
+
+def test_axe_finds_nothing_on_the_list_of_keys(shown, visits):
+    page = visits.page(shown, bypass_csp=True)
+    page.keyboard.press("?")
+    page.get_by_role("dialog").wait_for()
+    assert violations(page) == []
+
+
+def test_axe_finds_nothing_at_the_door(shown, visits):
+    page = visits.window(bypass_csp=True).new_page()
+    page.route("**/static/desk.js*", lambda route: route.abort())  # it would go on by itself
+    visits.tolerated = "net::ERR_FAILED"
+    page.goto(shown.invite())
+    assert violations(page) == []
+    page.goto(shown.address)
+    assert violations(page) == []
+
+
+def test_axe_finds_nothing_on_an_empty_desk(rooms, visits):
+    room = rooms(undo_seconds=1)
+    page = visits.page(room, bypass_csp=True)
+    for path in ("/", "/history", "/agents"):
+        page.goto(room.address + path)
+        page.wait_for_function("!document.querySelector('[data-load]')")
+        assert violations(page) == []
+
+
+def test_axe_finds_nothing_where_the_passphrase_is_asked_for(rooms, visits):
+    room = rooms(undo_seconds=0, trust="desk")
+    page = visits.window(bypass_csp=True).new_page()
+    page.goto(room.invite())
+    page.get_by_label("Your passphrase").fill("guess it")
+    page.get_by_role("button", name="Open the desk").click()
+    page.locator(".notice.stop").wait_for()
+    assert violations(page) == []

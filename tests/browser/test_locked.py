@@ -1,0 +1,114 @@
+"""At trust level desk: the passphrase is asked for at the door, and again after a while."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.served import PASSPHRASE, until
+
+
+@pytest.fixture
+def guarded(rooms):
+    return rooms(undo_seconds=0, trust="desk")
+
+
+def give(page, passphrase, button):
+    page.get_by_label("Your passphrase").fill(passphrase)
+    page.get_by_role("button", name=button).click()
+
+
+def test_a_wrong_passphrase_is_refused_and_the_address_still_works(guarded, visits):
+    page = visits.window().new_page()
+    page.goto(guarded.invite())
+    expect(page.get_by_label("Your passphrase")).to_be_focused()
+    give(page, "guess it", "Open the desk")
+    expect(page.locator(".notice.stop")).to_contain_text("not the passphrase")
+    assert page.context.cookies() == []
+    give(page, PASSPHRASE, "Open the desk")
+    expect(page).to_have_url(f"{guarded.address}/")
+    expect(page.locator("header")).to_contain_text("trust desk")
+
+
+def test_the_address_alone_lets_nobody_in(guarded, visits):
+    page = visits.window().new_page()
+    page.goto(guarded.invite())
+    page.evaluate("document.querySelector('form').noValidate = true")
+    page.get_by_role("button", name="Open the desk").click()
+    expect(page.locator(".notice.stop")).to_be_visible()
+    assert page.goto(guarded.address).status == 401
+
+
+def test_an_approval_needs_no_passphrase_again_at_once(guarded, visits):
+    id = guarded.propose()
+    page = visits.window().new_page()
+    page.goto(guarded.invite())
+    give(page, PASSPHRASE, "Open the desk")
+    page.goto(guarded.url(id))
+    page.get_by_role("button", name="Approve and send").click()
+    expect(page.locator("#letter .state")).to_contain_text("Sent")
+    assert guarded.person.show(id)["state"] == "sent"
+
+
+def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded, visits):
+    """A desk that was started anew is locked, as after a while of doing nothing."""
+    one, two = guarded.propose(subject="Locked out"), guarded.propose()
+    approving = visits.letter(guarded, one, java_script_enabled=False)
+    editing = visits.page(guarded, f"/letter/{two}/edit", java_script_enabled=False)
+    editing.get_by_label("Text").fill("An hour's work,\nkept & well.")
+    guarded.restart()
+    approving.get_by_role("button", name="Approve and send").click()
+    expect(approving.get_by_role("heading", name="Locked")).to_be_visible()
+    give(approving, "guess it", "Unlock")
+    expect(approving.locator(".notice.stop")).to_contain_text("not the passphrase")
+    assert guarded.state(one) == "pending"
+    give(approving, PASSPHRASE, "Unlock")
+    expect(approving.locator("#letter .state")).to_contain_text("Sent")
+    assert guarded.sent().count("Locked out") == 1
+    guarded.restart()
+    editing.get_by_role("button", name="Look at the difference").click()
+    give(editing, PASSPHRASE, "Unlock")
+    expect(editing.get_by_role("heading", name="What you changed")).to_be_visible()
+    editing.get_by_role("button", name="Keep it, and let it wait").click()
+    expect(editing.locator("#letter .body")).to_have_text("An hour's work,\nkept & well.")
+
+
+def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(guarded, visits):
+    visits.tolerated = "net::ERR_"
+    id = guarded.propose(subject="Behind the lock")
+    page = visits.page(guarded, f"/letter/{id}")
+    if page.get_by_role("heading", name="Locked").count():  # another test has started it anew
+        give(page, PASSPHRASE, "Unlock")
+    expect(page.locator("#letter")).to_be_visible()
+    guarded.restart()
+    expect(page.get_by_role("heading", name="Locked")).to_be_visible()  # by itself
+    assert "Behind the lock" not in page.content()
+    give(page, PASSPHRASE, "Unlock")
+    expect(page).to_have_url(guarded.url(id))
+    expect(page.locator("#letter")).to_contain_text("Behind the lock")
+
+
+def test_the_lock_leads_to_no_other_place(guarded, visits):
+    page = visits.page(guarded, "/history?q=a%20b")
+    if not page.get_by_role("heading", name="Locked").count():
+        guarded.restart()
+        page.reload()
+    page.locator("[name=next]").evaluate("one => one.value = '//evil.example/'")
+    give(page, PASSPHRASE, "Unlock")
+    expect(page).to_have_url(f"{guarded.address}/")
+
+
+def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms, visits):
+    room = rooms(undo_seconds=1, trust="desk")
+    page = visits.window().new_page()
+    page.goto(room.invite())
+    for _ in range(5):
+        give(page, "guess it", "Open the desk")
+        expect(page.locator(".notice.stop")).to_contain_text("not the passphrase")
+    give(page, PASSPHRASE, "Open the desk")
+    expect(page.locator(".notice.stop")).to_contain_text("Too many wrong passphrases")
+
+    def in_at_last():
+        give(page, PASSPHRASE, "Open the desk")
+        page.wait_for_load_state()
+        return page.get_by_role("button", name="Sign out").count()
+
+    until(in_at_last, 60)

@@ -1,0 +1,158 @@
+"""Several who decide at once: each sees what the other did, and the first word counts."""
+
+from playwright.sync_api import expect
+
+from tests.browser.served import until
+
+SOON = 5.0  # seconds; it takes a second or less on a quiet machine
+
+
+def reject(page, why):
+    page.locator("#reject summary").click()
+    page.get_by_label("Why not?").fill(why)
+    page.locator("#reject").get_by_role("button", name="Reject").click()
+
+
+def test_what_one_decides_the_other_sees_at_once(desk, visits):
+    id = desk.propose()
+    ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
+    reject(bo, "Not this one")
+    took = until(lambda: "Rejected by Bo" in ada.locator("#letter .state").inner_text(), SOON)
+    assert took < SOON
+    expect(ada.locator("#letter .state")).to_contain_text("Not this one")
+    expect(ada.locator("#approve")).to_have_count(0)
+    expect(ada.locator(f'#queue a[href="/letter/{id}"]')).to_have_count(0)
+    expect(ada.get_by_role("status")).to_contain_text("Rejected by Bo")
+
+
+def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(quick, visits):
+    id = quick.propose(subject="Too late")
+    ada = visits.letter(quick, id, java_script_enabled=False)
+    reject(visits.letter(quick, id, name="Bo"), "Not this one")
+    until(lambda: quick.state(id) == "rejected")
+    ada.get_by_role("button", name="Approve and send").click()
+    expect(ada.get_by_role("status")).to_contain_text("Not done")
+    expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
+    expect(ada.locator("#letter .state")).to_contain_text("Not this one")
+    assert quick.person.show(id)["state"] == "rejected"
+    assert "Too late" not in quick.sent()
+
+
+def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick, visits):
+    id = quick.propose(subject="Edited meanwhile")
+    ada = visits.letter(quick, id, java_script_enabled=False)
+    bo = visits.page(quick, f"/letter/{id}/edit", name="Bo")
+    bo.get_by_label("Text").fill("Other words.")
+    bo.get_by_role("button", name="Look at the difference").click()
+    bo.get_by_role("button", name="Keep it, and let it wait").click()
+    expect(bo.locator("#letter .body")).to_have_text("Other words.")
+    ada.get_by_role("button", name="Approve and send").click()
+    expect(ada.get_by_role("status")).to_contain_text("Not done")
+    expect(ada.locator("#letter .body")).to_have_text("Other words.")
+    assert quick.state(id) == "pending"
+    assert "Edited meanwhile" not in quick.sent()
+
+
+def test_what_somebody_types_is_kept_when_another_decides(desk, visits):
+    id = desk.propose()
+    ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
+    ada.get_by_label("Text").fill("An hour's work")
+    reject(bo, "Not this one")
+    expect(ada.get_by_role("status")).to_contain_text("Rejected by Bo")
+    expect(ada.get_by_label("Text")).to_have_value("An hour's work")
+    ada.get_by_role("button", name="Look at the difference").click()
+    expect(ada.get_by_role("status")).to_contain_text("Not edited")
+    expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
+
+
+def test_who_looks_at_a_difference_sees_that_another_decided(desk, visits):
+    id = desk.propose()
+    ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
+    ada.get_by_label("Text").fill("Better words")
+    ada.get_by_role("button", name="Look at the difference").click()
+    expect(ada.get_by_role("heading", name="What you changed")).to_be_visible()
+    reject(bo, "Not this one")
+    expect(ada.locator("body")).to_contain_text("Rejected by Bo")
+
+
+def test_who_was_refused_still_gets_news(desk, visits):
+    id = desk.propose()
+    ada = visits.letter(desk, id, java_script_enabled=False)
+    reject(visits.letter(desk, id, name="Bo"), "Not this one")
+    until(lambda: desk.state(id) == "rejected")
+    state = ada.context.storage_state()
+    live = visits.window(storage_state=state).new_page()
+    live.goto(desk.url(id))
+    # The same stale post, from a page with scripts.
+    fields = {name: ada.locator(f"form.approve [name={name}]").input_value() for name in ("token", "digest")}  # fmt: skip
+    live.evaluate(
+        """([address, fields]) => {
+            const form = document.createElement("form");
+            form.method = "post"; form.action = address;
+            for (const [name, value] of Object.entries(fields)) {
+                const one = document.createElement("input"); one.name = name; one.value = value; form.append(one);
+            }
+            document.body.append(form); form.submit();
+        }""",
+        [f"/letter/{id}/approve", fields],
+    )
+    expect(live.get_by_role("status")).to_contain_text("Not done")
+    other = desk.propose()
+    expect(live.locator(f'#queue a[href="/letter/{other}"]')).to_be_visible()
+
+
+def test_half_a_reason_is_kept_when_another_decides(desk, visits):
+    id = desk.propose()
+    ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
+    ada.locator("#reject summary").click()
+    ada.get_by_label("Why not?").fill("Because")
+    bo.get_by_role("button", name="Approve and send").click()
+    expect(ada.get_by_role("status")).to_contain_text("Approved")
+    expect(ada.get_by_label("Why not?")).to_have_value("Because")
+
+
+def test_what_is_decided_in_the_terminal_shows_on_the_page(desk, visits):
+    id = desk.propose()
+    page = visits.letter(desk, id)
+    assert desk.person.run("reject", id, "--reason", "said in the terminal").code == 0
+    expect(page.locator("#letter .state")).to_contain_text("said in the terminal")
+
+
+def test_what_is_decided_in_the_vault_shows_on_the_page(desk, visits):
+    id = desk.person.draft("moved")
+    page = visits.letter(desk, id)
+    (desk.person.vault / "Rejected").mkdir(exist_ok=True)
+    (desk.person.vault / "Drafts/moved.md").rename(desk.person.vault / "Rejected/moved.md")
+    expect(page.locator("#letter .state")).to_contain_text("Rejected")
+
+
+def test_a_new_letter_appears_in_the_queue_by_itself(desk, visits):
+    page = visits.page(desk)
+    before = int(page.locator("header .count").inner_text()) if page.locator("header .count").count() else 0  # fmt: skip
+    id = desk.propose(subject="Just written")
+    expect(page.locator(f'#queue a[href="/letter/{id}"]')).to_contain_text("Just written")
+    expect(page.locator("header .count")).to_have_text(str(before + 1))
+
+
+def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(desk, visits):
+    id = desk.propose()
+    page = visits.letter(desk, id)
+    desk.agent.done("withdraw_letter", id=id)
+    expect(page.locator("#letter .state")).to_contain_text("Withdrawn")
+    expect(page.locator("#approve")).to_have_count(0)
+
+
+def test_each_gives_their_own_word(quick, visits):
+    for name in ("Ada", "Bo"):
+        page = visits.letter(quick, quick.propose(), name=name)
+        page.get_by_role("button", name="Approve and send").click()
+        expect(page.get_by_role("img", name=f"Approved by {name} on")).to_be_visible()
+        expect(page.locator("ol.history")).to_contain_text(f"Approved by {name}")
+
+
+def test_a_page_finds_the_desk_again_after_it_was_away(desk, visits):
+    visits.tolerated = "net::ERR_"
+    page = visits.page(desk)
+    desk.restart()
+    id = desk.propose(subject="After the pause")
+    expect(page.locator(f'#queue a[href="/letter/{id}"]')).to_be_visible()

@@ -1,0 +1,120 @@
+"""What an edit changed: both texts can be read out of it, whatever they hold, in a time that is bounded."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.address import Address
+from postroom.core.letter import Letter
+from postroom.web.changes import changes, words
+from tests.desks import ANN, BOB, CAT, YOU
+from tests.unit.web.browser import parsed
+
+WORDS = st.lists(
+    st.sampled_from(["a", "b", "word", " ", "  ", "\n", "\t", ".", "<b>", "&amp;", "é", "\u2028", "\u202e", "-", "日本", "\x0b"]),
+    max_size=40,
+).map("".join)  # fmt: skip
+
+
+def sides(marked):
+    """Return the text before and after that a page of changes shows."""
+    before, after = "", ""
+    for one in parsed(marked).children:
+        kind = getattr(one, "tag", "")
+        said = read(one)
+        before += said if kind != "ins" else ""
+        after += said if kind != "del" else ""
+    return before, after
+
+
+def read(node):
+    if isinstance(node, str):
+        return node
+    if node.attrs.get("class") == "unseen":
+        return chr(int(node.text.removeprefix("U+"), 16))
+    assert node.tag in {"ins", "del"}
+    return "".join(map(read, node.children))
+
+
+@given(WORDS, WORDS)
+def test_both_texts_can_be_read_out_of_what_changed(old, new):
+    assert sides(words(old, new)) == (old, new)
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_any_two_texts_can_be(old, new):
+    assert sides(words(old, new)) == (old, new)
+
+
+def test_what_changed_in_a_long_text_is_marked_and_what_did_not_is_left_out():
+    lines = [f"Line {n} of a letter that is long\n" for n in range(50_000)]
+    old = "".join(lines)
+    new = "".join([*lines[:20_000], "Another line altogether\n", *lines[20_001:]])
+    page = parsed(words(old, new))
+    assert "20000" in "".join(node.text for node in page.all("del"))
+    assert "Another" in "".join(node.text for node in page.all("ins"))
+    assert sum(len(node.text) for node in page.all("ins")) < 1000
+
+
+def test_two_long_texts_that_have_nothing_in_common_are_shown_apart():
+    page = parsed(words("one two\n" * 100_000, "three four\n" * 100_000))
+    assert "three" not in "".join(node.text for node in page.all("del"))
+    assert "three" in "".join(node.text for node in page.all("ins"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("x" + "\n" * 1200, "y\n" * 600 + "z"),
+        ("x" + "a " * 600, "".join(f"a {n} " for n in range(300)) + "y"),
+        ("x" + "".join(f"{n % 7} " for n in range(600)), "".join(f"{n % 5} " for n in range(600)) + "y"),
+        ("x\n" + "line\n" * 40_000, "y\n" + "other\n" * 40_000),
+        ("x" + "\n" * 100_000, "\n" * 99_999 + "y"),
+    ],
+    ids=["empty lines", "one word", "cycles", "many lines", "many empty lines"],
+)  # fmt: skip
+def test_no_text_makes_comparing_slow(old, new):
+    began = time.process_time()
+    words(old, new)
+    assert time.process_time() - began < 2
+
+
+def letter(**changed):
+    values = {"id": "aaaaaaaaaa", "account": "default", "sender": YOU, "to": (ANN,), "subject": "Hello", "text": "Hi\n"}  # fmt: skip
+    return Letter(**(values | changed))
+
+
+def rows(before, after):
+    page = parsed(changes(before, after))
+    return {node.one("dt").text: node.one("dd") for node in page.all(class_="change")}
+
+
+def test_nothing_is_said_where_nothing_changed():
+    assert changes(letter(), letter()) == ""
+
+
+def test_each_recipient_that_goes_comes_or_stays_is_shown():
+    found = rows(letter(to=(ANN, BOB)), letter(to=(BOB, CAT), bcc=(ANN,)))
+    assert set(found) == {"To", "Bcc"}
+    assert [n.text for n in found["To"].all("del")] == [str(ANN)]
+    assert [n.text for n in found["To"].all("ins")] == [str(CAT)]
+    assert str(BOB) in found["To"].text
+    assert [n.text for n in found["Bcc"].all("ins")] == [str(ANN)]
+
+
+def test_another_name_for_the_same_address_is_a_change():
+    found = rows(letter(), letter(to=(Address.parse("Boss <ann@example.com>"),)))
+    assert [n.text for n in found["To"].all("ins")] == ["Boss <ann@example.com>"]
+
+
+def test_hostile_words_are_words():
+    found = rows(letter(), letter(subject="<script>{x}%s", text="</dd><script>\n"))
+    assert found["Subject"].one("ins").text == "<script>{x}%s"
+    assert "</dd><script>" in found["Text"].text
+
+
+def test_that_the_html_part_goes_is_said():
+    found = rows(letter(html="<p>Hi</p>"), letter(text="Ho\n"))
+    assert "The HTML part goes" in found["HTML"].text

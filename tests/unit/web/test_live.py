@@ -1,0 +1,276 @@
+"""While nobody clicks: open pages are told of every change, and what is approved and due is sent."""
+
+import threading
+import time
+from contextlib import contextmanager
+from datetime import UTC
+
+import pytest
+from starlette.requests import Request
+
+from postroom.web.counter import Counter
+from postroom.web.door import Door, Visitor
+from postroom.web.live import Clerk, Live
+from postroom.web.request import Post, Setup
+from tests.desks import APPROVED, state
+from tests.unit.web.browser import WORD, fine, opened, parsed, until
+
+
+class Stream:
+    """The news that one page is told."""
+
+    def __init__(self, browser):
+        self.heard = []
+        self.ended = threading.Event()
+        self.status = 0
+        self._browser = browser
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+        until(lambda: self.status)
+
+    def _listen(self):
+        headers = self._browser.headers
+        try:
+            with self._browser.client.stream("GET", "/events", headers=headers, timeout=60) as answer:  # fmt: skip
+                self.status = answer.status_code
+                self.kind = answer.headers["content-type"]
+                for line in answer.iter_lines():
+                    self.heard.append(line)
+        except Exception as why:  # noqa: BLE001 - a line that is cut has ended too
+            self.heard.append(repr(why))
+        finally:
+            self.status = self.status or -1
+            self.ended.set()
+
+    @property
+    def changes(self):
+        return sum(line == "event: change" for line in self.heard)
+
+    def quiet(self):
+        """Wait until the first look at the ledger was told, if it was."""
+        until(lambda: any(line.startswith("retry") for line in self.heard))
+
+
+def test_a_page_is_told_what_another_process_decided(office, site):
+    entry = office.propose()
+    stream = Stream(site.browser())
+    assert (stream.status, stream.kind.partition(";")[0]) == (200, "text/event-stream")
+    until(lambda: stream.changes)  # the first look
+    before = stream.changes
+    other = office.beside()
+    other.desk.reject(entry.id, by="bob", reason="no")
+    until(lambda: stream.changes > before)
+    before = stream.changes
+    other.propose(office.letter(subject="New"))
+    until(lambda: stream.changes > before)
+    other.close()
+    site.served.close()
+    assert stream.ended.wait(10)
+
+
+def test_a_page_is_told_what_another_page_decided(office, site):
+    entry = office.propose()
+    streams = [Stream(site.browser()) for _ in range(3)]
+    for stream in streams:
+        stream.quiet()
+    before = [stream.changes for stream in streams]
+    site.browser().decide(entry.id, "approve")
+    until(lambda: all(s.changes > b for s, b in zip(streams, before, strict=True)))
+    site.served.close()
+    assert all(stream.ended.wait(10) for stream in streams)
+
+
+def test_a_browser_that_signed_out_is_told_nothing_more(office, site):
+    browser = site.browser()
+    stream = Stream(browser)
+    stream.quiet()
+    browser.post("/out")
+    other = office.beside()
+    other.propose()
+    assert stream.ended.wait(4)
+    other.close()
+
+
+def test_a_page_that_was_locked_is_told_nothing_more(office):
+    office.desk.set_passphrase(WORD)
+    office.reopen(trust="desk")
+    with opened(office) as site:
+        site.door.now = lambda: office.clock.steady
+        stream = Stream(site.browser(passphrase=WORD))
+        stream.quiet()
+        office.clock.go(1000)
+        office.propose()
+        ended = stream.ended.wait(4)
+    assert ended
+
+
+def test_it_ends_promptly_with_pages_open(office):
+    with opened(office) as site:
+        streams = [Stream(site.browser()) for _ in range(8)]
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+    assert all(stream.ended.wait(5) for stream in streams)
+    assert not any("Error" in line for stream in streams for line in stream.heard[:-1])
+
+
+def test_it_ends_promptly_with_nobody_there(office):
+    with opened(office):
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+
+
+# Sending
+
+
+def test_what_is_due_is_sent_while_a_page_is_open(office, courier):
+    with opened(office) as site:
+        browser = site.browser()
+        stream = Stream(browser)
+        entry = office.propose()
+        browser.decide(entry.id, "approve")
+        assert courier.tried == 0
+        office.clock.go(10)
+        before = stream.changes
+        until(lambda: office.state_of(entry.id) == "sent", 10)
+        until(lambda: stream.changes > before)
+        assert "Sent" in browser.get(f"/letter/{entry.id}").words
+    assert len(courier.accepted) == 1
+
+
+def test_what_is_not_due_is_not_sent(office, courier):
+    entry = office.propose()
+    with opened(office) as site:
+        site.browser().decide(entry.id, "approve")
+    office.clock.go(9)
+    with rounds(office, 3) as clerk:
+        clerk.work()
+    assert courier.tried == 0
+    office.clock.go(1)
+    with rounds(office, 1) as clerk:
+        clerk.work()
+    assert courier.tried == 1
+
+
+class Paced(Clerk):
+    """A clerk that goes round so often and no more."""
+
+    def __init__(self, desk, many, between):
+        super().__init__(desk, Live(desk))
+        self.many, self.between, self.waits = many, between, []
+
+    def work(self):
+        for left in range(self.many, 0, -1):
+            self.waits.append(self.round())
+            self.between(left)
+
+
+@contextmanager
+def rounds(office, many, between=lambda _left: None):
+    """Lend a clerk that goes round so often and no more."""
+    yield Paced(office.desk, many, between)
+
+
+def shown(office, clerk, *, person="ada", live=False, path="queue", id=""):
+    """Return a page as it is drawn beside this clerk."""
+    setup = Setup(
+        desk=office.desk, door=Door(office.desk, 1), live=clerk._live, clerk=clerk, zone=UTC, health=fine, mail_health=fine,
+    )  # fmt: skip
+    headers = [(b"x-desk-live", b"1")] if live else []
+    scope = {"type": "http", "method": "GET", "query_string": b"", "headers": headers, "path_params": {"id": id}}  # fmt: skip
+    answer = getattr(Counter(setup), path)(Post(Request(scope), Visitor("s", person), {}))
+    return parsed(answer.body.decode()).words
+
+
+def test_notes_that_were_moved_are_taken_in(office, courier):
+    entry = office.propose()
+    office.move(entry.id, APPROVED)
+    with rounds(office, 2, between=lambda _left: office.clock.go(10)) as clerk:
+        clerk.work()
+    assert office.state_of(entry.id) == "sent"
+    assert len(courier.accepted) == 1
+
+
+def test_a_vault_that_is_gone_for_a_while_is_said_and_then_all_goes_on(office, courier):
+    entry = office.approved()
+    away = office.vault.with_name("away")
+    office.vault.rename(away)
+    with opened(office) as site:
+        browser = site.browser()
+        for path in ("/", "/history", f"/letter/{entry.id}"):
+            answer = browser.get(path)
+            assert str(office.vault) in answer.words, path
+            assert "Traceback" not in answer.text
+            assert answer.status != 500, path
+        assert courier.tried == 0
+        away.rename(office.vault)
+        office.clock.go(60)
+        until(lambda: office.state_of(entry.id) == "sent", 12)
+        answer = browser.get("/")
+        assert answer.status == 200
+        assert "Nothing is sent at the moment" not in answer.words
+
+
+def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office):
+    office.approved()
+    breaks = [RuntimeError("the disk is on fire")]
+
+    def step(_name):
+        if breaks:
+            raise breaks.pop()
+
+    office.step = step
+    said = []
+
+    with rounds(office, 2, between=lambda _left: said.append(clerk.trouble)) as clerk:
+        clerk.work()
+        assert "the disk is on fire" in said[0]
+        assert said[1] == ""
+
+
+def test_trouble_stands_on_the_page_until_it_is_over(office):
+    with rounds(office, 0) as clerk:
+        clerk.trouble = "the disk is on fire"
+        for _ in range(2):
+            assert "Nothing is sent at the moment: the disk is on fire" in shown(office, clerk)
+        clerk.trouble = ""
+        assert "fire" not in shown(office, clerk)
+
+
+def test_what_is_said_in_every_round_stands_on_the_page_once(office):
+    office.write("Approved/shopping.md", "Milk, bread\n")
+    with rounds(office, 5) as clerk:
+        clerk.work()
+        assert shown(office, clerk).count("Approved/shopping.md counts for nothing") == 1
+
+
+def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_itself(office):
+    office.write("Approved/shopping.md", "Milk, bread\n")
+    with rounds(office, 1) as clerk:
+        clerk.work()
+        shown(office, clerk, live=True, path="mail_health")
+        assert "Approved/shopping.md counts for nothing" in shown(office, clerk)
+
+
+def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office):
+    office.desk.set_passphrase(WORD)
+    office.reopen(trust="desk")
+    entry = office.propose()
+    office.move(entry.id, APPROVED)
+    with rounds(office, 1) as clerk:
+        words = shown(office, clerk, path="letter", id=entry.id)
+        clerk.work()
+        words += shown(office, clerk)
+    assert office.state_of(entry.id) == "pending"
+    assert "level desk" in words
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_a_letter_does_not_wait_long_after_it_is_due(office, window):
+    office.reopen(undo_seconds=window)
+    entry = office.propose()
+    office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    with rounds(office, 2, between=lambda _left: office.clock.go(window)) as clerk:
+        clerk.work()
+        assert max(clerk.waits[:1]) <= max(window, 0.05) if window else True
+    assert office.state_of(entry.id) == "sent"
+    assert state(office, entry.id).verdict.by == "ada"

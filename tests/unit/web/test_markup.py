@@ -1,0 +1,118 @@
+"""Markup: whatever somebody else wrote stands in a page as text, and what cannot be seen is named."""
+
+import re
+import unicodedata
+from datetime import UTC
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.core.stamp import Stamp
+from postroom.web.markup import Html, ago, foreign, html, many, moment, put, shown, span
+from tests.desks import START
+from tests.unit.web.browser import parsed
+
+HOSTILE = ('"><script>alert(1)</script>', "{x}", "{0.__class__}", "%s", "&amp;lt;", "' onload='x", "</title>", "<!--", "]]>", "\\", "&#60;")  # fmt: skip
+HIDDEN = (
+    "\u200b\u200c\u200d\u202e\u2066\u2069\u00ad\u2028\ufeff\u061c\u180e\x1b\x00\x85\u3164\U000e0041"
+)
+TEXT = st.lists(
+    st.one_of(st.text(), st.sampled_from(HOSTILE), st.sampled_from(list(HIDDEN)), st.text(alphabet="<>&\"'{}%/=! ab")),
+    max_size=8,
+).map("".join)  # fmt: skip
+
+
+def plain(text):
+    """Return what a parser gives back: it keeps no NUL, and one kind of newline."""
+    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+@given(TEXT)
+def test_a_value_in_a_template_is_that_text_and_no_element(text):
+    page = parsed(html('<p title="{text}">{text}</p>', text=text))
+    (node,) = page.children
+    assert node.tag == "p"
+    assert list(node.attrs) == ["title"]
+    assert node.attrs["title"] == text
+    assert node.text == text
+    assert len(list(page)) == 2
+
+
+@given(TEXT)
+def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text):
+    page = parsed(foreign(text))
+    (box,) = page.children
+    assert (box.tag, box.attrs) == ("bdi", {"dir": "auto"})
+    said = ""
+    for one in box.children:
+        if isinstance(one, str):
+            said += one
+        else:
+            assert (one.tag, one.attrs["class"], set(one.attrs)) == ("b", "unseen", {"class", "title"})  # fmt: skip
+            said += chr(int(one.text.removeprefix("U+"), 16))
+    assert said == text
+
+
+@given(TEXT)
+def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text):
+    out = str(shown(text))
+    for at, char in enumerate(out):
+        if char in "\u200c\u200d":
+            # Joiners stay where they shape letters, never beside ASCII.
+            assert out[at - 1] > "\u02ff"
+            assert out[at + 1] > "\u02ff"
+        else:
+            assert unicodedata.category(char) not in {"Cf"} or char in "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd" or char > "\U00010000", hex(ord(char))  # fmt: skip
+            assert char not in HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("invoice\u202efdp.exe", ["right-to-left override"]),
+        ("pay\u200bpal", ["zero width space"]),
+        ("a\u00adb\ufeff", ["soft hyphen", "zero width no-break space"]),
+        ("a\u200db", ["zero width joiner"]),
+        ("x\x1b[31m", ["a control character"]),
+        ("a\rb", ["a control character"]),
+        ("\u2066a\u2069", ["left-to-right isolate", "pop directional isolate"]),
+        ("\U000e0041", ["tag latin capital letter a"]),
+    ],
+)
+def test_hidden_characters_are_named(text, names):
+    marks = parsed(shown(text)).all("b")
+    assert [mark.attrs["title"] for mark in marks] == names
+    assert all(re.fullmatch(r"U\+[0-9A-F]{4,6}", mark.text) for mark in marks)
+
+
+@pytest.mark.parametrize("text", ["👩\u200d💻", "می\u200cخواهم", "क\u094d\u200dष", "Äpfel", "日本語", "a\n\tb", "☂\ufe0f"])  # fmt: skip
+def test_what_shapes_a_script_or_an_emoji_stays(text):
+    assert shown(text) == text
+
+
+def test_html_is_put_in_as_it_is_and_everything_else_escaped():
+    assert put(Html("<b>")) == "<b>"
+    assert put(["<", Html("<i>"), 3, None]) == "&lt;<i>3None"
+    assert html("{a}{b}", a=Html("{b}"), b="{a}") == "{b}{a}"
+    assert isinstance(html("x"), Html)
+    assert put("a'\"&") == "a&#x27;&quot;&amp;"
+
+
+@given(st.floats(0, 10**9))
+def test_a_time_is_short(seconds):
+    said = span(seconds)
+    assert re.fullmatch(r"now|\d+ (s|min|h|d)", said)
+
+
+def test_times_are_told_in_the_desks_zone_and_for_the_readers():
+    node = parsed(moment(START, UTC)).children[0]
+    assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
+    assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
+    node = parsed(ago(Stamp(START, "b", 0.0), 7200)).children[0]
+    assert (node.attrs["datetime"], node.text) == ("2026-11-15T00:00:00Z", "2 h")
+
+
+def test_numbers_have_their_noun():
+    assert [many(n, "letter") for n in (0, 1, 2, 1234)] == ["0 letters", "1 letter", "2 letters", "1,234 letters"]  # fmt: skip
+    assert many(2, "reply", "replies") == "2 replies"

@@ -1,0 +1,353 @@
+"""The passphrase on the page: when it is asked for, how often it may be wrong, and that nothing is lost while it is missing."""
+
+from dataclasses import replace
+
+import pytest
+
+from postroom.core.errors import Denied
+from postroom.web.door import FREE_TRIES, LONGEST_WAIT, Door, Visitor
+from tests.unit.web.browser import PROXY, WORD, at_once, opened
+
+NEW = "another horse entirely"
+
+
+@pytest.fixture
+def office(office):
+    office.desk.set_passphrase(WORD)
+    office.reopen(trust="desk")
+    return office
+
+
+@pytest.fixture
+def site(office):
+    with opened(office, idle=900) as site:
+        site.door.now = lambda: office.clock.steady
+        yield site
+
+
+@pytest.fixture
+def browser(site):
+    return site.browser(passphrase=WORD)
+
+
+def locked(answer):
+    """Assert that the passphrase is asked for, and nothing shown; return the form that asks."""
+    assert answer.status == 401
+    (form,) = answer.page.all("form")
+    assert "passphrase" in form.fields
+    assert "Hello" not in answer.text
+    return form
+
+
+# Coming in
+
+
+def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site):
+    browser = site.stranger()
+    address = site.door.ticket("ada")
+    for wrong in ("", "wrong", WORD.upper(), WORD + " "):
+        answer = browser.enter(address, passphrase=wrong)
+        assert answer.status == 403
+        assert "not the passphrase" in answer.words
+        assert not browser.cookies
+    assert browser.submit(answer.page.form("/in"), passphrase=WORD).status == 200
+    assert browser.get("/").status == 200
+
+
+def test_an_address_without_the_passphrase_is_refused(site):
+    browser = site.stranger()
+    ticket = site.door.ticket("ada").rpartition("/")[2]
+    assert browser.send("/in", {"ticket": ticket}).status == 403
+    assert not browser.cookies
+
+
+@pytest.mark.parametrize("where", [{"origin": PROXY}, {"remote": True}])
+def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_level(office, where):
+    office.reopen(trust="folder")
+    entry = office.propose()
+    with opened(office, **where) as site:
+        browser = site.stranger(proxied="origin" in where)
+        address = site.door.ticket("ada")
+        assert browser.enter(address, passphrase="wrong").status == 403
+        assert browser.enter(address, passphrase=WORD).status == 200
+        assert browser.decide(entry.id, "approve").status == 200
+        site.door.now = lambda: 1e9
+        locked(browser.get(f"/letter/{entry.id}"))
+    assert office.state_of(entry.id) == "approved"
+
+
+@pytest.mark.parametrize("where", [{"origin": PROXY}, {"remote": True}])
+def test_where_others_could_reach_it_and_no_passphrase_is_set_nothing_is_served(tmp_path, where):
+    from tests.desks import Office
+
+    office = Office(tmp_path)
+    with pytest.raises(Denied, match="needs your passphrase") as refused, opened(office, **where):
+        pass
+    assert "postroom init --passphrase" in refused.value.remedy
+    office.close()
+
+
+def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_named(tmp_path):
+    from tests.desks import Office
+
+    office = Office(tmp_path, trust="desk")
+    with opened(office) as site:
+        answer = site.stranger().enter(site.door.ticket("ada"), passphrase="whatever")
+        assert answer.status == 403
+        assert "postroom init" in answer.words
+    office.close()
+
+
+# Guessing
+
+
+class Guessed:
+    """A desk whose passphrase is known at once, so that many can be tried."""
+
+    def __init__(self):
+        self.tried = []
+
+    def unlock(self, given):
+        self.tried.append(given)
+        if given != WORD:
+            raise Denied("That is not the passphrase")
+        return WORD
+
+
+def guesser():
+    """Return a door over such a desk, and its time."""
+    now = [1000.0]
+    return Door(Guessed(), 1, now=lambda: now[0]), now
+
+
+def guess(door, given="wrong"):
+    try:
+        door.unlock(Visitor("secret", "ada"), given)
+    except Exception as why:  # noqa: BLE001 - which it is, is what is asked
+        return type(why).__name__
+    return "unlocked"
+
+
+def test_after_five_wrong_passphrases_each_further_one_waits_longer():
+    door, now = guesser()
+    assert [guess(door) for _ in range(FREE_TRIES)] == ["Denied"] * 5
+    waits = []
+    for _ in range(12):
+        assert guess(door, WORD) == "Limited"  # the right one too: it could be a guess
+        began = now[0]
+        while guess(door) == "Limited":
+            now[0] += 1
+        waits.append(now[0] - began)
+    assert waits[:4] == [5, 10, 20, 40]
+    assert waits == sorted(waits)
+    assert max(waits) == LONGEST_WAIT
+
+
+def test_the_right_passphrase_ends_the_counting():
+    door, now = guesser()
+    for _ in range(FREE_TRIES - 1):
+        guess(door)
+    assert guess(door, WORD) == "unlocked"
+    assert [guess(door) for _ in range(FREE_TRIES)] == ["Denied"] * FREE_TRIES
+    assert guess(door) == "Limited"
+    now[0] += 5
+    assert guess(door, WORD) == "unlocked"
+    assert guess(door) == "Denied"
+
+
+def test_who_waits_is_told_for_how_long(site):
+    browser = site.stranger()
+    address = site.door.ticket("ada")
+    site.door._wrong = FREE_TRIES - 1
+    assert browser.enter(address, passphrase="wrong").status == 403
+    answer = browser.enter(address, passphrase=WORD)
+    assert "5 seconds" in answer.words
+    assert not browser.cookies
+    site.door._until = 0
+    assert browser.enter(address, passphrase=WORD).status == 200
+
+
+def test_guessing_many_at_once_is_no_way_around_the_waiting():
+    door, _ = guesser()
+    found = at_once(*[lambda: guess(door)] * 40)
+    assert sorted(found) == ["Denied"] * FREE_TRIES + ["Limited"] * 35
+    assert len(door.desk.tried) == FREE_TRIES
+
+
+def test_guesses_at_the_door_and_at_the_lock_count_together(site, office):
+    browser = site.browser(passphrase=WORD)
+    office.clock.go(1000)
+    site.door._wrong = FREE_TRIES - 2
+    assert site.stranger().enter(site.door.ticket("ada"), passphrase="wrong").status == 403
+    form = locked(browser.get("/"))
+    assert "not the passphrase" in browser.submit(form, passphrase="wrong").words
+    assert "Too many" in browser.submit(form, passphrase=WORD).words
+
+
+# Staying
+
+
+def test_after_a_while_without_a_word_the_page_is_locked_and_opens_where_it_was(
+    site, office, browser
+):
+    entry = office.propose()
+    office.clock.go(900)
+    assert browser.get("/").status == 200
+    office.clock.go(901)
+    form = locked(browser.get(f"/letter/{entry.id}?page=1"))
+    assert "not the passphrase" in browser.submit(form, passphrase="wrong").words
+    answer = browser.submit(form, passphrase=WORD)
+    assert answer.status == 200
+    assert str(answer.raw.request.url).endswith(f"/letter/{entry.id}?page=1")
+
+
+def test_what_the_page_asks_by_itself_does_not_keep_it_open(site, office, browser):
+    for _ in range(9):
+        office.clock.go(100)
+        assert browser.get("/", x_desk_live="1").status == 200
+    office.clock.go(100)
+    locked(browser.get("/", x_desk_live="1"))
+    locked(browser.get("/"))
+
+
+def test_no_news_are_told_while_it_is_locked(site, office, browser):
+    office.clock.go(1000)
+    answer = browser.get("/events")
+    assert answer.status == 401
+    assert not answer.text
+
+
+def test_every_address_is_locked(site, office, browser):
+    entry = office.propose()
+    office.clock.go(1000)
+    for path in ("/", "", "/edit", "/html", "/source", "/text", "/thread", "/file/0"):
+        locked(browser.get(f"/letter/{entry.id}{path}" if path != "/" else "/"))
+    for path in ("/history", "/history/chain", "/agents", "/health", "/health/mail"):
+        locked(browser.get(path))
+
+
+def test_a_verdict_given_while_it_is_locked_counts_once_the_passphrase_is_given(
+    site, office, browser
+):
+    entry = office.propose()
+    form = browser.get(f"/letter/{entry.id}").page.form("/approve")
+    office.clock.go(1000)
+    asked = locked(browser.submit(form))
+    assert office.state_of(entry.id) == "pending"
+    again = browser.submit(asked, passphrase="wrong")
+    assert office.state_of(entry.id) == "pending"
+    answer = browser.submit(locked(again), passphrase=WORD)
+    assert answer.status == 200
+    assert office.state_of(entry.id) == "approved"
+
+
+def test_an_edit_made_while_it_is_locked_is_not_lost(site, office, browser):
+    entry = office.propose()
+    form = browser.get(f"/letter/{entry.id}/edit").page.form("/preview")
+    typed = {
+        "text": '\n  Dear "Ann" & <co>,\n\n\tquite long\n\n',
+        "subject": "Ä {x} %s",
+        "cc": '"Bob, the other" <bob@example.net>',
+    }
+    office.clock.go(1000)
+    asked = locked(browser.submit(form, **typed))
+    for name, value in typed.items():
+        assert asked.fields[name].replace("\r\n", "\n") == value
+    shown = browser.submit(asked, passphrase=WORD)
+    office.clock.go(1000)
+    asked = locked(browser.submit(shown.page.form("/change"), then="approve"))
+    assert browser.submit(asked, passphrase=WORD).status == 200
+    found = office.desk.ledger.entry(entry.id)
+    assert found.kind == "approved"
+    assert found.letter.text == '  Dear "Ann" & <co>,\n\n\tquite long\n'
+    assert found.letter.subject == "Ä {x} %s"
+    assert [one.spec for one in found.letter.cc] == ["bob@example.net"]
+
+
+def test_the_passphrase_never_comes_back_in_a_page(site, office, browser):
+    entry = office.propose()
+    office.clock.go(1000)
+    for given in ("wrong wrong", WORD):
+        form = browser.get(f"/letter/{entry.id}").page.all("form")[0]
+        answer = browser.submit(form, passphrase=given)
+        assert given not in answer.text
+
+
+def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(site, office, browser):
+    entry = office.propose()
+    form = browser.get(f"/letter/{entry.id}").page.form("/approve")
+    other = office.beside()
+    other.desk.set_passphrase(NEW, old=WORD)
+    other.close()
+    asked = locked(browser.submit(form))
+    again = locked(browser.submit(asked, passphrase=WORD))
+    assert office.state_of(entry.id) == "pending"
+    browser.submit(again, passphrase=NEW)
+    assert office.state_of(entry.id) == "approved"
+
+
+def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office):
+    with opened(office) as site:
+        (secret,) = site.browser(passphrase=WORD).cookies.values()
+    with opened(office) as site:
+        browser = site.stranger()
+        browser.cookies = {site.door.cookie: secret}
+        locked(browser.get("/"))
+
+
+def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office):
+    office.reopen(trust="folder")
+    entry = office.propose()
+    with opened(office) as site:
+        browser = site.browser()
+        form = browser.get(f"/letter/{entry.id}").page.form("/approve")
+        other = office.beside()
+        with other.desk.ledger.write() as book:
+            book.set("trust", "desk")
+        other.close()
+        locked(browser.get("/"))
+        assert browser.get("/events").status == 401
+        asked = locked(browser.submit(form))
+        assert office.state_of(entry.id) == "pending"
+        browser.submit(asked, passphrase=WORD)
+        assert office.state_of(entry.id) == "approved"
+        assert site.stranger().enter(site.door.ticket("ada"), passphrase="wrong").status == 403
+
+
+def test_signing_out_needs_no_passphrase(site, office, browser):
+    kept = dict(browser.cookies)
+    office.clock.go(1000)
+    browser.send("/out", {"token": Visitor(next(iter(kept.values())), "ada").token})
+    browser.cookies = kept
+    answer = browser.get("/")
+    assert "not signed in" in answer.words
+
+
+# The desk itself
+
+
+def test_whatever_the_page_says_the_desk_asks_for_proof(office, courier):
+    entry = office.propose()
+    for proof in (None, "", "wrong"):
+        with pytest.raises(Denied):
+            office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=proof, via="page")
+        with pytest.raises(Denied):
+            office.desk.edit(entry.id, replace(entry.letter, text="x\n"), proof=proof)
+        with pytest.raises(Denied):
+            office.desk.resolve(entry.id, by="ada", sent=False, proof=proof)
+    proof = office.desk.unlock(WORD)
+    office.desk.set_passphrase(NEW, old=WORD)
+    with pytest.raises(Denied, match="changed since"):
+        office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=proof, via="page")
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_the_doors_proof_is_of_its_own_browser_alone(office):
+    door = Door(office.desk, 1, now=lambda: 0.0)
+    ours, theirs = Visitor("ours", "ada"), Visitor("theirs", "bob")
+    door.unlock(ours, WORD)
+    assert not door.locked(ours)
+    assert door.locked(theirs)
+    assert door.proof(theirs) is None
+    door.leave(ours)
+    assert door.locked(ours)

@@ -1,0 +1,248 @@
+"""Looking back on the page: the history and its search, the agents, the health, the chain and the chart."""
+
+from datetime import date
+from urllib.parse import urlencode
+
+import pytest
+
+from postroom.agents.post import Post
+from postroom.agents.roster import Me
+from postroom.core.errors import Unavailable
+from postroom.core.health import Check
+from postroom.desk.correspondence import Correspondence
+from postroom.desk.outbox import Call
+from postroom.web.records import chart
+from tests.desks import BOB, CAT
+from tests.unit.web.browser import opened, parsed
+
+
+def found(browser, **asked):
+    """Return the subjects that a search of the history gives."""
+    page = browser.get(f"/history?{urlencode(asked)}").page
+    tables = page.all("table", class_="letters")
+    return [row.one("a").text for table in tables for row in table.one("tbody").all("tr")]
+
+
+def rejected(office, subject, agent="claude", **changes):
+    entry = office.propose(office.letter(subject=subject, **changes), Call("send_email", agent))
+    office.desk.reject(entry.id, by="ada", reason="no")
+    return entry
+
+
+def test_the_history_is_searched_by_every_word_wherever_it_stands(office, browser):
+    first = rejected(office, "Ärger im Büro", to=(BOB,), text="Über die Straße.\n")
+    rejected(office, "100% sure", agent="gpt_4", text='She said "yes" to it.\n')
+    rejected(office, "100 percent", to=(CAT,), text="Plain.\n")
+    office.propose(office.letter(subject="Waits still"))
+    every = ["100 percent", "100% sure", "Ärger im Büro"]
+    assert found(browser) == every  # newest first, and what waits is no history
+    assert found(browser, q="bob@example.net") == ["Ärger im Büro"]
+    assert found(browser, q="BOB") == ["Ärger im Büro"]
+    for word in ("ärger", "ÄRGER", "büro", "über", "STRASSE"[:4] + "ße", "straße", first.id):
+        assert found(browser, q=word) == ["Ärger im Büro"], word
+    assert found(browser, q="büro über") == ["Ärger im Büro"]
+    assert found(browser, q="büro nowhere") == []
+    assert found(browser, q="100%") == ["100% sure"]
+    assert found(browser, q="%") == ["100% sure"]
+    assert found(browser, q="gpt_4") == ["100% sure"]
+    assert found(browser, q="_") == ["100% sure"]
+    assert found(browser, q='"yes"') == ["100% sure"]
+    assert found(browser, q="' OR 1=1 --") == []
+    assert found(browser, q="*") == []
+    assert found(browser, q="x" * 5000) == []
+    assert found(browser, q="  ") == every
+    words = browser.get("/history?q=nowhere").words
+    assert "No letter fits" in words
+
+
+def test_the_history_is_filtered_by_outcome_and_by_agent(office, browser):
+    rejected(office, "No", agent="a")
+    sent = office.approved(subject="Yes")
+    office.desk.send_approved()
+    withdrawn = office.propose(office.letter(subject="Back"), Call("send_email", "b"))
+    office.desk.withdraw(Call("send_email", "b"), withdrawn.id)
+    office.propose(office.letter(subject="Waits"), Call("send_email", "a"))
+    assert found(browser) == ["Back", "Yes", "No"]
+    assert found(browser, state="sent") == ["Yes"]
+    assert found(browser, state="rejected") == ["No"]
+    assert found(browser, state="withdrawn", q="back") == ["Back"]
+    assert found(browser, state="expired") == []
+    assert found(browser, state="nonsense") == ["Back", "Yes", "No"]
+    assert found(browser, agent="a") == ["Waits", "No"]
+    assert found(browser, agent="a", state="rejected") == ["No"]
+    assert found(browser, agent="nobody") == []
+    (row,) = [row for row in browser.get("/history").page.all("tr") if "Yes" in row.text]
+    assert "ada" in row.text
+    assert sent.id in str([a.attrs for a in row.all("a")])
+
+
+def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office):
+    office.reopen(open_letters=1000, proposals_per_hour=1000)
+    call = Call("send_email", "claude")
+    for n in range(103):
+        entry = office.desk.outbox.propose(call, office.letter(subject=f"{{x}} & number {n}"))
+        office.desk.outbox.reject(entry.id, by="ada", reason="")
+    with opened(office) as site:
+        browser = site.browser()
+        seen, path = [], f"/history?{urlencode({'q': '{x} &', 'state': 'rejected'})}"
+        while path:
+            page = browser.get(path).page
+            seen += [row.one("a").text for row in page.one("tbody").all("tr")]
+            assert page.one("input", id="search").attrs["value"] == "{x} &"
+            path = next((a.attrs["href"] for a in page.all("a") if a.attrs.get("rel") == "next"), "")  # fmt: skip
+        assert "103 letters" in page.words
+    assert seen == [f"{{x}} & number {n}" for n in reversed(range(103))]
+
+
+def test_an_empty_history_says_what_will_be_there(browser):
+    assert "No letter was decided yet" in browser.get("/history").words
+    assert "Nothing waits" in browser.get("/").words
+
+
+# The chain
+
+
+def test_whether_the_log_is_as_it_was_written_is_told(office, browser):
+    office.propose()
+    whole = browser.get("/history/chain")
+    assert "The audit chain is whole" in whole.words
+    assert f"all {office.desk.ledger.head()} actions" in whole.words
+    (file,) = (office.vault / "Logs" / "actions").glob("*.json")
+    file.write_bytes(file.read_bytes().replace(b"claude", b"mallory"))
+    broken = browser.get("/history/chain")
+    assert "The log is not what was written" in broken.words
+    assert "postroom audit verify" in broken.words
+    assert not browser.get("/history/chain", x_desk_live="1").page.all("html")
+
+
+# Agents
+
+
+def rows(page):
+    return {row.one("th").text: [cell.text for cell in row.all("td")] for row in page.one("tbody").all("tr")}  # fmt: skip
+
+
+@pytest.fixture
+def alone(office, tmp_path):
+    """The desk, started in a folder that is no repository."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    office.desk.correspondence = Correspondence(Post(str(folder), {}), office.desk.outbox, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+    return folder
+
+
+def test_each_agent_is_shown_with_its_letters(office, browser, alone):
+    office.propose(call=Call("send_email", "claude"))
+    rejected(office, "No", agent="gpt <4>")
+    rejected(office, "Nor that", agent="gpt <4>")
+    page = browser.get("/agents").page
+    shown = rows(page)
+    assert shown["claude"][2:5] == ["1", "0", "0"]
+    assert shown["gpt <4>"][2:5] == ["0", "0", "2"]
+    (link,) = [a.attrs["href"] for a in page.all("a") if "gpt" in a.attrs["href"]]
+    assert "Nor that" in browser.get(link).words
+
+
+def test_without_agents_or_a_repository_the_page_says_how_to_begin(browser, alone):
+    answer = browser.get("/agents")
+    assert answer.status == 200
+    assert "postroom install" in answer.words
+
+
+def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_not_read(
+    office, browser, alone
+):
+    (alone / ".git").mkdir()
+    post = Post(str(alone), {})
+    for name in ("alice", "bob"):
+        post.register(Me(name))
+    post.set_status(Me("bob"), "ready")
+    for n in range(3):
+        post.send(Me("alice"), "bob", f"hello {n}")
+    office.desk.correspondence = Correspondence(Post(str(alone), {}), office.desk.outbox, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+    shown = rows(browser.get("/agents").page)
+    assert shown["bob"][:2] == ["ready", "3"]
+    assert shown["alice"][1] == "0"
+
+
+def test_agent_mail_that_cannot_be_looked_at_is_said(office, browser):
+    class Broken:
+        def present(self):
+            raise Unavailable("a lock is held", remedy="Wait.")
+
+    office.propose()
+    office.desk.correspondence = Broken()
+    answer = browser.get("/agents")
+    assert answer.status == 200
+    assert "Agent mail cannot be looked at: a lock is held. Wait." in answer.words
+    assert "claude" in rows(answer.page)
+
+
+# Health
+
+
+def test_what_is_amiss_is_shown_with_its_remedy(office):
+    checks = [Check("disk", "fail", "1 MB left", "Free <some> space."), Check("vault", "ok", "fine"), Check("mode", "note", "rehearsal")]  # fmt: skip
+    mail = [Check("account", "fail", "signed out", "Run `postroom auth gmail`.")]
+    with opened(office, health=lambda: checks, mail_health=lambda: mail) as site:
+        browser = site.browser()
+        page = browser.get("/health").page
+        (bad,) = page.all("li", class_="fail")
+        assert "Free <some> space." in bad.text
+        assert "1 MB left" in bad.text
+        assert len(page.one("ul", class_="checks").all("li")) == 3
+        assert "signed out" not in page.words  # which would have to be waited for
+        asked = browser.get("/health/mail")
+        assert "signed out" in asked.words
+        assert "postroom auth gmail" in asked.words
+
+
+def test_a_look_that_fails_is_said_on_the_page(office):
+    def broken():
+        raise Unavailable("the vault is gone", remedy="Plug it in.")
+
+    with opened(office, health=broken, mail_health=broken) as site:
+        for path in ("/health", "/health/mail"):
+            answer = site.browser().get(path)
+            assert answer.status == 503
+            assert "Plug it in." in answer.words
+
+
+# The chart
+
+TODAY = date(2026, 11, 15)
+DAY = (TODAY - date(1970, 1, 1)).days
+
+
+def titles(drawn):
+    return [node.text for node in parsed(drawn).all("title")]
+
+
+def test_the_chart_says_how_many_of_each_on_each_day():
+    drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}}, TODAY)  # fmt: skip
+    assert titles(drawn) == ["2026-10-17: 1 rejected", "2026-11-15: 3 approved, 2 sent"]
+    label = parsed(drawn).one("svg").attrs["aria-label"]
+    assert label == "Letters in the last 30 days: 3 approved, 1 rejected, 2 sent"
+
+
+def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart():
+    days = {DAY - n: {"approved": n * 7, "rejected": n, "sent": 200 - n} for n in range(30)}
+    for bar in parsed(chart(days, TODAY)).all("rect"):
+        top, tall = float(bar.attrs["y"]), float(bar.attrs["height"])
+        assert top >= 0
+        assert tall > 0
+        assert top + tall <= 60.11
+        assert 0 <= float(bar.attrs["x"]) <= 361
+
+
+def test_without_letters_there_is_no_chart():
+    assert chart({}, TODAY) == ""
+    assert chart({DAY - 31: {"sent": 1}}, TODAY) == ""
+
+
+def test_what_was_decided_is_in_the_chart(office, browser):
+    rejected(office, "No")
+    office.approved()
+    office.desk.send_approved()
+    drawn = browser.get("/history").page
+    assert [n.text for n in drawn.one("figure").all("title")] == ["2026-11-15: 1 approved, 1 rejected, 1 sent"]  # fmt: skip

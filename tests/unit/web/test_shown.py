@@ -1,0 +1,232 @@
+"""What a person sees before they decide: all of the letter, and nothing that only looks like a part of the page."""
+
+import hashlib
+import re
+from urllib.parse import unquote
+
+import pytest
+
+from postroom.core.address import Address
+from postroom.core.health import Check
+from postroom.core.letter import Enclosure
+from postroom.desk.outbox import Call
+from postroom.mail.mailbox import Arrival
+from tests.desks import BOB, START, YOU
+from tests.mails import mail
+from tests.unit.web.browser import opened
+
+EVIL = '"><script>alert(1)</script>'
+MORE = "{x} %s </title></textarea> ' onload='y' &lt;b&gt; {0.__class__} <!--"
+PAGES = ("/", "/history", "/history?q=%22%3E%3Cscript%3E&state=rejected&agent=%22%3E%3Cscript%3E&page=1", "/history/chain", "/agents", "/health", "/health/mail")  # fmt: skip
+LETTER = ("", "/edit", "/thread")
+
+
+def shape(page):
+    """Return all elements of a page with the names of their attributes, but for those that name hidden characters."""
+    return [(n.tag, tuple(sorted(n.attrs))) for n in page if n.attrs.get("class") != "unseen"]
+
+
+def filled(office, evil, more):
+    """Fill a desk with letters that have these words wherever somebody else chooses them; return their ids."""
+    call = Call("send_email", evil[:60])
+    name = evil.replace("<", "").replace(">", "")  # no address has a name with these
+    to = Address("ann", "example.com", name)
+    file = Enclosure(f"{evil.replace('/', '')} x.txt", "text/plain", evil.encode())
+    office.box.keep(
+        [Arrival(mail(message_id="<q@example.com>", sender="ann@example.com", subject=evil, text=f"{evil} {more}"), frozenset({"INBOX"}), int(START))]
+    )  # fmt: skip
+    (found,) = office.box.search("in:inbox").items
+    asked = {"in_reply_to": "<q@example.com>", "thread": office.box.message(found.id).thread}
+    words = {"to": (to,), "cc": (Address("bob", "example.net", name),), "subject": f"{evil} {more}"}
+    waits = office.propose(office.letter(**words, **asked, text=f"{evil}\n{more}\n", html=f"<p>{evil}{more}</p>", attachments=(file,)), call, origins=("agent",))  # fmt: skip
+    rejected = office.propose(office.letter(**words, text=f"{evil} again\n"), call)
+    office.desk.reject(rejected.id, by=evil, reason=f"{evil}\n{more}")
+    approved = office.propose(office.letter(**words, text=f"{evil} once more\n"), call)
+    office.desk.approve(approved.id, by=evil, digest=approved.digest)
+    return [waits.id, rejected.id, approved.id]
+
+
+def hostile_health(evil, more):
+    return lambda: [Check(evil, "fail", more, evil), Check("vault", "note", evil)]
+
+
+def test_no_words_of_others_become_a_part_of_any_page(tmp_path):
+    from tests.desks import Office
+
+    drawn = []
+    for name, evil, more in (("calm", "x" * len(EVIL), "y"), ("evil", EVIL, MORE)):
+        office = Office(tmp_path / name)
+        ids = filled(office, evil, more)
+        health = hostile_health(evil, more)
+        with opened(office, health=health, mail_health=health) as site:
+            browser = site.browser(evil)
+            paths = [*PAGES, *(f"/letter/{id}{end}" for id in ids for end in LETTER)]
+            drawn.append({path: browser.get(path) for path in paths})
+            form = browser.get(f"/letter/{ids[0]}/edit").page.form("/preview")
+            for typed in ({"subject": f"{evil} {more} 2"}, {"to": evil}):
+                answer = browser.submit(form, **typed)
+                drawn[-1][str(list(typed))] = answer
+                assert evil in answer.page.text or evil in str([n.attrs for n in answer.page])
+        office.close()
+    calm, evil = drawn
+    for path, answer in evil.items():
+        assert answer.status == calm[path].status, path
+        assert shape(answer.page) == shape(calm[path].page), path
+        assert [s.attrs.get("src", "")[:12] for s in answer.page.all("script")] == ["/static/desk"]
+    first = next(path for path in evil if path.startswith("/letter/"))
+    assert evil[first].page.one("h1", id="subject").text == f"{EVIL} {MORE}"
+
+
+def test_every_recipient_stands_on_the_page_in_full(office):
+    office.reopen(recipients_per_letter=200)
+    people = [Address(f"person.number.{n}", "a-rather-long-domain.example.com", f"Dr. Person, the {n}th") for n in range(100)]  # fmt: skip
+    entry = office.propose(
+        office.letter(to=tuple(people[:40]), cc=tuple(people[40:70]), bcc=tuple(people[70:]), reply_to=(BOB,))
+    )  # fmt: skip
+    with opened(office) as site:
+        page = site.browser().get(f"/letter/{entry.id}").page
+    rows = {node.one("dt").text: [who.text for who in node.all(class_="who")] for node in page.one(class_="envelope").all("div")}  # fmt: skip
+    assert rows["To"] == [str(one) for one in people[:40]]
+    assert rows["Cc"] == [str(one) for one in people[40:70]]
+    assert rows["Bcc"] == [str(one) for one in people[70:]]
+    assert rows["Reply-To"] == [str(BOB)]
+    assert rows["From"] == [str(YOU)]
+
+
+def test_hidden_characters_in_the_text_are_named(office, browser):
+    # A text that was frozen before such characters were taken out, or by other code than ours.
+    entry = office.propose()
+    with office.desk.ledger._database.write() as connection:
+        connection.execute("UPDATE letter SET frozen = replace(frozen, 'Good day', 'Good\u202e\u200b day')")  # fmt: skip
+    body = browser.get(f"/letter/{entry.id}").page.one(class_="body")
+    assert [n.attrs["title"] for n in body.all(class_="unseen")] == ["right-to-left override", "zero width space"]  # fmt: skip
+
+
+def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(office, browser):
+    text = "".join(f"Line {n}.\n" for n in range(2000))
+    entry = office.propose(office.letter(text=text))
+    page = browser.get(f"/letter/{entry.id}").page
+    assert page.one(class_="body").text == text
+    assert entry.digest in page.words
+    assert "Waits since 2026-11-15 00:00 UTC" in page.words
+
+
+NAMES = ["plan.pdf", 'a"b;c.txt', "naïve – 日本.txt", "x%0d%0aSet-Cookie: a=b", "page.html", "a'b&<i>.svg", "semi;colon=1.txt"]  # fmt: skip
+
+
+def test_attachments_are_named_with_type_size_and_hash_and_are_never_shown_by_a_browser(
+    office, browser
+):
+    files = tuple(Enclosure(name, "text/html", f"<script>{name}</script>".encode()) for name in NAMES)  # fmt: skip
+    entry = office.propose(office.letter(attachments=files))
+    page = browser.get(f"/letter/{entry.id}").page
+    for at, file in enumerate(files):
+        sha = hashlib.sha256(file.content).hexdigest()
+        (row,) = [row for row in page.all("tr") if sha in row.text]
+        assert row.one("a").text == file.name
+        assert f"{len(file.content):,} bytes" in row.text
+        assert "text/html" in row.text
+        answer = browser.get(f"/letter/{entry.id}/file/{at}")
+        assert answer.raw.content == file.content
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        disposition = answer.headers["content-disposition"]
+        kind, _, name = disposition.partition("; filename*=UTF-8''")
+        assert kind == "attachment"
+        assert unquote(name) == file.name
+        assert re.fullmatch(r"[\w.!~*'()%-]+", name)
+        assert "set-cookie" not in answer.headers
+    for wrong in (len(files), 99999999999999999999999):
+        assert browser.get(f"/letter/{entry.id}/file/{wrong}").status == 404
+    for wrong in ("-1", "x", "0x0", "1.0"):
+        assert browser.get(f"/letter/{entry.id}/file/{wrong}").status == 404
+
+
+def test_a_plain_text_is_never_taken_for_a_page(office, browser):
+    entry = office.propose(office.letter(text="<script>alert(1)</script>\n"))
+    answer = browser.get(f"/letter/{entry.id}/text")
+    assert answer.text == "<script>alert(1)</script>\n"
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+def test_what_mail_asked_for_is_said_of_recipients_and_links(office, browser):
+    raw = mail(
+        sender="eve@evil.example", text="Write to drop@evil.example at https://evil.example/x"
+    )
+    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    (found,) = office.box.search("in:inbox").items
+    office.desk.reading.shown("default", office.box.message(found.id))
+    entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
+    rows = browser.get(f"/letter/{entry.id}").page.one("table", class_="sources").all("tr")
+    assert any("drop@evil.example" in row.text and "from eve@evil.example" in row.text for row in rows)  # fmt: skip
+    assert any("evil.example/x" in row.text and "from eve@evil.example" in row.text for row in rows)
+
+
+# What it answers
+
+
+@pytest.fixture
+def answer(office):
+    raw = mail(message_id="<q@example.com>", sender="ann@example.com", text="Shall we meet?")
+    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    (found,) = office.box.search("in:inbox").items
+    thread = office.box.message(found.id).thread
+    return office.propose(office.letter(in_reply_to="<q@example.com>", references=("<q@example.com>",), thread=thread))  # fmt: skip
+
+
+def test_the_conversation_is_shown_with_what_is_answered(browser, answer):
+    page = browser.get(f"/letter/{answer.id}").page
+    assert [n for n in page if n.attrs.get("data-load") == f"/letter/{answer.id}/thread"]
+    thread = browser.get(f"/letter/{answer.id}/thread")
+    assert "Shall we meet?" in thread.words
+    assert "is answered" in thread.words
+    piece = browser.get(f"/letter/{answer.id}/thread", x_desk_live="1")
+    assert "Shall we meet?" in piece.words
+    assert not piece.page.all("html")
+
+
+def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
+    office, courier, browser, answer
+):
+    from postroom.core.errors import Unavailable
+
+    def down(_id):
+        raise Unavailable("no network <b>", remedy="Look at the cable.")
+
+    office.desk.mailroom._mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own": staticmethod(lambda: (YOU,))})()  # fmt: skip
+    thread = browser.get(f"/letter/{answer.id}/thread")
+    assert thread.status == 200
+    assert "cannot be shown: no network <b>. Look at the cable." in thread.words
+    assert browser.get(f"/letter/{answer.id}").status == 200
+
+
+def test_a_letter_that_answers_nothing_has_no_conversation(office, browser):
+    entry = office.propose()
+    assert "What it answers" not in browser.get(f"/letter/{entry.id}").words
+    assert browser.get(f"/letter/{entry.id}/thread").status in {200, 404}
+
+
+# Many
+
+
+def test_a_long_queue_is_turned_over_newest_first_and_each_page_is_small(office):
+    office.reopen(open_letters=1000, proposals_per_hour=1000)
+    entries = [office.desk.outbox.propose(Call("send_email", "claude"), office.letter(subject=f"Subject number {n}")) for n in range(500)]  # fmt: skip
+    with opened(office) as site:
+        browser = site.browser()
+        seen, path = [], "/"
+        while path:
+            answer = browser.get(path)
+            assert len(answer.text.encode()) <= 60_000
+            page = answer.page
+            rows = page.one(id="queue").all("a")
+            ids = [a.attrs["href"].removeprefix("/letter/").partition("?")[0] for a in rows if "/letter/" in a.attrs["href"]]  # fmt: skip
+            assert len(ids) == 50
+            seen += ids
+            path = next((a.attrs["href"] for a in rows if a.attrs.get("rel") == "next"), "")
+        assert "500 letters wait" in browser.get("/").words
+        for number in ("0", "-1", "x", "999999999", "1e3", "%00", ""):
+            assert browser.get(f"/?page={number}").status == 200
+        beyond = browser.get("/?page=99").words
+        assert "Nothing waits" not in beyond
+    assert seen == [entry.id for entry in reversed(entries)]

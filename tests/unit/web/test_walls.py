@@ -1,0 +1,361 @@
+"""The walls: no page is shown and no post is taken but from a browser that was let in, by a page of the desk."""
+
+import re
+import socket
+from datetime import UTC
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import pytest
+
+from postroom.core.letter import Enclosure
+from postroom.web.app import app
+from postroom.web.live import Clerk, Live
+from postroom.web.request import MAX_FORM, Setup
+from tests.unit.web.browser import PROXY, WORD, fine, opened
+
+SECRET = "the secret of the letter"
+OPEN = ("/in", "/in/{ticket}", "/static/{name}")  # what must be reached to be let in
+
+
+@pytest.fixture
+def entry(office):
+    file = Enclosure("plan.txt", "text/plain", SECRET.encode())
+    return office.propose(
+        office.letter(subject=f"{SECRET} 1", text=f"{SECRET} 2\n", html=f"<p>{SECRET} 3</p>", attachments=(file,))
+    )  # fmt: skip
+
+
+def routes(office, site, method):
+    """Return every address of the page that takes this method, as it is written."""
+    live = Live(office.desk)
+    setup = Setup(
+        desk=office.desk, door=site.door, live=live, clerk=Clerk(office.desk, live), zone=UTC,
+        health=fine, mail_health=fine,
+    )  # fmt: skip
+    return [route.path for route in app(setup)._inner.routes if method in route.methods]
+
+
+def guarded(office, site, entry, method):
+    """Return the addresses behind the door, for this letter."""
+    found = [path for path in routes(office, site, method) if path not in OPEN]
+    return [path.replace("{id}", entry.id).replace("{at:int}", "0") for path in found]
+
+
+def said(site, request):
+    """Return what is answered to these very bytes."""
+    with socket.create_connection(("127.0.0.1", site.door.port), timeout=20) as line:
+        line.sendall(request)
+        found = b""
+        while piece := line.recv(65_536):
+            found += piece
+    head, _, body = found.partition(b"\r\n\r\n")
+    return int(head.split()[1]), head.decode().lower(), body.decode()
+
+
+def asked(site, *lines, method="GET", path="/"):
+    head = [f"{method} {path} HTTP/1.1", *lines, "Connection: close", "", ""]
+    return said(site, "\r\n".join(head).encode("latin-1"))
+
+
+# Who is not let in
+
+
+def test_a_stranger_is_shown_no_page_and_nothing_of_the_letters(office, site, entry):
+    stranger = site.stranger()
+    paths = guarded(office, site, entry, "GET")
+    assert len(paths) >= 14
+    for path in paths:
+        for method in ("GET", "HEAD"):
+            answer = stranger.ask(method, path)
+            assert answer.status == 401, path
+            assert SECRET not in answer.text
+            assert entry.id not in answer.text
+
+
+def test_a_stranger_can_post_nothing(office, site, entry):
+    stranger = site.stranger()
+    paths = guarded(office, site, entry, "POST")
+    assert len(paths) >= 11
+    before = office.desk.ledger.head()
+    for path in paths:
+        answer = stranger.send(path, {"token": "", "digest": entry.digest, "reason": "no"})
+        assert answer.status == 401, path
+        assert SECRET not in answer.text
+    assert office.state_of(entry.id) == "pending"
+    assert office.desk.ledger.head() == before
+
+
+def test_every_address_that_is_open_to_strangers_is_known():
+    assert set(OPEN) == {"/in", "/in/{ticket}", "/static/{name}"}
+
+
+# Posts that no page of ours made
+
+
+def refusals(browser, other):
+    """Yield what is wrong with a post: its fields and headers, as they differ from a right one."""
+    foreign = [
+        "null", "http://evil.example", f"http://evil.example:{browser.site.door.port}", "",
+        browser.origin + ".evil.example", browser.origin + "/", browser.origin.replace("http:", "https:"),
+        f"http://127.0.0.1:{browser.site.door.port + 1}", "http://127.0.0.1", browser.origin.upper() + "x",
+    ]  # fmt: skip
+    yield "no token", {"token": None}, {}
+    yield "an empty token", {"token": ""}, {}
+    yield "a wrong token", {"token": "0" * 64}, {}
+    yield "half a token", {"token": browser.token[:32]}, {}
+    yield "a token of other letters", {"token": "é" * 64}, {}
+    yield "another browser's token", {"token": other.token}, {}
+    yield "the cookie itself", {"token": next(iter(browser.cookies.values()))}, {}
+    for origin in foreign:
+        yield f"from {origin!r}", {}, {"origin": origin}
+    for site in ("cross-site", "same-site", "none", "nonsense"):
+        yield f"a fetch that is {site}", {}, {"sec_fetch_site": site}
+
+
+def test_no_post_is_taken_without_its_token_and_from_elsewhere(office, site, entry):
+    browser, other = site.browser(), site.browser("bob")
+    paths = guarded(office, site, entry, "POST")
+    before = office.desk.ledger.head()
+    right = {"digest": entry.digest, "reason": "no", "sent": "yes", "next": "/", "text": "x"}
+    for wrong, fields, headers in refusals(browser, other):
+        for path in paths:
+            posted = right | {"token": browser.token} | fields
+            posted = {name: value for name, value in posted.items() if value is not None}
+            answer = browser.send(path, posted, follow=False, **headers)
+            assert answer.status == 403, (wrong, path)
+            assert "oad the page again" in answer.words, wrong
+    assert office.state_of(entry.id) == "pending"
+    assert office.desk.ledger.head() == before
+    assert browser.get("/").status == 200  # nobody was signed out
+
+
+def test_a_post_that_does_not_say_where_it_comes_from_is_refused(office, site, entry):
+    browser = site.browser()
+    fields = urlencode({"token": browser.token, "digest": entry.digest})
+    for path in (*guarded(office, site, entry, "POST"), "/in"):
+        form = "application/x-www-form-urlencoded"
+        answer = browser.ask("POST", path, content=fields, content_type=form)
+        assert answer.status == 403, path
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site):
+    ticket = site.door.ticket("mallory").rpartition("/")[2]
+    browser = site.stranger()
+    for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
+        assert browser.send("/in", {"ticket": ticket}, **headers).status == 403
+    assert not browser.cookies
+    assert site.door.expects(ticket)
+
+
+def test_methods_that_the_page_does_not_have_do_nothing(office, site, entry):
+    browser = site.browser()
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
+        for path in ("/", f"/letter/{entry.id}", f"/letter/{entry.id}/approve", "/in"):
+            assert browser.ask(method, path).status == 403
+            assert browser.ask(method, path, **browser.from_here).status == 404
+    for path in guarded(office, site, entry, "POST"):
+        answer = browser.get(path)
+        assert answer.status == (200 if path.endswith("/edit") else 404)
+    assert office.state_of(entry.id) == "pending"
+
+
+# Hosts
+
+
+def test_a_request_for_another_host_is_refused_and_shown_nothing(office, site, entry):
+    browser = site.browser()
+    port = site.door.port
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost", f"127.0.0.1:{port + 1}",
+                 f"127.0.0.1:{port}.evil.example", f"evil.example@127.0.0.1:{port}", f"127.0.0.2:{port}",
+                 f"0.0.0.0:{port}", f"127.1:{port}", f"2130706433:{port}", f"127.0.0.1.:{port}", "desk.example.org"):  # fmt: skip
+        for path in ("/", f"/letter/{entry.id}", "/static/desk.css", "/in/x", "/nowhere"):
+            answer = browser.get(path, host=host)
+            assert answer.status == 403, host
+            assert SECRET not in answer.text
+            assert site.address in answer.text
+        assert browser.send("/in", {"ticket": "x"}, host=host).status == 403
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_this_machine_has_three_names(office, site, name):
+    browser = site.browser()
+    assert browser.get("/", host=f"{name}:{site.door.port}").status == 200
+
+
+def test_a_request_for_no_host_or_for_two_is_refused(office, site, entry):
+    cookie = "; ".join(f"{name}={value}" for name, value in site.browser().cookies.items())
+    right = f"Host: 127.0.0.1:{site.door.port}"
+    assert asked(site, right, f"Cookie: {cookie}")[0] == 200
+    for hosts in ([], [right, "Host: evil.example"], ["Host: evil.example", right], [right, right], ["Host:"]):  # fmt: skip
+        status, _, body = asked(site, *hosts, f"Cookie: {cookie}")
+        assert status in {400, 403}, hosts
+        assert SECRET not in body
+    status, _, body = said(site, f"GET / HTTP/1.0\r\nCookie: {cookie}\r\n\r\n".encode())
+    assert status == 403
+    assert SECRET not in body
+    status, _, body = asked(site, "Host: evil.example", f"Cookie: {cookie}", path=f"http://127.0.0.1:{site.door.port}/")  # fmt: skip
+    assert status in {400, 403, 404}
+
+
+def test_what_a_proxy_says_of_the_host_is_not_believed(site):
+    browser = site.browser()
+    ours = site.address.removeprefix("http://")
+    for name in ("x-forwarded-host", "forwarded", "x-host", "x-original-host"):
+        assert browser.get("/", host="evil.example", **{name: ours}).status == 403
+
+
+def test_behind_a_proxy_its_address_and_this_machines_are_answered(office):
+    office.desk.set_passphrase(WORD)
+    with opened(office, origin=PROXY) as site:
+        browser = site.browser(proxied=True, passphrase=WORD)
+        assert browser.get("/").status == 200
+        assert browser.get("/", host=f"localhost:{site.door.port}").status == 200
+        assert browser.get("/", host="evil.example").status == 403
+        assert browser.send("/out", {"token": browser.token}, origin="http://desk.example.org").status == 403  # fmt: skip
+        assert site.door.ticket("ada").startswith(f"{PROXY}/in/")
+
+
+# What every answer says
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(office, site, entry):
+    browser, stranger = site.browser(), site.stranger()
+    paths = guarded(office, site, entry, "GET")
+    paths.remove("/events")
+    answers = [one.get(path) for path in paths for one in (browser, stranger)]
+    answers += [stranger.get("/events")]
+    answers += [browser.post(path, follow=False) for path in guarded(office, site, entry, "POST") if path != "/out"]  # fmt: skip
+    answers += [
+        browser.get(path)
+        for path in ("/nowhere", "/in/x", "/letter/zzzzzzzzzz", "/static/nothing", "/static/desk.css", "/static/icon.svg", "/static/desk.js")
+    ]  # fmt: skip
+    answers += [
+        browser.get("/", host="evil.example"),
+        browser.send("/in", {}),
+        browser.ask("PUT", "/", **browser.from_here),
+        browser.send("/", {}),
+        browser.get(f"/letter/{entry.id}/file/7"),
+        browser.ask("POST", "/unlock", content=b"\xff", **browser.from_here),
+    ]
+    for answer in answers:
+        headers, where = answer.headers, (answer.raw.request.url, answer.status)
+        policy = dict(part.split(maxsplit=1) if " " in part.strip() else (part.strip(), "") for part in headers["content-security-policy"].split(";"))  # fmt: skip
+        assert policy["default-src"] == "'none'", where
+        assert policy["base-uri"] == "'none'", where
+        assert "unsafe-eval" not in str(policy), where
+        assert "*" not in str(policy), where
+        assert headers["x-content-type-options"] == "nosniff", where
+        assert headers["referrer-policy"] == "same-origin", where
+        assert headers["cross-origin-opener-policy"] == "same-origin", where
+        assert headers["cross-origin-resource-policy"] == "same-origin", where
+        framed = str(answer.raw.request.url).endswith("/html") and answer.status == 200
+        assert headers["x-frame-options"] == ("SAMEORIGIN" if framed else "DENY"), where
+        assert policy["frame-ancestors"] == ("'self'" if framed else "'none'"), where
+        assert ("unsafe-inline" in str(policy)) == framed, where
+        kept = "/static/" in str(answer.raw.request.url) and answer.status == 200
+        wanted = "public, max-age=31536000, immutable" if kept else "no-store"
+        assert headers["cache-control"] == wanted, where
+        assert "set-cookie" not in headers, where
+        assert "server" not in headers, where
+        for name in headers:
+            assert not name.startswith("access-control-"), where
+
+
+def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere(office, site, entry):
+    browser = site.browser()
+    for path in ("/", f"/letter/{entry.id}", f"/letter/{entry.id}/edit", "/history", "/agents", "/health", "/in/x"):  # fmt: skip
+        page = browser.get(path).page
+        for node in page:
+            assert not [name for name in node.attrs if name.startswith("on") or name == "style"]
+            assert not (node.tag in {"script", "style"} and node.text.strip()), path
+            for name in ("src", "href", "action", "formaction", "data-load"):
+                to = node.attrs.get(name)
+                assert to is None or re.fullmatch(r"#main|/(?!/).*", to), (path, to)
+
+
+# Forms
+
+
+def refused_form(browser, body, **headers):
+    answer = browser.ask("POST", "/unlock", content=body, follow=False, **(browser.from_here | headers))  # fmt: skip
+    assert answer.status in {400, 403}, body[:80]
+    assert answer.page.one("strong").text  # what to do
+    return answer.words
+
+
+def test_a_post_that_is_no_form_is_refused_with_what_to_do(site):
+    browser = site.browser()
+    token = f"token={browser.token}".encode()
+    for body in (b'{"token": "x"}', b"token", b"\xff\xfe", token + b"&next=\xc3\xa9", token + b"&next=%FF", token + b"&next=%ED%A0%80", token + b"&&=&x"):  # fmt: skip
+        assert "no form" in refused_form(browser, body), body
+    assert "no form" in refused_form(browser, token + b"&x=1" * 100)
+    assert "twice" in refused_form(browser, token + b"&next=/&next=/agents")
+    assert "twice" in refused_form(browser, token + b"&" + token)
+    part = (
+        f'--x\r\nContent-Disposition: form-data; name="token"\r\n\r\n{browser.token}\r\n--x--\r\n'
+    )
+    refused_form(browser, part.encode(), content_type="multipart/form-data; boundary=x")
+    refused_form(browser, b"")
+
+
+def test_more_than_a_letter_can_hold_is_refused_with_what_to_do(site):
+    browser = site.browser()
+    body = f"token={browser.token}&next=/&text=".encode() + b"a" * MAX_FORM
+    assert "Shorten" in refused_form(browser, body)
+    assert browser.get("/").status == 200
+
+
+# Being sent elsewhere
+
+
+def test_unlocking_leads_to_no_other_host(site):
+    browser = site.browser()
+    hostile = (
+        "//evil.example", "/\\evil.example", "\\\\evil.example", "https://evil.example", "http:evil.example",
+        "%2f%2fevil.example", "/%2fevil.example", "%2F%2Fevil.example/%2e%2e", "/%5cevil.example", "///evil.example",
+        "/\t/evil.example", "/%09/evil.example", "\t//evil.example", " //evil.example", "/\r\nLocation: //evil.example",
+        "/%0d%0aSet-Cookie: a=b", "javascript:alert(1)", "data:text/html,x", "evil.example", "/.//evil.example",
+        "/..//evil.example", "@evil.example", ":@evil.example", "/@evil.example", "", "?next=//evil.example",
+        "/%252f%252fevil.example", "／／evil.example", "/／evil.example", "/./\\evil.example", "#//evil.example",
+    )  # fmt: skip
+    for wanted in hostile:
+        answer = browser.post("/unlock", next=wanted, follow=False)
+        assert answer.status == 303
+        assert "set-cookie" not in answer.headers
+        where = answer.headers["location"]
+        assert where.isprintable()
+        assert "\\" not in where
+        assert not where.startswith("//"), (wanted, where)
+        led = urlsplit(urljoin(f"{site.address}/unlock", where))
+        assert (led.scheme, led.netloc) == ("http", f"127.0.0.1:{site.door.port}"), wanted
+
+
+def test_unlocking_leads_back_to_where_one_was(site, office, entry):
+    browser = site.browser()
+    for wanted in (f"/letter/{entry.id}", "/history?q=a%20b&state=sent&page=2", "/?page=2", "/health", "/history?q=%C3%A9&agent="):  # fmt: skip
+        answer = browser.post("/unlock", next=wanted, follow=False)
+        assert answer.headers["location"] == wanted
+    assert browser.post("/unlock", follow=False).headers["location"] == "/"
+
+
+# Files of ours
+
+
+def test_no_other_file_is_served(site):
+    host = f"Host: 127.0.0.1:{site.door.port}"
+    for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/%2e%2e%2fapp.py", "/static//etc/passwd",
+                 "/static/desk.css%00", "/static/./desk.css", "/static/desk.css/", "/static/", "/static", "/static/app.py", "/static/..",
+                 "/static/....//app.py", "/static/%252e%252e%252fapp.py", "/static/DESK.CSS", "/../../etc/passwd"):  # fmt: skip
+        status, _, body = asked(site, host, path=path)
+        assert status in {307, 404}, path
+        assert "import" not in body
+        assert "root:" not in body
+
+
+def test_the_files_of_the_page_are_of_their_type(site):
+    stranger = site.stranger()
+    for name, kind in (("desk.css", "text/css"), ("desk.js", "text/javascript"), ("icon.svg", "image/svg+xml")):  # fmt: skip
+        answer = stranger.get(f"/static/{name}")
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith(kind)
