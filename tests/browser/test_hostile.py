@@ -216,6 +216,8 @@ def test_no_list_or_form_of_the_desk_runs_it(looked_at, desk):
     page.get_by_role("button", name="Look at the difference").click()
     expect(page.locator("ins").first).to_be_visible()
     page.goto(desk.url(id))
+    page.locator(FRAME).scroll_into_view_if_needed()  # it is drawn when it comes into sight
+    expect(page.frame_locator(FRAME).get_by_text("plain link")).to_be_attached()
 
 
 def test_text_that_turns_around_is_shown_as_it_is(desk, visits):
