@@ -44,7 +44,7 @@ class Wish(NamedTuple):
 
 @click.command("desk")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 takes a free one.  [default: 8766]")  # fmt: skip
-@click.option("--host", metavar="ADDRESS", help="Listen on this address of the machine's instead of 127.0.0.1.")  # fmt: skip
+@click.option("--host", metavar="ADDRESS", help="Listen on this address instead of 127.0.0.1.")  # fmt: skip
 @click.option("--origin", metavar="URL", help="The address by which your own proxy or tunnel shows the page.")  # fmt: skip
 @click.option("--as", "person", metavar="NAME", help="Whose word is given on it.  [default: your login name]")  # fmt: skip
 @click.option("--open/--no-open", "opens", default=None, help="Open the browser.  [default: in a terminal]")  # fmt: skip

@@ -27,6 +27,7 @@ GROUPS = {
         "adopt": ("setup", "Send from this vault here; the other machine then only reads."),
     },
     "Letters": {
+        "desk": ("desk", "Open the desk in the browser: read, decide, look back."),
         "pending": ("letters", "List the letters that wait, newest last."),
         "show": ("letters", "Show one letter with its risk card and history."),
         "approve": ("letters", "Approve letters, after a look at each, and send them."),
@@ -39,7 +40,6 @@ GROUPS = {
             "Send what is approved and due; settle what was interrupted.",
         ),
         "resolve": ("letters", "Settle a letter of which nobody knows whether it was sent."),
-        "desk": ("desk", "Open the desk in the browser: read, decide, look back."),
         "audit": ("audit", "Show what was done, when, and by whose word."),
     },
     "Mail": {

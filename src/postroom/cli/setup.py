@@ -40,9 +40,9 @@ DASHBOARD = """# Postroom
 
 Letters that agents write wait in `{room}Pending_Approval/` until you decide, drafts of answers to new mail in `Drafts/`.
 
-- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom pending` lists them. At trust level desk only the
-  terminal counts: `postroom approve`.
-- What is approved leaves by `postroom run`, or with `postroom send-approved`; at once with `postroom approve`.
+- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom desk` shows them in the browser, `postroom pending` in the terminal. At trust level desk only the
+  page and the terminal count: `postroom desk`, `postroom approve`.
+- What is approved leaves by `postroom desk` or `postroom run`, or with `postroom send-approved`; at once with `postroom approve`.
 - Mail that came in is in `Needs_Action/`. Your rules for it are in `Handbook.md`. In its note, `status: done` files a mail, and
   `status: pending` has it judged again.
 - Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.

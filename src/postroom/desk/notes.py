@@ -313,12 +313,15 @@ class Notes:
                 said = (
                     f"Move this note to `{folders.APPROVED}/` to send the letter as it stands here, or to"
                     f" `{folders.REJECTED}/`; a `reason` in the frontmatter reaches the agent."
-                    f" Or use the terminal: `postroom approve {id}`.\n\nYou may change the text under"
+                    f" Or use the page, `postroom desk`, or `postroom approve {id}`.\n\nYou may change the text under"
                     " *Letter*. The note then comes back once, with a new risk assessment and the"
                     " difference; moved again, it is approved."
                 )
             case life.Pending():
-                said = f"Approve it with `postroom approve {id}`. A moved note is no verdict here."
+                said = (
+                    f"Approve it on the page (`postroom desk`) or with `postroom approve {id}`."
+                    " A moved note is no verdict here."
+                )
             case life.Approved(verdict=verdict, held=held, wait=wait, since=since):
                 said = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
                 said += f"Held: {quote(held)}. " if held else ""
