@@ -24,7 +24,7 @@ def served(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "postroom"]
     subprocess.run([*command, "demo", "--keep", str(folder)], check=True, stdout=subprocess.DEVNULL)
     settings = folder / "postroom.toml"
-    settings.write_text(settings.read_text().replace("undo_seconds = 2", "undo_seconds = 30"))
+    settings.write_text(settings.read_text().replace("undo_seconds = 5", "undo_seconds = 30"))
     environment = os.environ | {"POSTROOM_CONFIG": str(settings)}
     arguments = ["desk", "--no-open", "--port", "0", "--as", "Robin", "--json"]
     with subprocess.Popen([*command, *arguments], env=environment, stdout=subprocess.PIPE, text=True) as process:  # fmt: skip

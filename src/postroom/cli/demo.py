@@ -85,7 +85,7 @@ def demo_command(keep: Path | None) -> None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise Invalid(f"{keep} is not empty", remedy="Name a folder that is new or empty.")
-        with _settled(keep.resolve()) as own:
+        with _settled(keep.resolve(), keep=True) as own:
             letters = _show()
         _tell("The letters wait for you. To go on with them:")
         click.echo(f"  export POSTROOM_CONFIG={shlex.quote(str(own))}")
@@ -106,12 +106,14 @@ def demo_command(keep: Path | None) -> None:
 
 
 @contextmanager
-def _settled(folder: Path) -> Iterator[Path]:
+def _settled(folder: Path, *, keep: bool = False) -> Iterator[Path]:
     """Let every command below work in this folder alone; lend its settings file."""
     from postroom.config import SETTINGS
 
     own = folder / "postroom.toml"
-    own.write_text(SETTINGS_FILE)
+    # Where somebody decides on the page, there is time to undo.
+    watched = keep or (sys.stdin.isatty() and sys.stdout.isatty())
+    own.write_text(SETTINGS_FILE.replace("= 2", "= 5") if watched else SETTINGS_FILE)
     for setting in SETTINGS:
         os.environ.pop(setting.variable, None)
     os.environ["POSTROOM_CONFIG"] = str(own)

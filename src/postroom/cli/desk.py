@@ -156,6 +156,7 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
 
     given = config.desk
     host = wish.host or given.host
+    host = "127.0.0.1" if host == "localhost" else host  # of which a browser may know another one
     origin = given.origin if wish.origin is None else wish.origin
     if origin and not ORIGIN.fullmatch(origin):
         raise Invalid(

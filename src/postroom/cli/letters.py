@@ -293,7 +293,7 @@ def _approved_and_sent(desk: Desk, entry: Entry, digest: str) -> Entry:
         return _sent(desk, _approve(desk, entry, digest))
     except KeyboardInterrupt:
         if isinstance(desk.ledger.entry(entry.id).state, life.Approved):
-            desk.recall(entry.id)
+            desk.recall(entry.id, by=person())
             say(f"The letter {entry.id} was recalled and waits again.")
         raise
 
@@ -366,7 +366,7 @@ def revise_command(id: str, ask: str, as_json: bool) -> None:
 def undo_command(id: str, as_json: bool) -> None:
     """Recall an approved letter that is not being sent yet."""
     with opened() as desk:
-        _tell(desk, [desk.recall(desk.ledger.find(id))], as_json=as_json)
+        _tell(desk, [desk.recall(desk.ledger.find(id), by=person())], as_json=as_json)
 
 
 @click.command("edit")
@@ -423,7 +423,7 @@ def edit_command(
             click.echo(difference(form(entry.letter), form(letter)))
             if not terminal.agrees(f"Change the letter {entry.id} to this?"):
                 raise click.Abort
-        entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note)
+        entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note, by=person())
         if not as_json:
             _show(desk, entry)
         if not no_send and desk.rules.live and not digests:

@@ -60,6 +60,11 @@ def listening(where: Place, option: str) -> socket.socket:
     except Invalid:
         listener.close()
         raise
+    except socket.gaierror as why:
+        listener.close()
+        raise Invalid(
+            f"{where.host[:60]} is no address of this machine", remedy="Give one such as 127.0.0.1."
+        ) from why
     except OSError as why:
         listener.close()
         raise Unavailable(

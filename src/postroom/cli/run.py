@@ -16,7 +16,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
-from postroom.core.errors import AuthRequired, Invalid, NotFound
+from postroom.core.errors import AuthRequired, Conflict, Invalid, NotFound, Unavailable
 from postroom.core.text import line
 
 if TYPE_CHECKING:
@@ -125,10 +125,17 @@ def run_command(
         if with_desk:
             from postroom.cli.desk import Wish, beside
 
-            page = stack.enter_context(beside(wiring.settings(), Wish()))
-            tell("desk", address=page.address)
-            if not as_json:  # what stands in a log must let nobody in
-                say(f"To sign in, once: {page.sign_in}")
+            try:
+                page = stack.enter_context(beside(wiring.settings(), Wish()))
+            except (
+                Unavailable,
+                Conflict,
+            ) as why:  # mail is watched, and letters leave, all the same
+                tell("trouble", error=why.message, remedy=why.remedy)
+            else:
+                tell("desk", address=page.address)
+                if not as_json:  # what stands in a log must let nobody in
+                    say(f"To sign in, once: {page.sign_in}")
         well = Orchestrator(setup).run(once=once, backlog=backlog)
     if once and not well:
         raise click.exceptions.Exit(AMISS)

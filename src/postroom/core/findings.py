@@ -118,6 +118,22 @@ def said(html: str) -> str:
     return visible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
 
 
+_STYLES: Final = re.compile(r"<(style|script)\b[\s\S]*?(?:</\1|\Z)", re.I)
+_DRAWN: Final = re.compile(r"<(?:svg|math)\b", re.I)
+_LABELLED: Final = re.compile(
+    r"""\b(?:value|placeholder|label|alt|summary)\s*+=\s*+(?:"([^"<]{1,2000}+)"|'([^'<]{1,2000}+)'|([^\s"'<>]{1,200}+))""",
+    re.I,
+)
+
+
+def within(html: str) -> str:
+    """Return all that a page holds in words, whoever is shown it: hidden text, comments, what stands on buttons."""
+    # In a drawing, what looks like a style may be shown.
+    bare = html if _DRAWN.search(html) else _STYLES.sub(" ", html)
+    labels = " ".join(one for found in _LABELLED.findall(bare) for one in found if one)
+    return f"{said(bare.replace('<![CDATA[', ' '))} {visible(unescaped(labels))}"
+
+
 def ascii_host(host: str) -> str:
     """Return a host as name servers know it."""
     host = (

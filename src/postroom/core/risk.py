@@ -92,6 +92,16 @@ def html_differs(letter: Letter, html_text: str) -> bool:
     return plain != page or hosts[0] != hosts[1]
 
 
+def unshown(letter: Letter, html_text: str) -> list[str]:
+    """Return the words of the HTML part that neither the plain text has nor a reader of it would see by our rules."""
+    if not letter.html.strip() or len(letter.html) > MAX_PAGE:
+        return []
+    known = {*words(letter.text), *words(html_text), *words(letter.subject), *_SYNTAX}
+    return [
+        word for word in dict.fromkeys(words(findings.within(letter.html))) if word not in known
+    ]
+
+
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
     """Return foreign text as a card may show it: on one line, secrets covered, then cut.
 
@@ -354,9 +364,12 @@ class _Desk:
         unseen = f"It holds {hidden:,} characters that nobody sees and that can carry a message."
         again = f"The same text was written before: {_quoted(', '.join(facts.repeats[:10]), 120)}."
         other = "The HTML part says something else than the plain text."
+        lurking = unshown(letter, facts.html_text)
+        lurks = f"The HTML part holds words that some readers may be shown and you are not: {_quoted(' '.join(lurking), 150)}."
         blank = not (letter.text.strip() or letter.html.strip() or letter.attachments)
         for level, kind, text, so in (
             (STOP, "html_differs", other, html_differs(letter, facts.html_text)),
+            (STOP, "html_hides", lurks, lurking),
             (STOP if hidden > 20 else LOOK, "hidden", unseen, hidden),
             (LOOK, "repeat", again, facts.repeats),
             (LOOK, "automatic", "It answers a mail that was sent automatically.", facts.automatic),

@@ -475,6 +475,7 @@ class Desk(Duty):
         proof: Proof = None,
         from_note: bool = False,
         was: str = "",
+        by: str = "",
     ) -> Entry:
         """Freeze the letter anew as the person wants it; what they typed into its note is not lost.
 
@@ -483,7 +484,7 @@ class Desk(Duty):
         self.prove(proof)
         if not from_note:
             self.refuse_edited(self.ledger.entry(id))
-        entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)), was=was)
+        entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)), was=was, by=by)
         self.follow(entry, retext=True)
         return entry
 
@@ -491,13 +492,13 @@ class Desk(Duty):
         """Say no, or ask for another version."""
         return self._followed(self.outbox.reject(id, by=by, reason=reason, revise=revise))
 
-    def recall(self, id: str) -> Entry:
+    def recall(self, id: str, *, by: str = "") -> Entry:
         """Take an approval back."""
-        return self._followed(self.outbox.recall(id))
+        return self._followed(self.outbox.recall(id, by=by))
 
-    def reopen(self, id: str) -> Entry:
+    def reopen(self, id: str, *, by: str = "") -> Entry:
         """Put a closed letter that was not sent before the person again."""
-        return self._followed(self.outbox.reopen(id))
+        return self._followed(self.outbox.reopen(id, by=by))
 
     def resolve(self, id: str, *, by: str, sent: bool, proof: Proof = None) -> Entry:
         """Settle a letter whose fate was unknown."""

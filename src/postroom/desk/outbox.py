@@ -297,7 +297,7 @@ class Outbox:
             if not self._lapsed(entry):
                 verdict = life.Verdict(by, via, now, entry.digest)
                 state = life.approve(id, entry.state, verdict, self._rules.undo_seconds)
-                return self._decided(book, entry, state, "approve_letter")
+                return self._decided(book, entry, state, "approve_letter", by)
         self.expire()
         raise life.refuse(id, self._ledger.entry(id).state, "approved")
 
@@ -330,16 +330,16 @@ class Outbox:
                 id, entry.state, at=self._clock(), by=by, reason=reason[:2000], revise=revise
             )
             action = "revise_letter" if revise else "reject_letter"
-            return self._decided(book, entry, state, action)
+            return self._decided(book, entry, state, action, by)
 
-    def recall(self, id: str) -> Entry:
+    def recall(self, id: str, *, by: str = "") -> Entry:
         """Take an approval back, as long as nobody has claimed the letter."""
         with self._ledger.write() as book:
             entry = book.entry(id)
             state = life.recall(id, entry.state, self._clock())
-            return self._decided(book, entry, state, "undo_letter")
+            return self._decided(book, entry, state, "undo_letter", by)
 
-    def edit(self, id: str, letter: Letter, *, was: str = "") -> Entry:
+    def edit(self, id: str, letter: Letter, *, was: str = "", by: str = "") -> Entry:
         """Freeze a waiting letter anew as the person wants it; what it was is kept."""
         entry = self._ledger.entry(id)
         if was and was != entry.digest:
@@ -347,7 +347,7 @@ class Outbox:
         letter, card = self.edited(entry, letter)
         with self._ledger.write() as book:
             new = book.swap(entry, entry.state, letter=letter, card=card)
-            self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success")
+            self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by)
             return new
 
     def edited(self, entry: Entry, letter: Letter) -> tuple[Letter, Card]:
@@ -364,18 +364,20 @@ class Outbox:
         with self._ledger.write() as book:
             entry = book.entry(id)
             state = life.resolve(id, entry.state, self._clock(), by, sent=sent)
-            return self._decided(book, entry, state, "resolve_letter")
+            return self._decided(book, entry, state, "resolve_letter", by)
 
-    def reopen(self, id: str) -> Entry:
+    def reopen(self, id: str, *, by: str = "") -> Entry:
         """Put a closed letter that was not sent before the person again."""
         with self._ledger.write() as book:
             entry = book.entry(id)
             state = life.reopen(id, entry.state, self._clock())
-            return self._decided(book, entry, state, "reopen_letter")
+            return self._decided(book, entry, state, "reopen_letter", by)
 
-    def _decided(self, book: Book, entry: Entry, state: life.State, action: str) -> Entry:
+    def _decided(
+        self, book: Book, entry: Entry, state: life.State, action: str, by: str = ""
+    ) -> Entry:
         new = book.swap(entry, state)
-        self._line(book, Call(action, entry.agent, PERSON), new, result="success")
+        self._line(book, Call(action, entry.agent, PERSON), new, result="success", by=by)
         return new
 
     # Time, and backups
@@ -509,6 +511,7 @@ class Outbox:
         parameters: Mapping[str, Value] | None = None,
         *,
         target: str = "",
+        by: str = "",
     ) -> None:
         if error is not None:
             result = _RESULTS.get(error.code, "error")
@@ -522,7 +525,9 @@ class Outbox:
             target=addresses([a.spec for a in letter.envelope]) if letter else target,
             letter=entry.id if entry else "",
             state=entry.kind if entry else "",
-            parameters={"subject": letter.subject} if letter else parameters or {},
+            parameters={"subject": letter.subject, **({"by": by} if by else {})}
+            if letter
+            else parameters or {},
             error=error.message if error else "",
         )
 

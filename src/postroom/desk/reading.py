@@ -32,7 +32,7 @@ PAGE, FIRST_PAGE = 100, 5
 class Source(NamedTuple):
     """Something of a letter that leads elsewhere, and the mail that it first stood in, if any did."""
 
-    kind: str  # "recipient", "answers to" or "link"
+    kind: str  # "recipient", "answers to", "link" or "picture"
     what: str
     where: str
 
@@ -151,7 +151,8 @@ class Reading:
         found = [Source(kind, one.spec, seen.get(one.key, "")) for kind, one in people]
         for link in links(letter.text, letter.html, said(letter.html)):
             where = seen.get(link.target) or seen.get(f"host:{link.host}", "")
-            found.append(Source("link", link.target or link.host, where))
+            kind = "picture" if link.how == "loads" else "link"
+            found.append(Source(kind, link.target or link.host, where))
         return list(dict.fromkeys(found))
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:

@@ -13,6 +13,8 @@ from postroom.store.entries import Line
 _LINE = "id, agent, recipients, subject, card, created, state, detail"
 OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
 DAY = 86_400
+PATIENCE = 3.0  # seconds for a search, which others wait for
+_DECIDED = "coalesce(json_extract(detail, '$.at[0]'), json_extract(created, '$[0]'))"
 
 
 class Tally(NamedTuple):
@@ -44,20 +46,24 @@ class Lists:
         agent: str | None = None,
         newest: int = -1,
         skip: int = 0,
+        by_outcome: bool = False,
     ) -> list[Line]:
         """Return those of them that have all these words: in a recipient, the subject, the text, the agent's name or the id."""
         where, values = self._where(words, states, agent)
+        order = f"{_DECIDED} DESC, row DESC" if by_outcome else "row DESC"
         rows = self._database.rows(
-            f"SELECT {_LINE} FROM letter WHERE {where} ORDER BY row DESC LIMIT ? OFFSET ?",
+            f"SELECT {_LINE} FROM letter WHERE {where} ORDER BY {order} LIMIT ? OFFSET ?",
             [*values, newest, skip],
+            patience=PATIENCE if words else None,
         )
         return [entries.line(row) for row in reversed(rows)]
 
     def count(self, words: Sequence[str], *states: str, agent: str | None = None) -> int:
         """Return how many `found` would find."""
         where, values = self._where(words, states, agent)
-        row = self._database.row(f"SELECT count(*) FROM letter WHERE {where}", values)
-        return int(row[0]) if row else 0
+        patience = PATIENCE if words else None
+        sql = f"SELECT count(*) FROM letter WHERE {where}"
+        return int(self._database.rows(sql, values, patience=patience)[0][0])
 
     def _where(
         self, words: Sequence[str], states: Sequence[str], agent: str | None

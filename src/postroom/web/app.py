@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from postroom.web.counter import Counter
 from postroom.web.door import HEADERS, Door, Visitor, spent
 from postroom.web.request import Form, Post, Setup, failed, page, read_form, to
 
+SLOW: Final = 4  # pages at once that wait for others: a provider, a long log
 OUT: Final = "/out"  # which nobody is kept from
 MAX_SIGN_IN: Final = 20_000  # bytes that are read of somebody who was not let in yet
 _HERE: Final = re.compile(
@@ -40,13 +42,10 @@ def app(setup: Setup) -> ASGIApp:
         "/letter/{id}/html": desk.html_part,
         "/letter/{id}/source": desk.source,
         "/letter/{id}/text": desk.text,
-        "/letter/{id}/thread": desk.thread,
         "/letter/{id}/file/{at:int}": desk.file,
         "/history": desk.history,
-        "/history/chain": desk.chain,
         "/agents": desk.agents,
         "/health": desk.health,
-        "/health/mail": desk.mail_health,
     }
     posts = {
         "/letter/{id}/approve": desk.approve,
@@ -61,7 +60,14 @@ def app(setup: Setup) -> ASGIApp:
         "/unlock": entrance.unlock,
         OUT: entrance.out,
     }
+    few = anyio.CapacityLimiter(SLOW)
+    slow = {
+        "/letter/{id}/thread": desk.thread,
+        "/history/chain": desk.chain,
+        "/health/mail": desk.mail_health,
+    }
     routes = [Route(path, _guarded(setup, act)) for path, act in gets.items()]
+    routes += [Route(path, _guarded(setup, act, few)) for path, act in slow.items()]
     routes = [
         *(Route(path, _guarded(setup, act), methods=["POST"]) for path, act in posts.items()),
         *routes,
@@ -109,7 +115,9 @@ class _Walls:
         return ""
 
 
-def _guarded(setup: Setup, act: Handler) -> Callable[[Request], Awaitable[Response]]:
+def _guarded(
+    setup: Setup, act: Handler, limiter: anyio.CapacityLimiter | None = None
+) -> Callable[[Request], Awaitable[Response]]:
     """Let only those in who were let in, with their token on every post, and their passphrase where it is due."""
 
     async def serve(request: Request) -> Response:
@@ -121,7 +129,8 @@ def _guarded(setup: Setup, act: Handler) -> Callable[[Request], Awaitable[Respon
             form = await read_form(request) if request.method == "POST" else {}
         except PostroomError as wrong:
             return failed(wrong)
-        return await anyio.to_thread.run_sync(_let_in, setup, Post(request, visitor, form), act)
+        post = Post(request, visitor, form)
+        return await anyio.to_thread.run_sync(_let_in, setup, post, act, limiter=limiter)
 
     return serve
 
@@ -181,11 +190,14 @@ class _Entrance:
 
     async def sign_in(self, request: Request) -> Response:
         ticket = request.path_params["ticket"]
-        return await anyio.to_thread.run_sync(self._sign_in, ticket)
+        cookie = request.cookies.get(self._door.cookie, "")
+        return await anyio.to_thread.run_sync(self._sign_in, ticket, cookie)
 
-    def _sign_in(self, ticket: str) -> Response:
+    def _sign_in(self, ticket: str, cookie: str) -> Response:
         try:
             if not self._door.expects(ticket):
+                if self._door.visitor(cookie):  # who is in already, perhaps by this very address
+                    return to("/")
                 raise spent()
             return page(pages.sign_in(ticket, passphrase=self._door.needs_passphrase))
         except PostroomError as wrong:

@@ -17,9 +17,10 @@ from postroom.core.address import Address
 from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
 from postroom.desk.reading import html_text
-from postroom.store.entries import Entry
+from postroom.store.entries import Entry, Line
 from postroom.store.lists import DAY
 from postroom.web import pages, part, records
 from postroom.web import sheet as sheets
@@ -29,6 +30,16 @@ from postroom.web.records import Asked, Present
 from postroom.web.request import Form, Post, Setup, page, status_of
 from postroom.web.request import to as sent_to
 
+FAILED_SHOWN: Final = 72 * 3600.0  # seconds that a letter which failed stands in the queue
+DONE: Final = {
+    "approve": "Approved.",
+    "reject": "Rejected. The agent is told.",
+    "revise": "Sent back. The agent is told what you want.",
+    "undo": "Recalled. Nothing was sent.",
+    "reopen": "It waits for you again.",
+    "change": "Changed.",
+    "resolve": "Noted.",
+}
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 
 
@@ -81,6 +92,7 @@ class Counter:
         waiting = ledger.lines(state, newest=pages.PAGE, skip=skip)
         return Queue(
             ledger.lines("unknown")[::-1],
+            self._failed(),
             ledger.lines("approved", "sending", newest=pages.PAGE)[::-1],
             waiting[::-1],
             total,
@@ -88,10 +100,20 @@ class Counter:
             rehearsed=state == "rehearsal",
         )
 
+    def _failed(self) -> list[Line]:
+        """Return what could not be sent lately: whoever approved it may believe that it was."""
+        now, lines = self._desk.clock(), self._desk.ledger.lines("failed", newest=20)[::-1]
+        return [
+            line
+            for line in lines
+            if isinstance(line.state, life.Failed) and elapsed(line.state.at, now) < FAILED_SHOWN
+        ]
+
     def letter(self, post: Post) -> Response:
         with suppress(PostroomError):  # which every page says
             self._look()
-        return self._letter(post)
+        done = DONE.get(post.request.query_params.get("done", ""), "")
+        return self._letter(post, *([("good", done)] if done else []))
 
     def _look(self) -> None:
         """Take in what was done to the notes; what a person should know is said."""
@@ -106,7 +128,10 @@ class Counter:
         leaving = isinstance(entry.state, life.Sending) or (isinstance(entry.state, life.Approved) and not entry.state.held)  # fmt: skip
         # Without scripts, a letter that is about to leave is looked at again.
         head = (
-            html('<noscript><meta http-equiv="refresh" content="2"></noscript>\n')
+            html(
+                '<noscript><meta http-equiv="refresh" content="2; url=/letter/{id}?again=1"></noscript>\n',
+                id=entry.id,
+            )
             if leaving
             else NONE
         )
@@ -123,7 +148,7 @@ class Counter:
             former=desk.ledger.former(entry.id) if entry.version > 1 else None,
             edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             answered=bool(letter.thread and letter.in_reply_to),
-            belies=_belies(letter),
+            **_html_words(letter),
             replaced=desk.replaced_by(entry),
             next=after,
         )
@@ -187,7 +212,8 @@ class Counter:
             return self._letter(post, ("stop", said), status=status_of(refused))
         self._setup.live.tell()
         self._setup.clerk.wake()
-        return sent_to(f"/letter/{post.id}")
+        verb = post.request.url.path.rpartition("/")[2]
+        return sent_to(f"/letter/{post.id}?done={verb}")
 
     def approve(self, post: Post) -> Response:
         _refuse_unread(self._desk.ledger.entry(post.id).card.level, post.form)
@@ -212,10 +238,10 @@ class Counter:
         )
 
     def undo(self, post: Post) -> Response:
-        return self._decide(post, lambda: self._desk.recall(post.id))
+        return self._decide(post, lambda: self._desk.recall(post.id, by=post.visitor.person))
 
     def reopen(self, post: Post) -> Response:
-        return self._decide(post, lambda: self._desk.reopen(post.id))
+        return self._decide(post, lambda: self._desk.reopen(post.id, by=post.visitor.person))
 
     def resolve(self, post: Post) -> Response:
         said = post.form.get("sent")
@@ -278,8 +304,15 @@ class Counter:
                 self._desk.outbox.refuse_rehearsal()
                 _refuse_unread(card.level, post.form)
             proof = self._door.proof(post.visitor)
-            changed = self._desk.edit(post.id, letter, proof=proof, was=post.digest)
-            return self._approved(post, changed.digest) if approves else changed
+            by = post.visitor.person
+            changed = self._desk.edit(post.id, letter, proof=proof, was=post.digest, by=by)
+            if not approves:
+                return changed
+            try:
+                return self._approved(post, changed.digest)
+            except PostroomError as why:
+                why.message = f"Your change is kept, but not approved: {why.message}"
+                raise
 
         return self._decide(post, act, typed=True)
 
@@ -290,20 +323,24 @@ class Counter:
         state = given.get("state", "")
         asked = Asked(
             given.get("q", "")[:200],
-            state if state in records.CLOSED else "",
+            state if state in records.STATES else "",
             given.get("agent", "")[:100],
             _number(given.get("page", "")),
         )
         states = (asked.state,) if asked.state else tuple(s for s in records.CLOSED if s != "rehearsal")  # fmt: skip
         agent = asked.agent or None
         words = asked.query.split()[:10]
-        if agent and not asked.state:
+        if (
+            agent or words
+        ) and not asked.state:  # who looks for a letter may not know how it stands
             states = (*states, *life.OPEN)
         ledger = self._desk.ledger
         total = ledger.count(words, *states, agent=agent)
         asked = asked._replace(number=min(asked.number, pages.last(total)))
         skip = (asked.number - 1) * pages.PAGE
-        lines = ledger.found(words, *states, agent=agent, newest=pages.PAGE, skip=skip)[::-1]
+        lines = ledger.found(
+            words, *states, agent=agent, newest=pages.PAGE, skip=skip, by_outcome=True
+        )[::-1]
         view = self._view(post)
         main = records.history(view, asked, lines, total, self._chart())
         return page(pages.page(view, "History", main, place="/history"))
@@ -346,14 +383,15 @@ def _plain(text: str) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8")
 
 
-def _belies(letter: Letter) -> str:
-    """Return what the HTML part says, where that is something else than the plain text."""
+def _html_words(letter: Letter) -> dict[str, str]:
+    """Return what the HTML part says where that is something else than the plain text, and what it may hide."""
     if not letter.html:
-        return ""
-    from postroom.core.risk import html_differs
+        return {}
+    from postroom.core.risk import html_differs, unshown
 
     said = html_text(letter.html)
-    return (said or "(nothing)") if html_differs(letter, said) else ""
+    belies = (said or "(nothing)") if html_differs(letter, said) else ""
+    return {"belies": belies, "unshown": " ".join(unshown(letter, said))}
 
 
 def _number(text: str) -> int:
@@ -380,9 +418,19 @@ def _refuse_unread(level: Level, form: Form) -> None:
         raise Invalid("The letter has red lines", remedy="Go back, read them, and tick that you have.")  # fmt: skip
 
 
+def _addresses(text: str) -> tuple[Address, ...]:
+    """Return the addresses that somebody typed, between commas or as other mail programs have it."""
+    try:
+        return Address.parse_list(text)
+    except Invalid:
+        if not set(text) & set(";\n"):
+            raise
+        return Address.parse_list(re.sub(r"[;\r\n]+", ",", text))
+
+
 def _reworded(letter: Letter, form: Form) -> Letter:
     """Return the letter as a person has typed it."""
-    to, cc, bcc = (Address.parse_list(form.get(name, "")) for name in ("to", "cc", "bcc"))
+    to, cc, bcc = (_addresses(form.get(name, "")) for name in ("to", "cc", "bcc"))
     return replace(
         letter,
         to=to,

@@ -20,7 +20,6 @@ from postroom.core.errors import Denied, Limited
 from postroom.desk.desk import Desk
 from postroom.desk.passphrase import Unlocked
 
-LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -39,6 +38,11 @@ HEADERS: Final = {
 }
 FREE_TRIES: Final = 5  # wrong passphrases before each further one must wait
 LONGEST_WAIT: Final = 900.0
+
+
+def steady() -> float:
+    """Return the seconds of a clock that also runs while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Visitor(NamedTuple):
@@ -63,7 +67,7 @@ class Door:
     host: str = "127.0.0.1"
     guarded: bool = False  # whether the passphrase is asked for whatever the trust level is
     idle: float = 900.0  # seconds without a word after which it is asked for again
-    now: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = steady
     _active: dict[str, tuple[float, Unlocked]] = field(default_factory=dict)
     _wrong: int = 0
     _until: float = 0.0
@@ -72,7 +76,8 @@ class Door:
     @property
     def origins(self) -> frozenset[str]:
         """The addresses under which a browser knows us."""
-        hosts = dict.fromkeys((*LOOPBACK, f"[{self.host}]" if ":" in self.host else self.host))
+        hosts = [f"[{self.host}]" if ":" in self.host else self.host]
+        hosts += ["localhost"] if self.host in {"127.0.0.1", "::1"} else []
         port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
         own = [f"http://{host}{port}" for host in hosts]
         return frozenset([*own, self.origin] if self.origin else own)
@@ -122,7 +127,7 @@ class Door:
         unlocked = self._unlocked(passphrase) if self.needs_passphrase else None
         secret = secrets.token_urlsafe(32)
         with self.desk.ledger.write() as book:
-            person = book.redeem(ticket, secret)
+            person = book.redeem(ticket, self._kept(secret))
         if person is None:  # somebody was quicker with the same address
             raise spent()
         visitor = Visitor(secret, person)
@@ -135,14 +140,18 @@ class Door:
         if not cookie:
             return None
         with self.desk.ledger.read() as book:
-            person = book.visitor(cookie)
+            person = book.visitor(self._kept(cookie))
         return Visitor(cookie, person) if person is not None else None
 
     def leave(self, visitor: Visitor) -> None:
         """Let this browser in no more."""
         with self.desk.ledger.write() as book:
-            book.dismiss(visitor.secret)
+            book.dismiss(self._kept(visitor.secret))
         self._active.pop(visitor.secret, None)
+
+    def _kept(self, secret: str) -> str:
+        """Return the secret with where it counts: cookies know no ports, and who has one elsewhere has nothing."""
+        return f"{secret} {self.origin or self.port}"
 
     # Staying
 
@@ -179,7 +188,7 @@ class Door:
             except Denied:
                 self._wrong += 1
                 if self._wrong >= FREE_TRIES:
-                    wait = 5.0 * 2 ** (self._wrong - FREE_TRIES)
+                    wait = 5.0 * 2 ** min(self._wrong - FREE_TRIES, 8)
                     self._until = self.now() + min(wait, LONGEST_WAIT)
                 raise
             self._wrong = 0

@@ -14,7 +14,7 @@ from postroom.core.stamp import Stamp
 # What an eye does not see, or what turns the order of what it sees around.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff]"
+    "\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
 
@@ -65,6 +65,16 @@ def _shapes(text: str, at: int) -> bool:
     """Whether a joiner stands between letters of a script, or parts of an emoji, that it joins."""
     around = text[max(0, at - 1) : at], text[at + 1 : at + 2]
     return text[at] in "\u200c\u200d" and all(one > "\u02ff" and not _UNSEEN.match(one) for one in around)  # fmt: skip
+
+
+def prose(text: str) -> Html:
+    """Return a sentence of ours, with what stands in backticks as code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is missing
+        return put(text)
+    return put(
+        html("<code>{part}</code>", part=part) if at % 2 else part for at, part in enumerate(parts)
+    )
 
 
 def moment(stamp: Stamp | float, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> Html:

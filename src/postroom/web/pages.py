@@ -14,7 +14,7 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.outbox import ORCHESTRATOR, WHO
 from postroom.store.entries import Line
-from postroom.web.markup import NONE, Html, ago, foreign, html, left, many
+from postroom.web.markup import NONE, Html, ago, foreign, html, left, many, prose
 
 TYPES: Final = {
     "desk.css": "text/css; charset=utf-8",
@@ -31,7 +31,7 @@ _KEYS: Final = (
     ("e", "edit"),
     ("r", "reject, with a reason"),
     ("v", "ask for another version"),
-    ("u", "undo, while the letter can still be recalled"),
+    ("u", "to the undo button, while a letter can be recalled"),
     ("/", "search the history"),
     ("?", "this list"),
 )
@@ -101,6 +101,7 @@ def page(
 </header>
 <div id="told" class="told" role="status">{told}</div>
 <div class="{layout}">{queue}<main id="main" tabindex="-1">{main}</main></div>
+<div id="toast" class="toast" role="status"></div>
 {keys}""",
         places=_places(view, place),
         live="live" if view.rules.live else "rehearsal",
@@ -113,6 +114,7 @@ def page(
         main=main,
         keys=_keys(),
     )
+    title = f"({view.waiting}) {title}" if view.waiting else title
     return bare(
         title, body, kind=f"desk {'letter' if place == '/letter' else ''}".strip(), head=head
     )
@@ -151,7 +153,7 @@ def _said(view: View) -> list[tuple[str, str]]:
 
 def notice(kind: str, sentence: str) -> Html:
     """Return a sentence that a person should see before all else."""
-    return html('<p class="notice {kind}">{sentence}</p>', kind=kind, sentence=sentence)
+    return html('<p class="notice {kind}">{sentence}</p>', kind=kind, sentence=prose(sentence))
 
 
 def _keys() -> Html:
@@ -159,7 +161,7 @@ def _keys() -> Html:
     return html(
         """<dialog id="keys" aria-labelledby="keys-title"><h2 id="keys-title">Keys</h2><table>{rows}</table>
 <p><label><input type="checkbox" id="use-keys" checked> Use these keys</label></p>
-<form method="dialog"><button>Close</button></form></dialog>
+<form method="dialog"><button autofocus>Close</button></form></dialog>
 <footer class="foot"><button class="plain needs-script" id="show-keys" aria-haspopup="dialog">Keys <kbd>?</kbd></button></footer>""",
         rows=rows,
     )
@@ -186,6 +188,7 @@ class Queue:
     """What waits, newest first, a page of it; and what is on its way out."""
 
     unknown: Sequence[Line]
+    failed: Sequence[Line]
     leaving: Sequence[Line]
     waiting: Sequence[Line]
     total: int
@@ -197,7 +200,8 @@ def queue(view: View, found: Queue, chosen: str = "") -> Html:
     """Return the list of what waits."""
     groups = [
         ("May or may not have been sent", found.unknown),
-        ("Leaving", found.leaving),
+        ("Could not be sent", found.failed),
+        ("Approved", found.leaving),
         ("Rehearsed: never sent" if found.rehearsed else "Waiting for you", found.waiting),
     ]
     drawn = [_group(view, title, lines, chosen, found.number) for title, lines in groups if lines]
@@ -244,17 +248,37 @@ def _group(view: View, title: str, lines: Sequence[Line], chosen: str, number: i
 def _row(view: View, line: Line, chosen: str, number: int) -> Html:
     return html(
         '<li><a href="/letter/{id}{place}" class="{mark}"{here}><span class="whom">{whom}</span>{age}'
-        '<span class="subject">{subject}</span><span class="about">{agent}{ends}</span>{risk}</a></li>',
+        '<span class="subject">{subject}</span><span class="about">{agent}{ends}</span>{risk}</a>{recall}</li>',
         id=line.id,
         place=f"?page={number}" if number > 1 else "",
         mark=MARKS[line.level],
         here=Html(' aria-current="true"') if line.id == chosen else NONE,
-        whom=foreign(_short(line.recipients, 200)),
+        whom=whom(line.recipients),
         age=ago(line.created, elapsed(line.created, view.now)),
-        subject=foreign(_short(line.subject, 150) or "(no subject)"),
+        subject=foreign(cut(line.subject, 150) or "(no subject)"),
         agent=foreign(agent_name(line.agent)),
         ends=_ends(view, line.state),
         risk=_highest(line),
+        recall=_recall(view, line),
+    )
+
+
+def whom(recipients: str) -> Html:
+    """Return the first of those whom a letter goes to, and how many more there are."""
+    first, *others = recipients.split(", ")
+    more = html(' <span class="more">and {n} more</span>', n=len(others)) if others else NONE
+    return html("{first}{more}", first=foreign(cut(first, 120)), more=more)
+
+
+def _recall(view: View, line: Line) -> Html:
+    """Return the button that recalls a letter which has not left yet."""
+    if not isinstance(line.state, life.Approved):
+        return NONE
+    return html(
+        '<form method="post" action="/letter/{id}/undo" class="recall">{token}<button aria-label="Undo the approval of {subject}">Undo</button></form>',
+        id=line.id,
+        token=token(view),
+        subject=line.subject[:80] or "this letter",
     )
 
 
@@ -290,11 +314,12 @@ def _highest(line: Line) -> Html:
         '<span class="risk {mark}"><span class="sr">{label}</span>{text}</span>',
         mark=MARKS[line.level],
         label=label,
-        text=foreign(_short(line.warning, 110)),
+        text=foreign(cut(line.warning, 110)),
     )
 
 
-def _short(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """Return a text as long as a list has room for."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -309,7 +334,10 @@ def summary(found: Queue, chart: Html) -> Html:
     begin = NONE
     if first:
         begin = html('<p><a class="button" href="/letter/{id}">Begin with the newest</a></p>', id=first.id)  # fmt: skip
+    doubtful = len(found.unknown)
     said = "No letter waits" if not found.total else f"{many(found.total, 'letter')} {'waits' if found.total == 1 else 'wait'}"  # fmt: skip
+    if doubtful:
+        said = f"{many(doubtful, 'letter')} may or may not have been sent"
     if found.rehearsed:
         said = f"{many(found.total, 'letter')} rehearsed"
     return html(
@@ -376,7 +404,7 @@ def trouble(title: str, cause: str, remedy: str) -> Html:
     body = html(
         '<main class="card"><h1>{title}</h1><p>{cause}</p>{remedy}<p><a href="/">To the queue</a></p></main>',
         title=title,
-        cause=cause,
-        remedy=html("<p><strong>{remedy}</strong></p>", remedy=remedy) if remedy else NONE,
+        cause=prose(cause),
+        remedy=html("<p><strong>{remedy}</strong></p>", remedy=prose(remedy)) if remedy else NONE,
     )
     return bare(title, body)

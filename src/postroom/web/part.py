@@ -34,6 +34,7 @@ _LOADS: Final = re.compile(
 )
 # CSS Syntax, section 4.3.7: a character by its number, or any other as itself.
 _ESCAPE: Final = re.compile(r"\\(?:0{0,5}([0-9a-fA-F]{1,2})[ \t\n]?|([g-zG-Z]))")
+_LESS: Final = "\\3c "
 
 POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
@@ -54,8 +55,8 @@ def page(part: str) -> Html:
         if not name:
             out.append(escape(unescaped(chars)))
         elif name == STYLE:
-            # A sign that could end the element, or begin another, has no place in a style.
-            out.append(f"<style>{_style(chars).replace('<', ' ')}</style>")
+            # A sign that could end the element, or begin another, is written as CSS has it.
+            out.append(f"<style>{_style(chars).replace('<', _LESS)}</style>")
         elif name == UNSEEN or name not in _TAGS:
             continue
         elif not closing:
@@ -82,7 +83,10 @@ def _style(text: str) -> str:
         sign = chr(int(found[1], 16)) if found[1] else found[2]
         return sign if sign.isascii() and sign.isalnum() else found[0]
 
-    return _LOADS.sub("none(", _ESCAPE.sub(letter, text))
+    def loads(found: re.Match[str]) -> str:
+        return "none(" if found[0].endswith("(") else f"@x-{found[0][1:]}"
+
+    return _LOADS.sub(loads, _ESCAPE.sub(letter, text))
 
 
 def _tag(name: str, given: dict[str, str]) -> str:

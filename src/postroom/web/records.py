@@ -11,10 +11,12 @@ from postroom.core import life
 from postroom.core.health import Check
 from postroom.store.entries import Line
 from postroom.store.lists import DAY, Tally
-from postroom.web.markup import NONE, Html, foreign, html, many, moment
-from postroom.web.pages import View, agent_name, turns
+from postroom.web.markup import NONE, Html, foreign, html, many, moment, prose
+from postroom.web.pages import View, agent_name, cut, turns, whom
 
 CLOSED: Final = ("sent", "rejected", "expired", "withdrawn", "failed", "rehearsal")
+STATES: Final = (*CLOSED, *life.OPEN)
+NAMES: Final = {"pending": "waiting", "rehearsal": "rehearsed"}  # as people say it
 CHART_DAYS: Final = 30
 _SERIES: Final = (("approved", "approved"), ("rejected", "rejected"), ("sent", "sent"))
 
@@ -32,7 +34,7 @@ def history(view: View, asked: Asked, lines: Sequence[Line], total: int, chart: 
     """Return what left, when, by whose word; and what did not."""
     options = [
         html('<option value="{value}"{chosen}>{name}</option>', value=value, name=name, chosen=Html(" selected") if asked.state == value else NONE)
-        for value, name in (("", "every outcome"), *((state, state) for state in CLOSED))
+        for value, name in (("", "every outcome"), *((state, NAMES.get(state, state)) for state in STATES))
     ]  # fmt: skip
     kept = urlencode({"q": asked.query, "state": asked.state, "agent": asked.agent})
     return html(
@@ -59,13 +61,14 @@ def _letters(view: View, lines: Sequence[Line], asked: Asked, total: int) -> Htm
         return html('<p class="empty">{said}</p>', said=said)
     rows = [
         html(
-            '<tr><td>{when}</td><td><a href="/letter/{id}">{subject}</a></td><td>{whom}</td><td>{agent}</td><td class="outcome {state}">{state}</td><td>{by}</td></tr>',
+            '<tr><td>{when}</td><td><a href="/letter/{id}">{subject}</a></td><td>{whom}</td><td>{agent}</td><td class="outcome {state}">{outcome}</td><td>{by}</td></tr>',
             when=moment(_when(line), view.zone),
             id=line.id,
-            subject=foreign(line.subject[:150] or "(no subject)"),
-            whom=foreign(line.recipients[:200]),
+            subject=foreign(cut(line.subject, 120) or "(no subject)"),
+            whom=whom(line.recipients),
             agent=foreign(agent_name(line.agent)),
             state=life.name(line.state),
+            outcome=_outcome(line.state),
             by=foreign(word(line.state)),
         )
         for line in lines
@@ -78,6 +81,12 @@ def _letters(view: View, lines: Sequence[Line], asked: Asked, total: int) -> Htm
     )
 
 
+def _outcome(state: life.State) -> str:
+    if isinstance(state, life.Rejected) and state.revise:
+        return "sent back"
+    return NAMES.get(life.name(state), life.name(state))
+
+
 def _when(line: Line) -> float:
     at = getattr(line.state, "at", None)
     return float(at.wall if at else line.created.wall)
@@ -86,7 +95,11 @@ def _when(line: Line) -> float:
 def word(state: life.State) -> str:
     """Return by whose word a letter came to where it is."""
     match state:
-        case life.Sent(verdict=verdict) if verdict:
+        case (
+            life.Approved(verdict=verdict)
+            | life.Sending(verdict=verdict)
+            | life.Sent(verdict=verdict)
+        ) if verdict:
             return "nobody: no approval is required" if verdict.by == "nobody" else verdict.by
         case life.Rejected(by=by):
             return by
@@ -98,7 +111,7 @@ def word(state: life.State) -> str:
 def chain(head: int, faults: Sequence[str]) -> Html:
     """Return whether the log is what was written."""
     if not faults:
-        return html('<p class="chain ok">The audit chain is whole: all {head} actions are in the log as they were written.</p>', head=f"{head:,}")  # fmt: skip
+        return html('<p class="chain ok">The audit chain is whole: {many} in the log, as written.</p>', many=many(head, "action"))  # fmt: skip
     rows = [html("<li>{fault}</li>", fault=fault) for fault in faults[:20]]
     return html(
         '<div class="chain fail"><p>The log is not what was written: {many}. <strong>See them with <code>postroom audit verify</code>.</strong></p><ul>{rows}</ul></div>',
@@ -177,8 +190,8 @@ def table(checks: Sequence[Check]) -> Html:
             verdict=one.verdict,
             word=words[one.verdict],
             part=one.part,
-            found=one.found,
-            remedy=html('<span class="remedy">{remedy}</span>', remedy=one.remedy) if one.remedy else NONE,
+            found=prose(one.found),
+            remedy=html('<span class="remedy">{remedy}</span>', remedy=prose(one.remedy)) if one.remedy else NONE,
         )
         for one in checks
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from datetime import tzinfo
 from typing import Final
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from postroom.core.errors import (
@@ -73,7 +73,7 @@ class Post:
     @property
     def by_itself(self) -> bool:
         """Whether the page asks, and not the person."""
-        return "x-desk-live" in self.request.headers
+        return "x-desk-live" in self.request.headers or "again" in self.request.query_params
 
     @property
     def id(self) -> str:
@@ -92,10 +92,13 @@ class Post:
 async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
     """Return the posted fields, each once."""
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            raise Invalid("Too much was posted", remedy="Shorten the text.")
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > most:
+                raise Invalid("Too much was posted", remedy="Shorten the text.")
+    except ClientDisconnect as gone:
+        raise Invalid("The post broke off") from gone
     try:
         found = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip
     except ValueError as wrong:

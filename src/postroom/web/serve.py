@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from postroom.core.errors import Denied
 from postroom.core.health import Check
@@ -24,7 +27,26 @@ from postroom.web.live import Clerk, Live
 from postroom.web.markup import html
 from postroom.web.request import Setup
 
+MOST_CONNECTIONS: Final = 250  # at once; a browser has six
+PATIENCE: Final = 20.0  # seconds for the first request
 GRACE: Final = 2  # seconds for what is under way when it ends
+
+
+class Patient(H11Protocol):
+    """A connection: of those who come and ask for nothing there are only so many, and not for long."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(PATIENCE, self._hurry)
+
+    def _hurry(self) -> None:
+        asked = getattr(self, "cycle", None) is not None
+        if not (asked or self.transport.is_closing()):
+            self.transport.abort()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +80,10 @@ def served(
 ) -> Iterator[Served]:
     """Listen, and lend the page; what is under way is ended in order."""
     guarded = bool(where.origin) or where.remote
-    if guarded and not desk.ledger.meta(passphrase.KEY):
+    if (guarded or desk.rules.trust == "desk") and not desk.ledger.meta(passphrase.KEY):
+        what = "A desk that others can reach" if guarded else "Trust level desk"
         raise Denied(
-            "A desk that others can reach needs your passphrase, and none is set",
+            f"{what} needs your passphrase, and none is set",
             remedy="Set one with `postroom init --passphrase`.",
         )
     listener = where.listener
@@ -71,6 +94,7 @@ def served(
     setup = Setup(desk=desk, door=door, live=live, clerk=clerk, zone=zone, health=health, mail_health=mail_health)  # fmt: skip
     config = uvicorn.Config(
         app(setup),
+        http=Patient,
         log_level="error",
         access_log=False,
         server_header=False,
@@ -116,9 +140,10 @@ def doorstep(folder: Path, address: str) -> Iterator[str]:
 
     Given to a browser as it is, it would stand in the list of processes for everybody to see.
     """
-    file = folder / "desk.html"
-    file.unlink(missing_ok=True)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    handle, name = tempfile.mkstemp(
+        prefix="desk-", suffix=".html", dir=folder
+    )  # for its owner alone
+    file = Path(name)
     text = html(
         '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}"><title>Postroom</title>'
         '<p><a href="{address}">Open the desk</a></p>\n',

@@ -23,6 +23,7 @@ from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token
 from postroom.web.part import MAX_HTML
 
 MAX_SOURCES: Final = 60
+MAX_MAIL: Final = 20_000  # characters of each
 MAX_MAILS: Final = 20  # of a conversation
 _GONE: Final = "A mail that was sent cannot be called back; write to the same people to correct it."
 
@@ -36,6 +37,7 @@ class Sheet:
     sources: Sequence[Source]
     former: Letter | None = None  # as its agent wrote it, where a person changed it
     belies: str = ""  # what its HTML says, where that is something else than its text
+    unshown: str = ""  # words that its HTML holds and that are shown nowhere here
     edited: str = ""  # how its note differs, where a person typed into it
     answered: bool = False  # whether a conversation can be shown
     replaced: str = ""  # the letter that stands in its place
@@ -46,17 +48,17 @@ def sheet(view: View, found: Sheet) -> Html:
     """Return a letter with all that a person needs to decide."""
     entry, letter = found.entry, found.entry.letter
     return html(
-        """<article class="sheet {state}" id="letter" data-letter="{id}" data-version="{version}" aria-labelledby="subject">
+        """<article class="sheet {state}" id="letter" data-letter="{id}" data-version="{version}" data-digest="{digest}" aria-labelledby="subject">
 <header class="head">{postmark}<h1 id="subject">{subject}</h1>
 <p class="state">{said}</p>{undo}
 <dl class="envelope">{people}</dl></header>
 {card}
 {edited}{changed}
-<section aria-label="The letter"><div class="text body" dir="auto">{text}</div>{whole}</section>
+<section aria-label="The letter">{whole}<div class="text body" dir="auto">{text}</div></section>
 {html}{files}{sources}{thread}
 <section class="small"><h2>If it goes wrong</h2><p>{rollback}</p></section>
 <section class="small"><h2>What happened so far</h2><ol class="history">{history}</ol>
-<p class="digest">Letter {id}. What you approve is this digest: <code>{digest}</code></p></section>
+<p class="digest">Letter {id}. An approval counts for this digest alone: <code>{digest}</code></p></section>
 {actions}
 </article>""",
         state=entry.kind,
@@ -74,12 +76,12 @@ def sheet(view: View, found: Sheet) -> Html:
         if letter.text
         else html('<span class="quiet">(no text)</span>'),
         whole=_whole(letter),
-        html=_html_part(letter, found.belies),
+        html=_html_part(letter, found),
         files=_files(entry),
         sources=_sources(found.sources),
         thread=_thread(entry, answered=found.answered),
         rollback=_rollback(view, entry),
-        history=[html("<li>{said}</li>", said=_event(view, state)) for state in found.history],
+        history=_history(view, found.history),
         digest=entry.digest,
         actions=_actions(view, found),
     )
@@ -116,8 +118,10 @@ def _said(view: View, found: Sheet) -> Html:
         case life.Pending(since=since):
             ends = view.rules.expiry_seconds - elapsed(since, view.now)
             return html("Waits for your word; expires in {left}.", left=left(ends))
-        case life.Approved(held=held) if held:
-            return html("Approved, and held: {held}.", held=held.rstrip("."))
+        case life.Approved(held=held, wait=wait, since=since) if held:
+            ends = wait - elapsed(since, view.now)
+            again = html(" It is tried again in {left}.", left=left(ends)) if ends > 1 else NONE
+            return html("Approved, and held: {held}.{again}", held=held.rstrip("."), again=again)
         case life.Approved() as state:
             return html("Approved; it {count}.", count=countdown(view, state))
         case life.Rejected() if found.replaced:
@@ -164,6 +168,26 @@ def _event(view: View, state: life.State) -> Html:
             return html("Cannot be sent: {reason} ({at}).", reason=reason.rstrip("."), at=when(at))
         case life.Unknown(at=at, why=why):
             return html("It may or may not have been sent ({why}), {at}. Look into the mailbox's Sent folder, then say what you found.", why=why, at=when(at))  # fmt: skip
+
+
+def _history(view: View, states: Sequence[life.State]) -> list[Html]:
+    """Return what happened to a letter, step by step."""
+    rows, before = list[Html](), None
+    for state in states:
+        match before, state:
+            case (None, life.Pending(since=since)):
+                said = html("Asked for {at}.", at=moment(since, view.zone))
+            case (life.Pending(), life.Pending()):
+                said = html("Changed by a person.")
+            case (life.Approved(), life.Pending(since=since)):
+                said = html("The approval was taken back {at}.", at=moment(since, view.zone))
+            case (_, life.Pending(since=since)):
+                said = html("Put back into the queue {at}.", at=moment(since, view.zone))
+            case _:
+                said = _event(view, state)
+        rows.append(html("<li>{said}</li>", said=said))
+        before = state
+    return rows
 
 
 def _undo(view: View, entry: Entry) -> Html:
@@ -225,17 +249,23 @@ def _whole(letter: Letter) -> Html:
     )  # fmt: skip
 
 
-def _html_part(letter: Letter, belies: str) -> Html:
+def _html_part(letter: Letter, found: Sheet) -> Html:
     if not letter.html:
         return NONE
     said = NONE
     if len(letter.html) > MAX_HTML:
         said = notice("stop", f"Only the first {MAX_HTML:,} of {len(letter.html):,} characters are drawn here.")  # fmt: skip
-    if belies:
+    if found.unshown:
+        said = html(
+            '{said}<p class="notice stop">It holds words that some readers may be shown, and that are not shown here:</p><p class="text" dir="auto">{words}</p>',
+            said=said,
+            words=shown(found.unshown[:MAX_SHOWN]),
+        )
+    if found.belies:
         said = html(
             '{said}<p class="notice stop">It says something else than the plain text. In words:</p><div class="text" dir="auto">{words}</div>',
             said=said,
-            words=shown(belies[:MAX_SHOWN]),
+            words=shown(found.belies[:MAX_SHOWN]),
         )
     return html(
         '<section><h2>As HTML, which most people will see</h2>{said}<iframe class="frame" src="/letter/{id}/html" sandbox '
@@ -313,12 +343,15 @@ def thread(view: View, messages: Sequence[Message], answered: str) -> Html:
         answers = mail.message_id == answered or len(messages) == 1
         rows.append(
             html(
-                '<details{open}><summary>{who}, {when}{mark}</summary><div class="text mail" dir="auto" tabindex="0" role="region" aria-label="What it says">{text}</div></details>',
+                '<details{open}><summary>{who}, {when}{mark}</summary><div class="text mail" dir="auto" tabindex="0" role="region" aria-label="What it says">{text}</div>{more}</details>',
                 open=Html(" open") if answers else NONE,
                 who=foreign(str(mail.sender) if mail.sender else "nobody named"),
                 when=moment(float(message.date), view.zone),
                 mark=html(" <strong>is answered</strong>") if answers else NONE,
-                text=shown(mail.text[:20_000] or "(no text)"),
+                text=shown(mail.text[:MAX_MAIL] or "(no text)"),
+                more=html('<p class="quiet">Only the first {n} characters.</p>', n=f"{MAX_MAIL:,}")
+                if len(mail.text) > MAX_MAIL
+                else NONE,
             )
         )
     if len(messages) > len(newest):
@@ -329,11 +362,13 @@ def thread(view: View, messages: Sequence[Message], answered: str) -> Html:
 def _rollback(view: View, entry: Entry) -> str:
     if isinstance(entry.state, life.Sent):
         return _GONE
+    if isinstance(entry.state, life.Unknown):
+        return "It is not sent again by itself. If it was not sent, it waits for your approval once more."
     if entry.kind in life.OPEN:
         window = view.rules.undo_seconds
         waits = f"After approval it waits {duration(window)}, in which you can undo it here." if window else "It leaves at once after approval."  # fmt: skip
         return f"{waits} {_GONE}"
-    return "Nothing was sent, so there is nothing to roll back."
+    return "Nothing was sent."
 
 
 # What may be done
@@ -402,24 +437,24 @@ def _edit(entry: Entry) -> Html:
 
 
 def _reject(view: View, entry: Entry) -> Html:
-    return _word(view, entry, "reject", "Reject", "Why not? The agent is told.", required=False)
+    return _word(view, entry, "reject", "Reject", "Reason, which the agent sees", required=False)
 
 
 def _revise(view: View, entry: Entry) -> Html:
-    return _word(view, entry, "revise", "Another version", "What should be different? The agent is told.", required=True)  # fmt: skip
+    return _word(view, entry, "revise", "Another version", "What should be different? The agent sees it.", required=True)  # fmt: skip
 
 
 def _word(view: View, entry: Entry, verb: str, title: str, asks: str, *, required: bool) -> Html:
     inside = html(
         '<label for="{verb}-word">{asks}</label><textarea id="{verb}-word" name="reason" rows="3" maxlength="2000"{required}></textarea>'
-        "<button>{title}</button>",
+        '<button class="main">{does}</button>',
         verb=verb,
         asks=asks,
         required=Html(" required") if required else NONE,
-        title=title,
+        does="Ask for another version" if required else "Reject this letter",
     )
     return html(
-        '<details id="{verb}" class="word" name="word"><summary>{title}</summary>{form}</details>',
+        '<details id="{verb}" class="word" name="word"><summary>{title}…</summary>{form}</details>',
         verb=verb,
         title=title,
         form=_form(view, entry, verb, inside, "stack"),
@@ -430,8 +465,9 @@ def edit(view: View, entry: Entry, fields: dict[str, str], wrong: str = "") -> H
     """Return the form in which a person changes a letter."""
     people = [
         html(
-            '<p><label for="{key}">{name}</label><input id="{key}" name="{key}" value="{value}" autocomplete="off" spellcheck="false"></p>',
+            '<p><label for="{key}">{name}</label><input id="{key}" name="{key}" value="{value}" autocomplete="off" spellcheck="false"{hint}></p>',
             key=key, name=name, value=fields[key],
+            hint=NONE if key == "subject" else Html(' placeholder="separated by commas"'),
         )
         for key, name in (("to", "To"), ("cc", "Cc"), ("bcc", "Bcc"), ("subject", "Subject"))
     ]  # fmt: skip
@@ -468,7 +504,7 @@ def preview(view: View, entry: Entry, letter: Letter, found: Card, fields: dict[
 <section class="changes"><dl>{what}</dl></section>
 {card}
 <section aria-label="The letter as it will be sent"><h2>The letter as it will be sent</h2><dl class="envelope">{people}</dl>
-<p class="subject">{subject}</p><div class="text body" dir="auto">{text}</div>{whole}</section>
+<p class="subject">{subject}</p>{whole}<div class="text body" dir="auto">{text}</div>{stays}{files}</section>
 <footer class="actions">{confirm}{again}</footer></article>""",
         id=entry.id,
         version=entry.version,
@@ -480,6 +516,8 @@ def preview(view: View, entry: Entry, letter: Letter, found: Card, fields: dict[
         whole=notice("stop", f"Only the first {MAX_SHOWN:,} of {len(letter.text):,} characters are shown here.")
         if len(letter.text) > MAX_SHOWN
         else NONE,
+        stays=notice("note", "Its HTML part stays as it is.") if letter.html else NONE,
+        files=_files(_as(entry, letter)),
         confirm=_form(view, entry, "change", html('{carried}{seen}{buttons}<button name="then" value="wait" formnovalidate>Keep it, and let it wait</button>', carried=carried, seen=seen, buttons=buttons), "row"),
         again=_form(view, entry, "edit", html("{carried}<button>Go on editing</button>", carried=carried)),
     )  # fmt: skip

@@ -108,7 +108,7 @@ def test_a_desk_that_was_killed_is_served_again(made):
         (["--host", "::"], 2, "all addresses"),
         (["--port", "65536"], 2, "65536"),
         (["--port", "-1"], 2, "-1"),
-        (["--host", "no.such.host.example.invalid"], 8, "cannot be listened on"),
+        (["--host", "no.such.host.example.invalid"], 2, "is no address of this machine"),
         (["--as", ""], 2, "no name"),
         (["--as", "  "], 2, "no name"),
         (["--as", "nobody"], 2, "no name"),

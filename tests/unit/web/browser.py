@@ -261,10 +261,11 @@ def opened(
     *,
     health: Callable[[], list[Check]] = fine,
     mail_health: Callable[[], list[Check]] = fine,
+    port: int = 0,
     **where: object,
 ) -> Iterator[Site]:
-    """Serve an office's desk on a port of its own."""
-    listener = listening(Place("127.0.0.1", 0), "--host")
+    """Serve an office's desk, on a port of its own unless one is given."""
+    listener = listening(Place("127.0.0.1", port), "--host")
     place = Where(listener=listener, **where)  # type: ignore[arg-type]
     with ExitStack() as stack:
         stack.callback(listener.close)

@@ -160,14 +160,23 @@ def test_who_signs_out_is_out_on_the_server_too(site, office):
 
 def test_who_was_let_in_still_is_after_a_restart(office):
     with opened(office) as site:
-        kept = secret(site.browser("grace"))
+        kept, port = secret(site.browser("grace")), site.door.port
     office.reopen()
-    with opened(office) as site:
+    with opened(office, port=port) as site:
         browser = site.stranger()
         browser.cookies = {site.door.cookie: kept}
         answer = browser.get("/")
         assert answer.status == 200
         assert answer.page.one(class_="me").text == "grace"
+
+
+def test_a_cookie_that_another_program_was_sent_counts_at_no_other_port(office):
+    with opened(office) as site:
+        kept = secret(site.browser("grace"))
+    with opened(office) as site:
+        browser = site.stranger()
+        browser.cookies = {site.door.cookie: kept}
+        assert browser.get("/").status == 401
 
 
 def test_the_cookie_of_another_desks_port_lets_nobody_in(site):

@@ -219,3 +219,46 @@ def test_the_frame_gets_a_page_that_may_do_nothing(office, browser):
     source = browser.get(f"/letter/{entry.id}/source")
     assert source.headers["content-type"] == "text/plain; charset=utf-8"
     assert source.text == entry.letter.html
+
+
+WORDS = "Pay Mallory"
+LURKING = [
+    "<style>.z{display:none}a[href].z{display:block}</style><a class=z href=#>{}</a>",
+    "<style>.z{display:none}form .z{display:block}</style><form><p class=z>{}</p></form>",
+    "<style>.z{display:none}@media (width<5000px){.z{display:block}}</style><p class=z>{}</p>",
+    "<style>.z{display:none}@media (max-width:500px){.z{display:block}}</style><p class=z>{}</p>",
+    "<svg><script><p>{}</p></script></svg>",
+    "<svg><style><p>{}</p></style></svg>",
+    "<math><mi><![CDATA[{}]]></mi></math>",
+    "<svg><text><![CDATA[{}]]></text></svg>",
+    "<plaintext><style>{}",
+    "<input type=submit value='{}'>",
+    '<input placeholder="{}">',
+    "<!--[if mso]>{}<![endif]-->",
+    "<p style='display:none'>{}</p>",
+    "<template><p>{}</p></template>",
+    "<p hidden>{}</p>",
+    "<option label='{}'>",
+]
+
+
+@pytest.mark.parametrize("trick", LURKING)
+def test_words_that_a_reader_may_be_shown_are_shown_to_the_person_and_red(office, browser, trick):
+    page = f"<p>Hello Ann, see you on Friday.</p>{trick.replace('{}', WORDS)}"
+    entry = office.propose(office.letter(text="Hello Ann, see you on Friday.\n", html=page))
+    shown = browser.get(f"/letter/{entry.id}")
+    words = " ".join(node.text for node in shown.page.all("section")).casefold()
+    assert "mallory" in words
+    assert max(line.level for line in entry.card.lines) == 2
+    assert "input" in {
+        node.tag for node in shown.page.one(class_="approve")
+    }  # which is to be ticked
+
+
+def test_a_page_that_says_what_the_text_says_hides_nothing(office, browser):
+    page = "<html><head><title>Hello</title><style>p { color: red; display: block }</style></head><body><p>Hello <b>Ann</b>, five &amp; more: <a href='https://example.com/x'>the list</a></p></body></html>"
+    entry = office.propose(
+        office.letter(text="Hello Ann, five & more: the list (https://example.com/x)\n", html=page)
+    )
+    assert not [line for line in entry.card.lines if line.kind in {"html_hides", "html_differs"}]
+    assert "holds words" not in browser.get(f"/letter/{entry.id}").words

@@ -91,10 +91,10 @@ def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_nam
     from tests.desks import Office
 
     office = Office(tmp_path, trust="desk")
-    with opened(office) as site:
-        answer = site.stranger().enter(site.door.ticket("ada"), passphrase="whatever")
-        assert answer.status == 403
-        assert "postroom init" in answer.words
+    with pytest.raises(Denied) as refused, opened(office):
+        pass
+    assert "needs your passphrase, and none is set" in refused.value.message
+    assert "postroom init" in refused.value.remedy
     office.close()
 
 
@@ -289,7 +289,8 @@ def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(site, 
 def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office):
     with opened(office) as site:
         (secret,) = site.browser(passphrase=WORD).cookies.values()
-    with opened(office) as site:
+        port = site.door.port
+    with opened(office, port=port) as site:
         browser = site.stranger()
         browser.cookies = {site.door.cookie: secret}
         locked(browser.get("/"))

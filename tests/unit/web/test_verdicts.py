@@ -356,3 +356,48 @@ def test_everybody_who_gets_the_letter_is_in_what_was_approved(office, browser, 
     office.desk.send_approved()
     (accepted,) = courier.accepted
     assert accepted.letter.digest == entry.digest
+
+
+def test_what_was_done_is_said_once_it_is_done(office, browser):
+    entry = office.propose()
+    for verb, said in (("approve", "Approved."), ("undo", "Recalled. Nothing was sent."), ("reject", "Rejected. The agent is told."), ("reopen", "It waits for you again.")):  # fmt: skip
+        assert said in browser.decide(entry.id, verb).words
+
+
+def test_a_letter_can_be_recalled_from_the_queue(office, browser):
+    entry = office.propose()
+    browser.decide(entry.id, "approve")
+    form = browser.get("/").page.one(id="queue").form("/undo")
+    browser.submit(form)
+    assert office.state_of(entry.id) == "pending"
+
+
+def test_a_letter_that_failed_stands_in_the_queue_for_a_while(office, browser, courier):
+    entry = office.approved(subject="Never left")
+    courier.refuses(BARRED)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "failed"
+    queue = browser.get("/").page.one(id="queue")
+    assert "Could not be sent" in queue.text
+    assert "Never left" in queue.text
+    office.clock.go(4 * 86_400)
+    assert "Never left" not in browser.get("/").page.one(id="queue").text
+
+
+def test_the_log_says_whose_word_each_was(office, browser):
+    entry = office.propose()
+    browser.decide(entry.id, "approve")
+    browser.decide(entry.id, "undo")
+    browser.decide(entry.id, "reject")
+    browser.decide(entry.id, "reopen")
+    records = [one for one in office.desk.log.records(letter=entry.id) if one["actor"] == "person"]
+    assert [one["action_type"] for one in records] == ["approve_letter", "undo_letter", "reject_letter", "reopen_letter"]  # fmt: skip
+    assert {one["parameters"]["by"] for one in records} == {"ada"}
+
+
+def test_addresses_may_be_separated_as_other_programs_do(office, browser):
+    entry = office.propose()
+    form = browser.get(f"/letter/{entry.id}/edit").page.form("/preview")
+    shown = browser.submit(form, to="ann@example.com; bob@example.net")
+    browser.submit(shown.page.form("/change"), then="wait")
+    assert [a.spec for a in office.desk.ledger.entry(entry.id).letter.to] == ["ann@example.com", "bob@example.net"]  # fmt: skip

@@ -61,11 +61,14 @@ function busy() {
   return typing || find("article.edit") !== null;
 }
 
-function tell(sentence) {
-  const said = document.createElement("p");
-  said.className = "notice note";
-  said.textContent = sentence;
-  find("#told").replaceChildren(said);
+let hiding = 0;
+
+function tell(sentence, stays = false) {
+  const toast = find("#toast");
+  if (!toast) return;
+  toast.textContent = sentence;
+  clearTimeout(hiding);
+  if (!stays) hiding = setTimeout(() => { toast.textContent = ""; }, 8000);
 }
 
 function swap(old, fresh) {
@@ -88,7 +91,7 @@ async function refresh() {
     const address = mine ? `/letter/${mine.dataset.letter}${location.search}` : location.href;
     const answer = await fetch(address, { headers: { "X-Desk-Live": "1" } });
     if (answer.status === 401) {
-      if (busy()) tell("The desk is locked. What you typed is still here: sending it asks for your passphrase.");
+      if (busy()) tell("The desk is locked. What you typed is still here: sending it asks for your passphrase.", true);
       else location.assign(address);
       return;
     }
@@ -96,12 +99,17 @@ async function refresh() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     local(fresh);
     const theirs = find("[data-version]", fresh);
+    document.title = fresh.title;
     swap(find("#queue"), find("#queue", fresh));
     swap(find(".bar nav"), find(".bar nav", fresh));
     if (!mine || mine.dataset.version === theirs?.dataset.version) {
       if (!mine && !busy()) swap(find("main .summary"), find("main .summary", fresh));
     } else if (busy()) {
-      tell(`Somebody else decided meanwhile: ${find(".state", fresh)?.textContent || "look again."} What you typed was not used.`);
+      tell(`Decided meanwhile. ${find(".state", fresh)?.textContent.trim() || ""} What you typed was not used.`, true);
+    } else if (theirs && mine.dataset.digest !== theirs.dataset.digest) {
+      // Not swapped under somebody's hands: what they approve is what they have read, and is refused.
+      tell("This letter was changed meanwhile. Load the page again to see it as it is.", true);
+      for (const button of all("#approve")) button.disabled = true;
     } else if (theirs) {
       swap(find("main"), find("main", fresh));
       find(".postmark")?.classList.add("fresh");
@@ -129,7 +137,9 @@ function listen() {
   stream.onopen = () => { if (lost) { tell("Connected again."); refresh(); } lost = 0; };
   stream.onerror = () => {
     lost += 1;
-    if (lost === 3) tell("The desk does not answer. Is `postroom desk` still running?");
+    if (lost === 3) tell("The desk does not answer. Is postroom desk still running?", true);
+    // Whoever listens there later need not be the desk: it is asked again when somebody looks.
+    if (lost >= 20) { stream?.close(); stream = null; return; }
     // Refused, not lost: the page finds out why, and that it is to be unlocked, say.
     if (stream?.readyState === EventSource.CLOSED) { stream = null; refresh(); setTimeout(listen, 5000); }
   };
@@ -149,7 +159,7 @@ const KEYS = {
   e: () => find("#edit")?.click(),
   r: () => word("reject"),
   v: () => word("revise"),
-  u: () => find("#undo")?.focus(),
+  u: () => (find("#undo") || find("#queue .recall button"))?.focus(),
   "/": () => { const box = find("#search"); if (box) box.focus(); else location.assign("/history#search"); },
   "?": () => find("#keys")?.showModal(),
 };
@@ -186,7 +196,10 @@ document.addEventListener("keydown", (event) => {
 // The page itself
 
 const shown = find("article#letter");
-if (shown && !location.pathname.endsWith(shown.dataset.letter)) history.replaceState(null, "", `/letter/${shown.dataset.letter}`);
+if (shown && (!location.pathname.endsWith(shown.dataset.letter) || /done=|again=/.test(location.search))) {
+  history.replaceState(null, "", `/letter/${shown.dataset.letter}`);
+}
+find("#queue [aria-current]")?.scrollIntoView({ block: "nearest" });
 local();
 countDown();
 load();
@@ -201,7 +214,11 @@ if (use) {
   use.checked = keep.on;
   use.addEventListener("change", () => { try { localStorage.keys = use.checked ? "on" : "off"; } catch { /* not kept */ } });
 }
-document.addEventListener("submit", (event) => { window.leaving = true; setTimeout(() => { for (const one of all("button", event.target)) one.disabled = true; }); });
+document.addEventListener("submit", (event) => {
+  if (lost >= 3) { event.preventDefault(); tell("The desk does not answer; nothing was done. Is postroom desk still running?", true); return; }
+  window.leaving = true;
+  setTimeout(() => { for (const one of all("button", event.target)) one.disabled = true; });
+});
 window.addEventListener("beforeunload", (event) => {
   const form = find("form.guard");
   if (form && !window.leaving && all("textarea, input:not([type=hidden])", form).some((one) => one.value !== one.defaultValue)) event.preventDefault();
