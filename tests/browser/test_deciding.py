@@ -46,7 +46,7 @@ def test_the_count_down_counts_and_undo_puts_the_letter_back(desk, visits):
     expect(count).to_have_text(re.compile(r"^5\d\d$"))
     first = int(count.inner_text())
     until(lambda: int(count.inner_text()) < first)
-    page.get_by_role("button", name="Undo").click()
+    page.locator("#undo").click()
     expect(page.locator("#approve")).to_be_visible()
     expect(page.locator("#letter .state")).to_contain_text("Waits for your word")
     assert desk.person.show(id)["state"] == "pending"
@@ -58,9 +58,9 @@ def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms, visits):
     id = room.propose(subject="In its time")
     page = visits.letter(room, id)
     approve(page)
-    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.locator("#undo")).to_be_visible()
     expect(page.locator("#letter .state")).to_contain_text("Sent")
-    expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+    expect(page.locator("#undo")).to_have_count(0)
     assert room.sent().count("In its time") == 1
 
 
@@ -191,7 +191,7 @@ def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk, visits):
     expect(page.get_by_role("heading", name="What you changed")).to_be_visible()
     page.get_by_role("checkbox", name="I have read").check()
     page.get_by_role("button", name="Approve and send this").click()
-    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.locator("#undo")).to_be_visible()
 
 
 # Turning down
@@ -201,7 +201,7 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk, visits):
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#reject summary").click()
-    page.get_by_label("Why not?").fill("Far too long")
+    page.get_by_label("Reason, which").fill("Far too long")
     page.locator("#reject").get_by_role("button", name="Reject").click()
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     expect(page.locator("#letter .state")).to_contain_text("Far too long")
@@ -213,8 +213,8 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk, visits):
 @pytest.mark.parametrize(
     ("choice", "asks", "does"),
     [
-        ("#reject", "Why not?", "Reject"),
-        ("#revise", "What should be different?", "Another version"),
+        ("#reject", "Reason, which", "Reject"),
+        ("#revise", "What should be different?", "Ask for another version"),
     ],
 )
 def test_the_reason_reaches_the_agent(desk, visits, choice, asks, does):
@@ -234,7 +234,7 @@ def test_another_version_is_not_asked_for_without_a_word(desk, visits):
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()
-    page.locator("#revise").get_by_role("button", name="Another version").click()
+    page.locator("#revise").get_by_role("button", name="Ask for another version").click()
     expect(page.get_by_label("What should be different?")).to_be_focused()
     assert desk.state(id) == "pending"
 
@@ -244,7 +244,7 @@ def test_the_next_version_is_a_link_away(desk, visits):
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()
     page.get_by_label("What should be different?").fill("Shorter")
-    page.locator("#revise").get_by_role("button", name="Another version").click()
+    page.locator("#revise").get_by_role("button", name="Ask for another version").click()
     expect(page.locator("#letter .state")).to_contain_text("another version")
     desk.propose(replaces=id, body="Short.")
     page.reload()

@@ -127,7 +127,7 @@ def test_the_same_page_elsewhere_would_have_done_all_that(visits, evil):
 
 def test_nothing_of_it_loads_or_runs(looked_at):
     page, _, _ = looked_at
-    assert page.title().startswith("Hello <img")
+    assert "Hello <img" in page.title()
     expect(page.locator("h1")).to_contain_text("<script>")
     expect(page.locator(".envelope")).to_contain_text("zed<img")
     expect(page.locator("#letter .body")).to_contain_text("<img src=x")

@@ -68,9 +68,9 @@ def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(desk, visits)
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("r")
-    expect(page.get_by_label("Why not?")).to_be_focused()
+    expect(page.get_by_label("Reason, which")).to_be_focused()
     page.keyboard.type("a jerk's view? / e")
-    expect(page.get_by_label("Why not?")).to_have_value("a jerk's view? / e")
+    expect(page.get_by_label("Reason, which")).to_have_value("a jerk's view? / e")
     expect(page).to_have_url(desk.url(id))
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -101,7 +101,7 @@ def test_the_keys_are_listed_and_can_be_turned_off(desk, visits):
     page.get_by_role("button", name="Close").click()
     page.reload()
     page.keyboard.press("r")
-    expect(page.get_by_label("Why not?")).to_be_hidden()
+    expect(page.get_by_label("Reason, which")).to_be_hidden()
 
 
 def test_a_slash_searches_the_history(desk, visits):

@@ -9,7 +9,7 @@ SOON = 5.0  # seconds; it takes a second or less on a quiet machine
 
 def reject(page, why):
     page.locator("#reject summary").click()
-    page.get_by_label("Why not?").fill(why)
+    page.get_by_label("Reason, which").fill(why)
     page.locator("#reject").get_by_role("button", name="Reject").click()
 
 
@@ -22,7 +22,7 @@ def test_what_one_decides_the_other_sees_at_once(desk, visits):
     expect(ada.locator("#letter .state")).to_contain_text("Not this one")
     expect(ada.locator("#approve")).to_have_count(0)
     expect(ada.locator(f'#queue a[href="/letter/{id}"]')).to_have_count(0)
-    expect(ada.get_by_role("status")).to_contain_text("Rejected by Bo")
+    expect(ada.locator("#toast")).to_contain_text("Rejected by Bo")
 
 
 def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(quick, visits):
@@ -31,7 +31,7 @@ def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(quick, v
     reject(visits.letter(quick, id, name="Bo"), "Not this one")
     until(lambda: quick.state(id) == "rejected")
     ada.get_by_role("button", name="Approve and send").click()
-    expect(ada.get_by_role("status")).to_contain_text("Not done")
+    expect(ada.locator("#told")).to_contain_text("Not done")
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
     expect(ada.locator("#letter .state")).to_contain_text("Not this one")
     assert quick.person.show(id)["state"] == "rejected"
@@ -47,7 +47,7 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick, visits):
     bo.get_by_role("button", name="Keep it, and let it wait").click()
     expect(bo.locator("#letter .body")).to_have_text("Other words.")
     ada.get_by_role("button", name="Approve and send").click()
-    expect(ada.get_by_role("status")).to_contain_text("Not done")
+    expect(ada.locator("#told")).to_contain_text("Not done")
     expect(ada.locator("#letter .body")).to_have_text("Other words.")
     assert quick.state(id) == "pending"
     assert "Edited meanwhile" not in quick.sent()
@@ -58,10 +58,10 @@ def test_what_somebody_types_is_kept_when_another_decides(desk, visits):
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("An hour's work")
     reject(bo, "Not this one")
-    expect(ada.get_by_role("status")).to_contain_text("Rejected by Bo")
+    expect(ada.locator("#toast")).to_contain_text("Rejected by Bo")
     expect(ada.get_by_label("Text")).to_have_value("An hour's work")
     ada.get_by_role("button", name="Look at the difference").click()
-    expect(ada.get_by_role("status")).to_contain_text("Not edited")
+    expect(ada.locator("#told")).to_contain_text("Not edited")
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
 
 
@@ -96,7 +96,7 @@ def test_who_was_refused_still_gets_news(desk, visits):
         }""",
         [f"/letter/{id}/approve", fields],
     )
-    expect(live.get_by_role("status")).to_contain_text("Not done")
+    expect(live.locator("#told")).to_contain_text("Not done")
     other = desk.propose()
     expect(live.locator(f'#queue a[href="/letter/{other}"]')).to_be_visible()
 
@@ -105,10 +105,10 @@ def test_half_a_reason_is_kept_when_another_decides(desk, visits):
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     ada.locator("#reject summary").click()
-    ada.get_by_label("Why not?").fill("Because")
+    ada.get_by_label("Reason, which").fill("Because")
     bo.get_by_role("button", name="Approve and send").click()
-    expect(ada.get_by_role("status")).to_contain_text("Approved")
-    expect(ada.get_by_label("Why not?")).to_have_value("Because")
+    expect(ada.locator("#toast")).to_contain_text("Approved")
+    expect(ada.get_by_label("Reason, which")).to_have_value("Because")
 
 
 def test_what_is_decided_in_the_terminal_shows_on_the_page(desk, visits):

@@ -36,7 +36,7 @@ def test_an_approval_is_undone(desk, plain):
     page = plain(desk, f"/letter/{id}")
     page.get_by_role("button", name="Approve and send").click()
     expect(page.locator("#letter .countdown")).to_be_visible()
-    page.get_by_role("button", name="Undo").click()
+    page.locator("#undo").click()
     expect(page.locator("#approve")).to_be_visible()
     assert desk.state(id) == "pending"
 
@@ -45,7 +45,7 @@ def test_a_letter_is_rejected_with_its_reason(desk, plain):
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
     page.locator("#reject summary").click()
-    page.get_by_label("Why not?").fill("Too long")
+    page.get_by_label("Reason, which").fill("Too long")
     page.locator("#reject").get_by_role("button", name="Reject").click()
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     assert desk.state(id) == "rejected"

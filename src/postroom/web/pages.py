@@ -99,7 +99,7 @@ def page(
 <p class="mode {live}">{mode}</p>
 <form class="out" method="post" action="/out">{token}<span class="me">{person}</span><button class="plain">Sign out</button></form>
 </header>
-<div id="told" class="told" role="status">{told}</div>
+<div id="told" class="told" role="group" aria-label="Messages">{told}</div>
 <div class="{layout}">{queue}<main id="main" tabindex="-1">{main}</main></div>
 <div id="toast" class="toast" role="status"></div>
 {keys}""",

@@ -74,7 +74,7 @@ def _letters(view: View, lines: Sequence[Line], asked: Asked, total: int) -> Htm
         for line in lines
     ]
     return html(
-        '<p class="quiet">{total}</p><div class="wide"><table class="letters"><thead><tr><th scope="col">When</th><th scope="col">Subject</th>'
+        '<p class="quiet">{total}</p><div class="wide" tabindex="0" role="region" aria-label="Table"><table class="letters"><thead><tr><th scope="col">When</th><th scope="col">Subject</th>'
         '<th scope="col">To</th><th scope="col">Agent</th><th scope="col">Outcome</th><th scope="col">By</th></tr></thead><tbody>{rows}</tbody></table></div>',
         total=many(total, "letter"),
         rows=rows,
@@ -156,7 +156,7 @@ def agents(view: View, tallies: Sequence[Tally], present: Sequence[Present], why
             )
         )
     table = html(
-        '<div class="wide"><table><thead><tr><th scope="col">Agent</th><th scope="col">Status</th><th scope="col" class="number">Unread</th><th scope="col" class="number">Waiting</th>'
+        '<div class="wide" tabindex="0" role="region" aria-label="Table"><table><thead><tr><th scope="col">Agent</th><th scope="col">Status</th><th scope="col" class="number">Unread</th><th scope="col" class="number">Waiting</th>'
         '<th scope="col" class="number">Sent</th><th scope="col" class="number">Rejected</th><th scope="col">Last letter</th><th scope="col"><span class="sr">Letters</span></th></tr></thead><tbody>{rows}</tbody></table></div>',
         rows=rows,
     )

@@ -39,14 +39,14 @@ class Patient(H11Protocol):
         """Take a connection, unless there are too many."""
         super().connection_made(transport)
         if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
+            transport.close()
         else:
             self.loop.call_later(PATIENCE, self._hurry)
 
     def _hurry(self) -> None:
         asked = getattr(self, "cycle", None) is not None
         if not (asked or self.transport.is_closing()):
-            self.transport.abort()
+            self.transport.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

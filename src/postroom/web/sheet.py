@@ -282,7 +282,7 @@ def _files(entry: Entry) -> Html:
         return NONE
     rows = [_file(entry, at, file) for at, file in enumerate(letter.attachments)]
     return html(
-        '<section><h2>{many}</h2><div class="wide"><table><thead><tr><th scope="col">File</th><th scope="col">Type</th><th scope="col">Size</th>'
+        '<section><h2>{many}</h2><div class="wide" tabindex="0" role="region" aria-label="Table"><table><thead><tr><th scope="col">File</th><th scope="col">Type</th><th scope="col">Size</th>'
         '<th scope="col">From</th><th scope="col">SHA-256</th></tr></thead><tbody>{rows}</tbody></table></div></section>',
         many=many(len(rows), "attachment"),
         rows=rows,
@@ -317,7 +317,7 @@ def _sources(found: Sequence[Source]) -> Html:
     ]
     more = len(found) - MAX_SOURCES
     return html(
-        '<section><h2>Where its recipients and links came from</h2><div class="wide"><table class="sources"><thead><tr><th scope="col">What</th>'
+        '<section><h2>Where its recipients and links came from</h2><div class="wide" tabindex="0" role="region" aria-label="Table"><table class="sources"><thead><tr><th scope="col">What</th>'
         '<th scope="col">Where it leads</th><th scope="col">First stood in</th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>',
         rows=rows,
         more=html("<p>{more} more are not shown.</p>", more=more) if more > 0 else NONE,
