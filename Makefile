@@ -35,7 +35,7 @@ test: $(VENV)/.dev  ## the tests that need nothing but Python (POSTROOM_EXAMPLES
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 
 crash: $(VENV)/.dev  ## two dispatchers, and the vault's tools, killed at every step
-	$(BIN)/python -m pytest tests/crash --capture=no
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/crash
 
 test-real: $(VENV)/.browser  ## the tests against real programs, browsers and collections, which it installs
 	bash tests/real/install

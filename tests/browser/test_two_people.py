@@ -53,6 +53,21 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick, visits):
     assert "Edited meanwhile" not in quick.sent()
 
 
+def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(desk, visits):
+    id = desk.propose(subject="Ten", body="Send 10.")
+    ada = visits.letter(desk, id)
+    bo = visits.page(desk, f"/letter/{id}/edit", name="Bo")
+    ada.keyboard.press("a")
+    bo.get_by_label("Text").fill("Send 10000.")
+    bo.get_by_role("button", name="Look at the difference").click()
+    bo.get_by_role("button", name="Keep it, and let it wait").click()
+    expect(ada.locator("#toast")).to_contain_text("was changed meanwhile")
+    ada.keyboard.press("Enter")
+    expect(ada.locator("#approve")).to_be_disabled()
+    expect(ada.locator("#letter .body")).to_have_text("Send 10.")
+    assert desk.state(id) == "pending"
+
+
 def test_what_somebody_types_is_kept_when_another_decides(desk, visits):
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
