@@ -118,7 +118,8 @@ def said(html: str) -> str:
     return visible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
 
 
-_STYLES: Final = re.compile(r"<(style|script)\b[\s\S]*?(?:</\1|\Z)", re.I)
+_STYLES: Final = re.compile(r"<(style|script|title)\b[\s\S]*?(?:</\1|\Z)", re.I)
+_GENERATED: Final = re.compile(r"content\s*+:([^;}<]{1,2000}+)", re.I)
 _DRAWN: Final = re.compile(r"<(?:svg|math)\b", re.I)
 _LABELLED: Final = re.compile(
     r"""\b(?:value|placeholder|label|alt|summary)\s*+=\s*+(?:"([^"<]{1,2000}+)"|'([^'<]{1,2000}+)'|([^\s"'<>]{1,200}+))""",
@@ -131,6 +132,7 @@ def within(html: str) -> str:
     # In a drawing, what looks like a style may be shown.
     bare = html if _DRAWN.search(html) else _STYLES.sub(" ", html)
     labels = " ".join(one for found in _LABELLED.findall(bare) for one in found if one)
+    labels += " ".join(_GENERATED.findall(html)) if "content" in html.lower() else ""
     return f"{said(bare.replace('<![CDATA[', ' '))} {visible(unescaped(labels))}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -71,6 +72,7 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
 
 _LINK: Final = re.compile(r"\(?<?(?:https?://|www\.|mailto:)[^\s<>)]*+>?\)?", re.IGNORECASE)
 _SYNTAX: Final = names("http https www mailto image")
+_GENERATED: Final = names("none normal attr counter open close quote")
 _MONEY: Final = str.maketrans(
     {"€": " eur ", "$": " usd ", "£": " gbp ", "¥": " jpy ", "%": " pct "}
 )
@@ -96,10 +98,11 @@ def unshown(letter: Letter, html_text: str) -> list[str]:
     """Return the words of the HTML part that neither the plain text has nor a reader of it would see by our rules."""
     if not letter.html.strip() or len(letter.html) > MAX_PAGE:
         return []
-    known = {*words(letter.text), *words(html_text), *words(letter.subject), *_SYNTAX}
-    return [
-        word for word in dict.fromkeys(words(findings.within(letter.html))) if word not in known
-    ]
+    inside = Counter(words(findings.within(letter.html)))
+    # How often counts too: words that are there already can say something else once more.
+    known = Counter(words(letter.text)) | Counter(words(html_text))
+    ours = {*words(letter.subject), *_SYNTAX, *_GENERATED}
+    return [word for word, often in inside.items() if often > known[word] and word not in ours]
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:

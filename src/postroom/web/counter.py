@@ -31,14 +31,13 @@ from postroom.web.request import Form, Post, Setup, page, status_of
 from postroom.web.request import to as sent_to
 
 FAILED_SHOWN: Final = 72 * 3600.0  # seconds that a letter which failed stands in the queue
-DONE: Final = {
-    "approve": "Approved.",
-    "reject": "Rejected. The agent is told.",
-    "revise": "Sent back. The agent is told what you want.",
-    "undo": "Recalled. Nothing was sent.",
-    "reopen": "It waits for you again.",
-    "change": "Changed.",
-    "resolve": "Noted.",
+DONE: Final = {  # by what was done: where the letter is then, and what is said
+    "approve": (("approved", "sending", "sent"), "Approved."),
+    "reject": (("rejected",), "Rejected. The agent is told."),
+    "revise": (("rejected",), "Sent back. The agent is told what you want."),
+    "undo": (("pending",), "Recalled. Nothing was sent."),
+    "reopen": (("pending",), "It waits for you again."),
+    "resolve": (("pending", "sent"), "Noted."),
 }
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 
@@ -112,8 +111,9 @@ class Counter:
     def letter(self, post: Post) -> Response:
         with suppress(PostroomError):  # which every page says
             self._look()
-        done = DONE.get(post.request.query_params.get("done", ""), "")
-        return self._letter(post, *([("good", done)] if done else []))
+        where, said = DONE.get(post.request.query_params.get("done", ""), ((), ""))
+        so = self._desk.ledger.entry(post.id).kind in where
+        return self._letter(post, *([("good", said)] if so else []))
 
     def _look(self) -> None:
         """Take in what was done to the notes; what a person should know is said."""

@@ -239,7 +239,16 @@ LURKING = [
     "<template><p>{}</p></template>",
     "<p hidden>{}</p>",
     "<option label='{}'>",
+    "<style>p::after{content:'{}'}</style>",
 ]
+
+
+@pytest.mark.parametrize("hidden", ["Pay Mallory.", "Do pay.", "Mallory, Mallory."])
+def test_words_that_the_text_has_already_are_counted(office, hidden):
+    text = "Do not pay Mallory."
+    page = f"<p>{text}</p><p style='display:none'>{hidden}</p>"
+    entry = office.propose(office.letter(text=f"{text}\n", html=page))
+    assert "html_hides" in {line.kind for line in entry.card.lines}
 
 
 @pytest.mark.parametrize("trick", LURKING)
