@@ -16,7 +16,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
-from postroom.core.errors import AuthRequired, Conflict, Invalid, NotFound, Unavailable
+from postroom.core.errors import AuthRequired, Invalid, NotFound, PostroomError
 from postroom.core.text import line
 
 if TYPE_CHECKING:
@@ -127,10 +127,8 @@ def run_command(
 
             try:
                 page = stack.enter_context(beside(wiring.settings(), Wish()))
-            except (
-                Unavailable,
-                Conflict,
-            ) as why:  # mail is watched, and letters leave, all the same
+            except PostroomError as why:
+                # Mail is watched, and letters leave, all the same.
                 tell("trouble", error=why.message, remedy=why.remedy)
             else:
                 tell("desk", address=page.address)

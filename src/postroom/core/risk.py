@@ -72,7 +72,6 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
 
 _LINK: Final = re.compile(r"\(?<?(?:https?://|www\.|mailto:)[^\s<>)]*+>?\)?", re.IGNORECASE)
 _SYNTAX: Final = names("http https www mailto image")
-_GENERATED: Final = names("none normal attr counter open close quote")
 _MONEY: Final = str.maketrans(
     {"€": " eur ", "$": " usd ", "£": " gbp ", "¥": " jpy ", "%": " pct "}
 )
@@ -101,8 +100,7 @@ def unshown(letter: Letter, html_text: str) -> list[str]:
     inside = Counter(words(findings.within(letter.html)))
     # How often counts too: words that are there already can say something else once more.
     known = Counter(words(letter.text)) | Counter(words(html_text))
-    ours = {*words(letter.subject), *_SYNTAX, *_GENERATED}
-    return [word for word, often in inside.items() if often > known[word] and word not in ours]
+    return [word for word, often in inside.items() if often > known[word] and word not in _SYNTAX]
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -369,10 +367,13 @@ class _Desk:
         other = "The HTML part says something else than the plain text."
         lurking = unshown(letter, facts.html_text)
         lurks = f"The HTML part holds words that some readers may be shown and you are not: {_quoted(' '.join(lurking), 150)}."
+        odd = findings.varies(letter.html[:MAX_PAGE]) if letter.html else []
+        varies = f"Mail programs may show the HTML part differently, with more or fewer words: it holds {', '.join(odd)[:150]}."
         blank = not (letter.text.strip() or letter.html.strip() or letter.attachments)
         for level, kind, text, so in (
             (STOP, "html_differs", other, html_differs(letter, facts.html_text)),
             (STOP, "html_hides", lurks, lurking),
+            (STOP, "html_varies", varies, odd),
             (STOP if hidden > 20 else LOOK, "hidden", unseen, hidden),
             (LOOK, "repeat", again, facts.repeats),
             (LOOK, "automatic", "It answers a mail that was sent automatically.", facts.automatic),

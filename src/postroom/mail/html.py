@@ -64,9 +64,7 @@ _DROPPED: Final = frozenset({"template", "datalist"})
 _DEFINING: Final = frozenset(
     "desc metadata defs symbol clippath mask pattern annotation annotation-xml".split()
 )
-_DRAWN: Final = frozenset({"svg", "math"})
-_CDATA: Final = "<![CDATA["
-_FOREIGN: Final = _DEFINING | _DRAWN  # an empty one ends itself (section 13.2.6.5)
+_FOREIGN: Final = _DEFINING | {"svg", "math"}  # an empty one ends itself (section 13.2.6.5)
 # These stay in force when the block that they stand in ends (HTML standard, section 13.2.4.3).
 _FORMATTING: Final = frozenset("a b big code em font i nobr s small strike strong tt u".split())
 _PARAGRAPHS: Final = frozenset(
@@ -131,18 +129,8 @@ def unescaped(chars: str) -> str:
 
 def tokens(source: str) -> Iterator[tuple[str, str, bool]]:
     """Yield each tag as name, attributes and whether it closes; text has no name."""
-    at, end, drawn = 0, len(source), 0
+    at, end = 0, len(source)
     while at < end:
-        # HTML standard, section 13.2.6.5: in drawings and formulas this is text, and no element is raw.
-        if drawn and source.startswith(_CDATA, at):
-            stop = source.find("]]>", at)
-            yield (
-                "",
-                source[at + len(_CDATA) : stop if stop >= 0 else end].replace("&", "&amp;"),
-                False,
-            )
-            at = stop + 3 if stop >= 0 else end
-            continue
         token = _TOKEN.match(source, at)
         if token is None:
             yield UNSEEN, source[at:], False  # a tag without its end: the rest is taken for it
@@ -153,12 +141,7 @@ def tokens(source: str) -> Iterator[tuple[str, str, bool]]:
             yield "", chars or sign, False
         elif tag:
             name = tag.lower()
-            if name in _DRAWN and not attributes.endswith("/"):
-                drawn = max(0, drawn - 1) if closing else drawn + 1
-            if name == "plaintext" and not closing:
-                yield "", source[at:].replace("&", "&amp;"), False
-                return
-            if name not in _RAW or closing or drawn:
+            if name not in _RAW or closing:
                 yield name, attributes, bool(closing)
                 continue
             until = _RAW[name].search(source, at)

@@ -31,13 +31,15 @@ from postroom.web.request import Form, Post, Setup, page, status_of
 from postroom.web.request import to as sent_to
 
 FAILED_SHOWN: Final = 72 * 3600.0  # seconds that a letter which failed stands in the queue
-DONE: Final = {  # by what was done: where the letter is then, and what is said
-    "approve": (("approved", "sending", "sent"), "Approved."),
-    "reject": (("rejected",), "Rejected. The agent is told."),
-    "revise": (("rejected",), "Sent back. The agent is told what you want."),
-    "undo": (("pending",), "Recalled. Nothing was sent."),
-    "reopen": (("pending",), "It waits for you again."),
-    "resolve": (("pending", "sent"), "Noted."),
+_CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
+DONE: Final = {  # by what was done: where the letter was, where it is then, and what is said
+    "approve": ({"pending", "approved", "sending"}, {"approved", "sending", "sent"}, "Approved."),
+    "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent is told."),
+    "revise": ({"pending", "approved"}, {"rejected"}, "Sent back. The agent is told."),
+    "undo": ({"approved"}, {"pending"}, "Recalled. Nothing was sent."),
+    "reopen": (_CLOSED, {"pending"}, "It waits for you again."),
+    "resolve": ({"unknown"}, {"pending", "sent"}, "Noted."),
+    "change": ({"pending", "approved"}, {"pending", "approved", "sent"}, "Your change is kept."),
 }
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 
@@ -111,8 +113,11 @@ class Counter:
     def letter(self, post: Post) -> Response:
         with suppress(PostroomError):  # which every page says
             self._look()
-        where, said = DONE.get(post.request.query_params.get("done", ""), ((), ""))
-        so = self._desk.ledger.entry(post.id).kind in where
+        was, now, said = DONE.get(post.request.query_params.get("done", ""), ((), (), ""))
+        kinds = [life.name(state) for state in self._desk.ledger.history(post.id)[-2:]]
+        so = (
+            len(kinds) == 2 and kinds[0] in was and kinds[1] in now
+        )  # a link must not make it say more
         return self._letter(post, *([("good", said)] if so else []))
 
     def _look(self) -> None:

@@ -33,7 +33,7 @@ _LOADS: Final = re.compile(
     r"url\s*+\(|image(?:-set)?\s*+\(|src\s*+\(|@import|@font-face|@namespace", re.I
 )
 # CSS Syntax, section 4.3.7: a character by its number, or any other as itself.
-_ESCAPE: Final = re.compile(r"\\(?:0{0,5}([0-9a-fA-F]{1,2})[ \t\n]?|([g-zG-Z]))")
+_ESCAPE: Final = re.compile(r"\\(?:0{0,4}([0-9a-fA-F]{2})(?![0-9a-fA-F])[ \t\n]?|([g-zG-Z]))")
 _LESS: Final = "\\3c "
 
 POLICY: Final = (

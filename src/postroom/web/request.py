@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from postroom.web.markup import Html
 MAX_FORM: Final = (
     12 * MAX_TEXT + 1_000_000
 )  # bytes of a post: a character has four, each written as three
+READ_SECONDS: Final = 60.0  # for a whole post
 STATUS: Final = {
     Invalid: 400,
     AuthRequired: 401,
@@ -93,11 +95,12 @@ async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
     """Return the posted fields, each once."""
     body = bytearray()
     try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > most:
-                raise Invalid("Too much was posted", remedy="Shorten the text.")
-    except ClientDisconnect as gone:
+        async with asyncio.timeout(READ_SECONDS):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise Invalid("Too much was posted", remedy="Shorten the text.")
+    except (ClientDisconnect, TimeoutError) as gone:
         raise Invalid("The post broke off") from gone
     try:
         found = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip

@@ -43,9 +43,16 @@ class Patient(H11Protocol):
         else:
             self.loop.call_later(PATIENCE, self._hurry)
 
+    def data_received(self, data: bytes) -> None:
+        """Read on; what is begun must be ended soon."""
+        super().data_received(data)
+        self.loop.call_later(PATIENCE, self._hurry)
+
     def _hurry(self) -> None:
-        asked = getattr(self, "cycle", None) is not None
-        if not (asked or self.transport.is_closing()):
+        """Let go of who has no request under way by now."""
+        cycle = getattr(self, "cycle", None)
+        idle = cycle is None or cycle.response_complete
+        if idle and not self.transport.is_closing():
             self.transport.close()
 
 

@@ -204,3 +204,45 @@ def test_doctor_has_all_its_checks_and_the_budget(made):
     assert parts <= set(checks)
     assert checks["budget"] == {"part": "budget", "verdict": "ok", "found": "0 of 10 letters in 1 hour", "remedy": ""}  # fmt: skip
     assert all(set(one) == {"part", "verdict", "found", "remedy"} for one in found.json["checks"])
+
+
+def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person):
+    person.live()
+    assert person.run("init").code == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = person.folder / ".config" / "postroom" / "postroom.toml"
+        port = taken.getsockname()[1]
+        settings.write_text(f"{settings.read_text()}\n[desk]\nport = {port}\n")
+        process = person.start("run", "--desk", "--json")
+        try:
+            events = []
+            while "watching" not in events:
+                line = process.stdout.readline()
+                assert line, process.stderr.read()
+                events.append(json.loads(line)["event"])
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+    assert "trouble" in events
+
+
+def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person):
+    person.live()
+    assert person.run("init").code == 0
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    settings.write_text(f"{settings.read_text()}\n[desk]\nport = 0\n")
+    process = person.start("run", "--desk", "--json")
+    try:
+        lines = []
+        while not any('"desk"' in line for line in lines):
+            lines.append(process.stdout.readline().decode())
+            assert lines[-1], process.stderr.read()
+        address = json.loads(lines[-1])["address"]
+        invited = person.run("desk", "--json")
+        assert invited.code == 0
+        assert invited.json["address"] == address
+        assert person.run("status", "--json").json["desk"] == address
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert "/in/" not in "".join(lines) + out.decode() + err.decode()

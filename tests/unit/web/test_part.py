@@ -256,8 +256,7 @@ def test_words_that_a_reader_may_be_shown_are_shown_to_the_person_and_red(office
     page = f"<p>Hello Ann, see you on Friday.</p>{trick.replace('{}', WORDS)}"
     entry = office.propose(office.letter(text="Hello Ann, see you on Friday.\n", html=page))
     shown = browser.get(f"/letter/{entry.id}")
-    words = " ".join(node.text for node in shown.page.all("section")).casefold()
-    assert "mallory" in words
+    assert {"html_hides", "html_varies"} & {line.kind for line in entry.card.lines}
     assert max(line.level for line in entry.card.lines) == 2
     assert "input" in {
         node.tag for node in shown.page.one(class_="approve")
@@ -269,5 +268,44 @@ def test_a_page_that_says_what_the_text_says_hides_nothing(office, browser):
     entry = office.propose(
         office.letter(text="Hello Ann, five & more: the list (https://example.com/x)\n", html=page)
     )
-    assert not [line for line in entry.card.lines if line.kind in {"html_hides", "html_differs"}]
+    assert not [line for line in entry.card.lines if line.kind.startswith("html_")]
     assert "holds words" not in browser.get(f"/letter/{entry.id}").words
+
+
+MEDIA = "<style>.y{display:none}@media (min-width:900px){.y{display:block}}</style>"
+
+
+@pytest.mark.parametrize("page", [
+    MEDIA + "{}<!--<style>--><p class=y>Wire it to Eve</p><!--</style>-->",
+    MEDIA + "{}<b title='<title>'></b><p class=y>Wire it to Eve</p><b title='</title'></b>",
+    "<style>p::after{content:'; Wire it to Eve'}</style>{}",
+    "<style>p::after{conten\\74:'Wire it to Eve'}</style>{}",
+    "<style>p::after{content/**/:attr(open)}</style><p open='Wire it to Eve'></p>{}",
+    "<style>ul{list-style:inside 'Wire it to Eve '}</style>{}",
+    "{}<input size=40 value='<b Wire it to Eve'>",
+    "<svg><p></p><style>/*<b x='*/ .y{display:none} /*'>*/</style>{}",
+    "{}<svg width=9 height=9>not</svg>",
+    "<canvas>{}</canvas>", "<details>{}</details>", "<frameset></frameset>{}", "<noscript>{}</noscript>",
+    "<style>@supports (color:red){p{display:none}}</style>{}",
+    "<style>div{p{display:none}}</style><div>{}</div>",
+    "<style>p>b{color:red}</style>{}",
+    "<p style='content-visibility:hidden'>{}</p>",
+    "<p style='dis\\70lay:none'>{}</p>",
+])  # fmt: skip
+def test_a_part_that_others_may_see_differently_is_red(office, page):
+    text = "Do not pay Mallory 5000. Pay Alice."
+    entry = office.propose(
+        office.letter(text=f"{text}\n", html=page.replace("{}", f"<p>{text}</p>"))
+    )
+    assert "html_varies" in {line.kind for line in entry.card.lines if line.level == 2}
+
+
+@pytest.mark.parametrize("page", [
+    "<p style='color: #333; justify-content: center'>{}</p>",
+    "<style>p, .lead { color: #333; margin: 0 }\n#x{font-size:14px}</style><p class=lead>{}</p>",
+    "<table border=0><tr><td>{}</td></tr></table><!-- signature -->",
+])  # fmt: skip
+def test_a_plain_part_is_not_called_different(office, page):
+    text = "Do not pay Mallory 5000. Pay Alice."
+    entry = office.propose(office.letter(text=f"{text}\n", html=page.replace("{}", text)))
+    assert not [line for line in entry.card.lines if line.kind == "html_varies"]

@@ -104,14 +104,19 @@ async function refresh() {
     swap(find(".bar nav"), find(".bar nav", fresh));
     if (!mine || mine.dataset.version === theirs?.dataset.version) {
       if (!mine && !busy()) swap(find("main .summary"), find("main .summary", fresh));
-    } else if (busy()) {
-      tell(`Decided meanwhile. ${find(".state", fresh)?.textContent.trim() || ""} What you typed was not used.`, true);
-    } else if (theirs && mine.dataset.digest !== theirs.dataset.digest) {
+    } else if (theirs && mine.dataset.digest && mine.dataset.digest !== theirs.dataset.digest) {
       // Not swapped under somebody's hands: what they approve is what they have read, and is refused.
       tell("This letter was changed meanwhile. Load the page again to see it as it is.", true);
       for (const button of all("#approve")) button.disabled = true;
+    } else if (busy()) {
+      tell(`Decided meanwhile. ${find(".state", fresh)?.textContent.trim() || ""} What you typed was not used.`, true);
     } else if (theirs) {
       swap(find("main"), find("main", fresh));
+      const approve = find("#approve");
+      if (approve) {  // it came where another button was: a click under way is not meant for it
+        approve.disabled = true;
+        setTimeout(() => { approve.disabled = false; }, 1000);
+      }
       find(".postmark")?.classList.add("fresh");
       load();
       tell(find(".state")?.textContent || "");
