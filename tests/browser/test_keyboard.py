@@ -15,7 +15,8 @@ def test_the_whole_way_from_the_door_to_an_approval(quick, visits):
     id = quick.propose(subject="By keys alone")
     page = visits.window(java_script_enabled=False).new_page()
     page.goto(quick.invite())
-    page.keyboard.press("Enter")  # the only button has the focus
+    expect(page.get_by_role("button", name="Open the desk")).to_be_focused()  # the only one
+    page.keyboard.press("Enter")
     expect(page).to_have_url(f"{quick.address}/")
     page = visits.page(quick)
     page.keyboard.press("j")

@@ -71,6 +71,7 @@ class Live:
     async def stream(self, admits: Callable[[], bool]) -> AsyncIterator[str]:
         """Yield an event for each change, for one page, as long as it is let in."""
         event = asyncio.Event()
+        event.set()  # something may have changed between the page and its stream
         with self._turn:
             if len(self._pages) >= MOST:
                 return

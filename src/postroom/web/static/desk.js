@@ -193,7 +193,7 @@ document.addEventListener("keydown", (event) => {
     find("summary", details).focus();
     return;
   }
-  if (event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog") || !keep.on) return;
+  if (event.target.closest?.("input:not([type=checkbox]), textarea, select, dialog[open]") || !keep.on) return;
   const act = KEYS[event.key];
   if (act && find("body.desk")) { event.preventDefault(); act(); }
 });
@@ -220,6 +220,7 @@ if (use) {
   use.addEventListener("change", () => { try { localStorage.keys = use.checked ? "on" : "off"; } catch { /* not kept */ } });
 }
 document.addEventListener("submit", (event) => {
+  if (event.target.method === "dialog") return;
   if (lost >= 3) { event.preventDefault(); tell("The desk does not answer; nothing was done. Is postroom desk still running?", true); return; }
   window.leaving = true;
   setTimeout(() => { for (const one of all("button", event.target)) one.disabled = true; });
