@@ -25,9 +25,8 @@ from postroom.web.request import Form, Post, Setup, failed, page, read_form, to
 SLOW: Final = 4  # pages at once that wait for others: a provider, a long log
 OUT: Final = "/out"  # which nobody is kept from
 MAX_SIGN_IN: Final = 20_000  # bytes that are read of somebody who was not let in yet
-_HERE: Final = re.compile(
-    r"/(?![/\\])[!-\[\]-~]{0,2000}"
-)  # on this host, whatever a browser makes of it
+# On this host, whatever a browser makes of it.
+_HERE: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 
 Handler = Callable[[Post], Response]
 
@@ -215,9 +214,8 @@ class _Entrance:
         try:
             visitor = self._door.enter(ticket, form.get("passphrase", ""))
         except PostroomError as wrong:
-            if isinstance(wrong, Denied | Limited) and self._door.expects(
-                ticket
-            ):  # a slip of the fingers
+            # A slip of the fingers does not use the address up.
+            if isinstance(wrong, Denied | Limited) and self._door.expects(ticket):
                 return page(pages.sign_in(ticket, passphrase=True, wrong=wrong.told), 403)
             return failed(wrong)
         answer = to("/")

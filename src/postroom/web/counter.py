@@ -115,9 +115,8 @@ class Counter:
             self._look()
         was, now, said = DONE.get(post.request.query_params.get("done", ""), ((), (), ""))
         kinds = [life.name(state) for state in self._desk.ledger.history(post.id)[-2:]]
-        so = (
-            len(kinds) == 2 and kinds[0] in was and kinds[1] in now
-        )  # a link must not make it say more
+        # A link must not make the page say what was not done.
+        so = len(kinds) == 2 and kinds[0] in was and kinds[1] in now
         return self._letter(post, *([("good", said)] if so else []))
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
 """While nobody clicks: open pages are told of every change, and what is approved and due is sent."""
 
+import socket
 import threading
-import time
 from contextlib import contextmanager
 from datetime import UTC
 
@@ -104,19 +104,18 @@ def test_a_page_that_was_locked_is_told_nothing_more(office):
     assert ended
 
 
-def test_it_ends_promptly_with_pages_open(office):
+def test_it_ends_with_pages_open_and_they_with_it(office):
     with opened(office) as site:
         streams = [Stream(site.browser()) for _ in range(8)]
-        began = time.monotonic()
-    assert time.monotonic() - began < 2
     assert all(stream.ended.wait(5) for stream in streams)
     assert not any("Error" in line for stream in streams for line in stream.heard[:-1])
 
 
-def test_it_ends_promptly_with_nobody_there(office):
-    with opened(office):
-        began = time.monotonic()
-    assert time.monotonic() - began < 2
+def test_it_ends_with_nobody_there_and_nobody_is_let_in_then(office):
+    with opened(office) as site:
+        port = site.door.port
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
 
 # Sending
