@@ -344,7 +344,9 @@ class Mailbox:
         marked = found.line[:at] + b"true " + found.line[at + 5 :] + b"\n"
         with locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), found.start) == marked:
+                unread_from = min(self._cursor(handle), found.start)
                 os.pwrite(handle, b"false", found.start + at)
+                self._keep_cursor(handle, unread_from)
 
     def _cursor(self, handle: int) -> int:
         return cursor.read(f"{self._beside}cursor", handle)
@@ -408,7 +410,8 @@ class Mailbox:
         """Remember that the owner knows now that mail waits."""
         path = f"{self._beside}told"
         os.close(opened(path, os.O_WRONLY | os.O_CREAT))
-        os.utime(path, follow_symlinks=False)
+        # The kernel's own stamps are milliseconds behind: what was just written would be after this.
+        os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
 
     def told(self) -> float:
         """Return when the owner was last told."""

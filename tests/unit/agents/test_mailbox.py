@@ -114,6 +114,16 @@ def test_what_was_confirmed_for_nothing_can_be_taken_back(box):
     assert received(box) == "one"
 
 
+def test_what_is_taken_back_in_one_tick_of_the_file_system_s_clock_is_found(box):
+    box.append("alice", "first")
+    taken = box.take()
+    taken.confirm()
+    marked = os.stat(box.path).st_mtime_ns
+    taken.take_back()
+    os.utime(box.path, ns=(marked, marked))  # as where stamps are milliseconds coarse
+    assert received(box) == "first"
+
+
 def test_a_sender_does_not_wait_for_who_is_receiving(box):
     box.append("alice", "one")
     taken = box.take()

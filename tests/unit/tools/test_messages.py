@@ -100,6 +100,16 @@ def test_a_message_that_is_only_looked_at_stays_and_its_sender_is_told_so(alice,
     assert alice.done("search_messages", id=sent["id"])["messages"][0]["state"] == "read"
 
 
+def test_a_message_is_delivered_however_soon_it_is_looked_at(alice, bob):
+    states = []
+    for _ in range(12):  # in some of them within one tick of the file system's clock
+        sent = send(alice, "bob", "look at me")
+        assert bob.done("receive_message", peek=True)["id"] == sent["id"]
+        states.append(alice.done("search_messages", id=sent["id"])["messages"][0]["state"])
+        assert bob.done("receive_message")["id"] == sent["id"]
+    assert states == ["delivered"] * 12
+
+
 def test_how_many_wait_behind_it_is_said(alice, bob):
     for text in ("one", "two", "three"):
         send(alice, "bob", text)
