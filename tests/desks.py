@@ -111,7 +111,7 @@ class Office:
             clock=self.clock,
             draw=self.chance.randbytes,
             sleep=lambda seconds: self.sleep(seconds),  # noqa: PLW0108
-            notify=self.told.append,
+            notify=lambda entry, _page: self.told.append(entry),
             step=lambda name: self.step(name),  # noqa: PLW0108 - it may be set later
         )
         ledger = self.ledgers(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)

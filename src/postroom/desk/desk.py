@@ -59,7 +59,7 @@ class Tools:
     clock: Callable[[], Stamp]
     draw: Callable[[int], bytes]
     sleep: Callable[[float], None]
-    notify: Callable[[Entry], None] = lambda _entry: None
+    notify: Callable[[Entry, str], None] = lambda _entry, _page: None
     belongs: Callable[[], None] = lambda: None  # raises where the vault is no longer this ledger's
     step: Callable[[str], None] = lambda _name: None
     cwd: str = "."  # where the agents' repository is looked for
@@ -344,17 +344,21 @@ class Desk(Duty):
         self.follow(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
             self._file_slip()
-        if entry.id == letter.id and isinstance(entry.state, life.Pending):
-            self._tools.notify(entry)
+        self._tell(letter, entry)
         return entry
 
     def propose(self, call: Call, letter: Letter, wish: Proposal) -> Entry:
         """Put a letter before the person, and tell them; it is not sent from here."""
         entry = self.outbox.propose(call, letter, wish)
         self.follow(entry)
-        if entry.id == letter.id and isinstance(entry.state, life.Pending):
-            self._tools.notify(entry)
+        self._tell(letter, entry)
         return entry
+
+    def _tell(self, letter: Letter, entry: Entry) -> None:
+        """Tell the person of a letter that is new and waits, and on which page it does."""
+        if entry.id == letter.id and isinstance(entry.state, life.Pending):
+            page = self.served()
+            self._tools.notify(entry, f"{page}/letter/{entry.id}" if page else "")
 
     def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
         """Dispatch a letter that may leave, once that is not long off; wait for who is at it already."""

@@ -32,17 +32,19 @@ class Notifier:
         self._command = tuple(command)
         self._environ = environ
 
-    def __call__(self, entry: Entry) -> None:
-        """Tell of one letter: to whom, about what, from which agent; never what it says."""
+    def __call__(self, entry: Entry, page: str = "") -> None:
+        """Tell of one letter: to whom, about what, from which agent, on which page; never what it says."""
         people = [address.spec for address in entry.letter.envelope]
         about = subject(entry.letter.subject) or "(no subject)"
         title = f"A letter of {entry.agent} waits"
         if self._command:
             # Whose command it is knows the person; the addresses are theirs to see.
             told = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
-            _run(self._command, json.dumps(told))
-        elif self._desktop and (shown := self._shown(title, f"{addresses(people)}: {about}")):
-            _run(shown, "")
+            _run(self._command, json.dumps(told | ({"page": page} if page else {})))
+        elif self._desktop:
+            text = "\n".join(filter(None, [f"{addresses(people)}: {about}", page]))
+            if shown := self._shown(title, text):
+                _run(shown, "")
 
     def _shown(self, title: str, text: str) -> list[str]:
         if sys.platform == "darwin":

@@ -143,17 +143,17 @@ def _tools(config: Config) -> Tools:
         clock=clock(),
         draw=os.urandom,
         sleep=time.sleep,
-        notify=lambda entry: _notify(config, entry),
+        notify=lambda entry, page: _notify(config, entry, page),
         cwd=str(Path.cwd()),
         environ=os.environ,
         voice=lambda: voice_key(config, make=False),
     )
 
 
-def _notify(config: Config, entry: Entry) -> None:
+def _notify(config: Config, entry: Entry, page: str) -> None:
     from postroom.desk.notify import Notifier  # brings subprocess, which few commands need
 
-    Notifier(desktop=config.notify.desktop, command=config.notify.command)(entry)
+    Notifier(desktop=config.notify.desktop, command=config.notify.command)(entry, page)
 
 
 def clock() -> Callable[[], Stamp]:

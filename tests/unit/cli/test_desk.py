@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from postroom.cli.main import run
+from tests.agents import visiting
 from tests.unit.web.browser import until
 
 
@@ -246,3 +247,55 @@ def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person):
         process.terminate()
         out, err = process.communicate(timeout=60)
     assert "/in/" not in "".join(lines) + out.decode() + err.decode()
+
+
+# Notices of new letters
+
+
+def proposed(person, body="At four."):
+    """Let an agent write a letter and return its id."""
+    with visiting(person) as agent:
+        done = agent.done("send_email", to=["ann@example.com"], subject="Tea?", body=body)
+    return done["letter"]
+
+
+def test_a_notice_leads_to_the_letter_where_the_page_is_served(made):
+    tell = ["sh", "-c", "cat > told.new && mv told.new told.json"]
+    settings = made.folder / ".config" / "postroom" / "postroom.toml"
+    settings.write_text(f"{settings.read_text()}\n[notify]\ncommand = {json.dumps(tell)}\n")
+    told = made.folder / "told.json"
+    with desk(made) as (printed, _):
+        id = proposed(made)
+        until(told.exists)
+        found = json.loads(told.read_text())
+        assert found == {
+            "letter": id,
+            "agent": "claude",
+            "to": ["ann@example.com"],
+            "subject": "Tea?",
+            "page": f"{printed['address']}/letter/{id}",
+        }
+        with httpx2.Client(follow_redirects=True, trust_env=False) as stranger:
+            page = stranger.get(found["page"])
+            assert "Tea?" not in page.text  # it lets nobody in
+            assert page.status_code in {401, 403}
+    told.unlink()
+    proposed(made, "At five.")
+    until(told.exists)
+    assert "page" not in json.loads(told.read_text())
+
+
+def test_the_desktop_s_notice_names_the_page_and_never_what_the_letter_says(made):
+    programs = made.folder / "programs"
+    programs.mkdir()
+    shown = made.folder / "shown"
+    (programs / "notify-send").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {shown}.new\nmv {shown}.new {shown}\n')  # fmt: skip
+    (programs / "notify-send").chmod(0o700)
+    made.environment |= {"DISPLAY": ":9", "PATH": f"{programs}:{made.environment['PATH']}"}
+    with desk(made, "--no-open") as (printed, _):
+        id = proposed(made)
+        until(shown.exists)
+    text = shown.read_text()
+    assert f"{printed['address']}/letter/{id}" in text
+    assert "Tea?" in text
+    assert "At four" not in text
