@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from os.path import commonprefix
 
@@ -74,10 +75,8 @@ def _between(old: str, new: str) -> list[Html]:
     else:
         ours, theirs = [old], [new]
     parts = []
-    # With what difflib calls junk: words that are everywhere would make it slow.
-    for what, a, b, c, d in SequenceMatcher(None, ours, theirs).get_opcodes():
-        gone, came = "".join(ours[a:b]), "".join(theirs[c:d])
-        if what == "equal":
+    for same, gone, came in _phrases(ours, theirs):
+        if same:
             parts.append(_around(gone))
             continue
         if gone:
@@ -85,6 +84,25 @@ def _between(old: str, new: str) -> list[Html]:
         if came:
             parts.append(html("<ins>{came}</ins>", came=_cut(came)))
     return parts
+
+
+def _phrases(ours: list[str], theirs: list[str]) -> Iterator[tuple[bool, str, str]]:
+    """Yield what is the same, and what went and came; words that changed side by side are one phrase."""
+    # With what difflib calls junk: words that are everywhere would make it slow.
+    runs = SequenceMatcher(None, ours, theirs).get_opcodes()
+    went, came = "", ""
+    for at, (what, a, b, c, d) in enumerate(runs):
+        here = "".join(ours[a:b])
+        between = 0 < at < len(runs) - 1 and here.isspace() and "\n" not in here
+        if what != "equal" or between:
+            went, came = went + here, came + "".join(theirs[c:d])
+            continue
+        if went or came:
+            yield False, went, came
+        yield True, here, here
+        went, came = "", ""
+    if went or came:
+        yield False, went, came
 
 
 def _cut(piece: str) -> Html:

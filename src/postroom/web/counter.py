@@ -39,7 +39,12 @@ DONE: Final = {  # by what was done: where the letter was, where it is then, and
     "undo": ({"approved"}, {"pending"}, "Recalled. Nothing was sent."),
     "reopen": (_CLOSED, {"pending"}, "It waits for you again."),
     "resolve": ({"unknown"}, {"pending", "sent"}, "Noted."),
-    "change": ({"pending", "approved"}, {"pending", "approved", "sent"}, "Your change is kept."),
+    "change": ({"pending", "approved"}, {"pending"}, "Your change is kept; the letter waits."),
+    "changed": (
+        {"pending", "approved", "sending"},
+        {"approved", "sending", "sent"},
+        "Changed and approved.",
+    ),
 }
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 
@@ -197,7 +202,9 @@ class Counter:
 
     # Verdicts
 
-    def _decide(self, post: Post, act: Callable[[], Entry], *, typed: bool = False) -> Response:
+    def _decide(
+        self, post: Post, act: Callable[[], Entry], *, typed: bool = False, done: str = ""
+    ) -> Response:
         """Carry out a verdict; whoever comes second is told what the first decided, and keeps what they typed."""
         self._look()
         try:
@@ -216,8 +223,8 @@ class Counter:
             return self._letter(post, ("stop", said), status=status_of(refused))
         self._setup.live.tell()
         self._setup.clerk.wake()
-        verb = post.request.url.path.rpartition("/")[2]
-        return sent_to(f"/letter/{post.id}?done={verb}")
+        done = done or post.request.url.path.rpartition("/")[2]
+        return sent_to(f"/letter/{post.id}?done={done}")
 
     def approve(self, post: Post) -> Response:
         _refuse_unread(self._desk.ledger.entry(post.id).card.level, post.form)
@@ -318,7 +325,7 @@ class Counter:
                 why.message = f"Your change is kept, but not approved: {why.message}"
                 raise
 
-        return self._decide(post, act, typed=True)
+        return self._decide(post, act, typed=True, done="changed" if approves else "change")
 
     # The other pages
 

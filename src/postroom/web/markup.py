@@ -13,8 +13,8 @@ from postroom.core.stamp import Stamp
 
 # What an eye does not see, or what turns the order of what it sees around.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "([\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff])\\1*"
 )
 
 
@@ -49,14 +49,15 @@ def foreign(text: str) -> Html:
 
 
 def shown(text: str) -> Html:
-    """Return text as HTML with every hidden or direction-changing character named in a mark."""
+    """Return text as HTML with every hidden or direction-changing character named in a mark, a row of one in one."""
     parts, last = [], 0
     for found in _UNSEEN.finditer(text):
         if _shapes(text, found.start()):
             continue
-        name = unicodedata.name(found[0], "a control character").lower()
+        name = unicodedata.name(found[1], "a control character").lower()
+        many = f" × {len(found[0]):,}" if len(found[0]) > 1 else ""
         parts.append(escape(text[last : found.start()]))
-        parts.append(f'<b class="unseen" title="{name}">U+{ord(found[0]):04X}</b>')
+        parts.append(f'<b class="unseen" title="{name}">U+{ord(found[1]):04X}{many}</b>')
         last = found.end()
     return Html("".join((*parts, escape(text[last:]))))
 

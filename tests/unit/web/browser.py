@@ -112,6 +112,12 @@ class _Reader(HTMLParser):
         self.open[-1].children.append(data)
 
 
+def unseen(mark: Node) -> str:
+    """Return the hidden characters that a mark names."""
+    sign, _, many = mark.text.removeprefix("U+").partition(" × ")
+    return chr(int(sign, 16)) * int(many.replace(",", "") or 1)
+
+
 def parsed(text: str) -> Node:
     """Return a page as a tree."""
     reader = _Reader()

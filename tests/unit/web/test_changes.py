@@ -8,7 +8,7 @@ from postroom.core.address import Address
 from postroom.core.letter import Letter
 from postroom.web.changes import changes, words
 from tests.desks import ANN, BOB, CAT, YOU
-from tests.unit.web.browser import parsed
+from tests.unit.web.browser import parsed, unseen
 
 WORDS = st.lists(
     st.sampled_from(["a", "b", "word", " ", "  ", "\n", "\t", ".", "<b>", "&amp;", "é", "\u2028", "\u202e", "-", "日本", "\x0b"]),
@@ -31,7 +31,7 @@ def read(node):
     if isinstance(node, str):
         return node
     if node.attrs.get("class") == "unseen":
-        return chr(int(node.text.removeprefix("U+"), 16))
+        return unseen(node)
     assert node.tag in {"ins", "del"}
     return "".join(map(read, node.children))
 
@@ -54,6 +54,11 @@ def test_what_changed_in_a_long_text_is_marked_and_what_did_not_is_left_out():
     assert "20000" in "".join(node.text for node in page.all("del"))
     assert "Another" in "".join(node.text for node in page.all("ins"))
     assert sum(len(node.text) for node in page.all("ins")) < 1000
+
+
+def test_words_that_changed_side_by_side_are_one_phrase():
+    marked = str(words("That is a relief, Dora.\nBest", "That is good news, Dora.\nBest"))
+    assert "<del>a relief</del><ins>good news</ins>" in marked
 
 
 def test_two_long_texts_that_have_nothing_in_common_are_shown_apart():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroom.core.stamp import Stamp
 from postroom.web.markup import Html, ago, foreign, html, many, moment, put, shown, span
 from tests.desks import START
-from tests.unit.web.browser import parsed
+from tests.unit.web.browser import parsed, unseen
 
 HOSTILE = ('"><script>alert(1)</script>', "{x}", "{0.__class__}", "%s", "&amp;lt;", "' onload='x", "</title>", "<!--", "]]>", "\\", "&#60;")  # fmt: skip
 HIDDEN = (
@@ -50,8 +50,14 @@ def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text):
             said += one
         else:
             assert (one.tag, one.attrs["class"], set(one.attrs)) == ("b", "unseen", {"class", "title"})  # fmt: skip
-            said += chr(int(one.text.removeprefix("U+"), 16))
+            said += unseen(one)
     assert said == text
+
+
+def test_a_row_of_one_hidden_character_is_one_mark():
+    page = parsed(shown("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
+    marks = [node.text for node in page.all(class_="unseen")]
+    assert marks == ["U+200B × 200,000", "U+200B × 2"]
 
 
 @given(TEXT)
