@@ -39,9 +39,7 @@ crash: $(VENV)/.dev  ## two dispatchers, and the vault's tools, killed at every 
 
 test-real: $(VENV)/.browser  ## the tests against real programs, browsers and collections, which it installs
 	bash tests/real/install
-	$(BIN)/python -m pytest tests/real
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests/browser
-	$(BIN)/python -m pytest tests/contract --providers emulate
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/real tests/browser tests/contract --providers emulate
 
 lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/ruff format --check .
