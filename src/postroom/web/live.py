@@ -84,8 +84,9 @@ class Live:
                     await asyncio.wait_for(event.wait(), ALIVE)
                 if not await anyio.to_thread.run_sync(admits):
                     return
-                yield "event: change\ndata: \n\n" if event.is_set() else ": nothing\n\n"
-                event.clear()
+                changed = event.is_set()
+                event.clear()  # before it is told: what changes meanwhile is told as well
+                yield "event: change\ndata: \n\n" if changed else ": nothing\n\n"
         finally:
             with self._turn:
                 self._pages.pop(event, None)

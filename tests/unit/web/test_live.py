@@ -1,5 +1,6 @@
 """While nobody clicks: open pages are told of every change, and what is approved and due is sent."""
 
+import asyncio
 import socket
 import threading
 from contextlib import contextmanager
@@ -78,6 +79,24 @@ def test_a_page_is_told_what_another_page_decided(office, site):
     until(lambda: all(s.changes > b for s, b in zip(streams, before, strict=True)))
     site.served.close()
     assert all(stream.ended.wait(10) for stream in streams)
+
+
+def test_what_changes_while_a_page_is_being_told_is_told_as_well(office):
+    live = Live(office.desk)
+
+    async def told():
+        stream = live.stream(lambda: True)
+        heard = [await anext(stream) for _ in range(2)]
+        live.tell()
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            heard.append(await anext(stream))
+        await stream.aclose()
+        return heard
+
+    first, *rest = asyncio.run(told())
+    assert first.startswith("retry")
+    assert rest == ["event: change\ndata: \n\n"] * 2
 
 
 def test_a_browser_that_signed_out_is_told_nothing_more(office, site):
