@@ -122,24 +122,13 @@ class Person:
             start_new_session=True,
         )
         os.close(theirs)
-        said, waiting = "", list(answers)
-        deadline = time.monotonic() + 60
-        while True:
-            ready, _, _ = select.select([ours], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"no answer within a minute; so far: {said}"
-            try:
-                piece = os.read(ours, 65_536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            said += piece.decode(errors="replace")
-            if waiting and waiting[0][0] in said:
-                answer = waiting.pop(0)[1]
-                os.write(ours, (answer(said) if callable(answer) else answer).encode())
-        os.close(ours)
-        assert not waiting, f"never asked: {waiting[0][0]}; said: {said}"
-        return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")
+        try:
+            said = _talked(ours, list(answers))
+            return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
 
     def run(self, *arguments: str, **options) -> Outcome:
         """Run a command to its end."""
@@ -154,6 +143,26 @@ class Person:
             capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def _talked(terminal: int, waiting: list[tuple[str, str | Callable[[str], str]]]) -> str:
+    """Type each answer after its question, until the other side is done; return all that it said."""
+    said, end = "", time.monotonic() + 60
+    while True:
+        ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
+        assert ready, f"no answer within a minute; so far: {said[-2000:]}"
+        try:
+            piece = os.read(terminal, 65_536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        said += piece.decode(errors="replace")
+        if waiting and waiting[0][0] in said:
+            answer = waiting.pop(0)[1]
+            os.write(terminal, (answer(said) if callable(answer) else answer).encode())
+    assert not waiting, f"never asked: {waiting[0][0]}; said: {said[-2000:]}"
+    return said
 
 
 @pytest.fixture

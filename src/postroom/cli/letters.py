@@ -303,7 +303,7 @@ def _sent(desk: Desk, entry: Entry) -> Entry:
     from postroom.cli import terminal
 
     if isinstance(entry.state, life.Approved):
-        terminal.count_down(desk.dispatcher.due_in(entry.state))
+        terminal.count_down(desk.dispatcher.due_in(entry.state), "It leaves", "recalls it")
     end = time.monotonic() + PATIENCE
     while True:
         entry = desk.dispatch(entry.id)
@@ -512,7 +512,10 @@ def send_approved_command(wait: bool, as_json: bool) -> None:
             longest = [desk.dispatcher.due_in(s) for s in waiting if isinstance(s, life.Approved)]
             from postroom.cli import terminal
 
-            terminal.count_down(min(max(longest, default=0), desk.rules.undo_seconds))
+            seconds = min(max(longest, default=0), desk.rules.undo_seconds)
+            terminal.count_down(
+                seconds, "What is approved leaves", "sends nothing and recalls nothing"
+            )
         changed = desk.send_approved()
         later = desk.ledger.lines("approved")
         if not changed and not as_json:

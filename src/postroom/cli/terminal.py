@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -52,13 +53,19 @@ def passphrase(prompt: str = "Passphrase: ") -> str:
         return getpass.getpass(prompt)
 
 
-def count_down(seconds: float) -> None:
-    """Wait so long, and show it; Ctrl-C gets out."""
+def count_down(seconds: float, what: str, how: str) -> None:
+    """Wait so long, and show what happens then and what Ctrl-C does, which gets out."""
     end = time.monotonic() + seconds
-    shown = sys.stderr.isatty()
-    while (left := end - time.monotonic()) > 0:
-        if shown:
-            click.echo(f"\rIt leaves in {left:3.0f} s. Ctrl-C recalls it. ", nl=False, err=True)
-        time.sleep(min(left, 0.2))
-    if shown:
-        click.echo("\r" + " " * 44 + "\r", nl=False, err=True)
+    if not sys.stderr.isatty():
+        time.sleep(max(0.0, end - time.monotonic()))
+        return
+    # Who started us may have let Ctrl-C be ignored; what is promised here holds all the same.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        while (left := end - time.monotonic()) > 0:
+            shown = f"\r{what} in {left:3.0f} s. Ctrl-C {how}. "
+            click.echo(shown, nl=False, err=True)
+            time.sleep(min(left, 0.2))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    click.echo(f"\r{' ' * 76}\r", nl=False, err=True)

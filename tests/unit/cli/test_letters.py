@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -85,14 +86,30 @@ def test_an_approved_letter_can_be_recalled_during_the_undo_window(person):
     assert person.run("undo", id).code == 7
 
 
-def test_ctrl_c_during_the_count_down_recalls(person):
+@pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
+def test_ctrl_c_during_the_count_down_recalls(person, inherited):
     person.live(undo_seconds=600)
     person.run("init")
     id = person.draft()
-    stopped = person.at_terminal("approve", id, answers=[("[y/N]", "y\n"), ("Ctrl-C", "\x03")])
+    before = signal.signal(signal.SIGINT, inherited)
+    try:
+        stopped = person.at_terminal("approve", id, answers=[("[y/N]", "y\n"), ("Ctrl-C", "\x03")])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stopped.code == 130
     assert "recalled" in stopped.out
     assert person.show(id)["state"] == "pending"
+
+
+def test_ctrl_c_while_send_approved_waits_sends_nothing_and_says_so(person):
+    person.live(undo_seconds=600)
+    person.run("init")
+    id = person.draft()
+    (person.vault / "Drafts/hello.md").rename(person.vault / "Approved/hello.md")
+    stopped = person.at_terminal("send-approved", "--wait", answers=[("Ctrl-C", "\x03")])
+    assert stopped.code == 130
+    assert "Ctrl-C sends nothing and recalls nothing" in stopped.out
+    assert person.show(id)["state"] == "approved"
 
 
 def test_a_letter_is_rejected_with_its_reason_and_revised_with_its_wish(live):
