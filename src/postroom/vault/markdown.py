@@ -43,8 +43,10 @@ def fenced(section: str) -> str | None:
     if "".join(mark for _, mark in lines if mark in "<>") != "<>":
         return None
     indent = next(len(line) - len(line.lstrip(" ")) for line, mark in lines if mark == "<")
-    held = [re.sub(f"^ {{0,{indent}}}", "", line) for line, mark in lines if mark == "|"]
-    return "".join(held).removesuffix("\n")
+    held = "".join(line for line, mark in lines if mark == "|")
+    if indent:
+        held = re.sub(rf"(?m)^ {{1,{indent}}}", "", held)
+    return held.removesuffix("\n")
 
 
 @lru_cache(maxsize=8)
