@@ -54,7 +54,7 @@ dry_run = false   # live: what a person approves is sent, here into the embedded
 path = "vault"
 
 [approvals]
-undo_seconds = 2
+undo_seconds = {{undo}}
 
 [notify]
 desktop = false
@@ -113,7 +113,7 @@ def _settled(folder: Path, *, keep: bool = False) -> Iterator[Path]:
     own = folder / "postroom.toml"
     # Where somebody decides on the page, there is time to undo.
     watched = keep or (sys.stdin.isatty() and sys.stdout.isatty())
-    own.write_text(SETTINGS_FILE.replace("= 2", "= 5") if watched else SETTINGS_FILE)
+    own.write_text(SETTINGS_FILE.format(undo=5 if watched else 2))
     for setting in SETTINGS:
         os.environ.pop(setting.variable, None)
     os.environ["POSTROOM_CONFIG"] = str(own)

@@ -357,7 +357,9 @@ class Desk(Duty):
     def _tell(self, letter: Letter, entry: Entry) -> None:
         """Tell the person of a letter that is new and waits, and on which page it does."""
         if entry.id == letter.id and isinstance(entry.state, life.Pending):
-            page = self.served()
+            page = ""
+            with suppress(PostroomError):  # the letter waits, whether or not that can be told
+                page = self.served()
             self._tools.notify(entry, f"{page}/letter/{entry.id}" if page else "")
 
     def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:

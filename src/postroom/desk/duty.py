@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held, tried
+from postroom.store.locks import held, taken
 from postroom.vault.vault import Vault
 
 PAGE = "page"  # in the ledger: where the page was last served
@@ -27,17 +27,17 @@ class Duty:
         with ExitStack() as stack:
             try:  # who only asks whether it is taken holds it for a moment
                 stack.enter_context(held(self._orchestrator, patience=0.5))
-            except Unavailable as taken:
+            except Unavailable as why:
                 raise Conflict(
                     f"Another orchestrator works on the vault {self.vault.root} already",
                     remedy="Let that one run, or end it first (Ctrl-C, or `systemctl --user stop"
                     " postroom`).",
-                ) from taken
+                ) from why
             yield
 
     def orchestrated(self) -> bool:
         """Whether an orchestrator works at this desk now."""
-        return _taken(self._orchestrator)
+        return taken(self._orchestrator)
 
     @contextmanager
     def serving(self) -> Iterator[bool]:
@@ -57,7 +57,7 @@ class Duty:
 
     def served(self) -> str:
         """Return where the page is served now, if it is."""
-        return self.ledger.meta(PAGE) if _taken(self._server) else ""
+        return self.ledger.meta(PAGE) if taken(self._server) else ""
 
     @property
     def _orchestrator(self) -> Path:
@@ -66,10 +66,3 @@ class Duty:
     @property
     def _server(self) -> Path:
         return self._state / "page.lock"
-
-
-def _taken(lock: Path) -> bool:
-    if not lock.exists():
-        return False
-    with tried(lock) as mine:
-        return not mine

@@ -46,6 +46,21 @@ def tried(path: Path) -> Iterator[bool]:
             os.close(handle)
 
 
+def taken(path: Path) -> bool:
+    """Whether somebody holds the lock now; who asks keeps nobody else who asks from the answer."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:  # nobody holds what is not there
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
 def _taken(path: Path) -> int | None:
     while True:
         try:

@@ -418,18 +418,18 @@ def _form(view: View, entry: Entry, verb: str, inside: Html, kind: str = "") -> 
 def _approve(view: View, entry: Entry) -> Html:
     if not view.rules.live:
         return html('<p class="quiet">Nothing can be approved while Postroom rehearses.</p>')
-    red = sum(line.level == Level.STOP for line in entry.card.lines)
-    seen = NONE
-    if red:
-        seen = html(
-            '<label class="seen"><input type="checkbox" name="seen" value="yes" required> I have read the {red}</label>',
-            red=_red_lines(red),
-        )
-    return _form(view, entry, "approve", html('{seen}<button class="main" id="approve">Approve and send</button>', seen=seen))  # fmt: skip
+    return _form(view, entry, "approve", html('{seen}<button class="main" id="approve">Approve and send</button>', seen=_seen(entry.card)))  # fmt: skip
 
 
-def _red_lines(count: int) -> str:
-    return "red line" if count == 1 else f"{count} red lines"
+def _seen(found: Card) -> Html:
+    """Return what a person ticks where lines are red."""
+    red = sum(line.level == Level.STOP for line in found.lines)
+    if not red:
+        return NONE
+    return html(
+        '<label class="seen"><input type="checkbox" name="seen" value="yes" required> I have read the {lines}</label>',
+        lines="red line" if red == 1 else f"{red} red lines",
+    )
 
 
 def _edit(entry: Entry) -> Html:
@@ -495,8 +495,7 @@ def preview(view: View, entry: Entry, letter: Letter, found: Card, fields: dict[
 
     carried = put(hidden(fields | {"becomes": letter.digest}))
     buttons = html('<button class="main" id="approve" name="then" value="approve">Approve and send this</button>')  # fmt: skip
-    red = sum(line.level == Level.STOP for line in found.lines)
-    seen = html('<label class="seen"><input type="checkbox" name="seen" value="yes" required> I have read the {red}</label>', red=_red_lines(red)) if red else NONE  # fmt: skip
+    seen = _seen(found)
     if not view.rules.live:
         buttons, seen = NONE, NONE
     return html(

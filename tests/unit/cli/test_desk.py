@@ -74,9 +74,9 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind(made, ends)
         said = enter(printed)
         assert "For the desk" in said
         assert "Grace H." in said
-        assert "Postroom run" in said or "postroom run" in said
+        assert "postroom run" in said
         assert not free(made)
-    assert process.returncode in {0, 130}
+    assert process.returncode == 0
     assert free(made)
     with desk(made) as (again, _):
         assert enter(again)
@@ -278,7 +278,7 @@ def test_a_notice_leads_to_the_letter_where_the_page_is_served(made):
         with httpx2.Client(follow_redirects=True, trust_env=False) as stranger:
             page = stranger.get(found["page"])
             assert "Tea?" not in page.text  # it lets nobody in
-            assert page.status_code in {401, 403}
+            assert page.status_code == 401
     told.unlink()
     proposed(made, "At five.")
     until(told.exists)

@@ -203,7 +203,9 @@ def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
 def test_a_letter_that_answers_nothing_has_no_conversation(office, browser):
     entry = office.propose()
     assert "What it answers" not in browser.get(f"/letter/{entry.id}").words
-    assert browser.get(f"/letter/{entry.id}/thread").status in {200, 404}
+    answer = browser.get(f"/letter/{entry.id}/thread")
+    assert answer.status == 200
+    assert "The conversation cannot be shown" in answer.words
 
 
 # Many
