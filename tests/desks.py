@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC
@@ -86,11 +87,12 @@ class Clock:
 class Office:
     """A person's vault and state folder, and the desk over them, which can be closed and opened again."""
 
-    def __init__(self, folder: Path, **rules: object) -> None:
+    def __init__(self, folder: Path, *, after: float = 0, **rules: object) -> None:
         self.folder = folder
         self.vault = folder / "vault"
         self.state = folder / "state"
         self.clock = Clock()
+        self.clock.go(after)
         self.rules = Rules(**{"live": True, "source": "test", **rules})
         self.told: list[Entry] = []
         self.chance = random.Random(7)
@@ -277,6 +279,13 @@ class Office:
     def look(self, *, adopt: bool = False) -> str:
         """Reconcile; return all that was said."""
         return " ".join(self.desk.reconcile(adopt=adopt))
+
+
+def old_desk(folder: Path) -> Office:
+    """Return the desk that version 0.1.0 left, copied into this folder and opened a minute later."""
+    shutil.copytree(Path(__file__).parent / "fixtures" / "desk-0.1", folder, dirs_exist_ok=True)
+    (folder / "state").chmod(0o700)
+    return Office(folder, after=60)
 
 
 def state(office: Office, id: str) -> life.State:
