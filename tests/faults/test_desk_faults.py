@@ -233,6 +233,77 @@ def test_a_ledger_of_a_newer_version_is_left_alone(office, journal):
     assert path.read_bytes() == before
 
 
+# A power cut
+
+
+class Disk(Ledger):
+    """A ledger of which a power cut leaves what SQLite has synced: what `synchronous = FULL` committed.
+
+    In WAL mode a commit with `synchronous = NORMAL`, or one that changes nothing, is not synced.
+    """
+
+    @contextmanager
+    def write(self, *, synced=True, early=False):
+        before = _files_of(self.path)
+        with super().write(synced=synced, early=early) as book:
+            yield book
+        if synced and _files_of(self.path) != before:
+            self.on_disk = _files_of(self.path)
+
+
+def _files_of(path):
+    return {p.name: p.read_bytes() for p in (path, path.with_name(f"{path.name}-wal"))}
+
+
+def power_cut(office):
+    """Leave of the ledger what is on the disk; what was appended to the log was synced."""
+    on_disk = office.desk.ledger.on_disk
+    office.close()
+    for file in office.state.glob("ledger.sqlite*"):
+        file.unlink()
+    for name, content in on_disk.items():
+        (office.state / name).write_bytes(content)
+    office.open()
+
+
+def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office):
+    office.ledgers = Disk
+    office.reopen(**LIMITS)
+    waiting, approved = office.propose(), office.approved()
+    office.desk.letters(SEND)  # a call that only reads: its line is not synced by itself
+    office.desk.publish()
+    shown = len(list(office.desk.log.records()))
+    power_cut(office)
+    assert office.look() == ""
+    assert office.desk.ledger.head() == shown
+    assert (office.state_of(waiting.id), office.state_of(approved.id)) == ("pending", "approved")
+    assert office.desk.log.verify() == []
+
+
+def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(office):
+    office.ledgers = Disk
+    office.reopen(**LIMITS)
+    waiting = office.propose()
+    with closing(office.beside()) as other:
+        other.desk.letters(SEND)
+    office.desk.publish()
+    power_cut(office)
+    assert office.look() == ""
+    assert office.state_of(waiting.id) == "pending"
+
+
+def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office):
+    office.ledgers = Disk
+    office.reopen(**LIMITS)
+    entry = office.propose()
+    synced = []
+    office.desk.ledger.sync, sync = synced.append, office.desk.ledger.sync
+    office.desk.reject(entry.id, by="ada", reason="No.")
+    before = office.desk.ledger.on_disk
+    sync(synced[0])
+    assert office.desk.ledger.on_disk is before
+
+
 # Backups
 
 

@@ -75,6 +75,10 @@ class ActionLog:
             names = reversed(self._names())
             newest = next((name for name in names if name <= today or self._holds_ours(name)), "")
             mark = mark._replace(seq=shown)
+        if waiting:
+            # A power cut must not leave a line in the file that the ledger has lost: that would
+            # look like a restored backup.
+            self._ledger.sync(waiting[-1][0])
         for name, last, data in _sheets(waiting, newest):
             torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
             if torn:

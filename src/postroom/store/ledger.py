@@ -52,6 +52,7 @@ class Ledger(Lists):
         self._clock = clock
         self._draw = draw
         self._sealing = ""
+        self._durable = 0  # the last action that this process knows to be on the disk
 
     def close(self) -> None:
         """Let go of the file."""
@@ -64,7 +65,10 @@ class Ledger(Lists):
         With `early`, the book may be told to keep it before the block ends.
         """
         with self._database.write(synced=synced, early=early) as connection:
-            yield Book(connection, self._clock, self._draw)
+            book = Book(connection, self._clock, self._draw)
+            yield book
+        if synced:
+            self._durable = max(self._durable, book.last_action)
 
     @contextmanager
     def read(self) -> Iterator[Book]:
@@ -238,6 +242,13 @@ class Ledger(Lists):
         )
         return [(seq, line) for seq, line in rows]
 
+    def sync(self, seq: int) -> None:
+        """Have the actions up to this number on the disk, whichever process wrote them."""
+        if seq > self._durable:
+            with self.write() as book:
+                book.set("log", book.get("log"))  # SQLite syncs no transaction that changes nothing
+            self._durable = seq
+
     def wrote(self, line: str) -> bool:
         """Whether a line of the log is sealed with this ledger's key."""
         self._sealing = self._sealing or self.meta("key")
@@ -264,6 +275,7 @@ class Book(Errands):
     ) -> None:
         super().__init__(connection, clock)
         self._draw = draw
+        self.last_action = 0  # the number of the last one that this transaction added
 
     def commit(self) -> None:
         """Keep what was written so far, before the block ends; nothing is written after it."""
@@ -560,6 +572,7 @@ class Book(Errands):
             key=self._key(),
         )
         self._do("INSERT INTO action VALUES (?, ?)", seq, line)
+        self.last_action = seq
 
     def _key(self) -> str:
         """Return the key that seals our lines in the log, drawn for the first."""

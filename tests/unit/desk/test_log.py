@@ -44,6 +44,9 @@ class Ledger:
     def actions(self, after=0):
         return list(enumerate(self.chain, 1))[after:]
 
+    def sync(self, seq):
+        assert 0 < seq <= len(self.chain)
+
     def mark(self):
         return self.marked
 
