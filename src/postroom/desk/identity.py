@@ -33,6 +33,16 @@ def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable
     check(vault, ledger)
     if machine and ledger.meta("machine") not in ("", machine):
         raise Denied("The state folder was copied from another machine", remedy=_ADOPT)
+    if ledger.meta("inode") != _inode(ledger):
+        if ledger.meta("inode"):
+            raise Denied(
+                f"The state folder {ledger.path.parent} is a copy, or was put back from a backup:"
+                " the original may send the same letters",
+                remedy="Run `postroom adopt` to send from here. Letters that are open then need your"
+                " word whether they were sent.",
+            )
+        with ledger.write() as book:  # of a version that did not keep it
+            book.set("inode", _inode(ledger))
     if not read_mark(vault):
         write_mark(vault, ledger.meta("id"))
 
@@ -75,5 +85,11 @@ def rebind(
     with ledger.write() as book:
         book.set("desk", desk)
         book.set("machine", machine)
+        book.set("inode", _inode(ledger))
         book.set("id", id)
     write_mark(vault, id)
+
+
+def _inode(ledger: Ledger) -> str:
+    """Return what tells the state folder from a copy of it; its device changes with each boot."""
+    return str(ledger.path.parent.stat().st_ino)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,12 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Shelf, Tools
+from postroom.desk.log import ActionLog
 from postroom.desk.outbox import Call
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
+from postroom.store.locks import held
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
@@ -51,14 +53,20 @@ def open_desk(
     *,
     tools: Tools | None = None,
     moved: bool = False,
+    adopts: bool = False,
 ) -> Desk:
-    """Open the desk that is kept in this state folder; the stack closes it."""
+    """Open the desk that is kept in this state folder; the stack closes it.
+
+    `adopts` opens one that belongs to another vault, machine or folder, to be adopted.
+    """
     tools = tools or _tools(config)
-    identity.refuse_strangers(config.vault, _ledger(state))
+    if not adopts:
+        identity.refuse_strangers(config.vault, _ledger(state))
     id = make_desk(config.vault, draw_id)
     ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
     stack.callback(ledger.close)
-    identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)
+    if not adopts:
+        identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)
     identity.keep_room(ledger, config.room, moved=moved)
     vault = Vault(config.vault, *filter(None, [config.room]))
     stack.callback(vault.close)
@@ -186,12 +194,15 @@ def adopt(config: Config) -> str:
     if config.state is None:
         register(config.vault, config.desks, new)
     state = config.state_for(new)
-    tools = _tools(config)
-    with closing(Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)) as ledger:
-        identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
     with ExitStack() as stack:
-        desk = open_desk(config, state, stack)
-        desk.outbox.distrust((), "this ledger came from another desk")
+        desk = open_desk(config, state, stack, adopts=True)
+        ledger = desk.ledger
+        former = ActionLog(desk.vault, ledger, desk=ledger.meta("desk"), trusted=ledger.wrote)
+        # The letters first: until they are unknown, an adoption that was interrupted sends nothing.
+        with held(state / "desk.lock"):
+            desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
+            former.project()
+        identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.outbox.record(Call("adopt_vault", "", "person"))
         desk.reconcile()
     return new

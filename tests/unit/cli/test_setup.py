@@ -131,6 +131,66 @@ def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live):
     assert "copied from another machine" in " ".join(refused.err.split())
 
 
+def test_state_and_vault_copied_together_send_a_letter_once(live):
+    id = live.draft()
+    for folder in ("state", "vault"):
+        shutil.copytree(live.folder / folder, live.folder / f"copied-{folder}")
+    assert approve(live, id).code == 0
+    live.environment["POSTROOM_STATE"] = str(live.folder / "copied-state")
+    live.environment["VAULT_PATH"] = str(live.folder / "copied-vault")
+    refused = live.run("approve", id, "--yes", "0" * 8)
+    assert refused.code == 4
+    assert "is a copy" in " ".join(refused.err.split())
+    assert "`postroom adopt`" in " ".join(refused.err.split())
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    assert live.show(id)["state"] == "unknown"
+    live.environment["POSTROOM_STATE"] = str(live.folder / "state")
+    live.environment["VAULT_PATH"] = str(live.folder / "vault")
+    assert live.show(id)["state"] == "sent"
+    assert sent(live) == ["Hello"]
+
+
+def test_a_copied_state_folder_does_not_send_from_the_same_vault(live):
+    id = live.draft()
+    shutil.copytree(live.folder / "state", live.folder / "copied")
+    live.environment["POSTROOM_STATE"] = str(live.folder / "copied")
+    assert live.run("send-approved").code == 4
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    live.environment["POSTROOM_STATE"] = str(live.folder / "state")
+    assert live.run("approve", id, "--yes", "0" * 8).code == 4
+
+
+def test_a_moved_state_folder_and_one_of_an_older_version_are_no_copies(live):
+    id = live.draft()
+    (live.folder / "state").rename(live.folder / "moved")
+    (live.folder / "moved").rename(live.folder / "state")
+    assert live.run("pending").code == 0
+    with closing(sqlite3.connect(live.folder / "state/ledger.sqlite")) as ledger, ledger:
+        assert ledger.execute("DELETE FROM meta WHERE key = 'inode'").rowcount == 1
+    shutil.copytree(live.folder / "state", live.folder / "backup")
+    (live.folder / "state").rename(live.folder / "lost")
+    (live.folder / "backup").rename(live.folder / "state")
+    assert live.show(id)["state"] == "pending"
+    inode = (live.folder / "state").stat().st_ino
+    with closing(sqlite3.connect(live.folder / "state/ledger.sqlite")) as ledger:
+        kept = ledger.execute("SELECT value FROM meta WHERE key = 'inode'").fetchone()
+    assert kept == (str(inode),)
+
+
+def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(live):
+    id = live.draft()
+    digest = live.show(id)["digest"].removeprefix("sha256:")[:8]
+    meta(live, "machine", "another")
+    file = live.vault / ".postroom/ledger"  # the mark cannot be written: nobody sends from here
+    file.unlink()
+    file.mkdir()
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code != 0
+    file.rmdir()
+    assert live.show(id)["state"] == "unknown"
+    assert live.run("approve", id, "--yes", digest).code == 7
+    assert sent(live) == []
+
+
 def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live):
     id = live.draft()
     meta(live, "machine", "another")
@@ -209,17 +269,28 @@ def test_a_hostile_note_cannot_speak_to_the_terminal(live):
     assert "\x1b" not in shown.err
 
 
-def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_again(live):
-    ids = [live.draft(f"n{number}", subject=f"Letter {number}") for number in range(4)]
-    live.environment["POSTROOM_SENDS_PER_HOUR"] = "100"
+@pytest.mark.parametrize("into_a_new_folder", [False, True])
+def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_again(
+    live, into_a_new_folder
+):
+    ids = [live.draft(f"n{number}", subject=f"Letter {number}") for number in range(2)]
     shutil.copytree(live.folder / "state", live.folder / "backup")
-    for id in ids[:3]:
-        assert approve(live, id).code == 0
-    shutil.rmtree(live.folder / "state")
-    shutil.copytree(live.folder / "backup", live.folder / "state")
-    seen = live.run("send-approved")
-    assert "put back from a backup" in " ".join(seen.err.split())
-    assert [live.show(id)["state"] for id in ids] == ["sent", "sent", "sent", "unknown"]
+    assert approve(live, ids[0]).code == 0
+    if into_a_new_folder:
+        (live.folder / "state").rename(live.folder / "lost")
+        shutil.copytree(live.folder / "backup", live.folder / "state")
+        refused = live.run("send-approved")
+        assert refused.code == 4
+        assert "put back from a backup" in " ".join(refused.err.split())
+        assert "`postroom adopt`" in " ".join(refused.err.split())
+        assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    else:
+        for file in (live.folder / "state").glob("ledger.sqlite*"):
+            file.unlink()
+        shutil.copytree(live.folder / "backup", live.folder / "state", dirs_exist_ok=True)
+        seen = live.run("send-approved")
+        assert "put back from a backup" in " ".join(seen.err.split())
+    assert [live.show(id)["state"] for id in ids] == ["sent", "unknown"]
     assert sent(live) == []  # the mailbox came from the backup too, and nothing was put into it
     assert live.run("audit", "verify").code == 0
     assert live.run("send-approved").err.count("backup") == 0
