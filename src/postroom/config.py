@@ -250,6 +250,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("limits.open_letters", "", _whole(1, 10_000), "20", LOWER, "Letters of one agent that may wait at once."),
     Setting("limits.proposals_per_hour", "", _whole(1, 100_000), "30", LOWER, "Letters that one agent may propose in one window."),
     Setting("limits.replies_per_thread", "", _whole(1, 1_000), "5", LOWER, "Letters into one conversation in one window."),
+    Setting("limits.moves_per_hour", "", _whole(0, 100_000), "200", LOWER, "Mails that all agents together may move or label in one window; a further one is refused."),
     Setting("recipients.allow", "", RECIPIENTS, "", NARROW, "Who may get mail at all: addresses, and domains with all below them.", "everybody"),
     Setting("recipients.deny", "", RECIPIENTS, "", EXTEND, "Who never gets mail; this is over `recipients.allow`.", "nobody"),
     Setting("attachments.folders", "", PATHS, "", NOTHING, "Folders that attachments may be taken from, beside the vault's `Outgoing/`.", "none"),
@@ -313,6 +314,7 @@ class Limits:
     open_letters: int
     proposals_per_hour: int
     replies_per_thread: int
+    moves_per_hour: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ CASES = {
     "limits.open_letters": Case("5", 5, "[]", "0", tighter="19", looser="21"),
     "limits.proposals_per_hour": Case("5", 5, "1.5", "0", tighter="29", looser="31"),
     "limits.replies_per_thread": Case("4", 4, '"4"', "0", tighter="4", looser="6"),
+    "limits.moves_per_hour": Case("4", 4, '"4"', "-1", tighter="199", looser="201"),
     "recipients.allow": Case(
         '["@Example.org", "a@example.net"]', ("example.org", "a@example.net"), '"example.org"', '["-"]',
         tighter='["example.org"]', looser='["example.com"]',
@@ -312,7 +313,7 @@ def test_without_any_file_all_defaults_hold(tmp_path):
     assert config.state_for("a" * 16) == tmp_path / "nobody/.local/state/postroom" / ("a" * 16)
     assert config.accounts == (Account("default", "local", "you@example.org"),)
     assert (config.limits, config.approvals) == (
-        Limits(10, 3600, 10, 60, 25, 50, 20, 30, 5),
+        Limits(10, 3600, 10, 60, 25, 50, 20, 30, 5, 200),
         Approvals(required=True, trust="folder", undo_seconds=10, expiry_hours=72),
     )
     assert not config.mode.live

@@ -45,7 +45,7 @@ Letters that agents write wait in `{room}Pending_Approval/` until you decide, dr
 - What is approved leaves by `postroom desk` or `postroom run`, or with `postroom send-approved`; at once with `postroom approve`.
 - Mail that came in is in `Needs_Action/`. Your rules for it are in `Handbook.md`. In its note, `status: done` files a mail, and
   `status: pending` has it judged again.
-- Make a file named `PAUSED.md` beside this one to stop all sending; delete it to go on.
+- Make a file named `PAUSED.md` beside this one to stop all sending and sorting of mail; delete it to go on.
 
 | folder | what it is for |
 |---|---|
@@ -313,7 +313,7 @@ def status_command(as_json: bool) -> None:
         say(warning)
     click.echo(printing.hanging("Mode    ", held.mode))
     if paused:
-        click.echo(f"        paused by {paused}: nothing is sent")
+        click.echo(f"        paused by {paused}: no mail is sent, moved or labelled")
     click.echo(printing.hanging("Trust   ", trust_said(held.trust, config)))
     if not held.required:
         click.echo("        approvals.required = false: letters leave without a person")

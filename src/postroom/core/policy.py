@@ -36,6 +36,7 @@ class Rules:
     open_letters: int = 20
     proposals_per_hour: int = 30
     replies_per_thread: int = 5
+    moves_per_hour: int = 200
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
@@ -111,6 +112,11 @@ def admit_agent(open_letters: int, proposals: Sequence[Stamp], now: Stamp, rules
             remedy="Wait for the person to decide, or withdraw one (limits.open_letters).",
         )
     _within("letters proposed", proposals, rules.proposals_per_hour, rules.window, now)
+
+
+def admit_move(moves: Sequence[Stamp], now: Stamp, rules: Rules) -> None:
+    """Refuse to move or label a mail where agents have moved and labelled too many."""
+    _within("moves and labels", moves, rules.moves_per_hour, rules.window, now)
 
 
 def room(spent: Sequence[Spent], letter: Letter, rules: Rules, now: Stamp) -> None:

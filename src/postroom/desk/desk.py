@@ -171,8 +171,8 @@ class Desk(Duty):
             outbox=self.outbox,
             reading=self.reading,
             rules=self.rules,
-            clock=self.clock,
             outgoing=self._shelf.outgoing,
+            paused=self.paused,
         )
 
     @cached_property
@@ -220,7 +220,7 @@ class Desk(Duty):
         self._tools.belongs()
 
     def paused(self) -> str:
-        """Return the file by which a person has stopped all sending, if there is one.
+        """Return the file by which a person has stopped all sending and sorting, if there is one.
 
         Refused where another desk has the vault now.
         """

@@ -34,7 +34,6 @@ from postroom.core.message import (
 )
 from postroom.core.policy import Rules
 from postroom.core.redaction import addresses
-from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.desk.outbox import Call, Outbox, check_name
 from postroom.desk.reading import READABLE, Reading
@@ -90,8 +89,8 @@ class Mailroom:
         outbox: Outbox,
         reading: Reading,
         rules: Rules,
-        clock: Callable[[], Stamp],
         outgoing: Sequence[Path],
+        paused: Callable[[], str],
     ) -> None:
         self._ledger = ledger
         self._vault = vault
@@ -100,8 +99,9 @@ class Mailroom:
         self._outbox = outbox
         self._reading = reading
         self._rules = rules
-        self._clock = clock
+        self._clock = ledger.clock
         self._folders = outgoing
+        self._paused = paused
         self._turns: deque[float] = deque(maxlen=SEARCHES)
         self._taking = threading.Lock()
 
@@ -359,8 +359,15 @@ class Mailroom:
             removed = frozenset(there[label_key(r)] for r in remove if label_key(r) in there)
             if not self._rules.live or not added | removed:
                 return Sorted(id, added, removed)
-            intent = Move(0, self._clock().wall, call.agent, account, id, added, removed)
+            if paused := self._paused():
+                raise Denied(
+                    f"Sending, moving and labelling mail is paused by {paused} in the vault",
+                    remedy="Wait until the person has deleted that file.",
+                )
+            now = self._clock()
+            intent = Move(0, now.wall, call.agent, account, id, added, removed)
             with self._ledger.write() as book:  # before it happens, so that it can be undone
+                policy.admit_move(book.recent_moves(self._rules.moves_per_hour), now, self._rules)
                 number = book.move(intent)
             try:
                 box.relabel(id, add=added, remove=removed)

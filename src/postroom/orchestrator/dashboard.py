@@ -90,7 +90,7 @@ class Dashboard:
         yield f"Mode: {quote(rules.mode)}. Trust level: {rules.trust}."
         paused = desk.paused()
         if paused:
-            yield f"\n**All sending is paused** by `{paused}`: delete it to go on."
+            yield f"\n**Sending and sorting of mail is paused** by `{paused}`: delete it to go on."
         lines = desk.ledger.lines()
         yield from self._letters("Waiting for your word", lines, "pending")
         yield from self._letters("May or may not have been sent", lines, "unknown")

@@ -64,11 +64,19 @@ class Handling:
         """Forget a draft that is gone."""
         self._do("DELETE FROM drafted WHERE account = ? AND id = ?", account, id)
 
+    def recent_moves(self, most: int) -> list[Stamp]:
+        """Return when agents last moved or labelled a mail, so many times at most."""
+        sql = "SELECT at, boot, steady FROM move ORDER BY number DESC LIMIT ?"
+        return [Stamp(*row) for row in self._connection.execute(sql, [most])]
+
     def move(self, move: Move) -> int:
         """Remember a move by its inverse, and return its number."""
         values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
-        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?)"
-        self._do(sql, move.at, move.agent, move.account, move.message, *values)
+        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"
+        now = self._clock()
+        self._do(
+            sql, now.wall, move.agent, move.account, move.message, *values, now.boot, now.steady
+        )
         row = self._row("SELECT last_insert_rowid()")
         return int(row[0]) if row else 0
 

@@ -49,7 +49,7 @@ class Ledger(Lists):
     ) -> None:
         self.path = path
         self._database = Database(path, MIGRATIONS)
-        self._clock = clock
+        self.clock = clock
         self._draw = draw
         self._sealing = ""
         self._durable = 0  # the last action that this process knows to be on the disk
@@ -65,7 +65,7 @@ class Ledger(Lists):
         With `early`, the book may be told to keep it before the block ends.
         """
         with self._database.write(synced=synced, early=early) as connection:
-            book = Book(connection, self._clock, self._draw)
+            book = Book(connection, self.clock, self._draw)
             yield book
         if synced:
             self._durable = max(self._durable, book.last_action)
@@ -74,7 +74,7 @@ class Ledger(Lists):
     def read(self) -> Iterator[Book]:
         """Look at several things as of one moment; nothing is written."""
         with self._database.snapshot() as connection:
-            yield Book(connection, self._clock, self._draw)
+            yield Book(connection, self.clock, self._draw)
 
     def find(self, id: str) -> str:
         """Return the whole id of the letter that this id, or the beginning of it, names."""

@@ -37,7 +37,11 @@ FILES: Final = (
     ),
     Folder("Handbook.md", "read", "Your rules for mail."),
     Folder("Style.md", "read", "How your letters should sound."),
-    Folder("PAUSED", "read", "While this file is here, nothing is sent."),
+    Folder(
+        "PAUSED",
+        "read",
+        "While this file is here, nothing is sent, and agents move and label no mail.",
+    ),
 )
 LOGS: Final = "Logs"
 NEEDS_ACTION: Final = "Needs_Action"

@@ -69,7 +69,7 @@ class Counter:
             paused = ""
             said.append(("stop", why.told))
         if paused:
-            said.append(("note", f"All sending is paused by {paused} in the vault. Delete that file to go on."))  # fmt: skip
+            said.append(("note", f"Sending and sorting of mail is paused by {paused} in the vault. Delete that file to go on."))  # fmt: skip
         return View(
             person=post.visitor.person,
             token=post.visitor.token,

@@ -122,6 +122,7 @@ def rules(config: Config) -> Rules:
         open_letters=limits.open_letters,
         proposals_per_hour=limits.proposals_per_hour,
         replies_per_thread=limits.replies_per_thread,
+        moves_per_hour=limits.moves_per_hour,
         allow=config.recipients.allow,
         deny=config.recipients.deny,
     )

@@ -8,6 +8,7 @@ from postroom.core.address import Address
 from postroom.core.errors import AuthRequired, Denied, Invalid, Limited
 from postroom.core.policy import DAY, Rules
 from postroom.desk.outbox import Call
+from postroom.mail.mailbox import Arrival
 from tests.desks import ANN, SEND, YOU
 from tests.providers import BARRED, BUSY
 
@@ -22,6 +23,7 @@ LIMITS = {
     "open_letters": 100,
     "proposals_per_hour": 100,
     "replies_per_thread": 100,
+    "moves_per_hour": 100,
 }
 
 
@@ -224,6 +226,28 @@ def test_one_conversation_gets_so_many_letters_in_an_hour(office):
     assert held(office, **reply)[0] == "Rate limit exceeded (2 letters in one conversation/hour)"
     assert send(office, thread="def", in_reply_to="<b@example.com>").kind == "sent"
     assert send(office).kind == "sent"
+
+
+# Moves and labels
+
+
+def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office):
+    limit(office, moves_per_hour=2)
+    inbox = frozenset({"INBOX"})
+    office.box.keep(
+        [Arrival(f"Subject: {n}\r\n\r\nHi\r\n".encode(), inbox, n + 1) for n in range(3)]
+    )
+    ids = [found.id for found in office.box.search("in:inbox").items]
+    move = Call("move_email", "claude")
+    for id in ids[:2]:
+        office.desk.mailroom.move(move, "", id, "Taxes")
+    for go in (lambda: None, lambda: office.clock.jump(DAY), lambda: office.clock.jump(-2 * DAY)):
+        go()
+        limit(office, moves_per_hour=2)  # a new process
+        with pytest.raises(Limited, match="2 moves and labels/hour"):
+            office.desk.mailroom.label(move, "", ids[2], "Later")
+    office.clock.go(HOUR)
+    assert office.desk.mailroom.label(move, "", ids[2], "Later").number == 3
 
 
 # Agents

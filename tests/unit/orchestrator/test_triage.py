@@ -262,7 +262,9 @@ def test_paused_sends_nothing_and_goes_on_with_the_rest(rounds):
     assert rounds.sent() == []
     assert rounds.status(second)[1] == "drafted"
     assert "paused" in rounds.letter_note(first)[1].text("held")
-    assert "**All sending is paused**" in (rounds.vault / "Dashboard.md").read_text()
+    assert (
+        "**Sending and sorting of mail is paused**" in (rounds.vault / "Dashboard.md").read_text()
+    )
     (rounds.vault / "PAUSED").unlink()
     rounds.round()
     assert rounds.sent() == ["Re: Tea"]

@@ -2,6 +2,8 @@
 
 from contextlib import closing
 
+from tests.agents import visiting_inside
+
 
 def test_a_move_files_a_mail_and_can_be_undone(robin, agent):
     id = agent.first("from:dora in:inbox")
@@ -83,3 +85,36 @@ def test_what_has_the_label_already_is_left_alone(robin, agent):
     id = agent.first("from:dora in:inbox")
     assert agent.done("move_email", id=id, destination="inbox")["done"] is False
     assert robin.run("undo-moves", "--json").json["moves"] == []
+
+
+def test_while_paused_no_mail_is_moved_or_labelled_and_the_person_may_still_undo(robin, agent):
+    id = agent.first("from:dora in:inbox")
+    agent.done("add_label", id=id, label="Before")
+    before = agent.done("get_email", id=id)["labels"]
+    (robin.vault / "PAUSED.md").touch()
+    for tool, key in (("move_email", "destination"), ("add_label", "label")):
+        said = agent.call(tool, id=id, **{key: "Taxes"})
+        assert said.refused == "permission_denied"
+        assert "paused by PAUSED.md" in said.text
+    assert agent.done("get_email", id=id)["labels"] == before
+    assert robin.run("undo-moves", "--all").code == 0
+    (robin.vault / "PAUSED.md").unlink()
+    assert agent.done("move_email", id=id, destination="Taxes")["done"] is True
+
+
+def test_moves_and_labels_of_all_agents_are_limited_and_a_restart_does_not_refill_it(robin):
+    file = robin.folder / ".config/postroom/postroom.toml"
+    file.write_text(f"{file.read_text()}[limits]\nmoves_per_hour = 3\n")
+    with visiting_inside(robin) as agent:
+        id = agent.first("from:dora in:inbox")
+        for label in ("One", "Two"):
+            agent.done("add_label", id=id, label=label)
+        assert agent.call("add_label", id=id, label="Bin").refused == "permission_denied"
+        agent.done("add_label", id=id, label="Two")  # it is there: nothing is moved
+        agent.done("move_email", id=id, destination="Three")
+        said = agent.call("add_label", id=id, label="Four")
+        assert said.refused == "rate_limited", said.text
+        assert "3 moves and labels/hour" in said.text
+    with visiting_inside(robin, agent="codex") as other:
+        assert other.call("move_email", id=id, destination="Five").refused == "rate_limited"
+        assert not {"Four", "Five"} & set(other.done("get_email", id=id)["labels"])

@@ -143,7 +143,7 @@ def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(office,
     with opened(office) as site:
         browser = site.browser()
         for path in ("/", f"/letter/{entry.id}", "/history", "/agents", "/health"):
-            assert "All sending is paused by PAUSED" in browser.get(path).words
+            assert "Sending and sorting of mail is paused by PAUSED" in browser.get(path).words
         assert browser.decide(entry.id, "approve").status == 200
     office.clock.go(10)
     with opened(office) as site:
