@@ -14,6 +14,7 @@ import pytest
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
+from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Desk, Tools
@@ -197,6 +198,8 @@ class Office:
             "subject": "Hello",
             "text": f"Good day, for the {self.drawn}th time.\n",
         }
+        if changes.get("html"):  # as every letter that is frozen
+            changes["html"], changes["text"], _ = reduce_html(changes["html"])
         return Letter(**{**values, **changes})
 
     def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: object) -> Entry:

@@ -91,11 +91,9 @@ class Room:
     def propose(self, **changes: Any) -> str:
         """Have an agent ask for a letter to be sent, and return its id."""
         self._letters += 1
-        usual = {
-            "to": ["ann@example.com"],
-            "subject": f"Hello {self._letters}",
-            "body": f"Good day, Ann. This is letter {self._letters}.",
-        }
+        usual = {"to": ["ann@example.com"], "subject": f"Hello {self._letters}"}
+        if "html" not in changes:
+            usual["body"] = f"Good day, Ann. This is letter {self._letters}."
         return self.agent.done("send_email", **(usual | changes))["letter"]
 
     def state(self, id: str) -> str:

@@ -26,7 +26,7 @@ def shown(rooms):
     ids = {
         "calm": room.propose(),
         "red": red(room, bcc=["boss@example.net"]),
-        "html": room.propose(body="Hello, look.", html='<p>Hello, <a href="https://example.com">look</a>.</p>'),
+        "html": room.propose(html='<p>Hello, <a href="https://example.com">look</a>.</p>'),
         "files": room.propose(attachments=["Outgoing/plan.txt"]),
         "answer": room.agent.done("reply_email", id=mail, body="Thanks.")["letter"],
         "approved": room.propose(),

@@ -1,6 +1,7 @@
 """A letter that wants more than to be read: nothing in it loads, runs, leads anywhere or covers the desk."""
 
 from contextlib import ExitStack
+from html import escape
 
 import pytest
 from mcp_types import Implementation
@@ -11,7 +12,6 @@ from tests.browser.served import trap, until
 
 PWNED = "window.pwned=1;window.top.pwned=1;alert(1)"
 TAG = f'<img src=x onerror="{PWNED}">'
-FRAME = "#letter iframe"
 FLAG = "() => Boolean(window.pwned)"
 
 
@@ -78,26 +78,22 @@ def evil():
 @pytest.fixture
 def looked_at(desk, visits, evil):
     """A hostile letter's page, and what was seen of it."""
-    visits.tolerated = "Content Security Policy|sandboxed"  # of the frame's own policy
     at = f"http://127.0.0.1:{evil.port}"
     info = Implementation(name=f"zed{TAG}", version="1")
+    words = f"Hello {TAG} <script>{PWNED}</script> {at}/text javascript:alert(1) {'x' * 5000}"
     with visiting_inside(desk.person, agent="", client_info=info) as agent:
-        id = agent.done(
-            "send_email",
-            to=["ann@example.com"],
-            subject=f"Hello {TAG}</title><script>{PWNED}</script>",
-            body=f"Hello {TAG} <script>{PWNED}</script> {at}/text javascript:alert(1) {'x' * 5000}",
-            html=hostile(at),
-        )["letter"]
+        asked = {
+            "to": ["ann@example.com"],
+            "subject": f"Hello {TAG}</title><script>{PWNED}</script>",
+        }
+        assert agent.call("send_email", **asked, html=hostile(at)).refused == "invalid_input"
+        id = agent.done("send_email", **asked, html=f"<p>{escape(words)}</p>")["letter"]
     context = visits.window(storage_state=desk.cookies(visits._browser, "Ada"))
     watch = Watch(context)
     page = context.new_page()
     page.goto(desk.url(id))
-    page.locator(FRAME).scroll_into_view_if_needed()
-    frame = page.frame_locator(FRAME)
-    expect(frame.get_by_text("plain link")).to_be_attached()
-    yield page, frame, watch
-    page.wait_for_load_state("networkidle" if page.url.endswith("/html") else "load")
+    yield page
+    page.wait_for_load_state("load")
     assert watch.foreign(desk.address) == []
     assert watch.dialogs == []
     assert watch.downloads == []
@@ -126,7 +122,7 @@ def test_the_same_page_elsewhere_would_have_done_all_that(visits, evil):
 
 
 def test_nothing_of_it_loads_or_runs(looked_at):
-    page, _, _ = looked_at
+    page = looked_at
     assert "Hello <img" in page.title()
     expect(page.locator("h1")).to_contain_text("<script>")
     expect(page.locator(".envelope")).to_contain_text("zed<img")
@@ -134,80 +130,16 @@ def test_nothing_of_it_loads_or_runs(looked_at):
     expect(page.locator("#letter .body a")).to_have_count(0)
 
 
-def test_its_frame_is_a_box_without_rights(looked_at, desk):
-    page, frame, _ = looked_at
-    part = page.locator(FRAME)
-    assert part.get_attribute("sandbox") == ""
-    answer = page.context.request.get(desk.address + part.get_attribute("src"))
-    policy = answer.headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "sandbox" in policy.replace(";", " ").split()
-    assert "allow-" not in policy
-    for query in ("script", "style + style", "link", "base", "iframe", "form", "input", "svg", "object", "meta[http-equiv]"):  # fmt: skip
-        expect(frame.locator(query)).to_have_count(0)
-
-
-def test_its_links_lead_nowhere(looked_at, desk):
-    page, frame, watch = looked_at
-    here, asked = page.url, len(watch.asked)
-    for name in ("plain link", "new window", "script link", "data link", "download", "our own", "anchor"):  # fmt: skip
-        for button in ("left", "middle"):
-            frame.get_by_text(name, exact=True).dispatch_event("click")
-            frame.get_by_text(name, exact=True).click(button=button, force=True)
-    assert page.url == here
-    assert [url for url in watch.asked[asked:] if "/letter/" not in url] == []
-
-
-def test_it_does_not_cover_the_desk(looked_at):
-    page, _, _ = looked_at
-    page.locator("#approve").click(trial=True)  # whatever covers it would be clicked instead
-    page.get_by_role("link", name="History").click(trial=True)
-    part, sheet = page.locator(FRAME).bounding_box(), page.locator("#letter").bounding_box()
-    assert part["width"] <= sheet["width"]
-
-
-def test_its_frame_opened_as_a_page_is_as_harmless(looked_at, desk):
-    page, _, _ = looked_at
-    page.goto(page.url + "/html")
-    expect(page.get_by_text("plain link")).to_be_attached()
-    page.get_by_text("plain link").click(force=True)
-    assert page.url.endswith("/html")
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        '<embed src="x">',
-        "<head>",
-        "<head><title>x</title>",
-        "<p>a</p><head>",
-        "<svg><path/>",
-        "<math><mi>x</mi>",
-        "<object data=x>",
-        "<select><option>x</select>",
-    ],
-)
-def test_what_its_readers_will_see_is_seen_here_too(desk, visits, before):
-    """Readers see what follows; who approves it must see it as well."""
-    visits.tolerated = "net::ERR_|Not allowed to load"
-    part = f"{before}<p>Wire the money.</p>"
-    theirs = visits.window().new_page()
-    theirs.set_content(part)
-    expect(theirs.get_by_text("Wire the money.")).to_be_visible()
-    ours = visits.page(desk, f"/letter/{desk.propose(body='Hello.', html=part)}/html")
-    assert "Wire the money." in ours.locator("body").inner_text()
-
-
 def test_its_source_is_text(looked_at, desk):
-    page, _, _ = looked_at
+    page = looked_at
     answer = page.goto(page.url + "/source")
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.headers["x-content-type-options"] == "nosniff"
-    expect(page.locator("body")).to_contain_text("<script>")
+    expect(page.locator("body")).to_contain_text("&lt;script&gt;")
 
 
 def test_no_list_or_form_of_the_desk_runs_it(looked_at, desk):
-    page, _, _ = looked_at
+    page = looked_at
     id = page.url.rpartition("/")[2]
     for path in ("/", "/agents", "/history?agent=zed%3Cimg&q=%3Cscript%3E", f"/letter/{id}/edit"):
         page.goto(desk.address + path)
@@ -215,9 +147,6 @@ def test_no_list_or_form_of_the_desk_runs_it(looked_at, desk):
     page.get_by_label("Text").fill(f"{TAG} changed")
     page.get_by_role("button", name="Look at the difference").click()
     expect(page.locator("ins").first).to_be_visible()
-    page.goto(desk.url(id))
-    page.locator(FRAME).scroll_into_view_if_needed()  # it is drawn when it comes into sight
-    expect(page.frame_locator(FRAME).get_by_text("plain link")).to_be_attached()
 
 
 def test_text_that_turns_around_is_shown_as_it_is(desk, visits):
@@ -228,8 +157,7 @@ def test_text_that_turns_around_is_shown_as_it_is(desk, visits):
             "send_email",
             to=["ann@example.com"],
             subject="Pay now \u05d0\u05d1\u05d2",
-            body="Send to \u202eABC\u202c and a\u200bb \u2066x\u2069 \u05d0\u05d1\u05d2",
-            html="<p>Send to \u202eABC\u202c</p>",
+            html="<p>Send to \u202eABC\u202c and a\u200bb \u2066x\u2069 \u05d0\u05d1\u05d2</p>",
         )
     id = said.values["letter"]
     page = visits.letter(desk, id)

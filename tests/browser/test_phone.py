@@ -15,7 +15,7 @@ def full(rooms):
     room.ids = {
         "calm": room.propose(),
         "red": red(room, subject="W" * 200, body=f"AKIAIOSFODNN7EXAMQLE {LONG} {'x' * 400}"),
-        "html": room.propose(body=f"Look: {LONG}", html=f'<table width="2000"><tr><td>wide</td></tr></table><a href="{LONG}">Look</a>'),
+        "html": room.propose(html=f'<table width="2000"><tr><td>wide</td></tr></table><a href="{LONG}">Look</a>'),
         "many": room.propose(to=[f"somebody.with.a.long.name.{n}@department-of-long-names.example.com" for n in range(20)]),
     }  # fmt: skip
     (room.person.vault / "Outgoing").mkdir(exist_ok=True)

@@ -275,7 +275,7 @@ def letter(number: int) -> Letter:
         cc=(BEN,) if number % 3 == 0 else (),
         bcc=(BEN,) if number % 5 == 0 else (),
         subject=f"Number {number}",
-        text=f"This is letter {number}.\n" + "Grüße, wie immer.\n" * (number % 7),
+        text=f"This is letter {number}.\n" + "Grüße, wie immer.\n" * (number % 11 and number % 7),
         html=f"<p>This is letter {number}.</p>" if number % 11 == 0 else "",
         attachments=(
             (Enclosure("plan.bin", "application/octet-stream", bytes(range(256)) * 8),)

@@ -15,7 +15,6 @@ from postroom.core.risk import (
     Facts,
     Line,
     assess,
-    html_differs,
     letter_tokens,
     tokens,
 )
@@ -99,7 +98,6 @@ def situations(draw):
         seen=seen,
         repeats=draw(st.sampled_from([(), ("aaaaaaaaaa",)])),
         automatic=draw(st.booleans()),
-        html_text=draw(texts),
     )
 
 
@@ -129,16 +127,13 @@ def test_no_card_repeats_a_secret(situation):
 TOKEN = "ghp_" + "aB3dE6gH9" * 4
 
 
-@given(
-    situations(), texts, texts, st.sampled_from(["subject", "text", "html", "name", "file", "link"])
-)
+@given(situations(), texts, texts, st.sampled_from(["subject", "text", "name", "file", "link"]))
 def test_a_planted_secret_is_found_and_not_repeated(situation, before, after, place):
     one, facts = situation
     planted = f"{before} {TOKEN} {after}"
     changes = {
         "subject": {"subject": f"about {TOKEN}"},
         "text": {"text": planted},
-        "html": {"html": f"<!-- {TOKEN} -->{before}"},
         "name": {"to": (Address("ann", "example.com", f"Ann {TOKEN}"),)},
         "file": {"attachments": (Enclosure(f"{TOKEN}.txt", "text/plain", b"x"),)},
         "link": {"text": f"{before} https://{TOKEN}.evil.org/{TOKEN}"},
@@ -165,19 +160,6 @@ def test_links_are_found_whatever_stands_around_them(before, after):
     assert any(link.host == "evil.org" for link in links(text))
     page = f"{before}> https://evil.org/a <{after}"
     assert any(link.host == "evil.org" for link in links("", page, said(page)))
-
-
-@given(texts)
-def test_a_page_that_renders_to_the_plain_text_does_not_differ(text):
-    one = Letter(
-        id="abcdefghij",
-        account="a",
-        sender=Address("you", "example.org"),
-        to=(Address("ann", "example.com"),),
-        text=f"x{text}",
-        html="<p>",
-    )
-    assert not html_differs(one, f"x{text}")
 
 
 @given(texts)

@@ -141,10 +141,10 @@ def test_send_email_dry_run(dry):
 
 def test_send_email_dry_run_shows_everything(dry):
     """001 §14 full preview"""
-    more = {"cc": "a@example.com, b@example.com", "bcc": "c@example.com", "html_body": "<p>Hi</p>", "reply_to": "me@example.com"}  # fmt: skip
+    more = {"cc": "a@example.com, b@example.com", "bcc": "c@example.com", "html_body": f"<p>{'x' * 53}</p>", "reply_to": "me@example.com"}  # fmt: skip
     assert dry.text("send_email", **letter(), **more) == (
         "[DRY RUN] Would send email:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)\n"
-        "  CC: a@example.com, b@example.com\n  BCC: c@example.com\n  HTML: (9 chars)\n"
+        "  CC: a@example.com, b@example.com\n  BCC: c@example.com\n  HTML: (60 chars)\n"
         f"  Reply-To: me@example.com\n\n{TAIL}"
     )
 
@@ -198,13 +198,13 @@ def test_draft_email_dry_run(dry):
         "[DRY RUN] Would create draft:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)"
     )
     assert found(dry, "in:drafts to:recipient@example.com") == []
-    whole = dry.text("draft_email", **letter(bcc="b@example.com", html_body="<p>Hi</p>"))
-    assert whole.endswith("\n  Body: (53 chars)\n  BCC: b@example.com\n  HTML: (9 chars)")
+    whole = dry.text("draft_email", **letter(bcc="b@example.com", html_body=f"<p>{'x' * 53}</p>"))
+    assert whole.endswith("\n  Body: (53 chars)\n  BCC: b@example.com\n  HTML: (60 chars)")
 
 
 def test_draft_email_live(live):
     """001 §4B Live Response"""
-    answer = live.call("draft_email", **letter("dot", cc="c@example.com", bcc="b@example.com", html_body="<p>x</p>"))  # fmt: skip
+    answer = live.call("draft_email", **letter("dot", cc="c@example.com", bcc="b@example.com", html_body=f"<p>{'x' * 53}</p>"))  # fmt: skip
     id = answer.structured_content["draft_id"]
     assert told(answer, refused=False) == (
         f"Draft created successfully.\n  Draft ID: {id}\n  To: dot@example.com\n  Subject: Test\n"
@@ -381,6 +381,30 @@ def test_an_html_version_makes_two_alternatives(live):
     sent = sends(live, name="alt", body="Hello.", html_body="<p>Hello.</p>")
     assert sent.get_content_type() == "multipart/alternative"
     assert [part.get_content_type() for part in sent.iter_parts()] == ["text/plain", "text/html"]
+
+
+def test_an_html_version_shows_where_its_links_lead_in_both(live):
+    """001 §7 multipart/alternative, links"""
+    page = '<p>Hello, <a href="https://example.com/a">the list</a>.</p>'
+    sent = sends(live, name="lin", body="Hello, the list.", html_body=page)
+    plain, html = sent.iter_parts()
+    assert plain.get_content().strip() == "Hello, the list (https://example.com/a)."
+    assert html.get_content().strip() == page
+
+
+def test_an_html_version_that_says_something_else_is_left_out(live):
+    """001 §7 multipart/alternative, other words"""
+    for at, (page, why) in enumerate(
+        (
+            ("<p>Goodbye.</p>", "its words are not those of body"),
+            ("<title>Hello.</title>", "The HTML is refused: <title> is not allowed"),
+        )
+    ):
+        answer = live.call("send_email", **letter(f"out{at}", body="Hello.", html_body=page))
+        assert mime(live, answer).get_content_type() == "text/plain"
+        warning = told(answer, refused=False).rpartition("\n\n")[2]
+        assert warning.startswith("Warning: html_body was left out")
+        assert why in warning
 
 
 def test_unicode_in_subject_and_body(live):

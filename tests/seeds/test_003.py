@@ -191,6 +191,14 @@ def test_send_email_takes_html(live):
     assert "<b>day</b>" in sent.get_body(("html",)).get_content()
 
 
+def test_send_email_refuses_html_that_is_not_of_the_subset(live):
+    """003 §1 SendEmailInput, HTML outside the subset"""
+    page = "<p>Hi</p><title>pay 9000</title>"
+    error = json.loads(told(live.call("send_email", **letter("ref", body=page)), refused=True))
+    assert error["error"] == "parse_error"
+    assert "<title> is not allowed" in error["message"]
+
+
 def test_move_email_and_add_label(live):
     """003 §1 MoveEmailInput, AddLabelInput"""
     id = arrive(live.person, "move", subject="To be moved")

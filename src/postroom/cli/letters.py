@@ -180,9 +180,7 @@ def show_command(id: str, as_json: bool) -> None:
 
 def _show(desk: Desk, entry: Entry) -> None:
     """Write a whole letter: every recipient, every byte of its text, its card, what it went through."""
-    from postroom.desk.reading import html_text
-
-    for row in printing.letter_lines(entry, html_text):
+    for row in printing.letter_lines(entry):
         click.echo(row)
     if entry.replaces:
         click.echo(f"{printing.field('Instead')}of the letter {entry.replaces}")

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -82,11 +82,10 @@ def short_date(second: int) -> str:
     return datetime.fromtimestamp(second).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]:
+def letter_lines(entry: Entry) -> Iterator[str]:
     """Yield a letter as it will be sent: its whole envelope, its text, its files, its risk card."""
     import hashlib
 
-    from postroom.core.risk import html_differs
     from postroom.desk.outbox import WHO
 
     letter = entry.letter
@@ -104,11 +103,7 @@ def letter_lines(entry: Entry, html_text: Callable[[str], str]) -> Iterator[str]
         about = f"{file.type}, {size(len(file.content))}, SHA-256 {sha}…, from the {origin}"
         yield f"{field('File')}{folded(f'{file.name} ({about})', ' ' * 9).lstrip()}"
     if letter.html:
-        shown = html_text(letter.html)
-        if html_differs(letter, shown):
-            yield click.style("\nThe HTML part, which most people see, says:", fg="red", bold=True)
-            yield from _marked(shown)
-            yield click.style("\nThe plain part says:", bold=True)
+        yield hanging(field("HTML"), letter.about_html)
     yield ""
     yield from _marked(letter.text.strip("\n") or "(no text)")
     yield ""

@@ -80,4 +80,3 @@ class Facts:
     seen: Mapping[str, str] = field(default_factory=dict)
     repeats: tuple[str, ...] = ()
     automatic: bool = False
-    html_text: str = ""

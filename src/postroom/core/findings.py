@@ -118,47 +118,6 @@ def said(html: str) -> str:
     return visible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
 
 
-_STYLES: Final = re.compile(r"<(style|script|title)\b[\s\S]*?(?:</\1|\Z)", re.I)
-_DRAWN: Final = re.compile(r"<(?:svg|math)\b", re.I)
-_LABELLED: Final = re.compile(
-    r"""\b(?:value|placeholder|label|alt|summary)\s*+=\s*+(?:"([^"<]{1,2000}+)"|'([^'<]{1,2000}+)'|([^\s"'<>]{1,200}+))""",
-    re.I,
-)
-# What mail programs show, hide or put words into, each in its own way.
-_ODD: Final = re.compile(
-    r"<(svg|math|canvas|video|audio|object|embed|iframe|frameset|noscript|template|details|progress|meter|input|select|textarea|button"
-    r"|option|plaintext|xmp|noembed|noframes|rp|bdo|dialog|marquee|link|base|meta\s[^>]*http-equiv|!--\s*\[if|!\[)",
-    re.I,
-)
-_SHEET: Final = re.compile(r"<style\b[^>]*>([\s\S]*?)(?:</style|\Z)", re.I)
-_SIMPLE: Final = re.compile(r"\s*+[\w.#-]++(?:\s*+,\s*+[\w.#-]++)*+\s*+\{([^{}]*+)\}")
-_WORDY: Final = re.compile(r"[\\@]|content|quotes|list-style|order\s*+:|attr\s*+\(|/\*", re.I)
-_STYLED_INLINE: Final = re.compile(r"""style\s*+=\s*+("[^"]*+"|'[^']*+'|[^\s>]++)""", re.I)
-_WORDY_INLINE: Final = re.compile(
-    r"[\\@]|content-visibility|list-style[^;]*[\"']|(?<![\w-])order\s*+:", re.I
-)
-
-
-def varies(html: str) -> list[str]:
-    """Return what in a page lets mail programs show other words than one another, by name."""
-    found = [one.split()[0].lower().lstrip("!-[ ") or "comment" for one in _ODD.findall(html)]
-    # Of rules for plain names alone, every program makes the same.
-    sheets = _SHEET.findall(html)
-    if any(_WORDY.search(sheet) or _SIMPLE.sub("", sheet).strip() for sheet in sheets):
-        found.append("style sheet")
-    if any(_WORDY_INLINE.search(style) for style in _STYLED_INLINE.findall(html)):
-        found.append("style")
-    return list(dict.fromkeys(found))
-
-
-def within(html: str) -> str:
-    """Return all that a page holds in words, whoever is shown it: hidden text, comments, what stands on buttons."""
-    # In a drawing, what looks like a style may be shown.
-    bare = html if _DRAWN.search(html) else _STYLES.sub(" ", html)
-    labels = " ".join(one for found in _LABELLED.findall(bare) for one in found if one)
-    return f"{said(bare.replace('<![CDATA[', ' '))} {visible(unescaped(labels))}"
-
-
 def ascii_host(host: str) -> str:
     """Return a host as name servers know it."""
     host = (

@@ -114,6 +114,14 @@ class Letter:
         return tuple({address.key: address for address in (*self.to, *self.cc, *self.bcc)}.values())
 
     @property
+    def about_html(self) -> str:
+        """What a person is told of the HTML part, wherever the letter is shown."""
+        size = f"{len(self.html):,} characters"
+        return (
+            f"{size}. The text shown was made from it and has the same words." if self.html else ""
+        )
+
+    @property
     def message_id(self) -> str:
         """The Message-ID, which comes from the id, so that every sending of this letter has the same."""
         return f"<{self.id}@{self.sender.domain}>"

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.core import findings
 from postroom.core.card import MAX_LINE, Card, Facts, Level, Line
 from postroom.core.findings import MAX_TOKENS, Link, names, readable, site, tokens
-from postroom.core.text import line, words
+from postroom.core.text import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from postroom.core.letter import Enclosure, Letter
 
-__all__ = ["Card", "Facts", "Level", "Line", "assess", "html_differs", "letter_tokens", "tokens"]
+__all__ = ["Card", "Facts", "Level", "Line", "assess", "letter_tokens", "tokens"]
 
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60
@@ -26,7 +25,6 @@ MAX_NAMED: Final = 40  # addresses or hosts that one concern names
 MAX_FILES: Final = 200
 MAX_HOSTS: Final = 200  # of recipients, and of links, that are compared with known ones
 MAX_SCANNED: Final = 1_000_000  # bytes of an attachment that are searched for secrets
-MAX_PAGE: Final = 1_000_000  # characters of HTML that are rendered for comparison
 MANY: Final = 5
 _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push the others out
 _SHARE_OF_OTHERS: Final = 6
@@ -68,39 +66,6 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [Line(rest[0].level, "more", f"{len(rest)} more lines.")]
     return Card(tuple(lines))
-
-
-_LINK: Final = re.compile(r"\(?<?(?:https?://|www\.|mailto:)[^\s<>)]*+>?\)?", re.IGNORECASE)
-_SYNTAX: Final = names("http https www mailto image")
-_MONEY: Final = str.maketrans(
-    {"€": " eur ", "$": " usd ", "£": " gbp ", "¥": " jpy ", "%": " pct "}
-)
-
-
-def html_differs(letter: Letter, html_text: str) -> bool:
-    """Return whether the HTML part, as its reader sees it, says something else than the plain one."""
-    if not letter.html.strip():
-        return False
-    if not letter.text.strip() or len(letter.html) > MAX_PAGE:
-        return True
-    both = [text.translate(_MONEY) for text in (letter.text, html_text)]
-    plain, page = ([word for word in words(text) if word not in _SYNTAX] for text in both)
-    if plain == page:
-        return False
-    # The plain part may give its links elsewhere: then the words around them must be the same.
-    plain, page = (words(_LINK.sub(" ", text)) for text in both)
-    hosts = [{link.host for link in findings.links(text)} for text in both]
-    return plain != page or hosts[0] != hosts[1]
-
-
-def unshown(letter: Letter, html_text: str) -> list[str]:
-    """Return the words of the HTML part that neither the plain text has nor a reader of it would see by our rules."""
-    if not letter.html.strip() or len(letter.html) > MAX_PAGE:
-        return []
-    inside = Counter(words(findings.within(letter.html)))
-    # How often counts too: words that are there already can say something else once more.
-    known = Counter(words(letter.text)) | Counter(words(html_text))
-    return [word for word, often in inside.items() if often > known[word] and word not in _SYNTAX]
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -230,9 +195,8 @@ class _Desk:
         written = {key.rpartition("@")[2] for key in self.familiar}
         self.known = findings.Known(self.own_domains | facts.known_domains | written)
         self.named = tuple(dict.fromkeys((*letter.envelope, *letter.reply_to)))
-        self.page = findings.said(letter.html)
         self.text = findings.visible(f"{letter.subject}\n{letter.text}")
-        self.links = findings.links(self.text, letter.html, self.page)
+        self.links = findings.links(self.text, letter.html)
         known = None if facts.thread is None else facts.thread | keys
         self.joining = [a.spec for a in letter.envelope if known is not None and a.key not in known]
 
@@ -263,7 +227,7 @@ class _Desk:
             if address.key in seen and address.key not in self.familiar:
                 text = f"{_quoted(address.spec, 200)} first stood in {_quoted(seen[address.key])}."
                 yield Line(LOOK if address.key in (thread or ()) else STOP, "from_mail", text)
-        codes = findings.codes(f"{self.text}\n{self.page}", anywhere=True) if seen else ()
+        codes = findings.codes(self.text, anywhere=True) if seen else ()
         for token in dict.fromkeys(token for token in codes if token in seen):
             kind, answer = token.partition(":")[0], thread is not None and not self.joining
             level = STOP if kind == "code" else PLAIN if answer else LOOK
@@ -283,8 +247,6 @@ class _Desk:
         places = [
             ("the subject", letter.subject),
             ("the text", letter.text),
-            ("the HTML", findings.unescaped(letter.html)),
-            ("the HTML", f"{self.page}\n{self.facts.html_text}"),
             ("a name", "\n".join(address.name for address in self.named)),
         ]
         for file in files:
@@ -361,19 +323,11 @@ class _Desk:
 
     def rest(self) -> Iterator[Line]:
         letter, facts = self.letter, self.facts
-        hidden = sum(len(run) for run in _HIDDEN.findall(f"{letter.text}{letter.html}"))
+        hidden = sum(len(run) for run in _HIDDEN.findall(letter.text))
         unseen = f"It holds {hidden:,} characters that nobody sees and that can carry a message."
         again = f"The same text was written before: {_quoted(', '.join(facts.repeats[:10]), 120)}."
-        other = "The HTML part says something else than the plain text."
-        lurking = unshown(letter, facts.html_text)
-        lurks = f"The HTML part holds words that some readers may be shown and you are not: {_quoted(' '.join(lurking), 150)}."
-        odd = findings.varies(letter.html[:MAX_PAGE]) if letter.html else []
-        varies = f"Mail programs may show the HTML part differently, with more or fewer words: it holds {', '.join(odd)[:150]}."
         blank = not (letter.text.strip() or letter.html.strip() or letter.attachments)
         for level, kind, text, so in (
-            (STOP, "html_differs", other, html_differs(letter, facts.html_text)),
-            (STOP, "html_hides", lurks, lurking),
-            (STOP, "html_varies", varies, odd),
             (STOP if hidden > 20 else LOOK, "hidden", unseen, hidden),
             (LOOK, "repeat", again, facts.repeats),
             (LOOK, "automatic", "It answers a mail that was sent automatically.", facts.automatic),

@@ -16,6 +16,7 @@ from postroom.core.letter import (
     is_message_id,
     letter_id,
 )
+from postroom.core.outgoing_html import reduce_html
 from postroom.core.text import clean
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """What somebody wants to send; `answers` is the id of the mail that it answers."""
+    """What somebody wants to send; `answers` is the id of the mail that it answers.
+
+    Where there is `html`, the text is made from it, and `text` does not count.
+    """
 
     to: tuple[Address, ...]
     subject: str
@@ -66,6 +70,7 @@ class Composer:
 
     def rehearsed(self, written: Written) -> Letter:
         """Return the letter as far as it can be told without its mailbox."""
+        html, text, _ = reduce_html(written.html)
         return Letter(
             id=letter_id(self._draw(ID_BYTES)),
             account=written.account or self._default,
@@ -75,8 +80,8 @@ class Composer:
             bcc=written.bcc,
             reply_to=written.reply_to,
             subject=written.subject,
-            text=settled(written.text),
-            html=written.html,
+            text=text if written.html else settled(written.text),
+            html=html,
             attachments=written.attachments,
         )
 

@@ -35,7 +35,7 @@ from postroom.core.message import (
 from postroom.core.policy import Rules
 from postroom.core.redaction import addresses
 from postroom.core.text import line
-from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.desk.outbox import Call, Outbox, check_name, refuse_other_html
 from postroom.desk.reading import READABLE, Reading
 from postroom.store.entries import Move
 from postroom.store.ledger import Ledger
@@ -265,6 +265,7 @@ class Mailroom:
         target = addresses([address.spec for address in letter.envelope])
         with self._recorded(call, changes=True, target=target, **about):
             box = self.box(letter.account)
+            refuse_other_html(letter)
             policy.admit(letter, self._rules, self._reading.own(letter.account))
             version = ""
             if revises:

@@ -54,7 +54,6 @@ SECTIONS: Final = (
     "Outcome",
     "Notice",
     "Envelope",
-    "Letter as its HTML shows it",
     "Letter",
     "Difference",
     "Risk assessment",
@@ -104,14 +103,12 @@ class Notes:
         clock: Callable[[], Stamp],
         *,
         desk: str,
-        html_text: Callable[[str], str],
     ) -> None:
         self._vault = vault
         self._ledger = ledger
         self._rules = rules
         self._clock = clock
         self._desk = desk
-        self._html_text = html_text
         self._placing = Placing(vault, ledger)
         self.put_back = self._placing.put_back
         self.free = self._placing.free
@@ -288,9 +285,6 @@ class Notes:
         if notice:
             pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
-        if letter.html and (html := self._belying(letter)):
-            said = "The HTML part says something else than the plain text. Most people see this:"
-            pages.append(("Letter as its HTML shows it", f"{said}\n\n{_text(html)}"))
         pages.append(("Letter", _text(letter.text)))
         former = self._ledger.former(entry.id) if entry.version > 1 else None
         if former is not None and form(former) != form(letter):
@@ -298,13 +292,6 @@ class Notes:
         pages.append(("Risk assessment", _card(entry.card)))
         pages.append(("Rollback plan", self._rollback(entry)))
         return pages
-
-    def _belying(self, letter: Letter) -> str:
-        """Return what the HTML part shows, where that is something else than the plain text."""
-        from postroom.core.risk import html_differs  # its tables are needed for this alone
-
-        html = self._html_text(letter.html)
-        return (html or "(nothing)") if html_differs(letter, html) else ""
 
     def _what_to_do(self, entry: Entry) -> str:
         id, state, folder_counts = entry.id, entry.state, self._rules.trust == "folder"
@@ -444,6 +431,7 @@ def _envelope(entry: Entry) -> str:
     people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
     rows = [f"- {name}: {quote(str(a))}" for name, addresses in people for a in addresses]
     rows.append(f"- Subject: {quote(letter.subject or '(none)')}")
+    rows += [f"- HTML part: {letter.about_html}"] if letter.html else []
     for at, file in enumerate(letter.attachments):
         origin = entry.origins[at] if at < len(entry.origins) else "agent"
         sha = hashlib.sha256(file.content).hexdigest()[:12]

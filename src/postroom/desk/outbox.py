@@ -14,6 +14,7 @@ from postroom.core.audit import Action, Read, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.outgoing_html import is_reduced
 from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
@@ -106,6 +107,7 @@ class Outbox:
             raise Invalid(f"An idempotency key has at most {MAX_KEY} printable characters")
         check_name(call)
         letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
+        refuse_other_html(letter)
         policy.admit(letter, self._rules, self._assessor.own(letter.account))
         with self._ledger.write() as book:
             known = self._known(book, call, letter, wish)
@@ -356,6 +358,7 @@ class Outbox:
             raise life.refuse(entry.id, entry.state, "edited")
         if letter.text != entry.letter.text:
             letter = replace(letter, html="")  # it would say what the agent wrote
+        refuse_other_html(letter)
         policy.admit(letter, self._rules, self._assessor.own(letter.account))
         return letter, self._assessor.card(letter, entry.origins)
 
@@ -561,6 +564,12 @@ def _not_as_seen(entry: Entry) -> Conflict:
         f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
         remedy=f"Look at it again with `postroom show {entry.id}`.",
     )
+
+
+def refuse_other_html(letter: Letter) -> None:
+    """Refuse a letter whose HTML part was not built here, or whose text was not made from it."""
+    if not is_reduced(letter.html, letter.text):
+        raise Invalid("The HTML part and the text of a letter are made by Postroom alone")
 
 
 def _result(state: life.State) -> str:

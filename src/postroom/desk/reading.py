@@ -142,14 +142,14 @@ class Reading:
 
     def sources(self, letter: Letter) -> list[Source]:
         """Return each recipient and each link, with the mail in which an agent was shown it first."""
-        from postroom.core.findings import links, said
+        from postroom.core.findings import links
         from postroom.core.risk import letter_tokens
 
         seen = self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY)
         people = [("recipient", address) for address in letter.envelope]
         people += [("answers to", address) for address in letter.reply_to]
         found = [Source(kind, one.spec, seen.get(one.key, "")) for kind, one in people]
-        for link in links(letter.text, letter.html, said(letter.html)):
+        for link in links(letter.text, letter.html):
             where = seen.get(link.target) or seen.get(f"host:{link.host}", "")
             kind = "picture" if link.how == "loads" else "link"
             found.append(Source(kind, link.target or link.host, where))
@@ -163,7 +163,7 @@ class Reading:
             return assess(letter, self._facts(letter), origins)
         except PostroomError as why:
             unchecked = Line(Level.LOOK, "unchecked", f"Not all was looked up: {line(why.message)}")
-            bare = assess(letter, Facts(html_text=html_text(letter.html)), origins)
+            bare = assess(letter, Facts(), origins)
             return Card((*bare.lines, unchecked))
 
     def _facts(self, letter: Letter) -> Facts:
@@ -181,7 +181,6 @@ class Reading:
             seen=self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY),
             repeats=self._ledger.repeats(letter.text, but=letter.id),
             automatic=automatic,
-            html_text=html_text(letter.html),
         )
 
     def _domains(self, box: Mailbox, account: str) -> frozenset[str]:
@@ -236,12 +235,3 @@ def _conversation(box: Mailbox, letter: Letter) -> tuple[frozenset[str] | None, 
     answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]
     automatic = any(mail.automatic or mail.list_id for mail in answered)
     return frozenset(party.address.casefold() for party in parties if party), automatic
-
-
-def html_text(html: str) -> str:
-    """Return an HTML part as a reader sees it."""
-    if not html:
-        return ""
-    from postroom.mail.html import text
-
-    return text(html).text

@@ -38,7 +38,6 @@ def app(setup: Setup) -> ASGIApp:
         "/": desk.queue,
         "/letter/{id}": desk.letter,
         "/letter/{id}/edit": desk.edit,
-        "/letter/{id}/html": desk.html_part,
         "/letter/{id}/source": desk.source,
         "/letter/{id}/text": desk.text,
         "/letter/{id}/file/{at:int}": desk.file,

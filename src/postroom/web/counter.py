@@ -19,10 +19,9 @@ from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, P
 from postroom.core.letter import Letter
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
-from postroom.desk.reading import html_text
 from postroom.store.entries import Entry, Line
 from postroom.store.lists import DAY
-from postroom.web import pages, part, records
+from postroom.web import pages, records
 from postroom.web import sheet as sheets
 from postroom.web.markup import NONE, Html, html
 from postroom.web.pages import Queue, View
@@ -157,16 +156,9 @@ class Counter:
             former=desk.ledger.former(entry.id) if entry.version > 1 else None,
             edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             answered=bool(letter.thread and letter.in_reply_to),
-            **_html_words(letter),
             replaced=desk.replaced_by(entry),
             next=after,
         )
-
-    def html_part(self, post: Post) -> Response:
-        answer = page(part.page(self._desk.ledger.entry(post.id).letter.html))
-        answer.headers["content-security-policy"] = part.POLICY
-        answer.headers["x-frame-options"] = "SAMEORIGIN"
-        return answer
 
     def source(self, post: Post) -> Response:
         return _plain(self._desk.ledger.entry(post.id).letter.html)
@@ -392,17 +384,6 @@ class Counter:
 
 def _plain(text: str) -> Response:
     return Response(text, media_type="text/plain; charset=utf-8")
-
-
-def _html_words(letter: Letter) -> dict[str, str]:
-    """Return what the HTML part says where that is something else than the plain text, and what it may hide."""
-    if not letter.html:
-        return {}
-    from postroom.core.risk import html_differs, unshown
-
-    said = html_text(letter.html)
-    belies = (said or "(nothing)") if html_differs(letter, said) else ""
-    return {"belies": belies, "unshown": " ".join(unshown(letter, said))}
 
 
 def _number(text: str) -> int:

@@ -20,7 +20,6 @@ from postroom.store.entries import Entry
 from postroom.web.changes import MAX_SHOWN, changes
 from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
 from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token
-from postroom.web.part import MAX_HTML
 
 MAX_SOURCES: Final = 60
 MAX_MAIL: Final = 20_000  # characters of each
@@ -36,8 +35,6 @@ class Sheet:
     history: Sequence[life.State]
     sources: Sequence[Source]
     former: Letter | None = None  # as its agent wrote it, where a person changed it
-    belies: str = ""  # what its HTML says, where that is something else than its text
-    unshown: str = ""  # words that its HTML holds and that are shown nowhere here
     edited: str = ""  # how its note differs, where a person typed into it
     answered: bool = False  # whether a conversation can be shown
     replaced: str = ""  # the letter that stands in its place
@@ -76,7 +73,7 @@ def sheet(view: View, found: Sheet) -> Html:
         if letter.text
         else html('<span class="quiet">(no text)</span>'),
         whole=_whole(letter),
-        html=_html_part(letter, found),
+        html=_html_part(letter),
         files=_files(entry),
         sources=_sources(found.sources),
         thread=_thread(entry, answered=found.answered),
@@ -249,30 +246,13 @@ def _whole(letter: Letter) -> Html:
     )  # fmt: skip
 
 
-def _html_part(letter: Letter, found: Sheet) -> Html:
+def _html_part(letter: Letter) -> Html:
     if not letter.html:
         return NONE
-    said = NONE
-    if len(letter.html) > MAX_HTML:
-        said = notice("stop", f"Only the first {MAX_HTML:,} of {len(letter.html):,} characters are drawn here.")  # fmt: skip
-    if found.unshown:
-        said = html(
-            '{said}<p class="notice stop">It holds words that some readers may be shown, and that are not shown here:</p><p class="text" dir="auto">{words}</p>',
-            said=said,
-            words=shown(found.unshown[:MAX_SHOWN]),
-        )
-    if found.belies:
-        said = html(
-            '{said}<p class="notice stop">It says something else than the plain text. In words:</p><div class="text" dir="auto">{words}</div>',
-            said=said,
-            words=shown(found.belies[:MAX_SHOWN]),
-        )
     return html(
-        '<section><h2>As HTML, which most people will see</h2>{said}<iframe class="frame" src="/letter/{id}/html" sandbox '
-        'title="The HTML part of the letter" loading="lazy"></iframe><p class="quiet">Without pictures from elsewhere; links lead nowhere here. '
-        '<a href="/letter/{id}/source">Its source</a></p></section>',
+        '<section><h2>Also as HTML</h2><p>{about} <a href="/letter/{id}/source">Its source</a></p></section>',
+        about=letter.about_html,
         id=letter.id,
-        said=said,
     )
 
 

@@ -15,7 +15,6 @@ from postroom.core.risk import (
     Level,
     Line,
     assess,
-    html_differs,
     letter_tokens,
     tokens,
 )
@@ -115,7 +114,7 @@ def test_a_letter_within_the_house_has_an_empty_card():
 def test_an_ordinary_letter_with_an_ordinary_page_is_not_red():
     page = '<p>Good <b>day</b>, see <a href="https://example.com/a">example.com/a</a></p><img src="cid:logo">'
     one = letter(text="Good day, see example.com/a", html=page)
-    card = assess(one, known(html_text="Good day, see example.com/a"))
+    card = assess(one, KNOWN)
     assert card.level == PLAIN, card.lines
 
 
@@ -367,7 +366,7 @@ def test_a_remote_image_in_markdown_is_red(text):
 
 def test_a_picture_inside_the_letter_is_not_remote():
     page = '<img src="cid:logo"><img src="logo.png"><img src="data:image/png;base64,AAAA">'
-    card = assess(letter(html=page, text="Hi"), known(html_text="Hi"))
+    card = assess(letter(html=page, text="Hi"), KNOWN)
     assert card.level == LOOK
     assert not of(card, "remote_images")
 
@@ -381,11 +380,6 @@ SECRETS = {
     "in the subject": {"subject": "key ghp_{}"},
     "in the text": {"text": "Use ghp_{} please."},
     "broken by hidden characters": {"text": "Use ghp\u200b_{} please."},
-    "in the HTML": {"html": "<p>ghp_{}</p>"},
-    "in a comment": {"html": "<!-- ghp_{} --><p>x</p>"},
-    "in an attribute": {"html": '<p title="ghp_{}">x</p>'},
-    "broken by tags": {"html": "<p>ghp_<b></b>{}</p>"},
-    "encoded": {"html": "<p>gh&#112;_{}</p>"},
     "in a link": {"text": "https://evil.org/?t=ghp_{}"},
     "in a file": {"attachments": (("notes.txt", "ghp_{}"),)},
     "in a file that poses as a picture": {"attachments": (("a.png", "ghp_{}"),)},
@@ -484,52 +478,6 @@ def test_more_files_than_are_looked_at_are_red():
     assert ("attachment", STOP) in found(assess(letter(attachments=files), KNOWN))
 
 
-SAME = {
-    "words": ("Good day, Ann.\n\nBest\n-- \nYou", "Good day, Ann.\n\nBest\n\nYou"),
-    "white space": ("Good   day,\nAnn", "Good day, Ann"),
-    "a link in angles": ("See https://a.example/x now", "See <https://a.example/x> now"),
-    "a link with words": ("Read this: https://a.example/x", "Read this <https://a.example/x>"),
-    "a link in Markdown": ("[Read](https://a.example/x)", "Read <https://a.example/x>"),
-    "a link at the end": (
-        "Read it now\n\nhttps://a.example/x",
-        "Read <https://a.example/x> it now",
-    ),
-    "a bare link": ("See https://a.example/", "See a.example"),
-    "quotes": ("> Is it?\n\nYes", "Yes it is"[:0] + "> Is it?\n\nYes"),
-    "case and marks": ("Café", "CAFÉ"),
-    "no page": ("Hi", None),
-}
-
-
-@pytest.mark.parametrize(("text", "seen"), SAME.values(), ids=SAME.keys())
-def test_a_page_that_says_the_same_does_not_differ(text, seen):
-    assert not html_differs(letter(text=text, html="" if seen is None else "<p>x</p>"), seen or "")
-
-
-OTHER = {
-    "another word": ("Pay Ann", "Pay Eve"),
-    "a word more": ("I agree", "I do not agree"),
-    "another order": ("Ann pays Bob", "Bob pays Ann"),
-    "another amount": ("Pay 100", "Pay 1000"),
-    "another currency": ("Pay 100 $", "Pay 100 €"),
-    "another host": ("Read\nhttps://a.example/x", "Read <https://b.example/x>"),
-    "a link more": ("Read it", "Read it <https://b.example/x>"),
-    "no plain text": ("", "Hi"),
-    "an empty page": ("Hi", ""),
-}
-
-
-@pytest.mark.parametrize(("text", "seen"), OTHER.values(), ids=OTHER.keys())
-def test_a_page_that_says_something_else_is_red(text, seen):
-    one = letter(text=text, html="<p>x</p>")
-    assert html_differs(one, seen)
-    assert ("html_differs", STOP) in found(assess(one, known(html_text=seen)))
-
-
-def test_a_page_too_long_to_be_rendered_differs():
-    assert html_differs(letter(text="Hi", html="Hi" + " " * 1_000_001), "Hi")
-
-
 def test_a_recipient_that_a_mail_named_is_red():
     facts = known(seen={BOB.key: "mail 6ac3 from Ann"})
     card = assess(letter(to=(BOB,)), facts)
@@ -561,7 +509,7 @@ def test_a_link_that_a_mail_gave_is_worth_a_look_unless_its_host_is_known():
 )
 def test_a_code_that_a_mail_gave_is_red_even_without_its_word(text):
     facts = known(seen=dict.fromkeys(tokens("Your verification code is 482913"), "mail 6ac3"))
-    for one in (letter(text=text), letter(subject=text), letter(html=f"<p>{text}")):
+    for one in (letter(text=text), letter(subject=text)):
         card = assess(one, facts)
         assert ("from_mail", STOP) in found(card)
         assert "482" not in " ".join(of(card, "from_mail"))

@@ -64,7 +64,7 @@ def test_an_open_letter_with_the_same_content_is_the_letter(office, courier, kin
     [
         {"subject": "Hello!"},
         {"text": "Good day.\n"},
-        {"html": "<p>Good day</p>"},
+        {"html": "<p>Good day</p>", "text": "Good day\n"},
         {"to": (Address.parse("ann2@example.com"),)},
         {"to": (Address.parse("Another name <ann@example.com>"),)},
         {"cc": (Address.parse("cat@example.com"),)},

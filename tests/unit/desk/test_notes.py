@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from postroom.core.address import Address
+from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure
 from postroom.core.stamp import Stamp
 from postroom.vault.markdown import fenced
@@ -194,38 +195,42 @@ def test_every_note_says_what_can_be_done_or_what_became_of_it(office, courier, 
 # HTML
 
 
-HTML = "<p>Pay <b>Eve</b> at once</p>"
+HTML = '<p>Good day, <b>Ann</b>. Pay <a href="https://eve.example/x">Eve</a>.</p>'
 
 
-def test_html_that_says_something_else_is_shown_before_the_text(office):
-    entry = office.propose(office.letter(text="Good day, Ann.\n", html=HTML))
-    order = titles(office, entry.id)
-    assert order.index("Letter as its HTML shows it") == order.index("Letter") - 1
-    shown = office.page(entry.id, "Letter as its HTML shows it")
-    assert fenced(shown).strip() == "Pay Eve at once"
-    assert "Good day" not in shown
-    assert "red" in office.field(entry.id, "risk")
+def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office):
+    entry = office.propose(office.letter(html=HTML))
+    assert "HTML part" in office.page(entry.id, "Envelope")
+    shown = fenced(office.page(entry.id, "Letter")).strip()
+    assert shown == "Good day, Ann. Pay Eve (https://eve.example/x)."
+    assert "HTML part" not in office.page(office.propose().id, "Envelope")
 
 
-def test_html_that_says_the_same_is_not_shown_twice(office):
-    letter = office.letter(text="Good day, Ann.\n", html="<p>Good day, <b>Ann</b>.</p>")
-    entry = office.propose(letter)
-    assert "Letter as its HTML shows it" not in titles(office, entry.id)
+def test_a_letter_whose_html_was_not_built_here_is_refused(office):
+    for html, text in (
+        ("<p>Hi</p>", "Hello\n"),
+        ("<p class=x>Hi</p>", "Hi\n"),
+        ("<title>Hi</title>", "Hi\n"),
+        ("<p>Hi</p>", ""),
+    ):
+        letter = replace(office.letter(), html=html, text=text)
+        for act in (office.propose, lambda one: office.desk.mailroom.draft(SEND, one)):
+            with pytest.raises(Invalid, match="made by Postroom alone"):
+                act(letter)
 
 
 @pytest.mark.parametrize("where", ["note", "terminal"])
 def test_an_edit_of_the_text_drops_the_html(office, courier, where):
-    entry = office.propose(office.letter(text="Good day, Ann.\n", html=HTML))
+    entry = office.propose(office.letter(html=HTML))
     if where == "note":
-        office.edit(entry.id, "Good day, Ann.", "Good night, Ann.")
+        office.edit(entry.id, fenced(office.page(entry.id, "Letter")).strip(), "Good night, Ann.")
         office.move(entry.id, "Approved")
         office.look()
     else:
         office.desk.edit(entry.id, replace(entry.letter, text="Good night, Ann.\n"))
     anew = office.desk.ledger.entry(entry.id)
     assert (anew.letter.text, anew.letter.html) == ("Good night, Ann.\n", "")
-    assert "Letter as its HTML shows it" not in titles(office, entry.id)
-    assert "Pay" not in office.note(entry.id).read_text(encoding="utf-8")
+    assert "HTML part" not in office.page(entry.id, "Envelope")
     office.desk.approve(entry.id, by="ada", digest=anew.digest)
     office.clock.go(10)
     office.desk.send_approved()
@@ -233,7 +238,7 @@ def test_an_edit_of_the_text_drops_the_html(office, courier, where):
 
 
 def test_an_edit_of_a_recipient_alone_keeps_the_html(office):
-    entry = office.propose(office.letter(text="Good day, Ann.\n", html=HTML))
+    entry = office.propose(office.letter(html=HTML))
     edited = office.desk.edit(entry.id, replace(entry.letter, to=(BOB,)))
     assert edited.letter.html == HTML
     assert office.field(entry.id, "to") == "bob@example.net"

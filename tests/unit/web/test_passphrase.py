@@ -220,7 +220,7 @@ def test_no_news_are_told_while_it_is_locked(site, office, browser):
 def test_every_address_is_locked(site, office, browser):
     entry = office.propose()
     office.clock.go(1000)
-    for path in ("/", "", "/edit", "/html", "/source", "/text", "/thread", "/file/0"):
+    for path in ("/", "", "/edit", "/source", "/text", "/thread", "/file/0"):
         locked(browser.get(f"/letter/{entry.id}{path}" if path != "/" else "/"))
     for path in ("/history", "/history/chain", "/agents", "/health", "/health/mail"):
         locked(browser.get(path))

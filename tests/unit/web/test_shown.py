@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from html import escape
 from urllib.parse import unquote
 
 import pytest
@@ -38,7 +39,7 @@ def filled(office, evil, more):
     (found,) = office.box.search("in:inbox").items
     asked = {"in_reply_to": "<q@example.com>", "thread": office.box.message(found.id).thread}
     words = {"to": (to,), "cc": (Address("bob", "example.net", name),), "subject": f"{evil} {more}"}
-    waits = office.propose(office.letter(**words, **asked, text=f"{evil}\n{more}\n", html=f"<p>{evil}{more}</p>", attachments=(file,)), call, origins=("agent",))  # fmt: skip
+    waits = office.propose(office.letter(**words, **asked, html=f"<p>{escape(evil)}</p><p>{escape(more)}</p>", attachments=(file,)), call, origins=("agent",))  # fmt: skip
     rejected = office.propose(office.letter(**words, text=f"{evil} again\n"), call)
     office.desk.reject(rejected.id, by=evil, reason=f"{evil}\n{more}")
     approved = office.propose(office.letter(**words, text=f"{evil} once more\n"), call)

@@ -339,7 +339,7 @@ def test_twenty_approvals_at_once_send_one_letter(office, courier):
 )  # fmt: skip
 def test_a_letter_that_is_not_there_is_a_page_that_says_so(office, browser, id):
     office.propose()
-    for path in ("", "/edit", "/html", "/source", "/text", "/thread", "/file/0"):
+    for path in ("", "/edit", "/source", "/text", "/thread", "/file/0"):
         answer = browser.get(f"/letter/{id}{path}")
         assert answer.status == 404, path
         assert "Not found" in answer.words

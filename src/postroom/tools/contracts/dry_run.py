@@ -33,8 +33,10 @@ from postroom.core.errors import (
 )
 from postroom.core.letter import Letter
 from postroom.core.message import Summary
+from postroom.core.outgoing_html import reduce_html
 from postroom.core.redaction import text as redacted
 from postroom.core.text import line
+from postroom.core.text import words as words_of
 from postroom.desk.compose import Written
 from postroom.desk.desk import Turn
 from postroom.desk.outbox import Proposal
@@ -237,9 +239,23 @@ def _checked(asked: DraftEmail) -> Checked:
     reply_to = (validate_email_address(given, "reply_to"),) if given else ()
     subject, cut = validate_subject(asked.subject)
     words, warnings = validate_body(asked.body)
-    page = _lines(asked.html_body)
+    page, left_out = validate_html(asked.html_body, words)
     written = Written((to,), subject, words, cc, bcc, page, reply_to=reply_to)
-    return Checked(written, (*filter(None, [cut]), *warnings))
+    return Checked(written, tuple(filter(None, [cut, *warnings, left_out])))
+
+
+def validate_html(page: str, body: str) -> tuple[str, str]:
+    """Return the HTML where it says what the body says; else nothing, and the warning."""
+    if not page.strip():
+        return "", ""
+    try:
+        html, text, words = reduce_html(page)
+    except Invalid as why:
+        return "", f"html_body was left out. {why.told.rstrip('.')}"
+    # The body may name where the links lead, or not: the plain text that is sent always does.
+    if words_of(body) in (words_of(words), words_of(text)):
+        return html, ""
+    return "", "html_body was left out: its words are not those of body"
 
 
 # Section 6
@@ -380,7 +396,8 @@ def reply_to_thread(visit: Visit, asked: ReplyToThread) -> Waiting:
     answers, answer = desk.mailroom.answer(
         visit.account, id="", thread=asked.thread_id, everyone=asked.reply_all
     )
-    page = _lines(asked.html_body)
+    page, left_out = validate_html(asked.html_body, words)
+    warnings = tuple(filter(None, [*warnings, left_out]))
     written = Written(answer.to, answer.subject, words, answer.cc, html=page, answers=answers)
     if not desk.rules.live:
         letter = desk.composer.letter(written)

@@ -20,7 +20,6 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import PREVIEW, Desk
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
-from postroom.desk.reading import html_text
 from postroom.store.entries import Entry
 from postroom.tools import mcperror, plain
 from postroom.tools.mcperror import mcp_error
@@ -191,12 +190,11 @@ def get_email(visit: Visit, asked: GetEmailInput) -> Reply:
 def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
     """Send an email, or a reply in the thread of reply_to_message_id, once a person has approved it."""
     desk, page = visit.desk, asked.body if _HTML.search(asked.body) else ""
-    words = html_text(page) if page else asked.body
     written = Written(
         to=(Address.parse(asked.to),),
         subject=asked.subject,
-        text=words,
-        html=page.replace("\r\n", "\n").replace("\r", "\n"),
+        text=asked.body,
+        html=page,
         answers=asked.reply_to_message_id or "",
         account=visit.account,
     )

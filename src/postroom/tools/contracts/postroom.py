@@ -10,6 +10,7 @@ from pydantic import Field
 from postroom.core.address import Address
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.outgoing_html import MAX_HTML
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
@@ -43,6 +44,13 @@ _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, at_most(MAX_BODY)]
+Page = Annotated[
+    str,
+    at_most(MAX_HTML),
+    Field(
+        description="instead of body: p br div b i u s a[href] ul ol li table …; no style, image or comment"
+    ),
+]
 People = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=100)]
 Files = Annotated[
     list[Annotated[str, Field(max_length=1_000)]],
@@ -96,7 +104,7 @@ class Draft(Arguments):
     body: Text = ""
     cc: People = Field(default_factory=list)
     bcc: People = Field(default_factory=list)
-    html: Text = ""
+    html: Page = ""
     attachments: Files = Field(default_factory=list)
 
 
@@ -118,11 +126,11 @@ class Answer(Arguments):
 
     id: Key = ""
     thread: Key = ""
-    body: Text
+    body: Text = ""
     reply_all: bool = False
     cc: People = Field(default_factory=list)
     bcc: People = Field(default_factory=list)
-    html: Text = ""
+    html: Page = ""
     attachments: Files = Field(default_factory=list)
     as_draft: bool = False
     idempotency_key: Repeat = ""
@@ -225,6 +233,7 @@ def reply_email(visit: Visit, asked: Answer) -> Waiting:
     """
     if bool(asked.id) == bool(asked.thread):
         raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
+    _one_body(asked)
     room = visit.desk.mailroom
     answers, answer = room.answer(
         visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
@@ -307,6 +316,7 @@ def _people(given: list[str]) -> tuple[Address, ...]:
 
 
 def _letter(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
+    _one_body(asked)
     files, origins = visit.desk.mailroom.enclosures(visit.account, asked.attachments)
     written = Written(
         to=_people(asked.to),
@@ -319,6 +329,16 @@ def _letter(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
         attachments=files,
     )
     return visit.desk.composer.letter(written), origins
+
+
+def _one_body(asked: Draft | Answer) -> None:
+    if asked.body and asked.html:
+        raise Invalid(
+            "A letter has `body` or `html`, not both",
+            remedy="Give one: the plain text is made from the HTML.",
+        )
+    if isinstance(asked, Answer) and not (asked.body or asked.html or asked.attachments):
+        raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
 
 
 def _post(visit: Visit, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]) -> Waiting:
