@@ -15,6 +15,7 @@ from postroom.core import redaction
 
 ACTORS = ("email_mcp", "desk", "dispatcher", "person", "vault", "agents", "orchestrator")
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
+ADOPTION = "adopt_vault"  # the action by which a desk takes a vault over from another
 GENESIS = "0" * 64  # stands before the first line
 MAX_LINE = 4_000  # bytes
 MAX_FAULTS = 100
@@ -253,13 +254,14 @@ def verify(
 ) -> list[Fault]:
     """Return what is wrong with the log: (file, line, text) in order, against what the ledger knows.
 
-    Of other desks only the order and the chain are looked at. A line past `head` that is known was
-    written meanwhile.
+    Other desks may have lines before this one's first, or before it adopted the vault; of these only
+    the order and the chain are looked at. A line past `head` that is known was written meanwhile.
     """
     ours = _Walk(0, GENESIS, ("", 0))
     walks = {desk: ours}
     faults: list[Fault] = []
     past: list[Place] = []
+    foreign: list[Place] = []
     more = 0
     for file, number, text in lines:
         place = (file, number)
@@ -276,6 +278,10 @@ def verify(
             if whose not in walks:
                 before = GENESIS if found.seq == 1 else found.previous
                 walks[whose] = _Walk(found.seq - 1, before, place)
+            if whose != desk:
+                foreign.append(place)
+            elif true == found.digest and (found.seq == 1 or found.action_type == ADOPTION):
+                foreign.clear()
             fault = walks[whose].step(found, true if whose == desk else None, place)
         if fault and len(faults) < MAX_FAULTS:
             faults.append(fault)
@@ -287,6 +293,8 @@ def verify(
     if past:
         lines_past = f"{len(past)} line{'s' if len(past) > 1 else ''} past its head"
         faults.insert(0, Fault(*past[0], f"the ledger is older than the log: {lines_past}"))
+    if ours.seen:
+        faults += [Fault(*place, "written by another desk") for place in foreign]
     more += max(0, len(faults) - MAX_FAULTS)
     faults = sorted(faults[:MAX_FAULTS], key=lambda fault: (fault.file, fault.line))
     return [*faults, Fault("", 0, f"and {more} more")] if more else faults

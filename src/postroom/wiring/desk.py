@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from postroom.config import Config
+from postroom.core.audit import ADOPTION
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
@@ -204,7 +205,7 @@ def adopt(config: Config) -> str:
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
             former.project()
         identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
-        desk.outbox.record(Call("adopt_vault", "", "person"))
+        desk.outbox.record(Call(ADOPTION, "", "person"))
         desk.reconcile()
     return new
 

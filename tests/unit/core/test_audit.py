@@ -277,17 +277,26 @@ def test_a_line_that_the_ledger_wrote_meanwhile_is_no_fault():
     assert audit.verify(shown, desk=DESK, head=2, known=known) == []
 
 
-def test_another_desks_lines_before_and_between_are_no_faults():
-    ours, theirs = chain(4), chain(6, desk=OTHER)
-    assert faults([*theirs[:3], *ours[:2], *theirs[3:], *ours[2:]], ours) == []
-    assert faults([*ours[:2], *theirs[3:], *ours[2:]], ours) == []
+def test_another_desks_lines_count_before_our_first_and_before_an_adoption_alone():
+    theirs, foreign = chain(3, desk=OTHER), "written by another desk"
+    ours = chain(2)
+    ours.append(write(act(action_type="adopt_vault"), seq=3, previous=audit.digest(ours[-1])))
+    ours.append(write(act(), seq=4, previous=audit.digest(ours[-1])))
+    assert faults([*theirs, *ours], ours) == []
+    assert faults([*ours[:2], *theirs, *ours[2:]], ours) == []
+    assert faults([*ours[:3], theirs[0], *ours[3:]], ours) == [(4, foreign)]
+    assert faults([*ours, *theirs], ours) == [(5, foreign), (6, foreign), (7, foreign)]
+    assert faults([*ours[:2], theirs[0]], ours[:2]) == [(3, foreign)]
+    # What only says so is no adoption.
+    claims = write(act(action_type="adopt_vault"), seq=1, desk=OTHER)
+    assert faults([*ours, claims], ours) == [(5, foreign)]
 
 
 def test_another_desks_lines_are_held_to_their_own_chain():
     ours, theirs = chain(2), chain(6, desk=OTHER)
     edited = theirs[2].replace("success", "rejected")
-    assert faults([ours[0], *theirs[:2], edited, *theirs[3:], ours[1]], ours) == [(4, "edited")]
-    assert faults([*theirs[:2], *ours, *theirs[3:]], ours) == [(5, "missing line 3")]
+    assert faults([*theirs[:2], edited, *theirs[3:], *ours], ours) == [(3, "edited")]
+    assert faults([*theirs[:2], *theirs[3:], *ours], ours) == [(3, "missing line 3")]
     assert faults([theirs[4], theirs[1], *ours], ours) == [
         (1, "missing lines 3 to 4"),
         (2, "out of order"),
