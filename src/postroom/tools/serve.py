@@ -325,10 +325,12 @@ class Service:
 
     def _called(self, ctx: Context) -> tuple[str, bool]:
         """Return who calls: by the person's word, else as the client calls itself; and which it is."""
+        client = ctx.session.client_params
+        if client is None and not _is_modern(ctx):
+            raise MCPError(code=types.INVALID_REQUEST, message="Call `initialize` first")
         door = getattr(ctx.request, "scope", {}).get("postroom.door", Door())
         if door.agent or self._agent:
             return door.agent or self._agent, True
-        client = ctx.session.client_params
         name = line(client.client_info.name if client else "")[:MAX_AGENT].strip() or NAMELESS
         if name.casefold() in door.taken:
             raise MCPError(
@@ -563,4 +565,9 @@ def _protocol_error(code: int, error: PostroomError) -> MCPError:
 
 def _not_found(ctx: Context) -> int:
     # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
-    return types.INVALID_PARAMS if ctx.protocol_version >= "2026" else RESOURCE_NOT_FOUND
+    return types.INVALID_PARAMS if _is_modern(ctx) else RESOURCE_NOT_FOUND
+
+
+def _is_modern(ctx: Context) -> bool:
+    """Whether each request carries its protocol version itself, and no handshake comes before it."""
+    return ctx.protocol_version >= "2026"

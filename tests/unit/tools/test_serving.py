@@ -301,6 +301,20 @@ def test_arguments_that_are_no_object_are_refused(wire):
 # Whatever a client does
 
 
+def test_before_the_handshake_no_call_is_executed(robin, wire):
+    letter = {"to": ["ann@example.com"], "body": "x"}
+    early = [wire.answer(wire.call("send_email", **letter))]
+    # A client that only says that it has shaken hands has not.
+    wire.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+    early += [wire.answer(wire.call("send_email", **letter)) for _ in range(2)]
+    early.append(wire.answer(wire.ask("resources/list")))
+    assert all("error" in answer for answer in early), early
+    assert "initialize" in early[1]["error"]["message"]
+    assert not (robin.folder / "state/ledger.sqlite").exists()
+    wire.greet()
+    assert "error" not in wire.answer(wire.call("send_email", **letter))
+
+
 def test_a_call_that_is_cancelled_has_left_its_line(robin, wire):
     wire.greet()
     held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
