@@ -23,9 +23,6 @@ NAME: Final = "AGENTMAIL_NAME"
 LONGEST: Final = 64
 ENDING: Final = ".agent"
 LASTS: Final = 48 * 3600  # seconds that a name is known after it was last used
-# Letters of other scripts that look like those of the word.
-_ALIKE: Final = {"p": "рρⲣ", "e": "еҽє", "r": "г", "s": "ѕꜱ", "o": "оοօⲟ", "n": "ոռп"}
-_LOOKS: Final = {sign: letter for letter, signs in _ALIKE.items() for sign in signs}
 _PANE: Final = re.compile(r"%\d+", re.ASCII)
 
 
@@ -109,15 +106,11 @@ def checked(name: str) -> str:
 
 def like_person(name: str) -> bool:
     """Whether a reader could take this name for the person's."""
-    if not name.isascii():
-        import unicodedata
+    if name.isascii() and "p" not in name.casefold():  # most are: spare the import
+        return False
+    from postroom.core.lookalike import reads_as
 
-        from postroom.core.text import line
-
-        name = unicodedata.normalize("NFKD", line(unicodedata.normalize("NFKC", name)))
-        name = "".join(_LOOKS.get(sign, sign) for sign in name.casefold() if sign.isprintable())
-        name = "".join(sign for sign in name if not unicodedata.combining(sign))
-    return "".join(filter(str.isalpha, name.casefold())) == PERSON
+    return any(reads_as(each, (PERSON,)) for each in (name, re.sub(r"\d", "", name)))
 
 
 # Names that are kept

@@ -11,6 +11,8 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
+from postroom.core.lookalike import skeleton
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -253,11 +255,6 @@ def _link(raw: str, label: str, how: str) -> Link | None:
     return Link(target, scheme, host, label, how) if host else None
 
 
-# What is taken for another at a glance. Both sides of a comparison are mapped.
-_GLANCE: Final = str.maketrans(
-    "авекмнорстухіјѕԁһӏԛԝьгпиαβγεηικμνορστυχωօսհոցզıłøđħŧɑɡ01i|53",
-    "abekmhopctyxijsdhlqwbrnuabyenikuvopotuxwouhngqllodhtagolllse",
-)
 _ALIKE: Final = names("LATIN CYRILLIC GREEK ARMENIAN CHEROKEE COPTIC GEORGIAN LISU")
 # RFC 2606 keeps the first three for examples; the others are neighbours that everybody writes to.
 _NEIGHBOURS: Final = names(
@@ -267,12 +264,8 @@ _NEIGHBOURS: Final = names(
 
 
 def glance(text: str) -> str:
-    """Return what a text is taken for at a glance, the same for all that look alike."""
-    text = readable(text)
-    if not text.isascii():
-        marked = unicodedata.normalize("NFKD", text)
-        text = "".join(char for char in marked if not unicodedata.combining(char))
-    return text.translate(_GLANCE).replace("rn", "m").replace("vv", "w").replace("cl", "d")
+    """Return what a host is taken for at a glance, the same for all that look alike."""
+    return skeleton(readable(text))
 
 
 def scripts(word: str) -> set[str]:

@@ -14,6 +14,7 @@ from postroom.core.audit import Action, Read, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.lookalike import reads_as
 from postroom.core.outgoing_html import is_reduced
 from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
@@ -587,12 +588,12 @@ def _result(state: life.State) -> str:
 
 
 def check_name(call: Call) -> None:
-    """Refuse an agent that calls itself what we call ourselves, or nothing that can be shown."""
+    """Refuse an agent whose name could be taken for one of ours, or cannot be shown."""
     # What we do ourselves comes from no tool, and has no trace.
     name, ours = call.agent, call.actor != "email_mcp" and call.trace is None
     shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
     shown = shown and name == unicodedata.normalize("NFKC", name)
-    if not ours and (not shown or name.casefold() in OURS):
+    if not ours and (not shown or reads_as(name, OURS)):
         raise Invalid(
             f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours",
             remedy=f"Choose another; {', '.join(sorted(OURS))} are taken.",

@@ -109,7 +109,7 @@ def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
         assert robin.show(id)["agent"] == "zed"
 
 
-@pytest.mark.parametrize("name", ["person", "\uff36ault"])
+@pytest.mark.parametrize("name", ["pers0n", "ᴘᴇʀꜱᴏɴ"])
 def test_an_agent_cannot_take_our_names(robin, name):
     from mcp_types import Implementation
 

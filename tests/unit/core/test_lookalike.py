@@ -1,0 +1,28 @@
+"""Names that a reader could confuse."""
+
+from postroom.core.lookalike import reads_as
+from postroom.desk.outbox import OURS
+
+PERSON = [
+    "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",
+    "per\u200bson", "per-son", "p.e.r.s.o.n", "_person_", "perѕon", "ⲣerson", "реrѕoռ", "𝓹𝓮𝓻𝓼𝓸𝓷", "pеrsоп",
+    "pеrѕon\u3164", "person\u00ad", "P E R S O N",
+]  # fmt: skip
+OTHERS = {"vau1t": "vault", "ⅴault": "vault", "Dеsk": "desk", "0rchestrator": "orchestrator",
+          "n0b0dy": "nobody", "d1spatcher": "dispatcher", "dιspatcher": "dispatcher"}  # fmt: skip
+ORDINARY = [
+    "claude", "claude-code", "codex", "personal-assistant", "persona", "per", "Perſeus", "assistant", "desktop",
+    "vaults", "agent-0", "помощник", "秘書", "助手", "Дора", "Ζήνων", "ada", "prison", "parson", "nobody-else", "",
+]  # fmt: skip
+
+
+def test_a_name_that_reads_as_a_reserved_one_is_recognised():
+    for name in PERSON:
+        assert reads_as(name, OURS) == "person", name
+    for name, meant in OTHERS.items():
+        assert reads_as(name, OURS) == meant, name
+
+
+def test_ordinary_names_of_any_script_are_nobody_elses():
+    for name in ORDINARY:
+        assert reads_as(name, OURS) == "", name
