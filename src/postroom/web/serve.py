@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from postroom.core.errors import Denied
 from postroom.core.health import Check
@@ -28,32 +28,57 @@ from postroom.web.markup import html
 from postroom.web.request import Setup
 
 MOST_CONNECTIONS: Final = 250  # at once; a browser has six
-PATIENCE: Final = 20.0  # seconds for the first request
+HEADER_SECONDS: Final = 5.0  # for the headers of a request
 GRACE: Final = 2  # seconds for what is under way when it ends
 
 
 class Patient(H11Protocol):
-    """A connection: of those who come and ask for nothing there are only so many, and not for long."""
+    """A connection: one that asks for nothing does not last, and gives way to a new one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, unless there are too many."""
+        """Take a connection; if there are too many, close the oldest that waits for its request."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.close()
-        else:
-            self.loop.call_later(PATIENCE, self._hurry)
+        self.since = self.loop.time()
+        self._deadline: asyncio.TimerHandle | None = None
+        self._watch()
+        there = [
+            one
+            for one in self.connections
+            if isinstance(one, Patient) and not one.transport.is_closing()
+        ]
+        if len(there) > MOST_CONNECTIONS:
+            idle = (one for one in there if one is not self and not one.has_request)
+            min(idle, key=lambda one: one.since, default=self).transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; what is begun must be ended soon."""
+        """Read on; the headers of a request must be there in time, however they trickle in."""
         super().data_received(data)
-        self.loop.call_later(PATIENCE, self._hurry)
+        self._watch()
 
-    def _hurry(self) -> None:
-        """Let go of who has no request under way by now."""
-        cycle = getattr(self, "cycle", None)
-        idle = cycle is None or cycle.response_complete
-        if idle and not self.transport.is_closing():
-            self.transport.close()
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        if self._deadline:
+            self._deadline.cancel()
+
+    def _watch(self) -> None:
+        """Close the connection in a while, unless the headers of a request have arrived."""
+        busy = self._cycle is not None and not self._cycle.response_complete
+        if busy and self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+        elif not busy and not self._deadline:
+            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a whole request is under way."""
+        cycle = self._cycle
+        return cycle is not None and not cycle.response_complete and not cycle.more_body
+
+    @property
+    def _cycle(self) -> RequestResponseCycle | None:
+        return self.cycle  # which is None before the first request, whatever its type says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,116 @@
+"""Who connects and asks for nothing does not keep the person out."""
+
+import asyncio
+import socket
+import threading
+from contextlib import ExitStack, closing, contextmanager
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from postroom.web.serve import HEADER_SECONDS, MOST_CONNECTIONS, Patient
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def hello(_scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+    )
+    await send({"type": "http.response.body", "body": b"hi"})
+
+
+@contextmanager
+def listening():
+    """Serve, and lend a way to connect."""
+    config = uvicorn.Config(hello, http=Patient, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    with closing(socket.create_server(("127.0.0.1", 0), backlog=1024)) as listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield lambda: socket.create_connection(listener.getsockname(), timeout=30)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def answer(connection):
+    """Return all that is said on a connection, until it is closed or the answer is whole."""
+    said = b""
+    while not said.endswith(b"hi") and (piece := connection.recv(1000)):
+        said += piece
+    return said
+
+
+def test_connections_that_ask_for_nothing_give_way_the_oldest_first():
+    with listening() as connect, ExitStack() as stack:
+        silent = [stack.enter_context(connect()) for _ in range(MOST_CONNECTIONS)]
+        silent[1].sendall(b"GET / HTTP/1.1\r\nHost:")
+        silent[2].sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
+        for number in range(3):
+            person = stack.enter_context(connect())
+            person.sendall(GET)
+            assert answer(person).endswith(b"hi")
+            assert answer(silent[number]) == b""
+        silent[3].sendall(GET)
+        assert answer(silent[3]).endswith(b"hi")
+
+
+class Time:
+    """A loop whose timers are looked at, and fire when they are told to."""
+
+    def __init__(self):
+        self.timers = []
+        self.loop = asyncio.new_event_loop()
+
+    def __getattr__(self, name):
+        return getattr(self.loop, name)
+
+    def call_later(self, seconds, do, *_):
+        handle = asyncio.TimerHandle(0, do, (), self.loop)
+        self.timers.append((seconds, handle))
+        return handle
+
+    def running(self):
+        return [seconds for seconds, handle in self.timers if not handle.cancelled()]
+
+
+class Line(asyncio.Transport):
+    """A connection that keeps what is written, and whether it was closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.closed = False
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    def write(self, data):
+        pass
+
+
+def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none():
+    config = uvicorn.Config(hello, http=Patient, log_level="error")
+    config.load()
+    time, line = Time(), Line()
+    with closing(time.loop):
+        connection = Patient(config, ServerState(), {}, time)
+        connection.connection_made(line)
+        for piece in (GET[:4], GET[4:9], GET[9:-1]):
+            connection.data_received(piece)
+        assert time.running() == [HEADER_SECONDS]
+        connection.data_received(GET[-1:])
+        assert time.running() == []
+        time.loop.run_until_complete(asyncio.gather(*connection.tasks))
+        assert not line.closed
+        # The next request on the same connection has a deadline of its own.
+        connection.data_received(GET[:4])
+        assert HEADER_SECONDS in time.running()
+        time.timers[-1][1]._run()
+        assert line.closed
