@@ -97,7 +97,7 @@ def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown, visits):
     page.locator("ins").first.wait_for()
     assert violations(page) == []
     page.get_by_role("button", name="Keep it, and let it wait").click()
-    page.get_by_role("heading", name="What a person changed").wait_for()
+    page.get_by_role("heading", name="What was changed").wait_for()
     assert violations(page) == []
 
 

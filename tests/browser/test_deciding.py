@@ -147,7 +147,7 @@ def test_an_edited_letter_may_go_on_waiting(desk, visits):
     page.get_by_role("button", name="Look at the difference").click()
     page.get_by_role("button", name="Keep it, and let it wait").click()
     expect(page.locator("#letter .body")).to_have_text("Better words.")
-    expect(page.get_by_role("heading", name="What a person changed")).to_be_visible()
+    expect(page.get_by_role("heading", name="What was changed")).to_be_visible()
     expect(page.locator("#approve")).to_be_visible()
     seen = desk.person.show(id)
     assert (seen["state"], seen["text"]) == ("pending", "Better words.\n")

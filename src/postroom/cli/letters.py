@@ -187,7 +187,7 @@ def _show(desk: Desk, entry: Entry) -> None:
     if former := desk.ledger.former(entry.id):
         from postroom.desk.notes import difference, form
 
-        click.echo(click.style("\nWhat you changed:", bold=True))
+        click.echo(click.style("\nWhat was changed:", bold=True))
         click.echo(difference(form(former), form(entry.letter)))
     if edited := desk.edited(entry):
         say(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")

@@ -27,6 +27,7 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
+from postroom.core.outgoing_html import is_reduced
 from postroom.core.policy import DAY, SLIP_SECONDS, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
@@ -146,6 +147,8 @@ class Dispatcher:
             return self._hold(entry, state, _held(absent), policy.back_off(1), absent.code)
         if why:
             return self._record(entry, life.Failed(now, why), error=why)
+        if not is_reduced(entry.letter.html, entry.letter.text):
+            return self._record(entry, life.Pending(now), error="its HTML part was not built here")
         if not self.rules.live:
             return self._hold(entry, state, f"Postroom rehearses ({self.rules.source})")
         if paused:

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
 from postroom.core.audit import Action, Read, Value
-from postroom.core.card import Card
+from postroom.core.card import Card, Level, Line
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.lookalike import reads_as
-from postroom.core.outgoing_html import is_reduced
+from postroom.core.outgoing_html import is_reduced, reduce_html
 from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
@@ -30,6 +30,9 @@ ONCE = "once"
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
 MAX_KEY = 200
+REFROZEN = (
+    "A newer version of Postroom froze this letter anew: read it again before you approve it."
+)
 NOT_LIVE = "Postroom rehearses"
 MAX_AGENT = 64
 ORCHESTRATOR = "orchestrator"
@@ -409,6 +412,29 @@ class Outbox:
                     closed.append(new)
         return closed
 
+    def refreeze(self, id: str) -> Entry | None:
+        """Freeze a letter anew whose HTML an older version froze; return it if it waits for the person again.
+
+        One that may have been sent keeps its bytes. Card, letter and state change in one transaction.
+        """
+        entry = self._ledger.entry(id)
+        letter, why = _with_reduced_html(entry.letter)
+        waits = isinstance(entry.state, life.Pending | life.Approved)
+        if not waits or letter == entry.letter:
+            with self._ledger.write() as book:
+                book.rekey(letter, done=waits)
+            return None
+        card = self._assessor.card(letter, entry.origins)
+        notice = Line(Level.LOOK, "refrozen", f"{REFROZEN} {why}")
+        card = Card(tuple(sorted((notice, *card.lines), key=lambda one: -one.level)))
+        approved = isinstance(entry.state, life.Approved)
+        with self._ledger.write() as book:
+            state = life.Pending(self._clock()) if approved else entry.state
+            new = book.swap(entry, state, letter=letter, card=card)
+            book.rekey(letter, done=True)
+            self._line(book, Call("refreeze_letter", entry.agent, "desk"), new, "success")
+            return new
+
     def distrust(self, ahead: Sequence[Read], why: str) -> int:
         """Believe the log where it knows more than this ledger; what it leaves open is unknown."""
         named: dict[str, Read] = {}
@@ -565,6 +591,18 @@ def _not_as_seen(entry: Entry) -> Conflict:
         f"The letter {entry.id} is not what you saw: its digest is {entry.digest}",
         remedy=f"Look at it again with `postroom show {entry.id}`.",
     )
+
+
+def _with_reduced_html(letter: Letter) -> tuple[Letter, str]:
+    """Return a letter with its HTML part built anew, or without it where that is refused; and what was done."""
+    try:
+        html, text, _ = reduce_html(letter.html)
+        if html:
+            return replace(letter, html=html, text=text), "The text was made from its HTML part."
+        why = "it shows nothing"
+    except Invalid as refused:
+        why = refused.message
+    return replace(letter, html=""), f"Its HTML part was dropped ({why}); the plain text stays."
 
 
 def refuse_other_html(letter: Letter) -> None:

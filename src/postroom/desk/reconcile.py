@@ -81,6 +81,8 @@ class Reconciler:
         if adopt:
             for request in self.strays.requests():
                 self._guarded(self.strays.adopt, request)
+        for id in self.ledger.old_html():
+            self._guarded(self._refreeze, id)
         standings = self.ledger.standings()  # what changes meanwhile is read again by itself
         for entry in self.outbox.expire(standings):
             standings.pop(entry.id)
@@ -115,6 +117,12 @@ class Reconciler:
 
     def _say(self, sentence: str) -> None:
         self.said.append(sentence)
+
+    def _refreeze(self, id: str) -> None:
+        if entry := self.outbox.refreeze(id):
+            notice = next(line.text for line in entry.card.lines if line.kind == "refrozen")
+            self._say(f"The letter {id}: {notice}")
+            self.notes.follow(entry, notice)
 
     def _by_slip(self, id: str, hash: str) -> None:
         self.notes.follow(self.outbox.approve_by_slip(id, hash))

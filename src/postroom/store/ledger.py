@@ -192,6 +192,14 @@ class Ledger(Lists):
         """Return SQLite's own word on the file, `ok` where nothing is wrong."""
         return str(self._database.rows("PRAGMA quick_check(1)")[0][0])
 
+    def old_html(self) -> list[str]:
+        """Return the letters whose HTML an older version froze, and that are to be frozen anew or keyed."""
+        rows = self._database.rows(
+            "SELECT old_html.letter FROM old_html JOIN letter ON id = old_html.letter"
+            " WHERE NOT keyed OR state IN ('pending', 'approved')"
+        )
+        return [str(id) for (id,) in rows]
+
     # Facts for the risk card
 
     def repeats(self, text: str, *, but: str) -> tuple[str, ...]:
@@ -403,6 +411,15 @@ class Book(Errands):
             "INSERT INTO history VALUES (?, ?, ?, ?)",
             entry.id, entry.version, entry.kind, life.dump(entry.state),
         )  # fmt: skip
+
+    def rekey(self, letter: Letter, *, done: bool) -> None:
+        """Let a repeated call find a letter of `old_html` by what the call freezes now."""
+        for table, name in (("letter", "id"), ("idempotency", "letter")):
+            sql = f"UPDATE {table} SET content_key = ? WHERE {name} = ?"
+            self._do(sql, letter.content_key, letter.id)
+        self._do("UPDATE old_html SET keyed = 1 WHERE letter = ?", letter.id)
+        if done:
+            self._do("DELETE FROM old_html WHERE letter = ?", letter.id)
 
     def forget(self, id: str) -> None:
         """Take a rehearsal out, in whose place another comes."""

@@ -121,4 +121,9 @@ CREATE TABLE visit (
 ALTER TABLE move ADD COLUMN boot TEXT NOT NULL DEFAULT '';
 ALTER TABLE move ADD COLUMN steady REAL NOT NULL DEFAULT 0;
 """,
+    # Letters whose HTML part was not built from the strict subset; `keyed` once their content key is that of what was.
+    """
+CREATE TABLE old_html (letter TEXT PRIMARY KEY, keyed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
+INSERT INTO old_html (letter) SELECT id FROM letter WHERE instr(frozen, '"html": ""') = 0;
+""",
 )

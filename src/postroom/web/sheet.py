@@ -175,7 +175,7 @@ def _history(view: View, states: Sequence[life.State]) -> list[Html]:
             case (None, life.Pending(since=since)):
                 said = html("Asked for {at}.", at=moment(since, view.zone))
             case (life.Pending(), life.Pending()):
-                said = html("Changed by a person.")
+                said = html("Changed, and frozen anew.")
             case (life.Approved(), life.Pending(since=since)):
                 said = html("The approval was taken back {at}.", at=moment(since, view.zone))
             case (_, life.Pending(since=since)):
@@ -233,7 +233,7 @@ def _changed(found: Sheet) -> Html:
     what = changes(found.former, found.entry.letter)
     if not what:
         return NONE
-    return html('<section class="changes"><h2>What a person changed</h2><dl>{what}</dl></section>', what=what)  # fmt: skip
+    return html('<section class="changes"><h2>What was changed</h2><dl>{what}</dl></section>', what=what)  # fmt: skip
 
 
 def _whole(letter: Letter) -> Html:

@@ -75,7 +75,7 @@ def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(office, browser)
     assert (found.kind, found.letter.text) == ("pending", "Kept.\n")
     assert "Kept." in office.note(kept.id).read_text(encoding="utf-8")
     answer = browser.get(f"/letter/{kept.id}")
-    assert "What a person changed" in answer.words
+    assert "What was changed" in answer.words
     page = shown(browser, sent.id, text="Sent.")
     browser.submit(page.form("/change"), then="approve")
     found = office.desk.ledger.entry(sent.id)
