@@ -111,6 +111,8 @@ class Fault:
     delay: float
     skip: int
     hold: threading.Event | None = None
+    done: bool = False  # carried out all the same
+    lag: int = 0  # of the newest messages, how many the answer does not know of yet
     seen: int = 0
     struck: threading.Event = field(default_factory=threading.Event)
 
@@ -258,6 +260,8 @@ class Gmail:
         self.latency = 0.0  # seconds before each answer; a batch is one
         self.replaces_message_id = True  # of what is sent; the old one stays beside it
         self.rebuilds_plain = True  # of what is sent, the plain text is encoded anew
+        self.lists_lag = 0  # of the newest messages, how many no list and no history shows yet
+        self.draw_fault: Callable[[str], Fault | None] | None = None  # asked at each "METHOD /path"
         self.inner_limit = MAX_INNER  # requests in a batch beyond it are too many at once
         self.answers_profile = True
         self.batch = True
@@ -271,6 +275,7 @@ class Gmail:
         self.lock = threading.RLock()
         self.stopping = threading.Event()
         self._faults: list[Fault] = []
+        self._late: list[threading.Thread] = []
         self._clients = {CLIENT: SECRET}
         self._grants: dict[str, Grant] = {}  # by refresh token
         self._access: dict[str, Access] = {}
@@ -403,9 +408,15 @@ class Gmail:
         delay: float = 0.0,
         skip: int = 0,
         hold: threading.Event | None = None,
+        done: bool = False,
+        lag: int = 0,
     ) -> Fault:
-        """Let requests whose "METHOD /path" has this pattern in it fail, after the first `skip` of them."""
-        assert lost in ("", "before", "after")
+        """Let requests whose "METHOD /path" has this pattern in it fail, after the first `skip` of them.
+
+        With `done` the request is carried out before the false answer is given; with lost="late" it is
+        carried out `delay` seconds after the connection was lost.
+        """
+        assert lost in ("", "before", "after", "late")
         fault = Fault(
             re.compile(where),
             times,
@@ -419,6 +430,8 @@ class Gmail:
             delay,
             skip,
             hold,
+            done,
+            lag,
         )
         with self.lock:
             self._faults.append(fault)
@@ -432,19 +445,29 @@ class Gmail:
         """Return the answer to a request; header names are in lower case."""
         path, query = urlsplit(target).path, parse_qs(urlsplit(target).query, True)
         fault = self._struck(f"{verb} {path}")
+
+        def carry_out() -> Answer:
+            if path.startswith("/batch/"):  # each of its requests comes here by itself
+                return self._carried_out(verb, path, query, headers, body, inner=inner)
+            with self.lock:
+                self.mailbox.lag = self.lists_lag + (fault.lag if fault else 0)
+                return self._carried_out(verb, path, query, headers, body, inner=inner)
+
         if fault is None:
-            answer = self._carried_out(verb, path, query, headers, body, inner=inner)
+            answer = carry_out()
         else:
-            late = fault.lost == "after" or fault.cut
+            late = fault.lost == "after" or fault.cut or fault.done
             if not late:
                 fault.struck.set()
-            self.stopping.wait(fault.delay)
-            if fault.lost == "before":
+            if fault.lost == "late":
+                self._carry_out_late(carry_out, fault.delay)
+            else:
+                self.stopping.wait(fault.delay)
+            if fault.lost in ("before", "late"):
                 answer = Answer(0, lost=True)
             else:
-                answer = fault.answer(path) or self._carried_out(
-                    verb, path, query, headers, body, inner=inner
-                )
+                done = carry_out() if fault.done else None
+                answer = fault.answer(path) or done or carry_out()
             if fault.lost == "after":
                 answer = Answer(0, lost=True)
             elif fault.cut:
@@ -457,8 +480,25 @@ class Gmail:
                 fault.hold.wait(60)
         return answer
 
+    def _carry_out_late(self, carry_out: Callable[[], Answer], delay: float) -> None:
+        def wait() -> None:
+            self.stopping.wait(delay)
+            carry_out()
+
+        thread = threading.Thread(target=wait, daemon=True)
+        with self.lock:
+            self._late = [one for one in self._late if one.is_alive()] + [thread]
+            thread.start()
+
+    def wait_for_late(self) -> None:
+        """Wait until every request that was held up has been carried out."""
+        for thread in list(self._late):
+            thread.join()
+
     def _struck(self, where: str) -> Fault | None:
         with self.lock:
+            if self.draw_fault and (drawn := self.draw_fault(where)):
+                return drawn
             for fault in self._faults:
                 if fault.seen >= fault.times or not fault.where.search(where):
                     continue

@@ -40,6 +40,7 @@ MAX_RAW = 36_700_160  # octets of a mail, 35 MB as the reference has it
 MAX_DEPTH = 30  # parts within parts
 SNIPPET = 200  # characters
 FIRST_HISTORY = 1000
+FIRST_ID, NEXT_ID = 0x19A0_0000_0000_0000, 0x1_0001
 HISTORY_KINDS = {
     "messageAdded": "messagesAdded",
     "messageDeleted": "messagesDeleted",
@@ -112,6 +113,10 @@ class Part:
     name: str
     content: bytes
     parts: list["Part"] = field(default_factory=list)
+
+
+def _number(id: str) -> int:
+    return (int(id, 16) - FIRST_ID) // NEXT_ID
 
 
 def base64url(octets: bytes) -> str:
@@ -310,6 +315,7 @@ class Mailbox:
         self.history = self.oldest = FIRST_HISTORY
         self.sent: list[Sent] = []
         self.horizon: int | None = None  # the last message that a lagging search sees
+        self.lag = 0  # of the newest messages, how many no list and no history shows yet
         self.number = 0
         self._named: dict[str, set[str]] = defaultdict(set)  # Message-ID to messages
         self._awaited: dict[str, set[str]] = defaultdict(set)  # Message-ID to what refers to it
@@ -427,7 +433,7 @@ class Mailbox:
         # A Date in the distant past or in the future is a mistake or a lie.
         plausible = mail.date is not None and 0 < mail.date <= now + 86_400
         date = mail.date * 1000 if plausible and mail.date else int(now * 1000)
-        id = f"{0x19A0_0000_0000_0000 + self.number * 0x1_0001:016x}"
+        id = f"{FIRST_ID + self.number * NEXT_ID:016x}"
         message = Stored(id, self.number, raw, set(labels), date, mail)
         self._place(message, thread, instead)
         self.messages[id] = message
@@ -515,6 +521,8 @@ class Mailbox:
         for message in sorted(self.messages.values(), key=lambda m: (m.date, m.id), reverse=True):
             if last is not None and (message.date, message.id) >= last:
                 continue
+            if message.number > self.number - self.lag:
+                continue
             if not wanted <= message.labels:
                 continue
             if asked is None and message.labels & hidden:
@@ -575,6 +583,7 @@ class Mailbox:
             each
             for each in self.changes
             if each.id > after
+            and _number(each.message) <= self.number - self.lag
             and each.kind in wanted
             and (not label or label in (*each.labels, *each.moved))
         ]

@@ -4,7 +4,11 @@ The order is the safety. A kernel lock is held for the claim's whole life, so th
 letter *sending* without its lock knows that the owner is dead. The claim is in the ledger, and its
 line in the log, before a byte leaves: a crash afterwards, or a ledger put back from a backup, finds
 a letter that may have left, never one that has not. Only the provider can prove that it was sent,
-and only a proof, or a refusal, lets it be sent again.
+and only a proof, or a refusal, lets it be sent again. A refusal of one try proves nothing about an
+earlier one without an answer, so it counts only once the provider has been asked.
+
+An owner may stall and come back after another took its claim over. So whoever settles a letter
+raises its version first; afterwards the former owner can record nothing but that it was sent.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from postroom.store.ledger import Book, Ledger
 from postroom.store.locks import tried
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
+LATEST = 3600.0  # seconds after which nothing that was prepared without an answer turns up any more
 AT_ONCE = 3  # tries that follow each other where each proves that nothing was sent
 _FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
 
@@ -91,6 +96,9 @@ class Dispatcher:
             before = self.ledger.entry(id)
             if (entry := self._release(id)).state != before.state:
                 changed.append(entry)
+        for id, (since, swept) in self.ledger.orphans().items():
+            if swept is None or elapsed(swept, self.clock()) >= ASK_AGAIN:
+                self._sweep(id, since)
         return changed
 
     def _release(self, id: str) -> Entry:
@@ -100,7 +108,7 @@ class Dispatcher:
         """
         with tried(self.claims / id) as mine:
             entry = self.ledger.entry(id)
-            if not mine or entry.kind in life.OPEN or self.ledger.proof(id) is None:
+            if not mine or entry.kind in life.OPEN:
                 return entry
             try:
                 news = self._proofs.release(entry)
@@ -112,6 +120,23 @@ class Dispatcher:
                 case mailbox.Unknown(why=why, spent=True):
                     return self._unknown(entry, why, None, spent=True)
             return entry
+
+    def _sweep(self, id: str, since: Stamp) -> None:
+        """Have the provider remove what was prepared for a letter, and no proof names.
+
+        Its lists may show that late, so it is looked for until some time has passed.
+        """
+        with tried(self.claims / id) as mine:
+            entry = self.ledger.entry(id)
+            if not mine or entry.kind == "sending":
+                return
+            now = self.clock()
+            try:
+                more = self._proofs.sweep(entry) and elapsed(since, now) < LATEST
+            except PostroomError:
+                more = True
+            with self.ledger.write() as book:
+                book.set_orphan(id, since, now) if more else book.drop_orphan(id)
 
     @property
     def _proofs(self) -> Proofs:
@@ -203,18 +228,18 @@ class Dispatcher:
             self.record(entry)
             self.step("published")
         except PostroomError as why:
-            return self._refused(entry, why)
+            return self._retry(entry, why)
+        handed_over = False
         try:
             proof = self._proofs.ready(entry, box, wire)
+            handed_over = True
             sent = box.send(entry.letter, wire, proof)
-        except _FOR_NOW as why:
-            return self._refused(entry, why)
         except (Uncertain, Conflict) as why:
             return self._settle(entry, why.message)
         except PostroomError as why:
-            return self._record(
-                entry, life.Failed(self.clock(), why.message), error=why.message, refund=True
-            )
+            if handed_over and why.status:
+                return self._check_refusal(entry, box, proof, why)
+            return self._refused(entry, why, answered=handed_over)
         except Exception as why:  # noqa: BLE001 - whatever broke, the letter may have left
             return self._settle(entry, f"{type(why).__name__} while it was sent")
         self.step("answered")
@@ -226,28 +251,55 @@ class Dispatcher:
         state = life.Sent(self.clock(), sent.message, sent.thread, refused, verdict, how)
         return self._record(entry, state)
 
-    def _refused(self, entry: Entry, why: PostroomError) -> Entry:
+    def _check_refusal(self, entry: Entry, box: Mailbox, proof: str, why: PostroomError) -> Entry:
+        """Record a refusal, unless the letter has left or may have: by this try, or an earlier one.
+
+        If nobody can tell now, a refusal for the moment is no risk: the next try has the same proof.
+        """
+        found: mailbox.Settled
+        try:
+            found = box.settle(entry.letter, proof)
+        except Exception as unseen:  # noqa: BLE001 - whatever broke, nothing is proved
+            found = mailbox.Unknown(str(unseen), spent=not isinstance(why, _FOR_NOW))
+        if isinstance(found, mailbox.Sent) or (isinstance(found, mailbox.Unknown) and found.spent):
+            return self._settle(entry, why.message)
+        return self._refused(entry, why, answered=isinstance(found, mailbox.NotSent))
+
+    def _refused(self, entry: Entry, why: PostroomError, *, answered: bool) -> Entry:
+        if isinstance(why, _FOR_NOW):
+            return self._retry(entry, why, answered=answered)
+        failed = life.Failed(self.clock(), why.message)
+        return self._record(entry, failed, error=why.message, refund=True, answered=answered)
+
+    def _retry(self, entry: Entry, why: PostroomError, *, answered: bool = False) -> Entry:
         assert isinstance(entry.state, life.Sending)
         wait = max(policy.back_off(entry.state.tries), getattr(why, "seconds", 0.0))
         code = "quota" if isinstance(why, Limited) else why.code
         state = life.retry(entry.state, self.clock(), wait, _held(why), code)
-        return self._record(entry, state, error=why.message, refund=True)
+        return self._record(entry, state, error=why.message, refund=True, answered=answered)
 
     # What became of it
 
     def _settle(self, entry: Entry, why: str) -> Entry:
-        assert isinstance(entry.state, life.Sending)
-        now = self.clock()
+        """Ask the provider what became of a claimed letter, as its only owner from now on."""
+        state, now = entry.state, self.clock()
+        assert isinstance(state, life.Sending)
+        try:
+            with self.ledger.write() as book:
+                entry = book.take_claim(entry)
+        except Conflict:  # somebody else has it
+            return self.ledger.entry(entry.id)
+        self.step("claim taken")
         match self._proofs.ask(entry):
             case mailbox.Sent() as sent:
                 return self._sent(entry, sent, "proved by the provider")
             case mailbox.NotSent(proof=proof):
-                tries = entry.state.tries - AT_ONCE
+                tries = state.tries - AT_ONCE
                 wait = policy.back_off(tries) if tries > 0 else 0.0
-                state = life.retry(entry.state, now, wait, f"{why}; {proof}", Unavailable.code)
-                return self._record(entry, state, error=why, refund=True)
+                again = life.retry(state, now, wait, f"{why}; {proof}", Unavailable.code)
+                return self._record(entry, again, error=why, refund=True)
             case mailbox.Unknown(why=unproved, spent=spent):
-                return self._unknown(entry, f"{why}; {unproved}", entry.state.verdict, spent=spent)
+                return self._unknown(entry, f"{why}; {unproved}", state.verdict, spent=spent)
 
     def _unknown(
         self, entry: Entry, why: str, verdict: life.Verdict | None, *, spent: bool
@@ -255,7 +307,7 @@ class Dispatcher:
         """Record that nobody knows; a proof that is spent proves nothing any more, and goes with it."""
         now = self.clock()
         unknown = life.Unknown(now, why, now, verdict)
-        return self._record(entry, unknown, error=why, drop=spent)
+        return self._record(entry, unknown, error=why, spent=spent)
 
     def _ask_again(self, entry: Entry) -> Entry:
         """Ask once more about an unknown letter.
@@ -303,25 +355,31 @@ class Dispatcher:
         *,
         error: str = "",
         refund: bool = False,
-        drop: bool = False,
+        answered: bool = False,
+        spent: bool = False,
     ) -> Entry:
+        """Give a letter its next state, with its line in the log; somebody who was quicker is right.
+
+        Only that it was sent counts whatever was believed meanwhile.
+        """
+        sent = isinstance(state, life.Sent)
         try:
             with self.ledger.write() as book:
-                if drop or isinstance(state, life.Sent):  # with the state, or not at all
-                    book.drop_proof(entry.id)
+                if (sent or spent) and not book.drop_proof(entry.id) and spent:
+                    raise life.refuse(entry.id, entry.state, "settled by two at once")
+                if answered:
+                    book.answered(entry.id)
                 verdict = getattr(entry.state, "verdict", None)
                 if refund and verdict:
                     book.refund(entry.id, verdict.slip)
-                try:
-                    new = book.swap(entry, state)
-                except Conflict:
-                    # That it was sent, or may have been, is a fact, whatever was believed meanwhile.
-                    fact = isinstance(state, life.Sent | life.Unknown)
-                    if not (fact and isinstance(entry.state, life.Sending)):
-                        raise
-                    new = book.swap(book.entry(entry.id), state)
+                if sent:
+                    now = book.entry(entry.id)
+                    # Of another version it is not true, and its proof tells when that is sent.
+                    if now.digest == entry.digest and now.kind != "sent":
+                        entry = now
+                new = book.swap(entry, state)
                 self._line(book, new, "send_letter", error)
-        except Conflict:  # a person was quicker
+        except Conflict:
             return self.ledger.entry(entry.id)
         self.step("recorded")
         return new

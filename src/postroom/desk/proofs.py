@@ -1,18 +1,21 @@
 """Proofs: what a provider gave to tell what became of a letter; kept, and given back, in the right order.
 
 A letter has one at most, for the version that it was prepared for, and every try of that version
-goes by it. Before another version is prepared it is taken back, so that whatever is found later
-under the letter's mark is the version that was sent last. Whether a taking back is news is told by
-a note made before it: what is gone without one was spent, and not by us.
+goes by it. Before each try the ledger counts it as a send without an answer; only a refusal of that
+very try takes it off the count. A proof is taken back before another version is prepared, so that
+whatever is found later under the letter's mark is the version that was sent last. If it is gone
+when it is to be taken back, the letter may have left, unless every send by it had its answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.core.errors import PostroomError, Unavailable, Uncertain
+from postroom.core.errors import Conflict, PostroomError, Unavailable, Uncertain
+from postroom.core.life import refuse
 from postroom.mail.mailbox import Mailbox, NotSent, Sent, Settled, Unknown
 from postroom.store.entries import Entry, Proof
 from postroom.store.ledger import DISTRUSTED, Ledger
@@ -29,22 +32,44 @@ class Proofs:
     step: Callable[[str], None]
 
     def ready(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
-        """Return what will prove what became of the letter, in the ledger before the act that it proves."""
+        """Return what will prove what became of the letter, in the ledger before the act that it proves.
+
+        Raises `Conflict` if somebody else has taken the claim over.
+        """
+        if (now := self.ledger.current(entry)) is not entry:
+            raise refuse(entry.id, now.state, "sent")
         kept = self.ledger.proof(entry.id)
         if kept and kept.digest != entry.digest:
-            if not self._taken(entry.id, kept, box):
+            if self._take_back(entry, kept, box):
                 raise Uncertain(EARLIER)
             kept = None
-        if kept:
-            return kept.text
-        if self.ledger.meta(DISTRUSTED) and isinstance(box.settle(entry.letter, ""), Sent):
-            raise Uncertain("The provider has this letter, of which the ledger knows nothing")
-        proof = box.prepare(entry.letter, wire)
+        proof = kept.text if kept else self._prepared(entry, box, wire)
+        if proof:
+            try:
+                with self.ledger.write() as book:
+                    book.keep_proof(entry, proof)
+            except Conflict:
+                with suppress(
+                    PostroomError
+                ):  # else it is an orphan: who took the claim looks for it
+                    _ = kept or box.release(proof)
+                raise
+            self.step("proof kept")
+        return proof
+
+    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
+        if self.ledger.meta(DISTRUSTED):
+            if isinstance(box.settle(entry.letter, ""), Sent):
+                raise Uncertain("The provider has this letter, of which the ledger knows nothing")
+            box.sweep(entry.letter)
+        try:
+            proof = box.prepare(entry.letter, wire)
+        except Uncertain as lost:
+            with self.ledger.write() as book:
+                book.set_orphan(entry.id)
+            raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
         if proof:
             self.step("prepared")
-            with self.ledger.write() as book:
-                book.keep_proof(entry, proof)
-            self.step("proof kept")
         return proof
 
     def ask(self, entry: Entry) -> Settled:
@@ -59,43 +84,56 @@ class Proofs:
     def _asked(self, entry: Entry, box: Mailbox) -> Settled:
         kept = self.ledger.proof(entry.id)
         if kept and kept.digest != entry.digest:
-            if self._taken(entry.id, kept, box):
-                return NotSent("what was prepared for an earlier version is taken back")
-            return Unknown(EARLIER, spent=True)
-        if not kept and self.ledger.claimed_before_edit(entry.id):
-            return Unknown(EARLIER)
+            if self._take_back(entry, kept, box):
+                return Unknown(EARLIER, spent=True)
+            return NotSent("what was prepared for an earlier version is taken back")
+        if not kept:
+            with suppress(PostroomError):
+                box.sweep(entry.letter)
+            if self.ledger.claimed_before_edit(entry.id):
+                return Unknown(EARLIER)
         return box.settle(entry.letter, kept.text if kept else "")
 
     def release(self, entry: Entry) -> Settled | None:
         """Take back what was prepared for a closed letter; return what is news of it, if anything."""
         kept = self.ledger.proof(entry.id)
-        assert kept is not None
-        box = self._box(entry)
-        taken = self._taken(entry.id, kept, box)
-        if taken:
+        if not kept or not (found := self._take_back(entry, kept, self._box(entry))):
             return None
-        known = kept.digest == entry.digest and entry.kind != "sent"
-        answer = box.settle(entry.letter, kept.text) if known else Unknown(EARLIER, spent=True)
-        if entry.kind == "sent" or (taken is None and not isinstance(answer, Sent)):
-            self._drop(entry.id)
-            return None
-        return answer
+        if entry.kind != "sent":
+            return found if kept.digest == entry.digest else Unknown(EARLIER, spent=True)
+        with self.ledger.write() as book:  # that it has left is no news
+            book.drop_proof(entry.id, kept.text)
+        return None
 
-    def _taken(self, id: str, kept: Proof, box: Mailbox) -> bool | None:
-        """Take a proof back; false where it was spent, none where an earlier taking back may have done it."""
-        if not kept.releasing:
-            with self.ledger.write() as book:
-                book.mark_releasing(id)
-            self.step("releasing")
-        if box.release(kept.text):
-            self.step("released")
-            self._drop(id)
-            return True
-        return None if kept.releasing else False
+    def sweep(self, entry: Entry) -> bool:
+        """Remove what was prepared for a letter and no proof names; return whether more may turn up."""
+        kept = self.ledger.proof(entry.id)
+        return self._box(entry).sweep(entry.letter, kept.text if kept else "")
 
-    def _drop(self, id: str) -> None:
+    def _take_back(self, entry: Entry, kept: Proof, box: Mailbox) -> Sent | Unknown | None:
+        """Have nothing leave by a proof any more, and forget it; return what it may have sent before.
+
+        Raises `Unavailable` if the provider does not do it now.
+        """
+        self.step("releasing")
+        try:
+            gone = not box.release(kept.text)
+            found = box.settle(entry.letter, kept.text) if gone else None
+        except PostroomError as why:
+            raise Unavailable(
+                f"What was prepared for this letter could not be taken back: {why.message}",
+                remedy="It is tried again.",
+            ) from why
+        self.step("released")
+        if isinstance(found, NotSent):
+            raise Unavailable("What was prepared for this letter is still there")
+        if isinstance(found, Sent) or (found and kept.unanswered):
+            return found
         with self.ledger.write() as book:
-            book.drop_proof(id)
+            dropped = book.drop_proof(entry.id, kept.text, unanswered=not gone)
+        if gone and not dropped:
+            raise Unavailable("Somebody else sends this letter, or has settled it")
+        return None
 
     def _box(self, entry: Entry) -> Mailbox:
         """Return the letter's mailbox, if it is still that of its sender."""

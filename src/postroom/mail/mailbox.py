@@ -208,20 +208,27 @@ class Sender(Protocol):
         """Make ready for `send` what can later prove what became of it; nothing leaves.
 
         What is returned is kept before `send` is called: without it, `send` never was. It serves
-        every try, and counts once.
+        every try, and counts once. After `Uncertain`, something may be left that `sweep` removes.
         """
         ...
 
     def release(self, proof: str) -> bool:
-        """Take back what `prepare` made: nothing leaves by it any more. False where it is spent."""
+        """Take back what `prepare` made: nothing leaves by it any more. False if it seems to be gone."""
         ...
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
-        """Send once. `Unavailable`: nothing happened; `Uncertain`: it may have; others are final."""
+        """Send once. `Uncertain`: it may have happened; other errors are refusals of this request.
+
+        A refusal with a `status` was answered by the provider; without one, nothing left.
+        """
         ...
 
     def settle(self, letter: Letter, proof: str) -> Settled:
-        """Say what became of a letter whose sending was interrupted, by what `prepare` returned."""
+        """Say what became of a letter, by what `prepare` returned; nothing is changed."""
+        ...
+
+    def sweep(self, letter: Letter, proof: str = "") -> bool:
+        """Remove what `prepare` left of this letter beside `proof`; return whether more may turn up."""
         ...
 
 

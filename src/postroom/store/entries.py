@@ -79,11 +79,11 @@ class Standing(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """What a provider gave to settle a letter by: for which version, and whether it is being taken back."""
+    """What a provider gave to settle a letter by: for which version, and how many sends by it had no answer."""
 
     text: str
     digest: str
-    releasing: bool
+    unanswered: int
 
 
 class Place(NamedTuple):

@@ -158,9 +158,9 @@ class Ledger(Lists):
     def proof(self, id: str) -> Proof | None:
         """Return what the provider gave to settle this letter by."""
         row = self._database.row(
-            "SELECT proof, digest, releasing FROM proof WHERE letter = ?", [id]
+            "SELECT proof, digest, unanswered FROM proof WHERE letter = ?", [id]
         )
-        return Proof(row[0], row[1], bool(row[2])) if row else None
+        return Proof(*row) if row else None
 
     def claimed_before_edit(self, id: str) -> bool:
         """Whether a version of this letter was claimed before the one that it has now."""
@@ -178,6 +178,17 @@ class Ledger(Lists):
             f"SELECT letter FROM proof JOIN letter ON id = letter WHERE state NOT IN ({_OPEN})"
         )
         return [str(id) for (id,) in rows]
+
+    def orphans(self) -> dict[str, tuple[Stamp, Stamp | None]]:
+        """Return the letters of which the provider may hold what no proof names: since when, last swept when."""
+        rows = self._database.rows(
+            "SELECT substr(key, 8), value FROM meta WHERE key > 'orphan ' AND key < 'orphan!'"
+        )
+        found = {}
+        for id, value in rows:
+            since, swept = json.loads(value)
+            found[str(id)] = Stamp(*since), Stamp(*swept) if swept else None
+        return found
 
     def slips(self) -> dict[str, tuple[Stamp, str]]:
         """Return every slip that was seen: when first, and the letter that it was spent on."""
@@ -553,18 +564,54 @@ class Book(Errands):
         self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
 
     def keep_proof(self, entry: Entry, proof: str) -> None:
-        """Keep what a letter is settled by, unless somebody changed the letter first: then `Conflict`."""
+        """Keep what a letter is settled by, and that a send by it has no answer yet.
+
+        Raises `Conflict` if somebody changed the letter, or took the claim over, first.
+        """
         if (now := self.entry(entry.id)).version != entry.version:
             raise life.refuse(entry.id, now.state, "sent")
-        self._do("INSERT OR REPLACE INTO proof VALUES (?, ?, ?, 0)", entry.id, proof, entry.digest)
+        self._do(
+            "INSERT INTO proof VALUES (?1, ?2, ?3, 1) ON CONFLICT DO UPDATE SET proof = ?2, digest ="
+            " ?3, unanswered = CASE proof WHEN ?2 THEN unanswered + 1 ELSE 1 END",
+            entry.id, proof, entry.digest,
+        )  # fmt: skip
 
-    def mark_releasing(self, id: str) -> None:
-        """Note that a proof is about to be taken back: when it is gone afterwards, that may have been us."""
-        self._do("UPDATE proof SET releasing = 1 WHERE letter = ?", id)
+    def answered(self, id: str) -> None:
+        """Note that the last send by a letter's proof was refused, and did nothing."""
+        self._do("UPDATE proof SET unanswered = unanswered - 1 WHERE letter = ?", id)
 
-    def drop_proof(self, id: str) -> None:
-        """Forget a proof that is spent or taken back."""
-        self._do("DELETE FROM proof WHERE letter = ?", id)
+    def drop_proof(self, id: str, proof: str = "", *, unanswered: bool = True) -> bool:
+        """Forget a letter's proof, if it is this one; with `unanswered` false, only if every send had its answer."""
+        return bool(
+            self._do(
+                "DELETE FROM proof WHERE letter = ? AND ? IN ('', proof) AND (? OR unanswered = 0)",
+                id, proof, unanswered,
+            )
+        )  # fmt: skip
+
+    def take_claim(self, entry: Entry) -> Entry:
+        """Raise the version of a claimed letter: whoever claimed it before can keep no proof any more.
+
+        Without a proof, that one may have prepared something that nobody knows of.
+        """
+        taken = replace(entry, version=entry.version + 1)
+        changed = self._do(
+            "UPDATE letter SET version = ? WHERE id = ? AND version = ?",
+            taken.version, entry.id, entry.version,
+        )  # fmt: skip
+        if not changed:
+            raise life.refuse(entry.id, self.entry(entry.id).state, "settled by two at once")
+        if self._row("SELECT 1 FROM proof WHERE letter = ?", entry.id) is None:
+            self.set_orphan(entry.id)
+        return taken
+
+    def set_orphan(self, id: str, since: Stamp | None = None, swept: Stamp | None = None) -> None:
+        """Note that the provider may hold something of a letter that no proof names, from now on."""
+        self.set(f"orphan {id}", json.dumps([since or self._clock(), swept]))
+
+    def drop_orphan(self, id: str) -> None:
+        """Forget that the provider may hold something of a letter."""
+        self._do("DELETE FROM meta WHERE key = ?", f"orphan {id}")
 
     def set(self, key: str, value: str) -> None:
         """Keep a value under a key."""

@@ -126,4 +126,9 @@ ALTER TABLE move ADD COLUMN steady REAL NOT NULL DEFAULT 0;
 CREATE TABLE old_html (letter TEXT PRIMARY KEY, keyed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 INSERT INTO old_html (letter) SELECT id FROM letter WHERE instr(frozen, '"html": ""') = 0;
 """,
+    # Whether a send by an older proof had no answer was not kept: it counts as one that had none.
+    """
+ALTER TABLE proof RENAME COLUMN releasing TO unanswered;
+UPDATE proof SET unanswered = 1;
+""",
 )

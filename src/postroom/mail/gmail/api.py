@@ -150,15 +150,22 @@ class Api:
                 raise _unreachable(why) from why
             lost = f"The connection to Gmail was lost before it answered ({type(why).__name__})"
             raise Uncertain(lost, remedy=_LOOK) from why
-        if response.status_code == 401:
+        status = response.status_code
+        # Only an error that Gmail itself wrote is a refusal; a server on the way knows nothing.
+        refused = 400 <= status < 500 and status not in _TIMED_OUT and _error(response.content)
+        if status >= 300 and not refused:
+            failed = f"Gmail failed ({status}) and may have done it nevertheless"
+            raise Uncertain(failed, remedy=_LOOK)
+        if status == 401:
             # The next try has a new key; this request was refused, and is not repeated.
             self._keys.access(self._post, spent=_bearer(request))
-            raise Unavailable("Gmail wanted a newer token, which is here now", remedy="Try again.")
-        if response.status_code >= 500 or response.status_code in _TIMED_OUT:
-            failed = f"Gmail failed ({response.status_code}) and may have done it nevertheless"
-            raise Uncertain(failed, remedy=_LOOK)
-        if response.status_code >= 300:
-            raise self._refusal(response.status_code, response.headers, response.content)
+            stale = Unavailable(
+                "Gmail wanted a newer token, which is here now", remedy="Try again."
+            )
+            stale.status = status
+            raise stale
+        if status >= 300:
+            raise self._refusal(status, response.headers, response.content)
         try:
             return _json(response)
         except Unavailable as garbled:
@@ -408,14 +415,18 @@ def _object(body: bytes) -> Json:
     return found
 
 
-def _reasons(body: bytes) -> tuple[frozenset[str], str]:
-    """Return the reasons that an error names, and its sentence."""
+def _error(body: bytes) -> Json:
+    """Return the error object that Gmail answers a refused request with, empty if there is none."""
     try:
         error = _object(body).get("error")
     except Unavailable:
-        return frozenset(), ""
-    if not isinstance(error, dict):
-        return frozenset(), ""
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def _reasons(body: bytes) -> tuple[frozenset[str], str]:
+    """Return the reasons that an error names, and its sentence."""
+    error = _error(body)
     named = [error.get("errors"), error.get("details")]
     lists = [entry for group in named if isinstance(group, list) for entry in group]
     found = (entry.get("reason") for entry in lists if isinstance(entry, dict))

@@ -334,12 +334,16 @@ class GmailMailbox:
         return self._outgoing.release(proof)
 
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
-        """Send once. `Unavailable`: nothing happened; `Uncertain`: it may have; others are final."""
+        """Send once. `Uncertain`: it may have happened; other errors are Gmail's refusals."""
         return self._outgoing.send(letter, wire, proof)
 
     def settle(self, letter: Letter, proof: str) -> Settled:
         """Say what became of a letter whose sending was interrupted."""
         return self._outgoing.settle(letter, proof)
+
+    def sweep(self, letter: Letter, proof: str = "") -> bool:
+        """Delete drafts of this letter but that of the proof; return whether more may be listed later."""
+        return self._outgoing.sweep(letter, proof)
 
 
 def _path(id: str, **params: str | Sequence[str]) -> str:

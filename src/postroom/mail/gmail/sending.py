@@ -4,12 +4,12 @@ Google gives a mail another Message-ID than it was handed, and its search lags, 
 a letter proves nothing. A draft does: sending it consumes it, once. So the letter is first stored
 as a draft, whose id the desk keeps. The act carries the approved bytes again, in case somebody
 changed the draft in between. After a lost answer, a draft that is still there proves that nothing
-was sent; the next try goes by the same draft, so that if the first request is carried out late, one
-of the two finds it gone. Where it is gone, the sent mail is looked for by its header in what
-happened since.
+was sent so far; the next try goes by the same draft, so that if the first request is carried out
+late, one of the two finds it gone. Where it is gone, the sent mail is looked for by its header in
+what happened since, among the newest under Sent and in its conversation.
 
 With `by_draft` false the letter goes out by one `messages.send`; a lost answer is then only ever
-settled by finding the mail.
+settled by finding the mail, and a refusal is Gmail's own error alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable, Uncertain
+from postroom.core.errors import NotFound, PostroomError, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
 from postroom.mail.gmail.api import USER, Api, Json, at
@@ -45,11 +45,7 @@ class Outgoing:
         if not self._by_draft:
             return f"message::{self.now()}"
         mail = _message(letter)
-        try:
-            made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, wire)
-        except Uncertain as lost:
-            self._sweep(letter)
-            raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
+        made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, wire)
         history = 0
         with suppress(PostroomError):  # without it, the newest sent mails are looked through
             place = f"{USER}/messages/{name(inner(made), 'id')}"
@@ -63,22 +59,13 @@ class Outgoing:
         mail = _message(letter)
         if kind == "message":
             return _accepted(self._api.act(f"{USER}/messages/send", mail, mail, wire))
-        try:
-            body: Json = {"id": draft, "message": mail}
-            return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
-        except (NotFound, Invalid) as refused:
-            if self._is_there(draft):
-                raise
-            gone = f"The draft of this letter is gone: {refused.message}"
-            raise Uncertain(gone, remedy="Look at Sent.") from refused
+        body: Json = {"id": draft, "message": mail}
+        return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
 
     def settle(self, letter: Letter, proof: str) -> Settled:
         """Say what became of a letter; a draft that is still there proves that it was not sent."""
         if not proof:
-            if found := self._find(letter, ""):
-                return found
-            self._sweep(letter)
-            return NotSent("nothing had been handed to Gmail yet")
+            return self._find(letter, "") or NotSent("nothing had been handed to Gmail yet")
         kind, draft, history = _read(proof)
         if kind == "draft" and self._is_there(draft):
             return NotSent("its draft is still in Gmail, unsent")
@@ -108,40 +95,51 @@ class Outgoing:
             return False
         return True
 
-    def _sweep(self, letter: Letter) -> None:
-        """Delete drafts of this letter that nobody knows of: the answer that named them was lost."""
-        with suppress(PostroomError):
-            found = self._api.get(
-                f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)"
-            )
-            drafts = {name(inner(row), "id"): row for row in rows(found, "drafts")}
-            for mail in self._marked(list(drafts), letter):
-                self._delete(name(drafts[name(mail, "id")], "id"))
+    def sweep(self, letter: Letter, proof: str) -> bool:
+        """Delete drafts of this letter but that of the proof; return whether more may be listed later."""
+        if not self._by_draft:
+            return False
+        kept = _read(proof)[1] if proof else ""
+        found = self._api.get(f"{USER}/drafts", maxResults=NEWEST, fields="drafts(id,message/id)")
+        drafts = {name(inner(row), "id"): name(row, "id") for row in rows(found, "drafts")}
+        orphans = [mail for mail, draft in drafts.items() if draft != kept]
+        for mail in self._marked(orphans, letter):
+            self._delete(drafts[name(mail, "id")])
+        return True
 
     # Finding what was sent
 
     def _find(self, letter: Letter, history: str) -> Sent | None:
-        """Return the sent mail of this letter: from what happened since, or else of the newest sent."""
-        try:
-            ids = self._since(history) if history else self._newest()
-        except NotFound:  # Gmail keeps its history for about a week
-            ids = self._newest()
-        for mail in self._marked(ids, letter):
-            labels = names(mail, "labelIds")
-            if SENT in labels and DRAFT not in labels:
-                return Sent(name(mail, "id"), name(mail, "threadId"))
+        """Return the sent mail of this letter: by the history, among the newest, in its conversation."""
+        for look, place in (
+            (self._since, history),
+            (self._newest, SENT),
+            (self._in_thread, letter.thread),
+        ):
+            ids: list[str] = []
+            with suppress(NotFound):  # Gmail keeps its history for about a week
+                ids = look(place) if place else []
+            for mail in self._marked(ids, letter):
+                labels = names(mail, "labelIds")
+                if SENT in labels and DRAFT not in labels:
+                    return Sent(name(mail, "id"), name(mail, "threadId"))
         return None
 
     def _since(self, history: str) -> list[str]:
         happened = self.since(history, labelId=SENT)
         return list(dict.fromkeys([*happened.added, *happened.relabelled]))
 
-    def _newest(self) -> list[str]:
+    def _newest(self, label: str) -> list[str]:
         # By label and not by search, which lags.
         found = self._api.get(
-            f"{USER}/messages", labelIds=SENT, maxResults=NEWEST, fields="messages(id)"
+            f"{USER}/messages", labelIds=label, maxResults=NEWEST, fields="messages(id)"
         )
         return [name(row, "id") for row in rows(found, "messages")]
+
+    def _in_thread(self, thread: str) -> list[str]:
+        place = f"{USER}/threads/{thread}"
+        found = self._api.get(place, format="minimal", fields="messages(id)")
+        return [name(row, "id") for row in rows(found, "messages")][-NEWEST:]
 
     def _marked(self, ids: list[str], letter: Letter) -> list[Json]:
         """Return those of these mails that are this letter."""

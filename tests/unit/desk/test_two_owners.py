@@ -1,0 +1,145 @@
+"""Two dispatchers that both believe to own one letter: it is sent once, and the newer owner's word counts."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from postroom.config import load
+from postroom.core.address import Address
+from postroom.core.stamp import Stamp
+from postroom.desk.compose import Written
+from postroom.desk.outbox import Call, Proposal
+from postroom.wiring.desk import desk
+from tests.gmail.people import at_gmail
+
+ANN = Address.parse("ann@example.com")
+ACT = r"POST /gmail/v1/users/me/drafts/send$"
+STALLS = ("claimed", "published", "prepared", "proof kept", "answered")
+FAULTS = {
+    "none": {},
+    "lost before": {"lost": "before"},
+    "lost after": {"lost": "after"},
+    "refused": {"status": 403, "reason": "forbidden"},
+}
+MANY = 1000
+
+
+@contextmanager
+def office(person, service):
+    person.live(undo_seconds=0)
+    at_gmail(person, service)
+    with desk(load(person.environment, person.folder, person.folder), make=True) as found:
+        yield found
+
+
+def approved(desk, subject="Tea"):
+    letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
+    entry = desk.post(Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
+    return desk.approve(entry.id, by="ada", digest=entry.digest)
+
+
+def later(dispatcher, seconds):
+    """Return a dispatcher as it is so many seconds from now."""
+    clock = dispatcher.clock
+
+    def ahead():
+        wall, boot, steady = clock()
+        return Stamp(wall + seconds, boot, steady + seconds)
+
+    return replace(dispatcher, clock=ahead)
+
+
+def stalled(dispatcher, step, act):
+    """Return a dispatcher whose lock was stolen, and that stalls once at this step while others act."""
+    acts = [act]
+
+    def stall(name):
+        if name == step and acts:
+            acts.pop()()
+
+    return replace(dispatcher, claims=dispatcher.claims / "stolen", step=stall)
+
+
+@pytest.mark.parametrize("step", STALLS)
+def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
+    person, service, step
+):
+    with office(person, service) as desk:
+        firsts = FAULTS if step == "proof kept" else ["none"]  # others send nothing afterwards
+        for number, (first, second) in enumerate(product(firsts, FAULTS)):
+            story = step, first, second
+            dispatcher = later(desk.dispatcher, 5000 * number)
+            id, between = approved(desk, str(number)).id, []
+
+            def take_over(id=id, second=second, dispatcher=dispatcher, between=between):
+                fault = service.fail(ACT, **FAULTS[second])
+                for _ in range(3):
+                    dispatcher.everything()
+                fault.times = 0
+                between.append(desk.ledger.entry(id))
+
+            service.lists_lag = MANY
+            # The first to come to it is the one that takes over.
+            fault = service.fail(ACT, skip=step != "answered", **FAULTS[first])
+            stalled(dispatcher, step, take_over).dispatch(id)
+            fault.times = 0
+            new = desk.ledger.entry(id)
+            accepted = [one.letter for one in service.sent].count(id)
+            assert accepted <= 1, story
+            assert not accepted or new.kind in ("sent", "unknown"), (story, new.state)
+            assert new.kind == "sent" or new == between[0], (story, between[0].state, new.state)
+            service.lists_lag = 0
+            for seconds in (1000, 2000, 3000):
+                later(dispatcher, seconds).everything()
+            new = desk.ledger.entry(id)
+            accepted = [one.letter for one in service.sent].count(id)
+            assert accepted == (new.kind == "sent"), (story, new.state)
+            assert not service.mailbox.drafts, story
+
+
+def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(person, service):
+    with office(person, service) as desk:
+        id = approved(desk).id
+
+        def take_over():
+            desk.dispatcher.dispatch(id)  # its draft is there: approved again
+            desk.reject(id, by="ada", reason="no")
+            service.fail(r"GET /gmail/v1/users/me/drafts/", status=403, reason="x", times=MANY)
+
+        service.fail(ACT, lost="before")
+        stalled(desk.dispatcher, "proof kept", take_over).dispatch(id)
+        assert desk.ledger.entry(id).kind == "rejected"
+    assert not service.sent
+
+
+def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(person, service):
+    with office(person, service) as desk:
+        id = approved(desk).id
+
+        def take_over():
+            desk.dispatcher.dispatch(id)
+            desk.recall(id)
+            desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+
+        stalled(desk.dispatcher, "proof kept", take_over).dispatch(id)
+        assert len(service.sent) == 1
+        entry = desk.ledger.entry(id)
+        assert entry.kind == "pending"
+        desk.approve(id, by="ada", digest=entry.digest)
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "unknown"
+    assert len(service.sent) == 1
+
+
+def test_a_letter_whose_draft_another_released_is_not_unknown(person, service):
+    with office(person, service) as desk:
+        id = approved(desk).id
+        service.fail(ACT, lost="before")
+        desk.dispatcher.everything()
+        desk.reject(id, by="ada", reason="no")
+        stalled(desk.dispatcher, "releasing", desk.dispatcher.everything).everything()
+        assert desk.ledger.entry(id).kind == "rejected"
+        assert desk.ledger.proof(id) is None
+    assert not service.mailbox.drafts
