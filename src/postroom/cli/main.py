@@ -12,7 +12,7 @@ import click
 
 from postroom import __version__
 from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
-from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.core.errors import Invalid, PostroomError, Unavailable, unexpected
 
 # group → command → its module and first line of help; the modules are imported when called.
 GROUPS = {
@@ -139,6 +139,9 @@ def run(arguments: list[str]) -> int:
             remedy="Check that it is there and that you may use it.",
         )
         return _report(refused, as_json=as_json)
+    except Exception as bug:  # noqa: BLE001 - cells of a damaged ledger may hold anything
+        damaged = "If something else has changed the state folder, put a backup in its place."
+        return _report(unexpected(bug, remedy=f"{damaged} Else report this."), as_json=as_json)
     return OK
 
 

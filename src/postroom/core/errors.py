@@ -102,3 +102,14 @@ class Corrupt(PostroomError):
     """A file that does not parse, or not any more."""
 
     code = "parse_error"
+
+
+def unexpected(bug: Exception, *, remedy: str) -> PostroomError:
+    """Return an error that nobody foresaw, without its text: that may hold what a mail says."""
+    where = bug.__traceback__
+    while where and where.tb_next:
+        where = where.tb_next
+    place = f"{where.tb_frame.f_code.co_qualname}:{where.tb_lineno}" if where else "?"
+    return PostroomError(
+        f"Something is wrong inside Postroom ({type(bug).__name__} at {place})", remedy=remedy
+    )

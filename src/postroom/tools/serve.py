@@ -32,7 +32,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 from starlette.applications import Starlette
 
-from postroom.core.errors import NotFound, PostroomError, Unavailable
+from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import MAX_AGENT, Call, Trace, check_name
@@ -310,7 +310,8 @@ class Service:
             self._record(call, error)
             raise
         except Exception as bug:  # noqa: BLE001 - a bug is told too, by its kind and place
-            wrong = _bug(bug)
+            wrong = unexpected(bug, remedy="Tell the person what this says.")
+            log.error(wrong.message)  # noqa: TRY400 - not its text, which may be a mail's
             self._record(call, wrong)
             raise wrong from None
 
@@ -520,19 +521,6 @@ def _next(running: Generator[float, None, Reply]) -> float | Reply:
     except StopIteration as done:
         reply: Reply = done.value
         return reply
-
-
-def _bug(bug: Exception) -> PostroomError:
-    """Return an error that nobody foresaw, without its text: that may hold what a mail says."""
-    where = bug.__traceback__
-    while where and where.tb_next:
-        where = where.tb_next
-    place = f"{where.tb_frame.f_code.co_qualname}:{where.tb_lineno}" if where else "?"
-    log.error("%s at %s", type(bug).__name__, place)
-    return PostroomError(
-        f"Something is wrong inside Postroom ({type(bug).__name__})",
-        remedy="Tell the person: the server's standard error says where.",
-    )
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -1,0 +1,187 @@
+"""Whatever a damaged ledger holds, each command answers with one of our errors, and none with a traceback."""
+
+import io
+import json
+import os
+import shutil
+import sqlite3
+from contextlib import closing, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from postroom.cli.exits import EXITS, UNEXPECTED
+from postroom.cli.main import run
+from tests.conftest import Outcome, Person
+
+
+class Somebody(Person):
+    """Somebody whose commands run in this process."""
+
+    def run(self, *arguments: str, **_: object) -> Outcome:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name in os.environ.keys() - self.environment.keys():
+                patch.delenv(name)
+            for name, value in self.environment.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            with redirect_stdout(out), redirect_stderr(err):
+                code = run(list(arguments))
+        return Outcome(code, out.getvalue(), err.getvalue())
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "state/ledger.sqlite"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A desk with a letter that waits, one that was sent, and one that an agent moved a mail beside."""
+    person = Somebody(tmp_path_factory.mktemp("whole"))
+    person.live(undo_seconds=0)
+    assert person.run("init").code == 0
+    person.id = person.draft()
+    other = person.draft("second", subject="Second")
+    digest = person.show(other)["digest"].removeprefix("sha256:")[:8]
+    assert person.run("approve", other, "--yes", digest).code == 0
+    with closing(sqlite3.connect(person.ledger)) as ledger, ledger:
+        ledger.execute("DELETE FROM meta WHERE key = 'inode'")  # it is copied for each case
+        ledger.execute(
+            "INSERT INTO move VALUES (NULL, 1, 'claude', 'default', 'm', '[\"A\"]', '[]', '', 0)"
+        )
+        ledger.execute("INSERT INTO slip VALUES ('h', '[1, \"\", 1]', '')")
+    with closing(sqlite3.connect(person.ledger)) as ledger:
+        ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return person
+
+
+def copied(whole, folder):
+    person = Somebody(folder)
+    shutil.copytree(whole.folder, folder, dirs_exist_ok=True)
+    (folder / "state").chmod(0o700)
+    return person
+
+
+def answers(person, id):
+    """Return what is wrong with the answers of the commands that use the ledger."""
+    commands = [["pending"], ["show", id], ["status"], ["audit", "verify"], ["send-approved"]]
+    commands += [["undo-moves"], ["doctor"], ["reject", id, "--reason", "No."]]
+    for command in commands:
+        done = person.run(*command, "--json")
+        errors = [json.loads(line)["error"] for line in done.err.splitlines() if line[:2] == '{"']
+        told = all(error["message"] and error["remedy"] for error in errors)
+        known = done.code in {0, UNEXPECTED, *EXITS.values()}
+        # `doctor` and `audit verify` have their findings on stdout.
+        if not known or not told or (done.code and not errors and not done.out):
+            yield command, done
+
+
+def cut(at):
+    return lambda path: path.write_bytes(path.read_bytes()[:at])
+
+
+def flipped(*places):
+    def damage(path):
+        data = bytearray(path.read_bytes())
+        for place in places:
+            data[place : place + 64] = (byte ^ 0xFF for byte in data[place : place + 64])
+        path.write_bytes(data)
+
+    return damage
+
+
+def a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def beside(end):
+    return lambda path: path.with_name(path.name + end).write_bytes(b"nonsense" * 5000)
+
+
+def sql(statement, *values):
+    def damage(path):
+        with closing(sqlite3.connect(path)) as ledger, ledger:
+            ledger.execute(statement, values)
+
+    return damage
+
+
+def cell(table, column, value):
+    return sql(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
+
+
+def meta(key, value):
+    return sql("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
+
+
+FILES = {
+    "zero length": cut(0), "one byte": cut(1), "half a header": cut(50), "a header": cut(100),
+    "one page": cut(4096), "a page too few": cut(-4096), "a byte too few": cut(-1),
+    "another magic": flipped(0), "another header": flipped(16), "another schema": flipped(100),
+    "another page": flipped(4096), "other pages": flipped(*range(4096, 400_000, 1500)),
+    "a folder": a_folder, "no database": lambda path: path.write_bytes(b"not a database" * 1000),
+    "a WAL of nonsense": beside("-wal"), "a journal of nonsense": beside("-journal"),
+}  # fmt: skip
+TABLES = {
+    f"without {table}": sql(f"DROP TABLE {table}")
+    for table in ("meta", "letter", "note", "action", "claim", "history", "move", "slip")
+} | {
+    "an empty letter": sql("DELETE FROM letter"), "an empty meta": sql("DELETE FROM meta"),
+    "an older version": sql("PRAGMA user_version = 0"), "a version below": sql("PRAGMA user_version = -1"),
+}  # fmt: skip
+CELLS = {
+    f"{table}.{column} = {value!r}": cell(table, column, value)
+    for table, column, value in (
+        ("letter", "frozen", "nonsense"), ("letter", "frozen", '{"id": 3}'), ("letter", "card", "{}"),
+        ("letter", "created", '["x"]'), ("letter", "created", '{"id": 3}'), ("letter", "detail", b"\xff\xfe"),
+        ("letter", "state", "nonsense"), ("letter", "version", "x"), ("letter", "agent", b"\xff"),
+        ("letter", "recipients", b"\xff"), ("letter", "digest", b"\xff"), ("letter", "origins", "7"),
+        ("note", "path", b"\xff"), ("note", "pages", "nonsense"), ("note", "pages", "[]"), ("note", "mtime", "x"),
+        ("action", "line", b"\xff\xfe"), ("action", "line", "nonsense"), ("history", "detail", "nonsense"),
+        ("history", "state", "nonsense"), ("claim", "wall", "x"), ("slip", "seen", "nonsense"),
+        ("move", "added", "nonsense"), ("move", "removed", "7"), ("move", "at", "x"),
+    )
+} | {
+    f"{key} is {value!r}": meta(key, value)
+    for key, value in (
+        ("log", "nonsense"), ("log", '["x", 2, 3, 4]'), ("log", "[1, 2, 3, 4, 5]"), ("log", b"\xff"),
+        ("desk", b"\xff"), ("key", b"\xff"), ("passphrase", "nonsense"), ("inode", "x"),
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damages", [FILES, TABLES, CELLS], ids=["files", "tables", "cells"])
+def test_no_damage_to_the_ledger_makes_a_command_fail_with_a_traceback(whole, tmp_path, damages):
+    for number, (name, damage) in enumerate(damages.items()):
+        person = copied(whole, tmp_path / str(number))
+        damage(person.ledger)
+        assert list(answers(person, whole.id)) == [], name
+
+
+def test_a_whole_ledger_answers_every_command(whole, tmp_path):
+    person = copied(whole, tmp_path / "copy")
+    assert list(answers(person, whole.id)) == []
+    assert person.show(whole.id)["state"] == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [("ledger.sqlite", ["pending"]), ("mail/default.sqlite", ["search", "hello"])],
+)
+def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
+    whole, tmp_path, file, command
+):
+    person = copied(whole, tmp_path / "copy")
+    path = person.folder / "state" / file
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    before = path.read_bytes()
+    refused = person.run(*command)
+    assert refused.code == 10
+    said = " ".join(refused.err.split())
+    assert f"{file} was made by a newer Postroom (version 99; this one knows" in said
+    assert "Upgrade Postroom. The file is left as it is." in said
+    assert path.read_bytes() == before
