@@ -116,10 +116,11 @@ class Letter:
     @property
     def about_html(self) -> str:
         """What a person is told of the HTML part, wherever the letter is shown."""
-        size = f"{len(self.html):,} characters"
-        return (
-            f"{size}. The text shown was made from it and has the same words." if self.html else ""
-        )
+        from postroom.core.outgoing_html import is_reduced  # few letters have one
+
+        same = "The text shown was made from it and has the same words."
+        old = "An older version wrote it: recipients may see other words than these."
+        return f"{len(self.html):,} characters. {same if is_reduced(self.html, self.text) else old}"
 
     @property
     def message_id(self) -> str:

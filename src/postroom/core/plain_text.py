@@ -50,7 +50,8 @@ class _Writer:
         elif name == "/a":
             label = _SPACES.sub(" ", "".join(self.words[self.label :])).strip(" ")
             same = label in (self.link, self.link.removeprefix("mailto:"))
-            self.run += [] if same else [f" ({self.link})"]
+            after = " " if self.run and self.run[-1].endswith(" ") else ""
+            self.run += [] if same else [f" ({self.link}){after}"]
         elif name.lstrip("/") in BLOCKS:
             self._block(name)
 

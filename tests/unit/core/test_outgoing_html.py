@@ -31,6 +31,7 @@ PLAIN = {
     "<div>One</div><div><br></div><div>two</div>": "One\n\ntwo",
     "One<br>two<br/>three<BR />four": "One\ntwo\nthree\nfour",
     "<p>The\n  <a href='https://example.com/x'>list\n</a></p>": "The list (https://example.com/x)",
+    "<a href=https://example.com/x>the list </a>of <a href=https://example.com/y>item</a>s": "the list (https://example.com/x) of item (https://example.com/y)s",
     '<a href="https://example.com/?a=1&amp;b=2">x</a>': "x (https://example.com/?a=1&b=2)",
     '<a href="https://example.com/?a=1&copy=2&ampersand=3">x</a>': "x (https://example.com/?a=1&copy=2&ampersand=3)",
     "<a href=http://example.com/>x</a>": "x (http://example.com/)",
@@ -171,7 +172,7 @@ def plain_words(reduced):
     """Return the words of the plain part, without its marks and where its links lead."""
     left = reduced.text
     for href in re.findall('<a href="([^"]*)">', reduced.html):
-        left = left.replace(f"({html.unescape(href)})", " ", 1)
+        left = re.sub(rf" ?\({re.escape(html.unescape(href))}\)", "", left, count=1)
     return words(left)
 
 

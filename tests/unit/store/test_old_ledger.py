@@ -118,6 +118,7 @@ def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(
     for id, entry in was.items():
         now = office.desk.ledger.entry(id)
         assert (now.letter, now.digest, now.state) == (entry.letter, entry.digest, entry.state)
+    assert "recipients may see other words" in was["laaaaaaaaa"].letter.about_html
     office.desk.resolve("laaaaaaaaa", by="ada", sent=False)
     office.look()
     entry = office.desk.ledger.entry("laaaaaaaaa")

@@ -94,6 +94,19 @@ def test_every_recipient_stands_on_the_page_in_full(office):
     assert rows["From"] == [str(YOU)]
 
 
+def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(office, browser):
+    entry = office.propose(
+        office.letter(html='<p>Good day, <a href="https://a.example/x">Ann</a></p>')
+    )
+    page = browser.get(f"/letter/{entry.id}")
+    assert "Also as HTML" in page.words
+    assert page.page.one(class_="body").text == "Good day, Ann (https://a.example/x)\n"
+    source = browser.get(f"/letter/{entry.id}/source")
+    assert source.headers["content-type"] == "text/plain; charset=utf-8"
+    assert source.text == entry.letter.html
+    assert "Also as HTML" not in browser.get(f"/letter/{office.propose().id}").words
+
+
 def test_hidden_characters_in_the_text_are_named(office, browser):
     # A text that was frozen before such characters were taken out, or by other code than ours.
     entry = office.propose()
