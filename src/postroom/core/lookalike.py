@@ -13,12 +13,14 @@ _ALIKE: Final = str.maketrans(
     "авекмнорстухіјѕԁһӏԛԝьгпиαβγεηικμνορστυχωօսհոցզıłøđħŧɑɡ01i|53",
     "abekmhopctyxljsdhlqwbrnuabyenlkuvopotuxwouhngqllodhtagolllse",
 )
+# Capitals that look like Latin ones, while their small letters look like others (Η and η).
+_CAPITALS: Final = str.maketrans("ΖΗΜΝΥ", "zhmny")
 _SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
 
 
 def skeleton(text: str) -> str:
     """Return what a text is taken for at a glance, the same for all texts that look alike."""
-    text = text.casefold()
+    text = text.translate(_CAPITALS).casefold()
     if not text.isascii():
         marked = unicodedata.normalize("NFKD", text)
         text = "".join(_letter(char) for char in marked if not unicodedata.combining(char))

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from postroom.core.errors import Denied
-from postroom.core.findings import glance
-from postroom.core.text import clean
+from postroom.core.lookalike import reads_as
 from postroom.vault import folders
 from postroom.vault.folders import FILES, FOLDERS, Folder
 
@@ -17,16 +16,15 @@ Right = Literal["none", "read", "create", "all"]
 NOTE: Final = ".md"
 
 
-@lru_cache(maxsize=1_000)  # a sweep asks for the same few first names again and again
-def _look(name: str) -> str:
-    """Return what a name is on some file system, or for a reader's eye."""
-    plain = unicodedata.normalize("NFKC", clean(name).text).strip(" .").casefold()
-    return glance(plain)
-
-
-_KNOWN: Final = {_look(row.name): row for row in (*FOLDERS, *FILES)} | {
-    _look(f"{row.name.removesuffix(NOTE)}{end}"): row for row in FILES for end in ("", NOTE, ".txt")
+_NAMES: Final = {row.name: row for row in (*FOLDERS, *FILES)} | {
+    f"{row.name.removesuffix(NOTE)}{end}": row for row in FILES for end in ("", NOTE, ".txt")
 }
+
+
+@lru_cache(maxsize=1_000)  # a sweep asks for the same few first names again and again
+def _known(name: str) -> Folder | None:
+    """Return the row of the table whose name this is, or could be taken for by a reader or a file system."""
+    return _NAMES.get(reads_as(name, _NAMES))
 
 
 class Access:
@@ -41,12 +39,12 @@ class Access:
         """Return the row of the table that a path belongs to; None for the person's own notes."""
         first, _, rest = path.partition("/")
         if self._room:
-            if _look(first) in folders.PAUSES:
-                return _KNOWN[_look(folders.PAUSED)]  # it counts beside the room, too
-            if _look(first) != _look(self._room):
+            if (row := _known(first)) and row.name == folders.PAUSED:
+                return row  # it counts beside the room, too
+            if not reads_as(first, (self._room,)):
                 return None
             first = rest.partition("/")[0]
-        return _KNOWN.get(_look(first)) if first else None
+        return _known(first) if first else None
 
     def right(self, path: str) -> Right:
         """Return what tools may do at a path."""
@@ -65,7 +63,7 @@ class Access:
 
     def hint(self, path: str) -> str:
         """Return what a tool should know that wrote here, where Postroom's folder is elsewhere."""
-        row = _KNOWN.get(_look(path.partition("/")[0])) if self._room else None
+        row = _known(path.partition("/")[0]) if self._room else None
         if row is None or self.row(path):
             return ""
         return f"This is no folder of Postroom's: its own is {self._room}/{row.name}."

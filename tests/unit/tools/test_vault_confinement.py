@@ -669,3 +669,32 @@ def test_names_and_words_of_others_stand_nowhere_but_between_the_marks(fenced):
         call("edit_note", path="Notes/claims.md", append="x", find="nowhere"),
     ]
     assert [said.text for said in answers if words in outside_the_marks(said)] == []
+
+
+# Names that look like Postroom's
+
+TWINS = (
+    "Ꭺpproved", "Pendіng_Approval", "Pending Approval", "Needs-Action", "Аpproved", "Αpproved", "Ａpproved",
+    "Approved\u2060", "Approved.", "approved", "ΑPPRОVED", "Ρlans", "Dгafts", "Ꮮogs", "Dοne", "Rejeсted", "Ꭺpprоved",
+    "Pending\u00a0Approval", "Draf\u0301ts", "Outgοing", "Μail_Files", "Νeeds_Action",
+)  # fmt: skip
+FILE_TWINS = ("Ηandbook.md", "handbook.md", "Ꮋandbook.md", "Dashbοard.md", "Style .md", "РAUSED.md", "PAUSΕD.md")  # fmt: skip
+ORDINARY = (
+    "Approved invoices", "Projekte", "Проекты", "Планы", "Дом", "Логи", "計画", "Έργα", "Done list", "Draft", "Plan",
+    "My Drafts", "Εγκρίσεις", "Log", "Файлы",
+)  # fmt: skip
+
+
+def test_tools_make_no_folder_or_root_file_that_looks_like_postrooms(own):
+    before = own.disk()
+    for path in (*(f"{name}/x.md" for name in TWINS), *FILE_TWINS):
+        for tool in ("write_note", "move to"):
+            said, refused = own.aimed(tool, path)
+            assert refused, (tool, path)
+            assert said["error"] == "permission_denied", (tool, path, said)
+    assert own.disk() == before
+
+
+def test_tools_make_folders_with_ordinary_names(own):
+    for name in ORDINARY:
+        own.done("write_note", path=f"{name}/x.md", frontmatter={}, body="x")
