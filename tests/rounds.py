@@ -17,6 +17,7 @@ from postroom.mail.mailbox import Arrival
 from postroom.orchestrator.run import Orchestrator, Setup
 from postroom.orchestrator.servers import Answer, Question
 from postroom.store.errands import Errand
+from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.desks import Office
 
@@ -164,6 +165,11 @@ class Rounds(Office):
         """Return where the note of the letter that answers a mail stands, and the note."""
         path = self.desk.ledger.place(self.errand(id).letter).path
         return path, Note.parse((self.vault / path).read_bytes())
+
+    def letter_text(self, id: str) -> str | None:
+        """Return the text of the letter that answers a mail, as its note shows it."""
+        parts = dict(sections(self.letter_note(id)[1].body))
+        return fenced(parts["Letter"])
 
     def carry(self, path: str, folder: str) -> None:
         """Move a note, as a person does in Obsidian."""

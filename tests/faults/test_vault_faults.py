@@ -392,10 +392,10 @@ def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf):
 class Guarded(Vault):
     """A vault of which one folder may not be written to."""
 
-    def replace(self, path, data, was):
+    def replace(self, path, data, was, *ready):
         if path.startswith("Theirs/"):
             raise Unavailable(f"No right to {path!r}", remedy="Get the right to it.")
-        return super().replace(path, data, was)
+        return super().replace(path, data, was, *ready)
 
 
 def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf):

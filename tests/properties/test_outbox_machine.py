@@ -28,7 +28,7 @@ from postroom.mail import mime
 from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import File, Ready, Vault
 from tests.conftest import examples
 from tests.desks import Clock, Dead, Office
 from tests.providers import BARRED, BUSY, LOST, Courier
@@ -79,18 +79,20 @@ class FragileVault(Vault):
         self.fate.meet("vault after")
         return made
 
-    def replace(self, path: str, data: bytes, was: File) -> File:
+    def replace(self, path: str, data: bytes, was: File, *ready: Ready) -> File:
         self.fate.meet("vault before")
-        made = super().replace(path, data, was)
+        made = super().replace(path, data, was, *ready)
         self.fate.meet("vault after")
         return made
 
-    def move(self, source: str, target: str, was: File, data: bytes | None = None) -> File:
+    def move(
+        self, source: str, target: str, was: File, data: bytes | None = None, *ready: Ready
+    ) -> File:
         self.fate.meet("vault before")
         if self.fate.point == "vault between" and self.fate.left == 0:
             super().create(target, self.read(source)[0] if data is None else data)
         self.fate.meet("vault between")
-        made = super().move(source, target, was, data)
+        made = super().move(source, target, was, data, *ready)
         self.fate.meet("vault after")
         return made
 

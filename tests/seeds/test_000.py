@@ -8,6 +8,8 @@ import pytest
 
 from postroom.core.address import Address
 from postroom.tools.contracts import approval
+from postroom.tools.contracts import vault as vault_server
+from tests.agents import visiting_inside
 from tests.arrivals import arrive
 from tests.seeds.test_002 import approve, letter, newest, rejected
 
@@ -171,6 +173,26 @@ def test_a_request_goes_from_plans_to_done(alone):
     assert not sends(site, "ann")
     waiting.rename(vault / "Approved" / "wish.md")
     assert sends(site, "ann")
+    assert (vault / "Done" / "wish.md").exists()
+
+
+def test_a_request_of_an_agent_approves_the_one_letter_that_it_lists(alone):
+    """000 §2 State Transitions, a request that an agent wrote"""
+    site = alone("approval")
+    vault = site.person.vault
+    with visiting_inside(site.person, contract=vault_server.CONTRACT) as notes:
+        fields = {"type": "email_send", "status": "pending", "to": "ann@example.com"}
+        notes.call("write_note", path="Plans/wish.md", frontmatter=fields, body="Please.")
+    assert not sends(site, "ann")
+    site.person.run("send-approved")
+    waiting = vault / "Pending_Approval" / "wish.md"
+    letter_id = site.person.run("pending", "--json").json["letters"][0]["id"]
+    assert f"The letter `{letter_id}` to `ann@example.com`" in waiting.read_text()
+    assert not sends(site, "ann", body="Another letter, proposed later.")
+    waiting.rename(vault / "Approved" / "wish.md")
+    assert not sends(site, "ann", body="Another letter, proposed later.")
+    assert sends(site, "ann")
+    site.person.run("send-approved")
     assert (vault / "Done" / "wish.md").exists()
 
 

@@ -191,7 +191,7 @@ class Desk(Duty):
             outbox=self.outbox,
             settle=self.reconcile,
             rehearses="" if self.rules.live else self.rules.source,
-            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else "",
+            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
         )
         return self._opened
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 import unicodedata
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -190,7 +191,15 @@ class Mailroom:
             self._reading.saved(account, id, part, Enclosure(file.name, file.type, begun))
             name = file_name(file.name)
             names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
-            saved, made = self._vault.deposit(folder, names, chain([begun], file.pieces))
+            hashed = hashlib.sha256()
+
+            def ready(name: str, inode: int) -> None:
+                tag = hashed.hexdigest()[:16]
+                with self._ledger.write() as book:
+                    book.add_tool_note(f"{folder}/{name}", inode, tag, call.agent)
+
+            pieces = _hashing(chain([begun], file.pieces), hashed.update)
+            saved, made = self._vault.deposit(folder, names, pieces, ready)
         return Saved(self._vault.root / folder / saved, file.name, file.type, made.size)
 
     # Writing
@@ -389,6 +398,12 @@ class Mailroom:
             box.relabel(move.message, add=add, remove=move.added)
             with self._ledger.write() as book:
                 book.unmove(move.number)
+
+
+def _hashing(pieces: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
+    for piece in pieces:
+        update(piece)
+        yield piece
 
 
 def _first(pieces: Iterator[bytes], size: int) -> bytes:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
-from postroom.desk.notebook import etag
 from postroom.desk.outbox import Call
 from postroom.store.database import private_folder
 from postroom.store.locks import tried
@@ -23,7 +22,7 @@ from postroom.vault.access import NOTE
 from postroom.vault.index import CANVAS
 from postroom.vault.keeper import Progress
 from postroom.vault.links import Moved, Rewritten, key, rewrite, rewrite_canvas, stem
-from postroom.vault.note import Note
+from postroom.vault.note import Note, etag
 from postroom.vault.vault import File
 
 if TYPE_CHECKING:
@@ -123,8 +122,9 @@ class Mover:
         book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
         book.access.refuse_writing(new, new=True)
         book.refuse_name(new)
-        if new.lower().endswith(NOTE):
-            book.refuse_marks(new, _fields(raw))
+        if new.lower().endswith(NOTE) and (note := _note(raw)):
+            book.refuse_marks(new, note.fields)
+            book.refuse_slip(new, note)
         if book.vault.stat(new) is not None:
             raise Conflict(f"{new!r} is there already", remedy="Take another name.")
         return Moved(old, new), raw, file
@@ -138,22 +138,24 @@ class Mover:
         data = own.text.encode() if own.changed else None
         intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
         self._begin(intent)
-        book.claim(moved.target, intent.etag, agent)
+        ready = book.tool_note(moved.target, intent.etag, agent)
         try:
-            book.vault.move(intent.source, intent.target, intent.was, data)
+            book.vault.move(intent.source, intent.target, intent.was, data, ready)
         except PostroomError:
             self._intent.unlink()
             raise
+        if data is not None:
+            book.free_inode(file)
         done = Move(intent.target)
         if own.changed:
             done.links[intent.target] = own.changed
         if own.ambiguous:
             done.ambiguous[intent.target] = own.ambiguous
         book.moved(moved.source, moved.target)
-        yield from self._rewrite(moved, done)
+        yield from self._rewrite(agent, moved, done)
         return done
 
-    def _rewrite(self, moved: Moved, done: Move) -> Generator[Progress, None, None]:
+    def _rewrite(self, agent: str, moved: Moved, done: Move) -> Generator[Progress, None, None]:
         """Rewrite the links of all other notes."""
         book = self._book
         linking = book.index.linking(key(stem(moved.source)))
@@ -162,13 +164,13 @@ class Mover:
             if number % TOLD == 0:
                 yield Progress(number, len(paths))
             try:
-                self._rewrite_in(path, moved, done)
+                self._rewrite_in(path, agent, moved, done)
             except (NotFound, Corrupt):  # gone, or not to be read: nothing to rewrite
                 continue
             except PostroomError:  # no right to it, or a full disk: the note has moved all the same
                 done.untouched.append(path)
 
-    def _rewrite_in(self, path: str, moved: Moved, done: Move) -> None:
+    def _rewrite_in(self, path: str, agent: str, moved: Moved, done: Move) -> None:
         book = self._book
         for _ in range(TRIES):
             raw, file = book.vault.read(path)
@@ -181,7 +183,7 @@ class Mover:
                 done.untouched.append(path)
                 return
             with suppress(Conflict):  # somebody writes to it: look again
-                book.vault.replace(path, found.text.encode(), file)
+                book.replace(path, found.text.encode(), file, agent)
                 done.links[path] = found.changed
                 book.index.refresh(book.vault, [path])
                 return
@@ -285,7 +287,7 @@ class Mover:
         if self._settle(intent):
             done = Move(intent.target)
             book.moved(moved.source, moved.target)
-            for _ in self._rewrite(moved, done):
+            for _ in self._rewrite(intent.agent, moved, done):
                 pass
             call = Call("move_note", intent.agent, "vault")
             with book.recorded(call, intent.source, changes=True, once=intent.id):
@@ -311,8 +313,8 @@ def _end(path: str) -> str:
     return name[name.rfind(".") :].lower() if "." in name else ""
 
 
-def _fields(raw: bytes) -> dict[str, object]:
+def _note(raw: bytes) -> Note | None:
     try:
-        return dict(Note.parse(raw).fields)
+        return Note.parse(raw)
     except Corrupt:
-        return {}
+        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -23,14 +22,15 @@ from postroom.core.errors import (
 )
 from postroom.core.text import clean, line
 from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.desk.slips import TYPES
 from postroom.desk.strays import PROPOSED
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.access import NOTE, Access
 from postroom.vault.active import Active, added
 from postroom.vault.edit import Edit
-from postroom.vault.note import Note, Typed
-from postroom.vault.vault import File, Vault
+from postroom.vault.note import Note, Typed, etag
+from postroom.vault.vault import File, Ready, Vault
 
 if TYPE_CHECKING:
     from postroom.desk.moves import Mover
@@ -42,7 +42,6 @@ PART: Final = "~"  # ends the etag of a note of which not all was shown
 PATIENCE: Final = 450  # tenths of a second that a call waits for the index
 FEW: Final = 20  # folders that are named
 ROUNDS: Final = 3  # of asking again where the index was behind
-MADE: Final = "made "  # in the ledger, with the path in the room: the etag and the agent
 EMPTY: Final = b"---\n---\n"
 WAITS: Final = "It is the letter {} now, which waits for a person. Do not write it again."
 UNLINKED: Final = frozenset(
@@ -76,11 +75,6 @@ class Listed(NamedTuple):
     folders: Sequence[str] = ()
     unreadable: Sequence[str] = ()
     loose: bool = False  # no note has the words themselves: these have words that begin so
-
-
-def etag(raw: bytes) -> str:
-    """Return what names the content of a note."""
-    return hashlib.sha256(raw).hexdigest()[:16]
 
 
 class Notebook:
@@ -185,8 +179,9 @@ class Notebook:
             if found is None:
                 made = _new(values, body)
                 self._refuse_active("", made)
-                self.claim(place, etag(made.raw), call.agent)
-                self.vault.create(place, made.raw)
+                self.refuse_slip(place, made)
+                ready = self.tool_note(place, etag(made.raw), call.agent)
+                self.vault.create(place, made.raw, ready=ready)
             else:
                 note, file, _ = found
                 removed = [name for name in note.values if name not in values]
@@ -263,7 +258,7 @@ class Notebook:
 
     def made(self, path: str, raw: bytes) -> bool:
         """Whether it is as a tool has written it."""
-        return self._ledger.meta(f"{MADE}{self._in_room(path)}").startswith(f"{etag(raw)} ")
+        return self._ledger.tool_wrote(self._in_room(path), etag(raw))
 
     def refuse_letter(self, path: str) -> None:
         """Refuse a draft that is a letter by now."""
@@ -299,19 +294,55 @@ class Notebook:
         if made.raw == note.raw:
             return
         self._refuse_active(note.source, made)
-        self.claim(path, etag(made.raw), call.agent)
+        self.refuse_slip(path, made)
         try:
-            self.vault.replace(path, made.raw, file)
+            self.replace(path, made.raw, file, call.agent)
         except Conflict as lost:
             with suppress(PostroomError):
                 lost.etag = etag(self.vault.read(path)[0])
             raise
 
-    def claim(self, path: str, tag: str, agent: str) -> None:
-        """Remember whose a note is that is about to be written where drafts are; before it is seen."""
-        if self.access.right(path) == "create":
+    def replace(self, path: str, data: bytes, was: File, agent: str) -> None:
+        """Give a file another content, as a tool of this agent."""
+        self.vault.replace(path, data, was, self.tool_note(path, etag(data), agent))
+        self.free_inode(was)
+
+    def tool_note(self, path: str, tag: str, agent: str) -> Ready:
+        """Return what records a file as tool-written.
+
+        The vault calls it between writing and naming the file. A crash before the file has its name
+        leaves a row without a file, which does no harm; a file without a row would count as the
+        person's.
+        """
+
+        def record(inode: int) -> None:
             with self._ledger.write() as book:
-                book.set(f"{MADE}{self._in_room(path)}", f"{tag} {agent}")
+                book.add_tool_note(self._in_room(path), inode, tag, agent)
+
+        return record
+
+    def free_inode(self, was: File) -> None:
+        """Forget the inode of a file that a tool replaced: from now on others get it.
+
+        Afterwards, not before: until then the file may still be there, under another name too.
+        """
+        with self._ledger.write(synced=False) as book:
+            book.free_inode(was.inode)
+
+    def refuse_slip(self, path: str, note: Note) -> None:
+        """Refuse a note that would pass for an approval: tools only ask for one, and in Plans/ alone."""
+        inside, workflow = self._in_room(path), self.access.is_workflow(path)
+        if note.text("type") in TYPES and not inside.startswith(f"{folders.PLANS}/"):
+            raise Denied(
+                f"A note of the type {note.text('type')} asks for approval, and belongs into"
+                f" {folders.PLANS}/",
+                remedy=f"Write it to {folders.PLANS}/, or leave `type` out.",
+            )
+        if workflow and note.text("status").strip().casefold() == "approved":
+            raise Denied(
+                "Only a person writes `status: approved` in Postroom's folders",
+                remedy="Leave it out, or write `status: pending`.",
+            )
 
     def acts(self, before: str, after: str) -> Active | None:
         """Return what was added to a note that acts when it is opened, unless that is allowed."""

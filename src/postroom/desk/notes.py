@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from postroom.core import life
@@ -25,7 +25,7 @@ from postroom.desk.placing import Placing
 from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File, Vault
 
@@ -141,13 +141,6 @@ class Notes:
         with self._ledger.write(synced=False) as book:
             book.written(entry.id, standing)
 
-    def adopt(self, entry: Entry, path: str, file: File, note: Note) -> None:
-        """Mark a note that somebody wrote as this letter's; until then, it is nobody's."""
-        data = note.set(self.fields(entry, note)).raw
-        file = self._vault.replace(path, data, file)
-        with self._ledger.write(synced=False) as book:
-            book.set_place(entry.id, placed(entry, path, data, file))
-
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
         path = self._placing.intended(entry.id, folder(entry), _name(entry), data)
@@ -223,6 +216,15 @@ class Notes:
             fields |= {"notice": notice[:MAX_FOUND] or None}
             return note.set(fields, f"\n{entry.letter.text}" if follows else None)
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
+        if "" in ours:
+            # A draft that an agent wrote: until now its body was the text, which Obsidian renders.
+            text = settled(note.body)
+            if not retext and ours[""] != _hash(text):
+                pages["Letter"] = f"## Letter\n{_text(text)}\n"
+            more = json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            fields |= inert_fields(note, but={*fields, *more})
+            fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
+            return note.set(fields, "\n" + "".join(pages.values()))
         top, theirs, taken = "", "", False
         for title, text in sections(note.body):
             if not title and not top:
@@ -261,14 +263,14 @@ class Notes:
             "risk": LEVELS[entry.card.level],
             **_why(state),
         }
+        if waits and entry.home == folders.DRAFTS:
+            common["status"] = "pending_approval"
         if entry.form == "draft":
-            if waits:
-                common["status"] = "pending_approval"
             found = " ".join(one.text for one in entry.card.lines)[:MAX_FOUND]
             common |= {"risk_assessment": found or None}
             common |= {"trust": self._rules.trust, "mode": self._rules.mode}
-            return common | (_as_written(entry, note) if note else {})
-        return {
+            return _inert(common) | (_as_written(entry, note) if note else {})
+        shown: dict[str, str | None] = {
             "type": "email_reply" if reply else "email_send",
             "status": common.pop("status"),
             "action_type": "reply_email" if reply else "send_email",
@@ -277,6 +279,7 @@ class Notes:
             "created": entry.created.iso,
             **common,
         }
+        return _inert(shown)
 
     def _pages(self, entry: Entry, notice: str) -> list[tuple[str, str]]:
         letter = entry.letter
@@ -357,6 +360,21 @@ def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -
     return found_at(shown, path, data, file)
 
 
+def begun(entry: Entry, path: str, data: bytes, file: File) -> Place:
+    """Return what is remembered of a note, not ours yet, that is about to become a letter's.
+
+    Its whole body is the letter's text. Stopped before it is marked, the next look goes on.
+    """
+    pages = json.dumps({"": _hash(entry.letter.text)})
+    return found_at(NOWHERE._replace(pages=pages), path, data, file)
+
+
+def inert_fields(note: Note, but: Container[str] = ()) -> dict[str, str]:
+    """Return what else a note of an agent's must have in its fields, so that none of them is rendered."""
+    texts = {key: note.text(key) for key in note.fields if key not in but}
+    return {key: inert(text) for key, text in texts.items() if inert(text) != text}
+
+
 def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     """Return what is remembered of a note that somebody moved or changed."""
     digest = hashlib.sha256(data).hexdigest()
@@ -405,6 +423,10 @@ def _as_written(entry: Entry, note: Note) -> dict[str, str | None]:
 def _name(entry: Entry) -> str:
     about = " ".join(re.findall(r"\w+", entry.letter.subject))[:40].strip()
     return f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
+
+
+def _inert(fields: dict[str, str | None]) -> dict[str, str | None]:
+    return {key: inert(value) if value else value for key, value in fields.items()}
 
 
 def _given(fields: dict[str, str | None]) -> dict[str, str]:

@@ -28,7 +28,7 @@ BEFORE = "before."
 FIELDS = "fields "  # in the ledger, with a letter's id: what else the frontmatter of its draft has
 ONCE = "once"
 PERSON = "person"
-WHO = {PERSON: "a person, by hand", "vault": "nobody named: a note in Drafts/"}  # no agents
+WHO = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}  # no agents
 MAX_KEY = 200
 REFROZEN = (
     "A newer version of Postroom froze this letter anew: read it again before you approve it."
@@ -287,8 +287,11 @@ class Outbox:
 
     # A person
 
-    def approve(self, id: str, *, by: str, via: str, digest: str = "") -> Entry:
-        """Let a letter out after the undo window; `digest` is (the beginning of) what the person saw."""
+    def approve(self, id: str, *, by: str, via: str, digest: str = "", slip: str = "") -> Entry:
+        """Let a letter out after the undo window.
+
+        `digest` is (the beginning of) what the person saw, `slip` the request that they moved.
+        """
         self.refuse_rehearsal()
         with self._ledger.write() as book:
             if via == "folder" and not self._folders_count(book):
@@ -301,7 +304,7 @@ class Outbox:
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
                 raise _not_as_seen(entry)
             if not self._lapsed(entry):
-                verdict = life.Verdict(by, via, now, entry.digest)
+                verdict = life.Verdict(by, via, now, entry.digest, slip)
                 state = life.approve(id, entry.state, verdict, self._rules.undo_seconds)
                 return self._decided(book, entry, state, "approve_letter", by)
         self.expire()

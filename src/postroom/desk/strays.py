@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Corrupt, Limited, NotFound, PostroomError
+from postroom.core.card import Level
+from postroom.core.errors import (
+    Conflict,
+    Corrupt,
+    Denied,
+    Limited,
+    NotFound,
+    PostroomError,
+)
+from postroom.core.lookalike import reads_as
 from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
-from postroom.desk.notes import MARKS, Notes
+from postroom.desk.notes import LEVELS, MARKS, Notes, begun, inert_fields
 from postroom.desk.outbox import ORCHESTRATOR, OURS, PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.entries import NOWHERE
+from postroom.store.entries import Entry, Request, ToolNote
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.markdown import fence, quote
-from postroom.vault.note import Note
+from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.note import Note, etag
 from postroom.vault.vault import File, Vault
 
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the type of a note that holds a mail that came in
-VAULT_AGENT: Final = "vault"  # whose the drafts are that somebody wrote into Drafts/
+VAULT_AGENT: Final = "vault"  # whose the drafts are that nobody knows the agent of
+SINCE: Final = "tool notes since"  # in the ledger: when it began to record what tools write
+BY_TOOL: Final = (
+    "A tool wrote this note, or may have, so moving it did not approve it. This is the letter as it"
+    " will be sent; move the note to Approved/ again to approve it."
+)
+WROTE: Final = "What the agent wrote"
 
 
 class Found(NamedTuple):
@@ -82,17 +97,19 @@ class Strays:
             if not note.text("to"):
                 self.say(f"{one.path} is no letter: it has no `to`.")
                 return None
-            wish = Proposal(home=folders.DRAFTS, form="draft")
-            # A draft that an agent wrote through a tool is that agent's letter.
-            tag, _, agent = self.ledger.meta(f"made {one.path}").partition(" ")
-            ours = tag and hashlib.sha256(note.raw).hexdigest().startswith(tag)
-            whose = agent if ours and agent and agent.casefold() not in OURS else VAULT_AGENT
-            if whose not in self.full:
-                return self._freeze(one, note, Call("draft_note", whose, "vault"), wish)
+            by = self._tool_note(one, note)
+            wish = Proposal(home=folders.DRAFTS, form="note" if by else "draft")
+            return self._freeze(one, note, Call("draft_note", _agent(by), "vault"), wish)
         return None
 
+    def _tool_note(self, one: Found, note: Note) -> ToolNote | None:
+        """Return which tool wrote a note, or may have; None where a person did."""
+        found = self.ledger.tool_note(one.path, one.file.inode, etag(note.raw))
+        older = one.file.mtime_ns < float(self.ledger.meta(SINCE) or 0) * 1e9
+        return ToolNote("") if older and (found is None or found.inode_only) else found
+
     def _approved_stray(self, one: Found, note: Note) -> str | None:
-        written = slip(one.path, one.file, note)
+        written, by = slip(one.path, one.file, note), self._tool_note(one, note)
         draft = note.text("to") and note.body.strip() and "subject" in note.fields
         if not written and not draft:
             self.say(
@@ -104,18 +121,35 @@ class Strays:
             self.say(
                 f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
             )
+        elif written and by and by.inode_only:
+            # Perhaps another file that got the number of one that a tool wrote: the person's word
+            # stays theirs, but has to be given again.
+            self.notes.put_back(one.path, one.file, folders.PENDING)
+            with self.ledger.write(synced=False) as book:
+                book.free_inode(one.file.inode)
+            self.say(
+                f"{one.path} went back to {folders.PENDING}/: a tool may have written it. Move it"
+                f" to {folders.APPROVED}/ again to approve what it names."
+            )
+        elif written and by:
+            return self._request(written, one, note, by)
         elif written:
             self._see(written, one, note)
         elif not self.rules.live:
             self.say(f"{one.path} is not sent: Postroom rehearses ({self.rules.source}).")
+        elif by:
+            call = Call("draft_note", _agent(by), "vault")
+            return self._freeze(one, note, call, Proposal(home=folders.PENDING), BY_TOOL)
         else:
             wish = Proposal(home=folders.DRAFTS, form="draft", verdict=PERSON)
             return self._freeze(one, note, Call("approve_draft", PERSON, PERSON), wish)
         return None
 
-    def _freeze(self, one: Found, note: Note, call: Call, wish: Proposal) -> str | None:
+    def _freeze(
+        self, one: Found, note: Note, call: Call, wish: Proposal, notice: str = ""
+    ) -> str | None:
         """Make a letter of a note whose whole body is its text, and return its id."""
-        if not self.rules.live:
+        if not self.rules.live or call.agent in self.full:
             return None
         try:
             note.set(MARKS)  # what cannot be marked cannot be watched
@@ -134,12 +168,9 @@ class Strays:
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
         with self.ledger.write(synced=False) as book:
-            book.set_place(entry.id, NOWHERE._replace(path=one.path))
-        try:
-            self.notes.adopt(entry, one.path, one.file, note)
-        except (Conflict, NotFound):
-            return entry.id
-        self.say(f"{one.path} is the letter {entry.id} now.")
+            book.set_place(entry.id, begun(entry, one.path, note.raw, one.file))
+        self.notes.follow(entry, notice)
+        self.say(f"{one.path} is the letter {entry.id} now.{f' {notice}' if notice else ''}")
         return entry.id
 
     # Slips
@@ -147,11 +178,10 @@ class Strays:
     def _see(self, written: Slip, one: Found, note: Note) -> None:
         spent = self.ledger.slips().get(written.hash)
         if spent and spent[1]:
-            entry = self.ledger.entry(spent[1])
-            if isinstance(entry.state, life.Sent):
-                self._file(written, one, entry.id)
+            self._file(written, one, spent[1])
             return
-        if written.status != "approved" and self.ledger.adopted(written.hash):
+        adopted = self.ledger.adopted(written.hash)
+        if written.status != "approved" and adopted and adopted.agent is None:
             now = self.clock().iso
             try:
                 data = note.set({"status": "approved", "approved_at": now}).raw
@@ -168,7 +198,9 @@ class Strays:
             self.say(f"{one.path} has lapsed: it was first seen more than 72 hours ago.")
 
     def _file(self, written: Slip, one: Found, letter: str) -> None:
-        """Put a slip away that let a letter out; a copy of one counts for nothing, and says so."""
+        """Put a slip away once its letter is sent; a copy of one counts for nothing, and says so."""
+        if not isinstance(self.ledger.entry(letter).state, life.Sent):
+            return
         filed = f"filed {written.hash}"
         if self.ledger.meta(filed):
             why = f"a copy of the slip that let the letter {letter} out"
@@ -188,13 +220,18 @@ class Strays:
             return
 
     def slips(self, *, spent: bool = False) -> list[Slip]:
-        """Return the slips that may still be spent, the newest first; or those that were, too."""
+        """Return the slips that may still be spent, the newest first.
+
+        With `spent`, also those that were, and the requests that approved a letter.
+        """
         known, now = self.ledger.slips(), self.clock()
         found = []
         for one in self._notes_in(folders.APPROVED):
             written = slip(one.path, one.file, one.note) if one.note else None
             seen, letter = known.get(written.hash, (None, "")) if written else (None, "")
-            if written and seen and (spent or not letter) and elapsed(seen, now) < SLIP_SECONDS:
+            if not (written and seen and one.note) or elapsed(seen, now) >= SLIP_SECONDS:
+                continue
+            if spent or not (letter or self._tool_note(one, one.note)):
                 found.append(written)
         return sorted(found, key=lambda each: each.file.mtime_ns, reverse=True)
 
@@ -209,15 +246,18 @@ class Strays:
         if not self.rules.live or self.rules.trust != "folder":
             return
         for written in self.slips():
-            # A slip is about what an agent asks for; what was drafted by itself is to be seen first.
-            lines = [each for each in self.ledger.lines("pending") if each.agent != ORCHESTRATOR]
-            waiting = [self.ledger.entry(each.id) for each in lines]
-            whom = self.reading.answered
-            fitting = [e for e in waiting if written.fits(e.letter, whom(e.letter))]
+            fitting = self._waiting(written)
             if len(fitting) == 1:
                 yield fitting[0].id, written.hash
             elif fitting:
                 self.say(f"{written.path} fits {len(fitting)} letters, and so approves none.")
+
+    def _waiting(self, written: Slip, agent: str = "") -> list[Entry]:
+        """Return the letters that wait and fit, of this agent or of all."""
+        # A slip is about what an agent asks for; what was drafted by itself is to be seen first.
+        lines = [each for each in self.ledger.lines("pending") if each.agent != ORCHESTRATOR]
+        waiting = [self.ledger.entry(each.id) for each in lines if agent in ("", each.agent)]
+        return [e for e in waiting if written.fits(e.letter, self.reading.answered(e.letter))]
 
     # Requests
 
@@ -234,25 +274,136 @@ class Strays:
     def adopt(self, one: Found) -> None:
         """Put a request from Plans/ before the person, as what it is."""
         assert one.note is not None
-        whom = one.note.text("to") or f"thread {one.note.text('thread_id')}"
-        told = (
-            f"Moved to `{folders.APPROVED}/`, this lets out the next letter to {quote(whom)} that"
-        )
-        told += " fits it, **whatever that letter says**. What the agent wrote about it:"
+        by = self._tool_note(one, one.note)
+        agent = by.agent if by and not by.inode_only else None
+        if self._put_before(one, one.note, agent):
+            self.outbox.record(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            self.say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
+
+    def _request(self, written: Slip, one: Found, note: Note, by: ToolNote) -> str | None:
+        """Take an agent's request in Approved/ for a yes to the one letter that it lists; else put it back."""
+        spent = self.ledger.slips().get(written.hash)
+        if spent and spent[1]:
+            self._file(written, one, spent[1])
+            return None
+        # Only a file that the desk wrote in Pending_Approval/, and that still says the same, has a list
+        # that counts: an agent can copy the text of one.
+        ours = by.path.startswith(f"{folders.PENDING}/")
+        listed = self.ledger.adopted(written.hash) if ours else None
+        why = "it lists no letter, or more than one"
+        if listed and listed.agent is not None and len(listed.letters) == 1:
+            id, digest = listed.letters[0]
+            entry = self.ledger.entry(id)
+            verdict = getattr(entry.state, "verdict", None)
+            if verdict and verdict.slip == written.hash:
+                return None  # it was taken for a yes, and waits for the outcome
+            with self.ledger.write() as book:
+                book.see_slip(written.hash)
+                recalled = book.used(id, written.hash)
+            try:
+                if recalled:
+                    why = f"the approval of the letter {id} was taken back"
+                elif entry.card.level is Level.STOP:
+                    why = f"the letter {id} is red, and needs a verdict of its own"
+                else:
+                    entry = self.outbox.approve(
+                        id, by=PERSON, via="folder", digest=digest, slip=written.hash
+                    )
+                    self.notes.follow(entry)
+                    self.say(f"The letter {id} was approved: {one.path} lists it.")
+                    return id
+            except (Conflict, Denied) as refused:
+                why = refused.message
+        if self._put_before(one, note, by.agent):
+            self.say(f"{one.path} went back to {folders.PENDING}/ with a new list: {why}.")
+        return None
+
+    def _put_before(self, one: Found, note: Note, agent: str | None) -> bool:
+        """Move a request to Pending_Approval/ and let it say what approving it does.
+
+        One that an agent wrote (`agent` is not None) lists the letters that it would approve. The list
+        is kept with the hash of this very text, so that nobody else can write one that counts.
+        """
+        found = slip(one.path, one.file, note)
+        assert found is not None
+        told = {title: fenced(text) for title, text in sections(note.body)}
+        text = told.get(WROTE) or note.body.strip()
+        letters: list[Entry] = []
+        if agent is None:
+            whom = quote(found.to or f"thread {found.thread}")
+            body = (
+                f"\n## A request\nMoved to `{folders.APPROVED}/`, this lets out the next letter to {whom}"
+                " that fits it, **whatever that letter says**. What stood in it:\n\n"
+                f"{fence(text)}\n"
+            )
+        else:
+            letters = self._waiting(found._replace(status="approved"), agent)
+            body = self._list(letters) + f"\n## {WROTE}\n\n{fence(text)}\n"
+        fields = {"status": "pending"} | (inert_fields(note) if agent is not None else {})
         try:
-            body = f"\n## A request\n{told}\n\n{fence(one.note.body.strip())}\n"
-            note = one.note.set({"status": "pending"}, body)
+            new = note.set(fields, body)
         except Corrupt as why:
             self.say(f"{one.path} was not taken as a request: {why.message}.")
-            return
+            return False
         target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
-        file = self.vault.move(one.path, target, one.file, note.raw)
-        written = slip(target, file, note)
-        assert written is not None
-        with self.ledger.write() as book:
-            book.adopt(written.hash)
-        self.outbox.record(Call("adopt_request", VAULT_AGENT, "vault"))
-        self.say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
+        adopted = slip(target, one.file, new)
+        assert adopted is not None
+
+        def ready(inode: int) -> None:
+            request = Request(agent, [(entry.id, entry.digest) for entry in letters])
+            with self.ledger.write() as book:
+                book.adopt(adopted.hash, request)
+                if agent is not None:  # what we add to a tool's note does not make it a person's
+                    book.add_tool_note(target, inode, etag(new.raw), agent)
+
+        self.vault.move(one.path, target, one.file, new.raw, ready)
+        return True
+
+    def _list(self, letters: list[Entry]) -> str:
+        rows = [
+            f"- The letter `{entry.id}` to {quote(_people(entry))}, subject"
+            f" {quote(entry.letter.subject or '(none)')}, risk **{LEVELS[entry.card.level]}**,"
+            f" digest `{entry.digest}`, version {entry.version}"
+            for entry in letters
+        ]
+        if len(letters) == 1:
+            told = f"Moved to `{folders.APPROVED}/`, this approves the one letter that it lists"
+            told += ", as that letter is now. A red one is approved by its own note only."
+        else:
+            told = (
+                f"Moved to `{folders.APPROVED}/`, this approves nothing and comes back with a new"
+            )
+            told += " list: it approves a letter only where it lists exactly one."
+        waits = "\n".join(rows) or "No letter of the agent's that waits fits it."
+        when = f"As of {self.clock().iso}. Letters that are proposed later need a verdict of their own."
+        return f"\n## A request\n{told}\n\n{waits}\n\n{when}\n"
+
+
+def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
+    """Record the drafts that stand in Approved/ as written by a tool that nobody knows.
+
+    For a vault that another desk had: who put them there, and whether they were sent, is in a
+    ledger that this one does not have. So they wait for a verdict here. Slips stay as they are.
+    """
+    for file in vault.list(folders.APPROVED):
+        path, tag = f"{folders.APPROVED}/{file.name}", ""
+        with suppress(PostroomError):  # one that cannot be read now may be later
+            raw, _ = vault.read(path)
+            tag = etag(raw)
+            if slip(path, file, Note.parse(raw)):
+                continue
+        with ledger.write() as book:
+            book.add_tool_note(path, file.inode, tag, "")
+
+
+def _agent(by: ToolNote | None) -> str:
+    """Return whose letter a draft is."""
+    known = by is not None and not by.inode_only and by.agent and not reads_as(by.agent, OURS)
+    return by.agent if by and known else VAULT_AGENT
+
+
+def _people(entry: Entry) -> str:
+    return ", ".join(address.spec for address in entry.letter.envelope)
 
 
 def _lacks(note: Note) -> str:

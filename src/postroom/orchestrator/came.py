@@ -23,7 +23,7 @@ from postroom.core.triage import Facts, Judgement
 from postroom.desk.strays import MAIL
 from postroom.store.errands import Errand
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
 
 BODY: Final = 20_000  # characters of a mail in its note
@@ -173,12 +173,12 @@ def written(account: str, mail: Came) -> bytes:
         "id": mail.id,
         "account": account,
         "thread": mail.thread,
-        "from": mail.sender[:MAX_FIELD],
-        "to": ", ".join(mail.to)[:MAX_FIELD],
-        **({"cc": ", ".join(mail.cc)[:MAX_FIELD]} if mail.cc else {}),
-        "subject": mail.subject[:MAX_FIELD],
+        "from": inert(mail.sender[:MAX_FIELD]),
+        "to": inert(", ".join(mail.to)[:MAX_FIELD]),
+        **({"cc": inert(", ".join(mail.cc)[:MAX_FIELD])} if mail.cc else {}),
+        "subject": inert(mail.subject[:MAX_FIELD]),
         "date": mail.date,
-        "labels": mail.labels,
+        "labels": [inert(label) for label in mail.labels],
         "priority": "high" if IMPORTANT in mail.labels else "normal",
         "status": "pending",
     }
@@ -205,14 +205,14 @@ def shown(errand: Errand, note: Note, answer: str) -> Note:
     fields: dict[str, str | None] = {
         "status": STATUS.get(errand.state, errand.state),
         "answer": answer or None,
-        "held": errand.held[:MAX_FIELD] or None,
+        "held": inert(errand.held[:MAX_FIELD]) or None,
         "next_try": Stamp(later).iso if later else None,
     }
     body = None
     if errand.judgement:
         judged = judgement_of(errand)
         fields |= {"decision": judged.decision, "decided_by": errand.by[:MAX_FIELD]}
-        fields["why"] = judged.why or None
+        fields["why"] = inert(judged.why) or None
         if judged.decision == "urgent":
             fields["priority"] = "urgent"
         if judged.decision == "delegate":

@@ -307,7 +307,7 @@ class Sheets:
 
     def _named(self, errand: Errand, path: str) -> tuple[bytes, File] | None:
         """Return a note that names this mail, and that no tool made where tools make notes."""
-        if self.ledger.meta(f"made {path}"):
+        if self.ledger.tool_wrote(path):
             return None
         try:
             raw, file = self.vault.read(path)

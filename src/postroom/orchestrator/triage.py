@@ -7,7 +7,6 @@ then can be done again without harm: notes follow the ledger, and a letter is dr
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
@@ -50,7 +49,6 @@ from postroom.orchestrator.servers import Answer, Question, Servers
 from postroom.orchestrator.sheet import BY_HAND, Sheets
 from postroom.store.entries import Entry
 from postroom.store.errands import Errand
-from postroom.vault.active import active
 from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
 from postroom.vault.folders import HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
@@ -63,10 +61,6 @@ CHUNK: Final = 32
 READ: Final = 50_000  # characters of a note
 TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
 MODEL: Final = "the model"
-# What Obsidian draws as something else than itself: headings, quotes, tables, rules, code, links, HTML.
-_MARKUP: Final = re.compile(
-    r"^ {0,3}(?:#|>|\||[-=]{2,}|~{3})|`|\]\(|\]:|\[\[|<|%%|\$\$|==", re.MULTILINE
-)
 TICK: Final = 1.0  # seconds between two looks at the letters while a model thinks
 NO_RULE: Final = "no rule"
 STATES: Final = {"archive": "done", "needs_info": "needs_info", "delegate": "delegated"}
@@ -390,7 +384,6 @@ class Triage:
         wish = Proposal(
             key=key,
             home=DRAFTS_FOLDER,
-            form="draft" if _plain(judgement.text) else "note",
             replaces=replaced,
             asks=True,
             fields={"reply_to_message_id": errand.message, "answers": f"[[{name}]]", **urgent},
@@ -504,11 +497,6 @@ def _worded(judgement: Judgement) -> Judgement:
         return judgement
     text = DELEGATED if judgement.decision == "delegate" else ACKNOWLEDGEMENT
     return Judgement(judgement.decision, text, judgement.why)
-
-
-def _plain(text: str) -> bool:
-    """Whether nothing of a text is rendered or does anything where it is the body of a note."""
-    return not (_MARKUP.search(text) or active(text))
 
 
 def _line(errand: Errand, decision: str, by: str) -> Action:

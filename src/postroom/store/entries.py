@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,30 @@ class Standing(NamedTuple):
 
     state: life.State
     version: int
+
+
+class Request(NamedTuple):
+    """A request that waits for a person: who wrote it, and id and digest of each letter that it lists.
+
+    `agent` is None where a person wrote it, and empty where it is not known which agent did.
+    """
+
+    agent: str | None
+    letters: list[tuple[str, str]]
+
+
+class ToolNote(NamedTuple):
+    """A file that a tool wrote; `agent` is empty where it is not known for which agent."""
+
+    agent: str
+    path: str = ""  # where it was when it was written
+    inode_only: bool = False  # nothing else matches, and file systems reuse inodes
+
+
+def stem(path: str) -> str:
+    """Return a note's name without folder and `.md`, the same for every spelling of it."""
+    name = unicodedata.normalize("NFC", path.rpartition("/")[2]).casefold()
+    return name.removesuffix(".md")
 
 
 class Proof(NamedTuple):

@@ -26,7 +26,17 @@ from postroom.core.policy import Spent
 from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
-from postroom.store.entries import NOWHERE, Entry, Move, Place, Proof, Standing
+from postroom.store.entries import (
+    NOWHERE,
+    Entry,
+    Move,
+    Place,
+    Proof,
+    Request,
+    Standing,
+    ToolNote,
+    stem,
+)
 from postroom.store.errands import Errands
 from postroom.store.lists import OPEN as _OPEN
 from postroom.store.lists import Lists
@@ -195,9 +205,25 @@ class Ledger(Lists):
         rows = self._database.rows("SELECT hash, seen, letter FROM slip")
         return {hash: (entries.stamp(seen), letter) for hash, seen, letter in rows}
 
-    def adopted(self, hash: str) -> bool:
-        """Whether this note without a letter was taken from `Plans/`."""
-        return self._database.row("SELECT 1 FROM adopted WHERE hash = ?", [hash]) is not None
+    def adopted(self, hash: str) -> Request | None:
+        """Return the request that the desk wrote with this text, if it wrote one."""
+        row = self._database.row("SELECT agent, letters FROM adopted WHERE hash = ?", [hash])
+        return Request(row[0], [(id, digest) for id, digest in json.loads(row[1])]) if row else None
+
+    def tool_note(self, path: str, inode: int, text_hash: str) -> ToolNote | None:
+        """Return which tool wrote a file: the row that has most in common with it, of several the newest."""
+        row = self._database.row(
+            "SELECT agent, path, (path = ?1) + (stem = ?2) + (text_hash = ?4) AS same FROM tool_note"
+            " WHERE path = ?1 OR stem = ?2 OR (inode = ?3 AND inode != 0) OR text_hash = ?4"
+            " ORDER BY same + (inode = ?3 AND inode != 0) DESC, row DESC LIMIT 1",
+            [path, stem(path), inode, text_hash],
+        )
+        return ToolNote(row[0], row[1], inode_only=not row[2]) if row else None
+
+    def tool_wrote(self, path: str, text_hash: str = "") -> bool:
+        """Whether a tool wrote a file at this path; with a hash, whether it wrote that text there."""
+        sql = "SELECT 1 FROM tool_note WHERE path = ?1 AND (text_hash = ?2 OR ?2 = '')"
+        return self._database.row(sql, [path, text_hash]) is not None
 
     def check(self) -> str:
         """Return SQLite's own word on the file, `ok` where nothing is wrong."""
@@ -559,9 +585,21 @@ class Book(Errands):
         """Remember where a letter's note stands."""
         self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", id, *place)
 
-    def adopt(self, hash: str) -> None:
-        """Remember a note that was taken from `Plans/`."""
-        self._do("INSERT OR IGNORE INTO adopted VALUES (?)", hash)
+    def adopt(self, hash: str, request: Request) -> None:
+        """Remember a request that is about to be put before the person, and what it lists."""
+        letters = json.dumps(request.letters)
+        self._do("INSERT OR REPLACE INTO adopted VALUES (?, ?, ?)", hash, request.agent, letters)
+
+    def add_tool_note(self, path: str, inode: int, text_hash: str, agent: str) -> None:
+        """Remember a file that a tool is about to write or move."""
+        self._do(
+            "INSERT OR REPLACE INTO tool_note VALUES (NULL, ?, ?, ?, ?, ?, ?)",
+            path, stem(path), inode, text_hash, agent, self._clock().wall,
+        )  # fmt: skip
+
+    def free_inode(self, inode: int) -> None:
+        """Forget an inode that tools no longer use: the file system gives it to another file."""
+        self._do("UPDATE OR REPLACE tool_note SET inode = 0 WHERE inode = ? AND inode != 0", inode)
 
     def keep_proof(self, entry: Entry, proof: str) -> None:
         """Keep what a letter is settled by, and that a send by it has no answer yet.

@@ -131,4 +131,27 @@ INSERT INTO old_html (letter) SELECT id FROM letter WHERE instr(frozen, '"html":
 ALTER TABLE proof RENAME COLUMN releasing TO unanswered;
 UPDATE proof SET unanswered = 1;
 """,
+    # Every file that a tool wrote, moved or rewrote. A ledger that was in use before has no rows for
+    # what tools wrote until now, so the time is kept before which any note may be a tool's.
+    """
+CREATE TABLE tool_note (
+    row INTEGER PRIMARY KEY, path TEXT NOT NULL, stem TEXT NOT NULL, inode INTEGER NOT NULL,
+    text_hash TEXT NOT NULL, agent TEXT NOT NULL, at REAL NOT NULL, UNIQUE (path, text_hash, inode)
+);
+CREATE INDEX tool_note_stem ON tool_note (stem);
+CREATE INDEX tool_note_inode ON tool_note (inode) WHERE inode != 0;
+CREATE INDEX tool_note_text ON tool_note (text_hash);
+INSERT INTO tool_note
+    SELECT NULL, path, lower(substr(name, 1, length(name) - 3)), 0, text_hash, agent, 0 FROM (
+        SELECT path, replace(path, rtrim(path, replace(path, '/', '')), '') AS name, text_hash, agent
+        FROM (SELECT substr(key, 6) AS path, substr(value, 1, 16) AS text_hash,
+            substr(value, 18) AS agent FROM meta WHERE key >= 'made ' AND key < 'made!'));
+DELETE FROM meta WHERE key >= 'made ' AND key < 'made!';
+INSERT INTO meta SELECT 'tool notes since', CAST(strftime('%s', 'now') + 1 AS TEXT)
+    WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'desk');
+ALTER TABLE adopted ADD COLUMN agent TEXT;
+ALTER TABLE adopted ADD COLUMN letters TEXT NOT NULL DEFAULT '[]';
+UPDATE letter SET form = 'note' WHERE form = 'draft' AND agent NOT IN ('person', 'vault');
+DELETE FROM meta WHERE key = 'noted';
+""",
 )

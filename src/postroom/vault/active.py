@@ -93,11 +93,6 @@ class _Found(NamedTuple):
         return Active(self.kind, self.at, " ".join(seen.split())[:MAX_TEXT])
 
 
-def active(text: str) -> list[Active]:
-    """Return all that would act if this text were a note, from top to bottom."""
-    return [found.told() for found in _all(text)]
-
-
 def added(before: str, after: str) -> Active | None:
     """Return the first thing that acts in `after` and did not in `before`; moved is not added."""
     had = Counter(found[1:] for found in _all(before))

@@ -14,6 +14,11 @@ _NO_PARAGRAPH = re.compile(r"[ \t]*(?:\n?$|[#>|]|[-*+](?:[ \t]|$)|[0-9]{1,9}[.)]
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _PLAIN = re.compile(r"[\w .,()'-]+")
+# A wikilink or embed, an inline image or link, a tag, an autolink (that of an address does nothing).
+_LIVE = re.compile(
+    r"!?\[\[|!\[|\]\s*\(|</?[A-Za-z][A-Za-z0-9-]*(?:[\s/>]|$)|<!|<[A-Za-z][A-Za-z0-9+.-]*:"
+)
+_BRACKET = re.compile(r"[\\\[\]<]")
 _INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
 
 
@@ -127,6 +132,15 @@ def quote(text: str) -> str:
         line = "\\" + line  # the Dataview plugin would run it
     pad = " " if line.strip(" ") and (line[0] in "` " or line[-1] in "` ") else ""
     return f"{_ticks(line, 1)}{pad}{line}{pad}{_ticks(line, 1)}"
+
+
+def inert(text: str) -> str:
+    """Return a text for the frontmatter as it is, or escaped where it holds links, images or HTML.
+
+    Obsidian and its plugins show a property's text as Markdown. A backslash stops all of them, those
+    too that look for `[[` by themselves, where inline code would not.
+    """
+    return _BRACKET.sub(r"\\\g<0>", text) if _LIVE.search(text) else text
 
 
 def link(path: str, otherwise: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -281,6 +282,11 @@ class Note:
         if not _same(made.values, fields) or made.body != body:
             raise Corrupt("This change would touch more of the note than asked", remedy=_MEND)
         return made
+
+
+def etag(raw: bytes) -> str:
+    """Return what names the content of a file."""
+    return hashlib.sha256(raw).hexdigest()[:16]
 
 
 @lru_cache(maxsize=8)  # what was just written is mostly the next that is read

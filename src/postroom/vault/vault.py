@@ -51,6 +51,13 @@ class File(NamedTuple):
 
 Files: TypeAlias = list[File]
 Names: TypeAlias = list[str]
+# Called with the inode of what is written, before the file can be seen under its name: what must be
+# known of a file is then known before the file is there.
+Ready: TypeAlias = Callable[[int], None]
+
+
+def _nothing(_inode: int) -> None:
+    pass
 
 
 class Vault:
@@ -188,16 +195,21 @@ class Vault:
                     return data, before
         raise Conflict(f"{path!r} is being written", remedy="Wait a moment, then try again.")
 
-    def create(self, path: str, data: bytes, *, mode: int = 0o644) -> File:
+    def create(self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = _nothing) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
         with self._at(path, make=True) as (folder, name):
             with _beside(folder, [data], mode) as (temp, made):
+                ready(made.st_ino)
                 self._publish(folder, temp, folder, name)
             _sync(folder, path)
         return _file(name, made)
 
     def deposit(
-        self, folder: str, names: Iterable[str], pieces: Iterable[bytes]
+        self,
+        folder: str,
+        names: Iterable[str],
+        pieces: Iterable[bytes],
+        ready: Callable[[str, int], None] = lambda _name, _inode: None,
     ) -> tuple[str, File]:
         """Write a new file as its bytes come, under the first of these names that is free.
 
@@ -209,38 +221,51 @@ class Vault:
         ):
             for name in names:
                 _parts(name)
+                if _same(fd, temp, name):
+                    return name, _file(name, made)
+                ready(name, made.st_ino)
                 try:
                     self._publish(fd, temp, fd, name)
                 except FileExistsError:
-                    if _same(fd, temp, name):
+                    if _same(fd, temp, name):  # another call was quicker
                         return name, _file(name, made)
                 else:
                     _sync(fd, folder)
                     return name, _file(name, made)
         raise Conflict(f"{folder} holds too many files of that name", remedy="Delete some of them.")
 
-    def replace(self, path: str, data: bytes, was: File) -> File:
+    def replace(self, path: str, data: bytes, was: File, ready: Ready = _nothing) -> File:
         """Give a file that is still as it was another content; its permissions stay."""
         with self._at(path) as (folder, name):
             mode = _checked(folder, name, was, path)
             with _beside(folder, [data], mode, exact=True) as (temp, made):
+                ready(made.st_ino)
                 _lock(folder)
                 _checked(folder, name, was, path)
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             _sync(folder, path)
         return _file(name, made)
 
-    def move(self, source: str, target: str, was: File, data: bytes | None = None) -> File:
+    def move(
+        self,
+        source: str,
+        target: str,
+        was: File,
+        data: bytes | None = None,
+        ready: Ready = _nothing,
+    ) -> File:
         """Give a file that is still as it was another path, and content if given; never over another."""
         with self._at(source) as (here, old), self._at(target, make=True) as (there, new):
             mode, stands = _checked(here, old, was, source), True
             if data is None:
+                ready(was.inode)
                 _lock(here)
                 _checked(here, old, was, source)
                 stands = self._publish(here, old, there, new)
                 made = os.stat(new, dir_fd=there, follow_symlinks=False)
             else:
                 with _beside(there, [data], mode, exact=True) as (temp, made):
+                    ready(made.st_ino)
                     _lock(here)
                     _checked(here, old, was, source)
                     self._publish(there, temp, there, new)

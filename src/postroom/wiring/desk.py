@@ -20,6 +20,7 @@ from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Shelf, Tools
 from postroom.desk.log import ActionLog
 from postroom.desk.outbox import Call
+from postroom.desk.strays import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
@@ -204,6 +205,7 @@ def adopt(config: Config) -> str:
         with held(state / "desk.lock"):
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
             former.project()
+        mark_unknown_drafts(desk.vault, ledger)
         identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.outbox.record(Call(ADOPTION, "", "person"))
         desk.reconcile()

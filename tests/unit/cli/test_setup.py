@@ -123,6 +123,26 @@ def test_a_vault_that_was_synced_to_a_second_machine_is_only_read_until_it_is_ad
     assert "adopted by another machine" in " ".join(former.err.split())
 
 
+def test_drafts_that_stand_in_approved_when_a_vault_is_adopted_wait_and_slips_count(live):
+    assert live.run("init").code == 0
+    (live.vault / "Approved").mkdir(exist_ok=True)
+    own = "---\nto: ann@example.com\nsubject: {}\n---\nHello.\n"
+    (live.vault / "Approved/before.md").write_text(own.format("Before"))
+    (live.vault / "Approved/slip.md").write_text(
+        "---\ntype: email_send\nstatus: approved\nto: bob@example.com\n---\n"
+    )
+    live.environment["POSTROOM_STATE"] = str(live.folder / "second")
+    assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
+    (live.vault / "Approved/after.md").write_text(own.format("After"))
+    assert live.run("send-approved").code == 0
+    letters = live.run("pending", "--json").json["letters"]
+    assert [(one["subject"], one["state"]) for one in letters] == [("Before", "pending")]
+    assert (live.vault / "Pending_Approval/before.md").exists()
+    assert (live.vault / "Approved/slip.md").exists()
+    assert live.run("status", "--json").json["slips"] == 1
+    assert sent(live) == ["After"]
+
+
 def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live):
     live.draft()
     meta(live, "machine", "another")

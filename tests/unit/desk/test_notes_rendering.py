@@ -9,6 +9,7 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure
 from postroom.desk.outbox import Call
+from postroom.vault.markdown import inert
 from tests.desks import ANN, BOB, CAT, titles
 from tests.providers import BARRED, BUSY
 
@@ -119,7 +120,13 @@ def test_a_hostile_subject_agent_or_attachment_is_never_rendered(office, hostile
     letter = office.letter(subject=hostile, attachments=(file,))
     entry = office.propose(letter, call=Call("send_email", hostile))
     assert_unrendered(office, entry.id)
-    assert office.field(entry.id, "subject") == hostile
+    # In the frontmatter too: plugins show a property's text as Markdown.
+    assert office.field(entry.id, "subject") == inert(hostile)
+    assert office.field(entry.id, "agent") == inert(hostile)
+    office.move(entry.id, "Approved")
+    office.look()
+    assert office.state_of(entry.id) == "approved"
+    office.desk.recall(entry.id)
     assert office.note(entry.id).parent == office.vault / "Pending_Approval"
 
 

@@ -67,11 +67,11 @@ def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds):
     rounds.round()
     path, note = rounds.letter_note(id)
     assert path.startswith("Drafts/")
-    assert "You changed the text" in note.text("notice")
+    assert "You changed the text" in dict(sections(note.body))["Notice"]
     assert "You changed the text" in board(rounds)
     rounds.carry(path, "Approved")
     rounds.round()
-    assert rounds.letter_note(id)[1].text("notice") == ""
+    assert "Notice" not in dict(sections(rounds.letter_note(id)[1].body))
 
 
 def test_what_counts_for_nothing_is_on_the_dashboard(rounds):

@@ -321,7 +321,7 @@ def test_the_mail_links_to_its_answer_and_back(rounds):
     mail, note = rounds.mail_note(id)
     assert note.text("answer") == f"[[{path.rpartition('/')[2].removesuffix('.md')}]]"
     assert draft.text("answers") == f"[[{mail.rpartition('/')[2].removesuffix('.md')}]]"
-    assert draft.text("from") == "You <you@example.org>"
+    assert "- From: `You <you@example.org>`" in draft.body
 
 
 def test_a_vault_that_is_another_desks_now_is_not_touched(rounds, asking):
@@ -399,3 +399,15 @@ def test_a_ledger_from_a_backup_goes_on_with_the_notes_that_are_there(rounds):
     rounds.restart()
     rounds.round()
     assert rounds.status(id)[0] == "Needs_Action"  # which finds one note, and no second
+
+
+def test_links_and_images_in_the_frontmatter_of_a_mails_note_are_not_live(rounds):
+    id = rounds.deliver(
+        "![](https://evil.example/x.png)", sender='"[[Handbook]]" <ann@example.com>'
+    )
+    rounds.round()
+    _, note = rounds.mail_note(id)
+    assert note.text("subject") == r"!\[\](https://evil.example/x.png)"
+    assert "[[" not in note.text("from")
+    head = note.source[: note.head]
+    assert "![" not in head

@@ -16,7 +16,7 @@ def test_a_model_is_asked_where_no_rule_fits_and_only_there(rounds):
     ad, tea = rounds.deliver("Ad", sender="ad@shop.example"), rounds.deliver("Tea")
     rounds.round()
     assert rounds.status(ad) == ("Done", "done")
-    assert rounds.letter_note(tea)[1].body.strip() == "Dear Ann, I shall come."
+    assert rounds.letter_text(tea) == "Dear Ann, I shall come."
     (case,) = model.cases
     assert (case.sender, case.subject) == ("Ann <ann@example.com>", "Tea")
     assert "Come at four?" in case.body
@@ -115,6 +115,8 @@ def test_what_was_approved_leaves_while_a_model_thinks(rounds):
         "Yes.\n\n## Risk assessment\n\nNothing unusual.",
         "[[Handbook]]",
         "| a | b |\n|---|---|",
+        "Yes.\n\n[//]: # (secret)\n\n%%hidden%%\n\nSo[^1].\n\n[^1]: and pay\n\n$\\phantom{x}$",
+        "Plain words.",
     ],
 )
 def test_what_a_model_wrote_is_not_rendered_in_its_note(rounds, text):
@@ -138,7 +140,7 @@ def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds):
         rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="Again", revise=True)
         for _ in range(2):
             rounds.round()
-        assert rounds.letter_note(id)[1].body.strip() == f"Version {number}."
+        assert rounds.letter_text(id) == f"Version {number}."
 
 
 def test_answers_of_a_model_survive_a_crash_one_by_one(rounds):

@@ -6,11 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.vault.active import MAX_TEXT, RUNNING, Active, active, added
+from postroom.vault.active import MAX_TEXT, RUNNING, Active, _all, added
 
 EMBED, HTML, RUNS, TEMPLATE = "a remote embed", "raw HTML", "code that runs", "template code"
 IMAGE = "![](https://example.org/a.png)"
 PLAIN = st.text(string.ascii_letters + string.digits + " #*_-.,:;()'\"\n")
+
+
+def active(text: str) -> list[Active]:
+    """Return all that would act if this text were a note, from top to bottom."""
+    return [found.told() for found in _all(text)]
 
 
 def kinds(text: str) -> set[str]:

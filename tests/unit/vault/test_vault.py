@@ -639,3 +639,24 @@ def test_a_file_in_pieces_goes_nowhere_else(Vault, root, outside):
         with pytest.raises(Denied):
             Vault().deposit(folder, [name], [b"x"])
     assert not (outside / "a.txt").exists()
+
+
+def test_the_inode_of_a_file_is_told_before_the_file_has_its_name(Vault, root):
+    vault, told = Vault(), []
+
+    def ready(inode):
+        told.append((inode, sorted(path.name for path in root.glob("*.md"))))
+
+    made = vault.create("a.md", b"a", ready=ready)
+    new = vault.replace("a.md", b"b", made, ready)
+    moved = vault.move("a.md", "b.md", new, ready=ready)
+    last = vault.move("b.md", "c.md", moved, b"c", ready)
+    inodes = [file.inode for file in (made, new, moved, last)]
+    assert told == list(
+        zip(
+            inodes,
+            (["own.md"], ["a.md", "own.md"], ["a.md", "own.md"], ["b.md", "own.md"]),
+            strict=True,
+        )
+    )
+    assert (root / "c.md").stat().st_ino == last.inode
