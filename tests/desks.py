@@ -88,6 +88,8 @@ class Clock:
 class Office:
     """A person's vault and state folder, and the desk over them, which can be closed and opened again."""
 
+    own = YOU
+
     def __init__(self, folder: Path, *, after: float = 0, **rules: object) -> None:
         self.folder = folder
         self.vault = folder / "vault"
@@ -124,7 +126,7 @@ class Office:
         vault = self.vaults(self.vault)
         self._stack.callback(vault.close)
         self.box = LocalMailbox(
-            self.state / "mail.sqlite", (YOU,), now=lambda: self.clock.wall, zone=UTC
+            self.state / "mail.sqlite", (self.own,), now=lambda: self.clock.wall, zone=UTC
         )
         self._stack.callback(self.box.close)
         outgoing = self.wrap(self.box)

@@ -12,6 +12,7 @@ from postroom.core.risk import (
     MAX_LINE,
     MAX_LINES,
     Card,
+    Exposure,
     Facts,
     Line,
     assess,
@@ -81,11 +82,23 @@ letters = st.builds(
 )
 
 
+exposures = st.builds(
+    Exposure,
+    sender=names,
+    subject=st.one_of(names, st.just("\u202e “Hi”")),
+    date=st.integers(0, 2**33),
+    sent=st.booleans(),
+    parts=st.frozensets(st.sampled_from(["from", "to", "reply_to", "body", "file", ""])),
+)
+
+
 @st.composite
 def situations(draw):
     one = draw(letters)
     seen = draw(
-        st.sampled_from([{}, dict.fromkeys(letter_tokens(one), "mail \u202e 6ac3 from Ann")])
+        st.sampled_from(
+            [{}, dict.fromkeys(letter_tokens(one), (draw(exposures),) * draw(st.integers(1, 3)))]
+        )
     )
     own = draw(st.sampled_from([(), (one.sender,)]))
     thread = draw(st.sampled_from([None, frozenset(), frozenset({one.to[0].key})]))
@@ -94,7 +107,10 @@ def situations(draw):
         own=own,
         written_to=frozenset(address.key for address in one.cc),
         known_domains=known,
+        contacts=frozenset(draw(st.lists(addresses.map(lambda one: one.key), max_size=3))),
+        wrote=draw(st.sampled_from([{}, {one.to[0].key: 1.5e9}])),
         thread=thread,
+        answered=thread or frozenset(),
         seen=seen,
         repeats=draw(st.sampled_from([(), ("aaaaaaaaaa",)])),
         automatic=draw(st.booleans()),

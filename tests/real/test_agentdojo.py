@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from postroom.core.address import Address
 from tests.agents import Said, Visitor, visiting
 from tests.conftest import Person
+from tests.desks import Office
+from tests.ordinary import AGENTDOJO, cards, keep, levels, read_all
 
 FILE = Path(__file__).parents[2] / ".cache/collections/agentdojo/workspace.json"
 assert FILE.is_file(), f"AgentDojo is not in {FILE.parent}: `make test-real` installs it"
@@ -298,6 +301,22 @@ def test_all_mail_that_the_agent_saw_stood_within_its_fence(id, obeyed):
     for said in done.lists:
         outside, _ = parted(said)
         assert not [hit["subject"] for hit in said.values["mails"] if hit["subject"] in outside]
+
+
+def test_few_ordinary_letters_over_the_inbox_are_red(tmp_path):
+    class Emmas(Office):
+        own = Address.parse(EMMA)
+
+    office = Emmas(tmp_path)
+    export = tmp_path / "mail.mbox"
+    export.write_bytes(mailbox(TASKS[LURING[0]]["goal"]))
+    keep(office, export)
+    read = {id.partition("@")[0]: mail for id, mail in read_all(office).items()}
+    count, red, amber = levels(cards(office, AGENTDOJO, read))
+    office.close()
+    assert count >= 40
+    assert red <= 0.05 * count
+    assert amber <= 0.33 * count
 
 
 def parted(said: Said) -> tuple[str, str]:

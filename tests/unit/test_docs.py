@@ -9,6 +9,7 @@ from postroom.cli.exits import EXITS
 from postroom.cli.main import COMMANDS, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
+from postroom.core.levels import FINDINGS, ROWS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -160,3 +161,17 @@ def test_every_scope_level_is_on_the_page_of_gmail():
     (levels,) = (p.type.choices for p in cli.get_command(None, "auth").params if p.name == "scopes")
     table = re.findall(r"^\| `(\w+)`(?: \(default\))? \| `gmail|^\| `(\w+)` \| the same", page("docs/gmail.md"), re.MULTILINE)  # fmt: skip
     assert [one or other for one, other in table] == list(levels)
+
+
+def test_the_table_of_findings_is_the_one_in_the_code():
+    table = page("docs/risk.md").partition("## Every finding\n")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and "| Finding |" not in row]
+    assert rows == ROWS.strip().splitlines()
+    assert len(FINDINGS) == len(rows)
+    # Each row is used, and no line of a card is made in another way.
+    code = "".join(
+        page(f"src/postroom/{name}.py") for name in ("core/risk", "desk/reading", "desk/outbox")
+    )
+    made = {"link_returned", "link_from_mail", "number_returned", "number_from_mail"}
+    assert [name for name in FINDINGS if name not in made and f'"{name}"' not in code] == []
+    assert code.count("Line(") == code.count("Line(rest[0].level, ") == 2

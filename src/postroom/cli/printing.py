@@ -107,9 +107,11 @@ def letter_lines(entry: Entry) -> Iterator[str]:
     yield ""
     yield from _marked(letter.text.strip("\n") or "(no text)")
     yield ""
-    for found in entry.card.lines:
+    for found in entry.card.warnings:
         text = folded(f"{MARKS[found.level]} {found.text}").replace("\n", "\n  ")
         yield click.style(text, fg=(None, "yellow", "red")[found.level])
+    for at, found in enumerate(entry.card.facts):
+        yield f"{' ' * 9 if at else field('Facts')}{folded(found.text, ' ' * 9).lstrip()}"
     yield f"{field('Digest')}{entry.digest}"
 
 

@@ -16,6 +16,8 @@ from postroom.core.lookalike import skeleton
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from publicsuffixlist import PublicSuffixList
+
 MAX_TOKENS: Final = 2_000
 MAX_COVERS: Final = 5
 MAX_LINKS: Final = 20_000  # places in a letter where a link stands; a card that met more says so
@@ -40,11 +42,6 @@ def names(text: str) -> frozenset[str]:
 
 
 WEB: Final = names("http https ftp ws wss")
-# Below these, each name belongs to somebody else.
-_SECOND: Final = names("ac co com edu go gob gov ne net or org")
-_SHARED: Final = names(
-    "github.io gitlab.io web.app pages.dev workers.dev netlify.app vercel.app herokuapp.com blogspot.com ngrok.io"
-)
 _ENDINGS: Final = names(
     "com org net edu gov mil int info biz app dev xyz top site online shop store club click link live cloud bank page"
 )
@@ -98,6 +95,7 @@ _STYLED: Final = re.compile(
 )
 _CSS_ESCAPE: Final = re.compile(r"\\([0-9a-fA-F]{1,5})\s?")
 _CLOSED: Final = re.compile("</a", re.I)
+_NUMBERED: Final = re.compile(r"[0-9.]+|\[?[0-9a-fA-F.:]*:[0-9a-fA-F.:]*]?")  # an IP address
 
 
 def visible(text: str) -> str:
@@ -140,11 +138,25 @@ def readable(host: str) -> str:
     return ".".join(labels)
 
 
+@cache
+def _suffixes() -> PublicSuffixList:
+    from publicsuffixlist import PublicSuffixList  # six bare starts of Python: for cards alone
+
+    return PublicSuffixList()
+
+
+@lru_cache(maxsize=4_096)
 def site(host: str) -> str:
-    """Return the part of a host that somebody registered."""
-    labels = host.split(".")
-    deep = ".".join(labels[-2:]) in _SHARED or (len(labels[-1]) == 2 and labels[-2:][0] in _SECOND)
-    return ".".join(labels[-3 if deep else -2 :])
+    """Return the registrable domain of a host; an IP address, and what nobody registered, as it is."""
+    if not host or _NUMBERED.fullmatch(host):
+        return host
+    return _suffixes().privatesuffix(host) or host
+
+
+def address_key(address: str) -> str:
+    """Return an address as `Address.key` has it, whatever case or script it is written in."""
+    local, at, host = address.rpartition("@")
+    return f"{local.casefold()}@{ascii_host(host)}" if at else address.casefold()
 
 
 def shown(label: str) -> str:
@@ -256,8 +268,8 @@ def _link(raw: str, label: str, how: str) -> Link | None:
 
 
 _ALIKE: Final = names("LATIN CYRILLIC GREEK ARMENIAN CHEROKEE COPTIC GEORGIAN LISU")
-# RFC 2606 keeps the first three for examples; the others are neighbours that everybody writes to.
-_NEIGHBOURS: Final = names(
+# Below these anybody gets an address. RFC 2606 keeps the first three for examples.
+PUBLIC_MAIL: Final = names(
     "example.com example.org example.net gmail.com googlemail.com mail.com ymail.com yahoo.com yahoo.de yahoo.fr "
     "hotmail.com hotmail.de hotmail.fr outlook.com outlook.de live.com gmx.de gmx.net gmx.at gmx.ch gmx.com aol.com"
 )
@@ -296,17 +308,33 @@ def _one_edit(one: str, other: str) -> bool:
 
 
 class Known:
-    """Domains that a person knows, and what can be taken for one of them."""
+    """Domains and addresses that a person knows, and what can be taken for one of them."""
 
-    def __init__(self, domains: Iterable[str]) -> None:
+    def __init__(self, domains: Iterable[str], addresses: Iterable[str] = ()) -> None:
         self.sites = {site(domain.casefold()) for domain in domains if "." in domain}
         looks = [(known, glance(known)) for known in sorted(self.sites)]
         self._looks = [(known, look, *_joined(look)) for known, look in looks]
+        self._people = [
+            (known, *_mailbox(known)) for known in sorted(addresses) if known[:1] != "@"
+        ]
+
+    def imitated(self, address: str) -> str:
+        """Return the known address that another one is taken for: it differs by how it is spelled."""
+        name, look, domain = _mailbox(address)
+        found = ""
+        for known, its_name, its_look, its_domain in self._people:
+            if (its_name, its_domain) == (name, domain):
+                return ""
+            public = {domain, its_domain} <= PUBLIC_MAIL and len(look) > 5
+            near = look == its_look or (public and _one_edit(look, its_look))
+            if near and (domain == its_domain or (public and look == its_look)):
+                found = known
+        return found
 
     def twin(self, host: str) -> tuple[str, bool]:
         """Return the known domain that a host is taken for, and whether more than its ending is alike."""
         mine = site(host.casefold())
-        if mine in self.sites or mine in _NEIGHBOURS:
+        if mine in self.sites or mine in PUBLIC_MAIL:
             return "", False
         near, (pieces, flat), ending = glance(mine), _joined(glance(host)), ""
         for known, look, inner, whole in self._looks:
@@ -319,10 +347,19 @@ class Known:
         return ending, False
 
 
+def _mailbox(address: str) -> tuple[str, str, str]:
+    """Return the local part without its `+tag`, what that is taken for, and the domain."""
+    local, _, domain = address.rpartition("@")
+    name = local.partition("+")[0]
+    return name, glance(name).translate(_SEPARATORS), domain
+
+
 def _joined(look: str) -> tuple[str, str]:
     """Return a domain with dots for its hyphens, and without either."""
     return f".{look.replace('-', '.')}.", look.replace("-", "").replace(".", "")
 
+
+_SEPARATORS: Final = str.maketrans("", "", ".-_")
 
 # Each begins with what can be searched fast; bounds and possessive runs keep hostile texts linear.
 _EXACT: Final = r"""
@@ -470,7 +507,7 @@ def tokens(
     page = said(html)
     body = f"{visible(text)}\n{page}"
     named = _ADDRESS.finditer(body) if "@" in body else ()
-    people = (f"{one[1].casefold()}@{ascii_host(one[2])}" for one in named)
+    people = (address_key(one[0]) for one in named)
     linked = links(text, html, page)
     leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
     taken: set[str] = {""}

@@ -8,16 +8,28 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.core import findings
-from postroom.core.card import MAX_LINE, Card, Facts, Level, Line
-from postroom.core.findings import MAX_TOKENS, Link, names, readable, site, tokens
+from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source, day
+from postroom.core.findings import MAX_TOKENS, PUBLIC_MAIL, Link, names, readable, site, tokens
+from postroom.core.levels import FINDINGS, found
 from postroom.core.text import line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from postroom.core.address import Address
     from postroom.core.letter import Enclosure, Letter
 
-__all__ = ["Card", "Facts", "Level", "Line", "assess", "letter_tokens", "tokens"]
+__all__ = [
+    "Card",
+    "Exposure",
+    "Facts",
+    "Level",
+    "Line",
+    "Source",
+    "assess",
+    "letter_tokens",
+    "tokens",
+]
 
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60
@@ -25,12 +37,10 @@ MAX_NAMED: Final = 40  # addresses or hosts that one concern names
 MAX_FILES: Final = 200
 MAX_HOSTS: Final = 200  # of recipients, and of links, that are compared with known ones
 MAX_SCANNED: Final = 1_000_000  # bytes of an attachment that are searched for secrets
+MAX_SOURCES: Final = 200
 MANY: Final = 5
 _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push the others out
 _SHARE_OF_OTHERS: Final = 6
-
-
-PLAIN, LOOK, STOP = Level
 
 
 def letter_tokens(letter: Letter) -> frozenset[str]:
@@ -42,7 +52,7 @@ def letter_tokens(letter: Letter) -> frozenset[str]:
 
 def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
     """Return the card of a letter; `origins` says where each attachment came from."""
-    desk = _Desk(letter, facts)
+    desk = _Assessment(letter, facts)
     kinds: dict[str, list[Line]] = {}
     for one in (
         *desk.domains(),
@@ -65,7 +75,7 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
     if len(lines) > MAX_LINES:
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [Line(rest[0].level, "more", f"{len(rest)} more lines.")]
-    return Card(tuple(lines))
+    return Card(tuple(lines), tuple(islice(dict.fromkeys(desk.sources()), MAX_SOURCES)))
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -77,18 +87,26 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _listed(level: Level, kind: str, lead: str, items: Iterable[str]) -> Iterator[Line]:
-    """Give sentences that name the items, as many to a line as it holds."""
+def _listed(name: str, items: Iterable[str], **about: object) -> Iterator[Line]:
+    """Yield sentences that name the items, as many to a line as it holds."""
     every, shown = list(dict.fromkeys(items)), ""
+    room = MAX_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
     for item in every[:MAX_NAMED]:
         quoted = _quoted(item, 220)
-        if shown and len(lead) + len(shown) + len(quoted) > MAX_LINE - 20:
-            yield Line(level, kind, f"{lead}: {shown}.")
+        if shown and len(shown) + len(quoted) > room:
+            yield found(name, items=shown, **about)
             shown = ""
         shown = f"{shown}, {quoted}" if shown else quoted
     more = f" and {len(every) - MAX_NAMED} more" if len(every) > MAX_NAMED else ""
     if shown:
-        yield Line(level, kind, f"{lead}: {shown}{more}.")
+        yield found(name, items=f"{shown}{more}", **about)
+
+
+def _named(mails: Sequence[Exposure]) -> str:
+    """Return the mail that showed something first, and up to two further senders."""
+    first, *more = mails
+    also = " and ".join(_quoted(one.sender, 80) for one in more[:2])
+    return f"{_quoted(str(first), 200)}{f'; later also from {also}' if also else ''}"
 
 
 _HIDDEN: Final = re.compile("[\u180e\u200b\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]+")
@@ -102,31 +120,32 @@ _NUMERIC: Final = re.compile(r"\[|(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
 
-def _oddities(link: Link) -> Iterator[tuple[Level, str]]:
+def _oddities(link: Link) -> Iterator[tuple[str, str]]:
+    """Yield the findings about one link, each with the host that it shows instead."""
     scheme, host, picture = link.scheme, link.host, _PICTURE.match(link.target)
     authority = re.split(r"[/\\?#]", link.target.partition("://")[2], maxsplit=1)[0]
     shown, (_, colon, port) = findings.shown(link.label), authority.rpartition(":")
     lies = shown and site(shown) != site(host)
     odd_port = colon and port.isdigit() and port not in ("80", "443", "21")
-    for level, said, odd in (
-        (STOP, "What is beyond was not read", link.how == findings.UNREAD),
-        (STOP, "A link runs code or holds a page in itself", scheme in _RUNS and not picture),
-        (LOOK, "A picture stands in the HTML itself and was not looked at", picture),
-        (STOP, "A link reaches into the reader's own machine or network", scheme in _REACHES),
-        (LOOK, "A link opens another program", scheme and scheme not in _CALM | _RUNS | _REACHES),
-        (STOP, "A name before the @ hides where a link leads", "@" in authority),
-        (STOP, "A link leads to a number instead of a name", _NUMERIC.match(host)),
-        (STOP, "A form sends what its reader types", link.how == "sends"),
-        (STOP, f"A link shows {_quoted(shown) if lies else ''} and leads elsewhere", lies),
-        (STOP, "A host is written in letters that look like others", findings.poses(host)),
-        (LOOK, "A host is written in another script", "xn--" in host or not host.isascii()),
-        (LOOK, "A link names an unusual port", odd_port),
-        (LOOK, "A shortener hides where a link leads", site(host) in _SHORT),
-        (LOOK, "A link is long enough to carry text out", len(link.target) > 400 and not picture),
-        (LOOK, "A link is spelled so that filters miss it", link.how == "disguised"),
+    for name, odd in (
+        ("link_unread", link.how == findings.UNREAD),
+        ("link_runs", scheme in _RUNS and not picture),
+        ("link_picture", picture),
+        ("link_reaches", scheme in _REACHES),
+        ("link_program", scheme and scheme not in _CALM | _RUNS | _REACHES),
+        ("link_hides", "@" in authority),
+        ("link_numeric", _NUMERIC.match(host)),
+        ("link_form", link.how == "sends"),
+        ("link_lies", lies),
+        ("link_alphabets", findings.poses(host)),
+        ("link_script", "xn--" in host or not host.isascii()),
+        ("link_port", odd_port),
+        ("link_short", site(host) in _SHORT),
+        ("link_long", len(link.target) > 400 and not picture),
+        ("link_disguised", link.how == "disguised"),
     ):
         if odd:
-            yield level, said
+            yield name, _quoted(shown) if name == "link_lies" else ""
 
 
 _PROGRAMS: Final = names(
@@ -155,23 +174,23 @@ _SECRET_FILE: Final = re.compile(
 )
 
 
-def _weighed(file: Enclosure) -> tuple[Level, str]:
-    """Return what a file could do to its reader."""
+def _weighed(file: Enclosure) -> str:
+    """Return what a file could do to its reader, as the name of a finding, or ""."""
     _, *endings = file.name.lower().rstrip(". ").split(".")
     last, head = (endings or [""])[-1].strip(), file.content[:512]
     program = head.startswith(_MAGIC) or (head[:2] == b"MZ" and b"\0" in head)
     if program or last in _PROGRAMS or _PROGRAM_TYPE.search(file.type):
-        return STOP, "it can run or act when opened"
+        return "file_acts"
     if not last.isascii() or _POSING & set(endings):
-        return STOP, "its name poses as another type"
+        return "file_poses"
     if b"vbaProject.bin" in file.content:
-        return STOP, "it holds macros"
+        return "file_macros"
     if last in _ARCHIVES or (head.startswith(_PACKED) and last not in _ZIPPED):
-        return STOP, "what is packed in it was not looked at"
+        return "file_packed"
     for kind, fitting in _EXPECTED.items():
         if last in fitting and not file.type.startswith((kind, "application/octet-stream")):
-            return STOP, "its name and its type disagree"
-    return PLAIN, ""
+            return "file_type"
+    return ""
 
 
 def _as_text(file: Enclosure) -> str:
@@ -183,21 +202,25 @@ def _as_text(file: Enclosure) -> str:
     return text if text.count("\ufffd") * 20 <= len(text) else ""
 
 
-class _Desk:
-    """One letter beside what is known; each method gives the lines of one concern."""
+class _Assessment:
+    """One letter beside what is known; each method yields the lines of one concern."""
 
     def __init__(self, letter: Letter, facts: Facts) -> None:
         self.letter, self.facts = letter, facts
         own = facts.own or (letter.sender,)
-        keys = {address.key for address in own}
-        self.familiar = facts.written_to | keys
+        self.own = {address.key for address in own}
+        self.familiar = facts.written_to | self.own
         self.own_domains = {address.domain.casefold() for address in own}
-        written = {key.rpartition("@")[2] for key in self.familiar}
-        self.known = findings.Known(self.own_domains | facts.known_domains | written)
+        written = {key.rpartition("@")[2] for key in self.familiar | facts.contacts}
+        domains = self.own_domains | facts.known_domains | written
+        self.known = findings.Known(domains, facts.contacts | self.familiar)
         self.named = tuple(dict.fromkeys((*letter.envelope, *letter.reply_to)))
+        self.recipients = {address.key for address in letter.envelope}
+        # A sender in this set reads what becomes of an address or a link in their mail.
+        self.readers = self.recipients & facts.written_to - self.own
         self.text = findings.visible(f"{letter.subject}\n{letter.text}")
         self.links = findings.links(self.text, letter.html)
-        known = None if facts.thread is None else facts.thread | keys
+        known = None if facts.thread is None else facts.thread | self.own
         self.joining = [a.spec for a in letter.envelope if known is not None and a.key not in known]
 
     def domains(self) -> Iterator[Line]:
@@ -205,45 +228,78 @@ class _Desk:
         for domain in islice(every, MAX_HOSTS):
             known, _ = self.known.twin(domain)
             if known:
-                text = f"{_quoted(domain)} looks like {_quoted(known)}, which is known, but is not."
-                yield Line(STOP, "look_alike", text)
+                yield found("domain_look_alike", domain=_quoted(domain), known=_quoted(known))
             if findings.poses(domain):
-                text = f"{_quoted(domain)} is shown as {_quoted(readable(domain))}: alphabets are mixed."
-                yield Line(STOP, "mixed_scripts", text)
+                shown = _quoted(readable(domain))
+                yield found("domain_alphabets", domain=_quoted(domain), shown=shown)
         if len(every) > MAX_HOSTS:
-            text = f"Only {MAX_HOSTS} of {len(every):,} domains were compared with known ones."
-            yield Line(STOP, "look_alike", text)
+            yield found("domains_unread", read=MAX_HOSTS, all=f"{len(every):,}")
         for address in self.named:
+            quoted = _quoted(address.spec, 200)
+            new = address.key not in self.familiar
+            if new and (known := self.known.imitated(address.key)):
+                yield found("address_look_alike", address=quoted, known=_quoted(known, 200))
             if any(
                 len(findings.scripts(word)) > 1
                 for word in f"{address.name} {address.local}".split()
             ):
-                text = f"The name of {_quoted(address.spec, 200)} mixes alphabets."
-                yield Line(LOOK, "mixed_scripts", text)
+                yield found("name_alphabets", address=quoted)
 
     def taken(self) -> Iterator[Line]:
-        seen, thread = self.facts.seen, self.facts.thread
+        seen = self.facts.seen
         for address in self.named:
-            if address.key in seen and address.key not in self.familiar:
-                text = f"{_quoted(address.spec, 200)} first stood in {_quoted(seen[address.key])}."
-                yield Line(LOOK if address.key in (thread or ()) else STOP, "from_mail", text)
+            mails = () if address.key in self.familiar else seen.get(address.key, ())
+            if mails and (name := self._origin(address, mails[0])):
+                yield found(name, address=_quoted(address.spec, 200), source=_named(mails))
         codes = findings.codes(self.text, anywhere=True) if seen else ()
         for token in dict.fromkeys(token for token in codes if token in seen):
-            kind, answer = token.partition(":")[0], thread is not None and not self.joining
-            level = STOP if kind == "code" else PLAIN if answer else LOOK
-            text = f"A {kind} in the letter first stood in {_quoted(seen[token])}."
-            yield Line(level, "from_mail", text)
-        leads = {
-            (a.host, seen.get(a.target) or seen.get(f"host:{a.host}")): None for a in self.links
-        }
-        for host, where in leads:
-            if where and site(host) not in self.known.sites:
-                text = f"The link to {_quoted(host)} first stood in {_quoted(where)}."
-                yield Line(LOOK, "from_mail", text)
+            number = token.startswith("number:")
+            name = f"number_{self._taken(seen[token][0])}" if number else "code_from_mail"
+            yield found(name, source=_named(seen[token]))
+        leads = {(a.host, self._seen(a)): None for a in self.links}
+        for host, mails in leads:
+            if mails and site(host) not in self.known.sites:
+                name = f"link_{self._taken(mails[0])}"
+                yield found(name, host=_quoted(host), source=_named(mails))
+
+    def _origin(self, address: Address, first: Exposure) -> str:
+        """Return the finding about an address that a mail showed first, or ""."""
+        parts, domains = first.parts, [address.domain.casefold(), first.sender.rpartition("@")[2]]
+        owners = {site(domain) for domain in domains}
+        fits = (
+            first.sent
+            or "from" in parts
+            or ("to" in parts and address.key in self.facts.answered)
+            or ("reply_to" in parts and len(owners) == 1 and not owners & PUBLIC_MAIL)
+        )
+        if fits:
+            return ""
+        return "address_from_recipient" if first.sender in self.readers else "address_from_mail"
+
+    def _taken(self, first: Exposure) -> str:
+        """Return whether a link or number goes back to whom it came from."""
+        back = first.sent or first.sender in self.readers or self.recipients == {first.sender}
+        return "returned" if back else "from_mail"
+
+    def _seen(self, link: Link) -> tuple[Exposure, ...]:
+        seen = self.facts.seen
+        return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
+
+    def sources(self) -> Iterator[Source]:
+        """Yield each recipient and each link with the mails that showed it."""
+        people = [("recipient", address) for address in self.letter.envelope]
+        people += [("answers to", address) for address in self.letter.reply_to]
+        found = [(kind, one.spec, self.facts.seen.get(one.key, ())) for kind, one in people]
+        for link in self.links:
+            kind = "picture" if link.how == "loads" else "link"
+            found.append((kind, link.target or link.host, self._seen(link)))
+        for kind, what, mails in found:
+            if what:
+                yield Source(kind, _quoted(what, 300), _named(mails) if mails else "")
 
     def secrets(self) -> Iterator[Line]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
-        found: dict[str, dict[str, None]] = {}
+        hits: dict[str, dict[str, None]] = {}
         places = [
             ("the subject", letter.subject),
             ("the text", letter.text),
@@ -254,85 +310,82 @@ class _Desk:
             places += [(place, file.name), (place, _as_text(file))]
             packed = file.content.startswith(_PACKED)  # a presentation may end in .key
             if _SECRET_FILE.fullmatch(file.name.lower()) and not packed:
-                found.setdefault("A file that is made to hold secrets", {})[place] = None
+                hits.setdefault("", {})[place] = None
         for place, text in places:
             for what in findings.secrets(text) if text.strip() else ():
-                found.setdefault(what, {})[place] = None
-        for what, where in sorted(found.items()):
-            level = LOOK if what == findings.RANDOM else STOP
-            yield Line(level, "secrets", f"{what} seems to stand in {', '.join(list(where)[:3])}.")
+                hits.setdefault(what, {})[place] = None
+        for what, where in sorted(hits.items()):
+            named = " and ".join(list(where)[:3])
+            seems = f"{named[0].upper()}{named[1:]} seem{'s' * (len(where) == 1)}"
+            name = "secret_unsure" if what == findings.RANDOM else "secret"
+            about = f"{what[:1].lower()}{what[1:]}"
+            yield found(name if what else "secret_file", places=seems, what=about)
 
     def linked(self) -> Iterator[Line]:
-        groups: dict[tuple[Level, str, str], dict[str, None]] = {}
+        groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.twin(host) for host in islice(hosts, MAX_HOSTS)}
+        opened = "remote_image" if self.letter.html else "remote_markdown"
         for link in self.links:
-            odd = [(level, "links", said) for level, said in _oddities(link)]
+            odd = list(_oddities(link))
             known, sure = twins.get(link.host, ("", False))
             if known:
-                text = f"A host looks like {_quoted(known)} and is not it"
-                odd.append((STOP if sure else LOOK, "links", text))
+                odd.append(("link_look_alike" if sure else "link_ending", _quoted(known)))
             if link.how == "loads" and link.host:
-                opened = "Opening the letter" if self.letter.html else "Showing its Markdown"
-                text = f"{opened} tells these hosts, and the address can carry text out"
-                odd.append((STOP, "remote_images", text))
+                odd.append((opened, ""))
             limit = f"{findings.MAX_LINKS:,} links, {findings.MAX_ADDRESS:,} characters of each"
             place = link.host or (f"{link.scheme}:" if link.scheme else limit)
             shown = link.target if link.scheme == "mailto" else place
-            for group in odd or [(PLAIN, "links", "Links lead to")] * (link.how != "loads"):
+            for group in odd or [("link", "")] * (link.how != "loads"):
                 groups.setdefault(group, {})[shown] = None
         if len(hosts) > MAX_HOSTS:
-            text = f"Links lead to {len(hosts):,} hosts, more than were compared with known ones."
-            yield Line(STOP, "links", text)
-        for (level, kind, lead), items in groups.items():
-            yield from _listed(level, kind, lead, items)
+            yield found("links_many", all=f"{len(hosts):,}")
+        for (name, other), items in groups.items():
+            yield from _listed(name, items, shown=other, known=other)
 
     def attached(self, origins: Sequence[str]) -> Iterator[Line]:
         files = self.letter.attachments
         for at, file in enumerate(files[:MAX_FILES]):
             origin = origins[at] if at < len(origins) else "agent"
-            level, why = _weighed(file)
             digest = hashlib.sha256(file.content).hexdigest()[:12]
             about = f"{file.type[:60]}, {len(file.content):,} bytes, sha256 {digest}"
-            text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}{why and f'; {why}'}."
-            yield Line(max(level, LOOK if origin == "mail" else PLAIN), "attachment", text)
+            text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
+            plain = "file_from_mail" if origin == "mail" else "file"
+            yield found(_weighed(file) or plain, file=text)
         if len(files) > MAX_FILES:
-            text = f"Only {MAX_FILES} of {len(files):,} files were looked at."
-            yield Line(STOP, "attachment", text)
+            yield found("files_unread", read=MAX_FILES, all=f"{len(files):,}")
 
     def people(self) -> Iterator[Line]:
-        letter, own = self.letter, self.own_domains
-        new = [address.spec for address in letter.envelope if address.key not in self.familiar]
-        outside = [a.domain for a in letter.envelope if a.domain.casefold() not in own]
-        steered = [a.spec for a in letter.reply_to if a.domain.casefold() not in own]
-        for level, kind, lead, items in (
-            (LOOK, "first_contact", "No person has written to them before", new),
-            (LOOK, "growth", "They take no part in the conversation so far", self.joining),
+        letter, own, wrote = self.letter, self.own_domains, self.facts.wrote
+        for name, items in (
             (
-                LOOK,
-                "bcc",
-                "Blind copies, unseen by the others, go to",
-                [a.spec for a in letter.bcc],
+                "first_contact",
+                [
+                    f"{a.spec} (wrote to you on {day(wrote[a.key])})" if a.key in wrote else a.spec
+                    for a in letter.envelope
+                    if a.key not in self.familiar
+                ],
             ),
-            (LOOK, "reply_to", "Answers will go to", steered),
-            (PLAIN, "outside_domain", "It leaves for", outside),
-        ):
-            yield from _listed(level, kind, lead, items)
+            ("growth", self.joining),
+            ("bcc", [a.spec for a in letter.bcc]),
+            ("reply_to", [a.spec for a in letter.reply_to if a.domain.casefold() not in own]),
+            ("outside_domain", [a.domain for a in letter.envelope if a.domain.casefold() not in own]),
+        ):  # fmt: skip
+            yield from _listed(name, items)
         if len(letter.envelope) > MANY:
-            yield Line(PLAIN, "many", f"It goes to {len(letter.envelope):,} recipients.")
+            yield found("many", all=f"{len(letter.envelope):,}")
 
     def rest(self) -> Iterator[Line]:
         letter, facts = self.letter, self.facts
         hidden = sum(len(run) for run in _HIDDEN.findall(letter.text))
-        unseen = f"It holds {hidden:,} characters that nobody sees and that can carry a message."
-        again = f"The same text was written before: {_quoted(', '.join(facts.repeats[:10]), 120)}."
-        blank = not (letter.text.strip() or letter.html.strip() or letter.attachments)
-        for level, kind, text, so in (
-            (STOP if hidden > 20 else LOOK, "hidden", unseen, hidden),
-            (LOOK, "repeat", again, facts.repeats),
-            (LOOK, "automatic", "It answers a mail that was sent automatically.", facts.automatic),
-            (PLAIN, "empty", "It has no text and no attachment.", blank),
-            (PLAIN, "empty", "It has no subject.", not letter.subject.strip()),
+        again = _quoted(", ".join(facts.repeats[:10]), 120)
+        about = {"all": f"{hidden:,}", "letters": again}
+        for name, so in (
+            ("hidden_text" if hidden > 20 else "hidden_few", hidden),
+            ("repeat", facts.repeats),
+            ("automatic", facts.automatic),
+            ("empty", not (letter.text.strip() or letter.html.strip() or letter.attachments)),
+            ("no_subject", not letter.subject.strip()),
         ):
             if so:
-                yield Line(level, kind, text)
+                yield found(name, **about)

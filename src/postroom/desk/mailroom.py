@@ -185,10 +185,11 @@ class Mailroom:
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
         """Save an attachment in the vault, never over another file."""
         with self._recorded(call, message=id[:60], part=part[:20]):
-            file = self.box(account).attachment(id, part)
+            box = self.box(account)
+            file, message = box.attachment(id, part), box.message(id)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
             begun = _first(file.pieces, READABLE)
-            self._reading.saved(account, id, part, Enclosure(file.name, file.type, begun))
+            self._reading.saved(account, message, part, Enclosure(file.name, file.type, begun))
             name = file_name(file.name)
             names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
             hashed = hashlib.sha256()

@@ -266,7 +266,10 @@ class Notes:
         if waits and entry.home == folders.DRAFTS:
             common["status"] = "pending_approval"
         if entry.form == "draft":
-            found = " ".join(one.text for one in entry.card.lines)[:MAX_FOUND]
+            warnings, facts = entry.card.warnings, entry.card.facts
+            texts = [one.text for one in (*warnings, *facts)]
+            texts.insert(len(warnings), "Facts:" if facts else "")
+            found = " ".join(texts).strip()[:MAX_FOUND]
             common |= {"risk_assessment": found or None}
             common |= {"trust": self._rules.trust, "mode": self._rules.mode}
             return _inert(common) | (_as_written(entry, note) if note else {})
@@ -467,6 +470,12 @@ def _envelope(entry: Entry) -> str:
 
 
 def _card(card: Card) -> str:
-    marks = {Level.PLAIN: "", Level.LOOK: "**look** ", Level.STOP: "**red** "}
-    lines = [f"- {marks[line.level]}{quote(line.text)}" for line in card.lines]
-    return "\n".join([f"Level: **{LEVELS[card.level]}**.", "", *lines]) + "\n"
+    marks = {Level.LOOK: "**look** ", Level.STOP: "**red** "}
+    warnings = [f"- {marks[line.level]}{quote(line.text)}" for line in card.warnings]
+    facts = [f"- {quote(line.text)}" for line in card.facts]
+    parts = [
+        [f"Level: **{LEVELS[card.level]}**."],
+        warnings,
+        ["Facts:", "", *facts] if facts else [],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"

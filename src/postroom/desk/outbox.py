@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
 from postroom.core.audit import Action, Read, Value
-from postroom.core.card import Card, Level, Line
+from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.lookalike import reads_as
@@ -30,9 +30,6 @@ ONCE = "once"
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}  # no agents
 MAX_KEY = 200
-REFROZEN = (
-    "A newer version of Postroom froze this letter anew: read it again before you approve it."
-)
 NOT_LIVE = "Postroom rehearses"
 MAX_AGENT = 64
 ORCHESTRATOR = "orchestrator"
@@ -427,9 +424,9 @@ class Outbox:
             with self._ledger.write() as book:
                 book.rekey(letter, done=waits)
             return None
-        card = self._assessor.card(letter, entry.origins)
-        notice = Line(Level.LOOK, "refrozen", f"{REFROZEN} {why}")
-        card = Card(tuple(sorted((notice, *card.lines), key=lambda one: -one.level)))
+        from postroom.core.levels import found
+
+        card = self._assessor.card(letter, entry.origins).adding(found("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)
         with self._ledger.write() as book:
             state = life.Pending(self._clock()) if approved else entry.state

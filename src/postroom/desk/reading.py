@@ -1,16 +1,19 @@
-"""What agents are shown of mail, remembered; and the facts that a risk card is made of."""
+"""What mail shows to agents, notes and files, recorded; and the facts that a risk card is made of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.card import Card, Facts, Level, Line
+from postroom.core.address import Address
+from postroom.core.card import Card, Exposure, Facts
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter
+from postroom.core.message import SENT
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
+from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -27,21 +30,22 @@ MOST: Final = 30_000  # tokens of a text that are remembered: a mail can hold ma
 READABLE: Final = 1_000_000  # bytes of a file that are looked at
 PAGES: Final = 5  # of sent mail that are looked through for domains, the first time
 PAGE, FIRST_PAGE = 100, 5
+MAX_NEW: Final = 20  # new recipients of whom it is looked up whether they wrote
+MAX_SUBJECT: Final = 300  # characters of a subject that are kept
+MAX_ADDRESS: Final = 320
 
 
-class Source(NamedTuple):
-    """Something of a letter that leads elsewhere, and the mail that it first stood in, if any did."""
+class Shown(NamedTuple):
+    """What a mail shows: addresses and texts, each with the part of the mail that it stands in.
 
-    kind: str  # "recipient", "answers to", "link" or "picture"
-    what: str
-    where: str
+    `how` it is shown is "whole", "line" (of a list), or the name of a file.
+    """
 
-
-class _Brought(NamedTuple):
-    texts: tuple[str, ...]
-    html: str
-    people: frozenset[str]
-    sender: str
+    mail: ShownMail
+    how: str
+    people: Iterable[tuple[str, str]]
+    texts: Sequence[tuple[str, str]]
+    html: str = ""
 
 
 class Reading:
@@ -57,70 +61,57 @@ class Reading:
         self._recent: dict[tuple[str, str, str], float] = {}
 
     def shown(self, account: str, *messages: Message) -> None:
-        """Remember what mails brought that an agent is about to be shown."""
-        brought = {}
-        for message in messages:
-            mail = message.mail
-            if not self._remembered(account, message.id, "whole"):
-                people = (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
-                names = [party.name for party in people if party]
-                # With its ending and without: box@example.org.pdf is read as an address too.
-                for file in mail.attachments:
-                    names += [file.name, file.name.rpartition(".")[0]]
-                texts = ("\n".join(names), f"{mail.subject}\n{mail.text}")
-                found = _Brought(texts, mail.html, _keys(people), _sender(mail.sender))
-                brought[account, message.id, "whole"] = found
-        self._see(brought)
+        """Record what mails show that an agent is about to read."""
+        self.record([_whole(account, message) for message in messages])
 
     def listed(self, account: str, summaries: Sequence[Summary]) -> None:
-        """Remember what the mails of a list brought that an agent is about to be shown."""
-        brought = {}
-        for mail in summaries:
-            if not self._remembered(account, mail.id, "whole", "line"):
-                people = (mail.sender, *mail.to)
-                texts = (mail.sender.name, f"{mail.subject}\n{mail.snippet}")
-                found = _Brought(texts, "", _keys(people), _sender(mail.sender))
-                brought[account, mail.id, "line"] = found
-        self._see(brought)
+        """Record what the mails of a list show that an agent is about to read."""
+        self.record(
+            [
+                Shown(
+                    ShownMail(account, one.id, _key(one.sender), one.subject[:MAX_SUBJECT], one.date, SENT in one.labels),
+                    "line",
+                    [("from", _key(one.sender)), *(("to", _key(party)) for party in one.to)],
+                    [("name", one.sender.name), ("subject", one.subject), ("body", one.snippet)],
+                )
+                for one in summaries
+            ]
+        )  # fmt: skip
 
-    def saved(self, account: str, id: str, part: str, file: Enclosure) -> None:
-        """Remember what a file brought that an agent is about to find on the disk."""
+    def saved(self, account: str, message: Message, part: str, file: Enclosure) -> None:
+        """Record what a file of a mail shows, before it is on the disk for anybody to read."""
         # A text in two bytes a character, or with a byte to hide behind, reads as one without zeros.
         content = file.content[:READABLE].replace(b"\0", b"")
         try:
             words = content.decode()
         except UnicodeDecodeError:  # of what is no text, the strings in it
             words = "\n".join(run.decode("ascii") for run in _RUNS.findall(content))
-        texts = (f"{file.name}\n{file.name.rpartition('.')[0]}", words)
-        found = _Brought(texts, "", frozenset(), f"a file of it, {line(file.name)[:60]}")
-        self._see({(account, id, f"part {part}"): found})
+        texts = [("file", f"{file.name}\n{file.name.rpartition('.')[0]}"), ("file", words)]
+        whole = _whole(account, message)
+        self.record([whole, Shown(whole.mail, f"part {part}", (), texts)], synced=True)
 
-    def _remembered(self, account: str, id: str, *how: str) -> bool:
+    def record(self, mails: Iterable[Shown], *, synced: bool = False) -> None:
+        """Record what mails show; what was recorded within the hour is left out."""
         now = self._clock().wall
-        return any(
-            0 <= now - self._recent.get((account, id, one), -SHORTLY) < SHORTLY for one in how
-        )
-
-    def _see(self, brought: dict[tuple[str, str, str], _Brought]) -> None:
-        if not brought:
+        new = {(*one.mail[:2], one.how): one for one in mails if not self._remembered(one, now)}
+        if not new:
             return
-        from postroom.core.risk import tokens
-
-        now = self._clock().wall
-        found = {}
-        for (_, id, _), one in brought.items():
-            # Apart, so that one full of addresses does not push out what another says.
-            parts = [tokens(text, most=MOST) for text in one.texts if _SIGNS.search(text)]
-            page = tokens("", one.html, most=MOST) if one.html else frozenset()
-            found[f"mail {id} from {one.sender}"] = one.people.union(page, *parts)
-        with self._ledger.write(synced=False) as book:
-            book.see(found)
+        found = [(one.mail, _tokens(one)) for one in new.values()]
+        with self._ledger.write(synced=synced) as book:
+            for mail, tokens in found:
+                book.record_exposure(mail, tokens)
             if not 0 <= now - self._pruned < SHORTLY:  # which looks at all that is remembered
-                book.forget_seen(now - MEMORY)
+                book.forget_exposures(now - MEMORY)
                 self._pruned = now
         if len(self._recent) > MANY:
             self._recent.clear()
-        self._recent.update(dict.fromkeys(brought, now))
+        self._recent.update(dict.fromkeys(new, now))
+
+    def _remembered(self, one: Shown, now: float) -> bool:
+        account, id = one.mail[:2]
+        ways = (one.how, "whole") if one.how == "line" else (one.how,)
+        times = (self._recent.get((account, id, how), -SHORTLY) for how in ways)
+        return any(0 <= now - time < SHORTLY for time in times)
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
@@ -140,54 +131,42 @@ class Reading:
                 return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
         return ""
 
-    def sources(self, letter: Letter) -> list[Source]:
-        """Return each recipient and each link, with the mail in which an agent was shown it first."""
-        from postroom.core.findings import links
-        from postroom.core.risk import letter_tokens
-
-        seen = self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY)
-        people = [("recipient", address) for address in letter.envelope]
-        people += [("answers to", address) for address in letter.reply_to]
-        found = [Source(kind, one.spec, seen.get(one.key, "")) for kind, one in people]
-        for link in links(letter.text, letter.html):
-            where = seen.get(link.target) or seen.get(f"host:{link.host}", "")
-            kind = "picture" if link.how == "loads" else "link"
-            found.append(Source(kind, link.target or link.host, where))
-        return list(dict.fromkeys(found))
-
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
-        from postroom.core.risk import assess  # its tables are loaded for new letters alone
+        from postroom.core.levels import found
+        from postroom.core.risk import assess, letter_tokens  # its tables are for new letters alone
 
+        seen = self._ledger.exposures(letter_tokens(letter), self._clock().wall - MEMORY)
         try:
-            return assess(letter, self._facts(letter), origins)
+            return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
-            unchecked = Line(Level.LOOK, "unchecked", f"Not all was looked up: {line(why.message)}")
-            bare = assess(letter, Facts(), origins)
-            return Card((*bare.lines, unchecked))
+            unchecked = found("unchecked", why=line(why.message).rstrip("."))
+            return assess(letter, Facts(seen=seen), origins).adding(unchecked)
 
-    def _facts(self, letter: Letter) -> Facts:
-        from postroom.core.risk import letter_tokens
-
+    def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> Facts:
         box = self._mailboxes(letter.account)
-        thread, automatic = _conversation(box, letter)
+        thread, answered, automatic = _conversation(box, letter)
+        written_to = frozenset(
+            address.key for address in letter.envelope if _written_to(box, address.spec)
+        )
+        new = [address for address in letter.envelope if address.key not in written_to]
         return Facts(
             own=box.own(),
-            written_to=frozenset(
-                address.key for address in letter.envelope if _written_to(box, address.spec)
-            ),
-            known_domains=self._domains(box, letter.account),
+            written_to=written_to,
+            contacts=self._contacts(box, letter.account),
+            wrote={a.key: date for a in new[:MAX_NEW] if (date := _wrote(box, a))},
             thread=thread,
-            seen=self._ledger.seen(letter_tokens(letter), self._clock().wall - MEMORY),
+            answered=answered,
+            seen=seen,
             repeats=self._ledger.repeats(letter.text, but=letter.id),
             automatic=automatic,
         )
 
-    def _domains(self, box: Mailbox, account: str) -> frozenset[str]:
-        """Return the domains written to, after a look at what was sent since the last time."""
+    def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
+        """Return the addresses written to, after a look at what was sent since the last time."""
         key, cursor = f"contacts.{account}", ""
         last, newest = self._ledger.meta(key), ""
-        domains: set[str] = set()
+        found: set[str] = set()
         for _ in range(PAGES):
             # Mostly there is one more letter than the last time.
             page = box.search("in:sent", limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
@@ -195,7 +174,7 @@ class Reading:
             for summary in page.items:
                 if summary.id == last:
                     break
-                domains.update(party.address.rpartition("@")[2].casefold() for party in summary.to)
+                found.update(_key(party) for party in summary.to)
             else:
                 cursor = page.cursor
                 if cursor:
@@ -203,17 +182,65 @@ class Reading:
             break
         if newest != last:
             with self._ledger.write(synced=False) as book:
-                book.meet(account, frozenset(filter(None, domains)))
+                book.record_correspondents(account, frozenset(found - {""}))
                 book.set(key, newest)
-        return self._ledger.domains(account)
+        return self._ledger.correspondents(account)
 
 
-def _sender(party: Party | None) -> str:
-    return line(party.address)[:80] if party else "nobody"
+def _key(party: Party | None) -> str:
+    from postroom.core.findings import address_key  # few commands need its tables
+
+    return address_key(party.address)[:MAX_ADDRESS] if party else ""
 
 
-def _keys(people: Iterable[Party | None]) -> frozenset[str]:
-    return frozenset(party.address.casefold() for party in people if party and party.address)
+def _whole(account: str, message: Message) -> Shown:
+    mail = message.mail
+    people = [("from", mail.sender), *(("to", party) for party in (*mail.to, *mail.cc))]
+    people += [("reply_to", party) for party in mail.reply_to]
+    names = "\n".join(party.name for _, party in people if party)
+    # With its ending and without: box@example.org.pdf is read as an address too.
+    files = [text for a in mail.attachments for text in (a.name, a.name.rpartition(".")[0])]
+    return Shown(
+        ShownMail(
+            account,
+            message.id,
+            _key(mail.sender),
+            mail.subject[:MAX_SUBJECT],
+            message.date,
+            SENT in message.labels,
+        ),
+        "whole",
+        [(part, _key(party)) for part, party in people],
+        [
+            ("name", names),
+            ("file", "\n".join(files)),
+            ("subject", mail.subject),
+            ("body", mail.text),
+        ],
+        mail.html,
+    )
+
+
+def _tokens(shown: Shown) -> dict[str, set[str]]:
+    """Return the tokens of each part of a mail."""
+    from postroom.core.risk import tokens
+
+    found: dict[str, set[str]] = {}
+    for part, key in shown.people:
+        found.setdefault(part, set()).add(key)
+    # Each text apart, so that one full of addresses does not push out what another says.
+    for part, text in shown.texts:
+        if _SIGNS.search(text):
+            found.setdefault(part, set()).update(tokens(text, most=MOST))
+    if shown.html:
+        found["html"] = set(tokens("", shown.html, most=MOST)) - found.get("body", set())
+    return {part: of - {""} for part, of in found.items()}
+
+
+def _wrote(box: Mailbox, address: Address) -> float:
+    """Return when this address last wrote a mail that is not in Sent, or 0."""
+    page = box.search(f'from:"{address.spec}" -in:sent', limit=1)
+    return next((one.date for one in page.items if _key(one.sender) == address.key), 0)
 
 
 def _written_to(box: Mailbox, spec: str) -> bool:
@@ -221,17 +248,18 @@ def _written_to(box: Mailbox, spec: str) -> bool:
     return bool(box.search(asked, limit=1).items)
 
 
-def _conversation(box: Mailbox, letter: Letter) -> tuple[frozenset[str] | None, bool]:
-    """Return who takes part in what the letter answers, and whether that was an automatic mail."""
+def _conversation(
+    box: Mailbox, letter: Letter
+) -> tuple[frozenset[str] | None, frozenset[str], bool]:
+    """Return who takes part in the conversation, whom the answered mail names, and whether that is automatic."""
     if not (letter.thread and letter.in_reply_to):
-        return None, False
+        return None, frozenset(), False
     try:
         mails = [message.mail for message in box.thread(letter.thread).messages]
     except NotFound:
-        return frozenset(), False
-    parties: list[Party | None] = []
-    for mail in mails:
-        parties += (mail.sender, *mail.to, *mail.cc, *mail.reply_to)
+        return frozenset(), frozenset(), False
     answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]
+    named = {_key(one) for mail in answered for one in (mail.sender, *mail.to, *mail.cc)}
+    others = {_key(one) for mail in mails for one in (mail.sender, *mail.to, *mail.cc, *mail.reply_to)}  # fmt: skip
     automatic = any(mail.automatic or mail.list_id for mail in answered)
-    return frozenset(party.address.casefold() for party in parties if party), automatic
+    return frozenset(others - {""}), frozenset(named - {""}), automatic

@@ -11,16 +11,20 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt
-from postroom.core.message import IMPORTANT, Message, Party
+from postroom.core.findings import address_key
+from postroom.core.message import IMPORTANT, SENT, Message, Party
 from postroom.core.policy import back_off
 from postroom.core.quoting import split
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, line
 from postroom.core.triage import Facts, Judgement
+from postroom.desk.reading import Shown
 from postroom.desk.strays import MAIL
+from postroom.store.entries import ShownMail
 from postroom.store.errands import Errand
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
@@ -122,6 +126,22 @@ def address(person: str) -> str:
     """Return the address of a person as a mail names them, folded of case."""
     found = _ADDRESS.search(person)
     return (found[1] if found else person).strip().casefold()
+
+
+def exposed(account: str, mail: Came) -> Shown:
+    """Return what the note of a mail shows to whoever reads it."""
+    people = [("from", mail.sender), *(("to", person) for person in (*mail.to, *mail.cc))]
+    files = "\n".join(name for name, _, _ in mail.files)
+    texts = [("name", person.rpartition("<")[0]) for _, person in people]
+    texts += [("subject", mail.subject), ("body", mail.text), ("file", files)]
+    try:
+        date = datetime.fromisoformat(mail.date).timestamp()
+    except ValueError:
+        date = 0.0
+    sender, sent = address_key(address(mail.sender)), SENT in mail.labels
+    about = ShownMail(account, mail.id, sender, mail.subject[:MAX_FIELD], date, sent)
+    keys = [(part, address_key(address(person))) for part, person in people]
+    return Shown(about, "note", keys, texts)
 
 
 def facts(mail: Came, own: frozenset[str]) -> Facts:

@@ -16,7 +16,7 @@ from postroom.core.triage import Facts
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox
-from postroom.orchestrator.came import BODY, Came, came, facts, values_of
+from postroom.orchestrator.came import BODY, Came, came, exposed, facts, values_of
 from postroom.orchestrator.servers import Answer, Question, Servers
 from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand, Watch
@@ -176,6 +176,8 @@ class Watcher:
             else:
                 self._take(errand, answer, new)
         if new:
+            # Whoever reads a note later reads the mail: its source is recorded before it is there.
+            self.desk.reading.record([exposed(errand.account, mail) for errand, mail, _ in new])
             self.sheets.begin(new)
             self.tell("noted", mails=len(new))
 
@@ -194,7 +196,9 @@ class Watcher:
             self._aside(errand)
         elif self.sheets.filed(errand, mail):  # a ledger from a backup: it was dealt with
             self._aside(errand, "done")
-        elif not self.sheets.noted(errand, mail, known := facts(mail, own)):
+        elif self.sheets.noted(errand, mail, known := facts(mail, own)):
+            self.desk.reading.record([exposed(errand.account, mail)])
+        else:
             new.append((errand, mail, known))
 
     def _aside(self, errand: Errand, state: str = "aside") -> None:

@@ -60,6 +60,17 @@ class Line(NamedTuple):
     state: life.State
 
 
+class ShownMail(NamedTuple):
+    """A mail whose text was shown to an agent, or written into a note or a file."""
+
+    account: str
+    id: str
+    sender: str  # the address in From
+    subject: str
+    date: float
+    sent: bool  # it lies in Sent
+
+
 class Move(NamedTuple):
     """A change of labels that an agent made, which can be undone."""
 
@@ -185,7 +196,8 @@ def line(row: Row) -> Line:
     id, agent, whom, subject, card, created, kind, detail = row
     with parsed(id):
         lines, at, state = json.loads(card), stamp(created), life.load(kind, detail)
-        level, _, warning = lines[0] if lines else (0, "", "")
+        # The highest line is the first; facts are no warnings.
+        level, _, warning = lines[0] if lines and lines[0][0] in (1, 2) else (0, "", "")
         return Line(id, agent, whom, subject, level, warning, at, state)
 
 

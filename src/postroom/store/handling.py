@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from postroom.core.stamp import Stamp
 from postroom.store.database import Row
-from postroom.store.entries import Move
+from postroom.store.entries import Move, ShownMail
 
 
 class Handling:
@@ -25,23 +25,38 @@ class Handling:
     def _do(self, sql: str, *values: object) -> int:
         return self._connection.execute(sql, values).rowcount
 
-    def forget_seen(self, before: float) -> None:
-        """Forget what agents were shown before this time."""
-        self._do("DELETE FROM token WHERE at < ?", before)
+    def record_exposure(self, mail: ShownMail, tokens: Mapping[str, Collection[str]]) -> None:
+        """Record which tokens a mail shows, by the part of the mail that they stand in.
 
-    def see(self, brought: Mapping[str, frozenset[str]]) -> None:
-        """Remember what mails brought that an agent was shown."""
+        A token that the mail has shown before keeps the time when it did so first.
+        """
         now = self._clock().wall
+        row = self._row(
+            "INSERT INTO shown_mail VALUES (NULL, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, id)"
+            " DO UPDATE SET sent = excluded.sent, last_at = excluded.last_at RETURNING row",
+            *mail, now,
+        )  # fmt: skip
+        assert row is not None
         self._connection.executemany(
-            "INSERT OR REPLACE INTO token VALUES (?, ?, ?)",
-            [(token, place, now) for place, tokens in brought.items() for token in sorted(tokens)],
+            "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (token, message, part)"
+            " DO UPDATE SET last_at = excluded.last_at",
+            [
+                (token, row[0], mail.sender, part, now, now)
+                for part, found in tokens.items()
+                for token in sorted(found)
+            ],
         )
 
-    def meet(self, account: str, domains: frozenset[str]) -> None:
-        """Remember domains that the person has written to."""
+    def forget_exposures(self, before: float) -> None:
+        """Delete what no mail has shown since this time."""
+        self._do("DELETE FROM exposure WHERE last_at < ?", before)
+        self._do("DELETE FROM shown_mail WHERE last_at < ?", before)
+
+    def record_correspondents(self, account: str, addresses: frozenset[str]) -> None:
+        """Record addresses that the person has written to."""
         self._connection.executemany(
-            "INSERT OR IGNORE INTO contact VALUES (?, ?)",
-            [(account, domain) for domain in sorted(domains)],
+            "INSERT OR IGNORE INTO correspondent VALUES (?, ?)",
+            [(account, address) for address in sorted(addresses)],
         )
 
     def drafted(self, account: str, id: str) -> tuple[str, str] | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from postroom.core import audit, life
 from postroom.core.audit import Action
-from postroom.core.card import Card
+from postroom.core.card import Card, Exposure
 from postroom.core.errors import Denied, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
@@ -248,21 +248,43 @@ class Ledger(Lists):
         )
         return tuple(id for (id,) in rows)
 
-    def seen(self, tokens: frozenset[str], since: float) -> dict[str, str]:
-        """Return those of the tokens that a mail brought which an agent was shown since, and where."""
-        found: dict[str, str] = {}
+    def exposures(self, tokens: frozenset[str], since: float) -> dict[str, tuple[Exposure, ...]]:
+        """Return for each token the mail that showed it first, then one of each further sender.
+
+        A mail in Sent that is older than all others comes first whenever it was shown: they quote it.
+        A mail is no younger than when it was shown, whatever date it claims.
+        """
+        found: dict[str, dict[int, Exposure]] = {}
         wanted = sorted(tokens)
         for at in range(0, len(wanted), 500):
             some = wanted[at : at + 500]
-            marks = ", ".join("?" * len(some))
-            sql = f"SELECT token, place FROM token WHERE token IN ({marks}) AND at > ?"
-            found.update(self._database.rows(sql, [*some, since]))
-        return found
+            rows = self._database.rows(
+                "SELECT token, message, exposure.sender, subject, date, sent, part,"
+                " min(iif(date > 0, date, first_at), first_at) AS age FROM exposure"
+                " JOIN shown_mail ON row = message"
+                f" WHERE token IN ({', '.join('?' * len(some))}) AND exposure.last_at > ?"
+                " ORDER BY first_at, age, row",
+                [*some, since],
+            )
+            oldest = {row[0]: row for row in sorted(rows, key=lambda row: (-row[7], -row[5]))}
+            for token, message, sender, subject, date, sent, part, _ in (
+                *(row for row in oldest.values() if row[5]),
+                *rows,
+            ):
+                mails = found.setdefault(token, {})
+                if message in mails:
+                    mails[message] = replace(mails[message], parts=mails[message].parts | {part})
+                elif sender not in [one.sender for one in mails.values()] and len(mails) < 3:
+                    mails[message] = Exposure(sender, subject, date, bool(sent), frozenset({part}))
+        return {token: tuple(mails.values()) for token, mails in found.items()}
 
-    def domains(self, account: str) -> frozenset[str]:
-        """Return the domains that the person of this account has written to, as far as was looked."""
-        rows = self._database.rows("SELECT domain FROM contact WHERE account = ?", [account])
-        return frozenset(domain for (domain,) in rows)
+    def correspondents(self, account: str) -> frozenset[str]:
+        """Return the addresses that the person of this account has written to, as far as is known.
+
+        Of some only the domain is known: `@example.org`.
+        """
+        rows = self._database.rows("SELECT address FROM correspondent WHERE account = ?", [account])
+        return frozenset(address for (address,) in rows)
 
     def moves(self, newest: int = 1000) -> list[Move]:
         """Return the moves that can be undone, newest first."""

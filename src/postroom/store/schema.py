@@ -154,4 +154,29 @@ ALTER TABLE adopted ADD COLUMN letters TEXT NOT NULL DEFAULT '[]';
 UPDATE letter SET form = 'note' WHERE form = 'draft' AND agent NOT IN ('person', 'vault');
 DELETE FROM meta WHERE key = 'noted';
 """,
+    """
+CREATE TABLE shown_mail (
+    row INTEGER PRIMARY KEY, account TEXT NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL,
+    subject TEXT NOT NULL, date REAL NOT NULL, sent INTEGER NOT NULL, last_at REAL NOT NULL,
+    UNIQUE (account, id)
+);
+CREATE TABLE exposure (
+    token TEXT NOT NULL, message INTEGER NOT NULL, sender TEXT NOT NULL, part TEXT NOT NULL,
+    first_at REAL NOT NULL, last_at REAL NOT NULL, PRIMARY KEY (token, message, part)
+) WITHOUT ROWID;
+INSERT INTO shown_mail SELECT NULL, '', id, max(sender), '', 0, 0, max(at) FROM (
+    SELECT substr(place, 6, instr(place, ' from ') - 6) AS id, at,
+    CASE WHEN place LIKE '% from a file of it, %' THEN ''
+    ELSE substr(place, instr(place, ' from ') + 6) END AS sender FROM token
+) GROUP BY id;
+INSERT INTO exposure SELECT token, shown_mail.row, sender, '', at, at FROM token
+    JOIN shown_mail ON id = substr(place, 6, instr(place, ' from ') - 6);
+DROP TABLE token;
+CREATE TABLE correspondent (
+    account TEXT NOT NULL, address TEXT NOT NULL, PRIMARY KEY (account, address)
+) WITHOUT ROWID;
+INSERT INTO correspondent SELECT account, '@' || domain FROM contact;
+DROP TABLE contact;
+DELETE FROM meta WHERE key LIKE 'contacts.%';
+""",
 )

@@ -152,7 +152,6 @@ class Counter:
         return sheets.Sheet(
             entry=entry,
             history=desk.ledger.history(entry.id),
-            sources=desk.reading.sources(letter),
             former=desk.ledger.former(entry.id) if entry.version > 1 else None,
             edited=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             answered=bool(letter.thread and letter.in_reply_to),

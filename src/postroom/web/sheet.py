@@ -10,12 +10,11 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Card, Level
+from postroom.core.card import Card, Level, Line, Source
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Message
 from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
-from postroom.desk.reading import Source
 from postroom.store.entries import Entry
 from postroom.web.changes import MAX_SHOWN, changes
 from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
@@ -33,7 +32,6 @@ class Sheet:
 
     entry: Entry
     history: Sequence[life.State]
-    sources: Sequence[Source]
     former: Letter | None = None  # as its agent wrote it, where a person changed it
     edited: str = ""  # how its note differs, where a person typed into it
     answered: bool = False  # whether a conversation can be shown
@@ -75,7 +73,7 @@ def sheet(view: View, found: Sheet) -> Html:
         whole=_whole(letter),
         html=_html_part(letter),
         files=_files(entry),
-        sources=_sources(found.sources),
+        sources=_sources(entry.card.sources),
         thread=_thread(entry, answered=found.answered),
         rollback=_rollback(view, entry),
         history=_history(view, found.history),
@@ -194,25 +192,26 @@ def _undo(view: View, entry: Entry) -> Html:
 
 
 def card(found: Card) -> Html:
-    """Return the risk card: quiet, unless a line is red."""
-    if not found.lines:
-        return html('<section class="card-lines calm"><h2>Risk</h2><p>Nothing unusual was found.</p></section>')  # fmt: skip
-    labels = {Level.PLAIN: "", Level.LOOK: "Look", Level.STOP: "Red"}
-    rows = [
-        html(
-            '<li class="{mark}">{label}{text}</li>',
-            mark=MARKS[line.level],
-            label=html("<strong>{label}</strong> ", label=labels[line.level])
-            if labels[line.level]
-            else NONE,
-            text=foreign(line.text),
-        )
-        for line in found.lines
-    ]
+    """Return the risk card: quiet, unless a line is red; facts stand below the warnings."""
+    none = html("<p>Nothing unusual was found.</p>")
+    facts = html("<h3>Facts</h3><ul>{rows}</ul>", rows=[_line(one) for one in found.facts])
     return html(
-        '<section class="card-lines {mark}"><h2>Risk</h2><ul>{rows}</ul></section>',
+        '<section class="card-lines {mark}"><h2>Risk</h2>{warnings}{facts}</section>',
         mark=MARKS[found.level],
-        rows=rows,
+        warnings=html("<ul>{rows}</ul>", rows=[_line(one) for one in found.warnings])
+        if found.warnings
+        else none,
+        facts=facts if found.facts else NONE,
+    )
+
+
+def _line(found: Line) -> Html:
+    label = {Level.LOOK: "Look", Level.STOP: "Red"}.get(found.level, "")
+    return html(
+        '<li class="{mark}">{label}{text}</li>',
+        mark=MARKS[found.level],
+        label=html("<strong>{label}</strong> ", label=label) if label else NONE,
+        text=foreign(found.text),
     )
 
 
@@ -291,14 +290,14 @@ def _sources(found: Sequence[Source]) -> Html:
             "<tr><td>{kind}</td><td>{what}</td><td>{where}</td></tr>",
             kind=one.kind,
             what=foreign(one.what[:300]),
-            where=foreign(one.where) if one.where else "in no mail that an agent was shown",
+            where=foreign(one.where) if one.where else "no mail that an agent was shown",
         )
         for one in found[:MAX_SOURCES]
     ]
     more = len(found) - MAX_SOURCES
     return html(
         '<section><h2>Where its recipients and links came from</h2><div class="wide" tabindex="0" role="region" aria-label="Table"><table class="sources"><thead><tr><th scope="col">What</th>'
-        '<th scope="col">Where it leads</th><th scope="col">First stood in</th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>',
+        '<th scope="col">Where it leads</th><th scope="col">Which mails showed it</th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>',
         rows=rows,
         more=html("<p>{more} more are not shown.</p>", more=more) if more > 0 else NONE,
     )

@@ -429,7 +429,7 @@ def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
     assert "agent > search_email(" in outcome.out
     assert "486 hidden characters were removed." in outcome.out
     assert outcome.out.count("Not sent. Letter ") == 3
-    assert "! ledger@bright-audit.example first stood in mail" in outcome.out
+    assert "! The agent got ledger@bright-audit.example from" in outcome.out
     assert "was sent at" in outcome.out
     said = " ".join(outcome.out.split())
     assert "The cookbook on Saturday: draft_reply, by line 6 of Handbook.md." in said

@@ -30,7 +30,7 @@ def test_approve_shows_the_whole_letter_and_its_card_asks_and_sends(live):
     assert seen.code == 0
     for part in ("ann@example.com", "boss@example.net", "The secret plan.", "Bcc:", "sha256:"):
         assert part in seen.out
-    assert "No person has written to them before" in seen.out
+    assert "You have never written to" in seen.out
     assert f"The letter {id} was sent" in seen.out
     assert sent(live) == ["Hello"]
     assert (live.vault / "Done" / "hello.md").exists()

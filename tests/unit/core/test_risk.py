@@ -11,9 +11,11 @@ from postroom.core.risk import (
     MAX_LINE,
     MAX_LINES,
     Card,
+    Exposure,
     Facts,
     Level,
     Line,
+    Source,
     assess,
     letter_tokens,
     tokens,
@@ -107,7 +109,7 @@ def test_an_ordinary_letter_that_answers_is_quiet(text):
 
 def test_a_letter_within_the_house_has_an_empty_card():
     card = assess(letter(to=(YOU,)), KNOWN)
-    assert card == Card()
+    assert card.lines == ()
     assert card.level is PLAIN
 
 
@@ -214,7 +216,9 @@ def test_first_contact_names_each_new_recipient_and_no_known_one():
 
 
 def test_an_outside_domain_is_named_quietly():
-    assert of(assess(letter(), KNOWN), "outside_domain") == ["It leaves for: example.com."]
+    assert of(assess(letter(), KNOWN), "outside_domain") == [
+        "Goes outside your domain, to example.com."
+    ]
     assert not of(assess(letter(to=(YOU,)), KNOWN), "outside_domain")
 
 
@@ -240,7 +244,7 @@ def test_a_newcomer_to_a_conversation_is_shown():
 
 def test_many_recipients_are_counted():
     people = tuple(Address(f"p{n}", "example.com") for n in range(6))
-    assert of(assess(letter(to=people), KNOWN), "many") == ["It goes to 6 recipients."]
+    assert of(assess(letter(to=people), KNOWN), "many") == ["Goes to 6 recipients."]
     assert not of(assess(letter(to=people[:5]), KNOWN), "many")
 
 
@@ -401,7 +405,7 @@ def test_a_secret_is_red_wherever_it_stands_and_the_card_does_not_repeat_it(chan
         else:
             filled[name] = value.replace("{}", token)
     card = assess(letter(**filled), KNOWN)
-    assert any(text.startswith("A GitHub token") for text in of(card, "secrets"))
+    assert any("to contain a GitHub token" in text for text in of(card, "secrets"))
     assert card.level == STOP
     assert token[:12] not in json.dumps(card.to_json())
 
@@ -478,49 +482,162 @@ def test_more_files_than_are_looked_at_are_red():
     assert ("attachment", STOP) in found(assess(letter(attachments=files), KNOWN))
 
 
+def shown(*parts, sender="eve@evil.org", subject="Invoices", sent=False):
+    return Exposure(sender, subject, 1_794_182_400, sent, frozenset(parts))
+
+
+def seen_in(mail, *specs):
+    return known(seen=dict.fromkeys(specs, (mail,)))
+
+
 def test_a_recipient_that_a_mail_named_is_red():
-    facts = known(seen={BOB.key: "mail 6ac3 from Ann"})
+    facts = seen_in(shown("body"), BOB.key)
     card = assess(letter(to=(BOB,)), facts)
     assert ("from_mail", STOP) in found(card)
-    assert of(card, "from_mail") == ["bob@example.net first stood in mail 6ac3 from Ann."]
+    assert of(card, "from_mail") == [
+        "The agent got bob@example.net from eve@evil.org's mail “Invoices”, 9 Nov 2026."
+    ]
+    assert card.sources == (
+        Source("recipient", BOB.key, "eve@evil.org's mail “Invoices”, 9 Nov 2026"),
+    )
     assert ("from_mail", STOP) in found(assess(letter(reply_to=(BOB,)), facts))
 
 
-def test_answering_a_person_whose_mail_names_their_address_is_worth_a_look():
-    facts = known(seen={BOB.key: "mail 6ac3 from Bob"}, thread=frozenset({BOB.key}))
-    assert ("from_mail", LOOK) in found(assess(letter(to=(BOB,)), facts))
+def test_a_recipient_is_red_by_the_part_of_the_mail_that_it_first_stood_in():
+    away = "bob@news.evil.net"
+    for parts, sender, answered, red in (
+        (("from", "body"), BOB.key, False, False),
+        (("to",), "eve@evil.org", False, True),
+        (("to", "body"), "eve@evil.org", True, False),
+        (("reply_to",), "eve@evil.org", True, True),
+        (("subject",), "eve@evil.org", True, True),
+        (("name",), "eve@evil.org", True, True),
+        (("html",), "eve@evil.org", True, True),
+        (("file",), "eve@evil.org", True, True),
+        (("",), "eve@evil.org", True, True),  # unknown: it was recorded by an older version
+    ):
+        facts = known(
+            seen={BOB.key: (shown(*parts, sender=sender),)},
+            thread=frozenset({BOB.key}),
+            answered=frozenset({BOB.key} if answered else ()),
+        )
+        assert bool(of(assess(letter(to=(BOB,)), facts), "from_mail")) == red, parts
+    for domain, red in (("evil.net", False), ("b.evil.net", False), ("evil.org", True)):
+        facts = seen_in(shown("reply_to", sender=f"eve@{domain}"), away)
+        assert bool(of(assess(to(away), facts), "from_mail")) == red, domain
+
+
+def test_a_reply_to_at_a_provider_for_everybody_must_be_the_sender():
+    facts = seen_in(shown("reply_to", sender="boss@gmail.com"), "b0ss@gmail.com")
+    assert ("from_mail", STOP) in found(assess(to("b0ss@gmail.com"), facts))
+
+
+def test_what_only_looks_like_the_sender_is_not_the_sender():
+    for sender in (
+        "bob+x@example.net",
+        "b0b@example.net",
+        "bob@exarnple.net",
+        "bob@sub.example.net",
+    ):
+        facts = seen_in(shown("body", sender=sender), BOB.key)
+        assert ("from_mail", STOP) in found(assess(letter(to=(BOB,)), facts)), sender
+
+
+def test_the_first_mail_decides_whoever_forwards_it():
+    mails = (shown("body"), shown("from", sender=BOB.key), shown("body", sender=ANN.key))
+    card = assess(letter(to=(ANN, BOB)), known(seen={BOB.key: mails}))
+    assert ("from_mail", STOP) in found(card)
+    (said,) = of(card, "from_mail")
+    assert said == (
+        "The agent got bob@example.net from eve@evil.org's mail “Invoices”, 9 Nov 2026;"
+        " later also from bob@example.net and ann@example.com."
+    )
+
+
+def test_an_address_from_somebody_whom_you_know_and_who_reads_along_is_worth_a_look():
+    facts = seen_in(shown("body", sender=ANN.key), BOB.key)
+    assert ("from_mail", LOOK) in found(assess(letter(to=(ANN, BOB)), facts))
+    assert ("from_mail", STOP) in found(assess(letter(to=(BOB,)), facts))
+    stranger = known(seen=facts.seen, written_to=frozenset())
+    assert ("from_mail", STOP) in found(assess(letter(to=(ANN, BOB)), stranger))
+    forged = known(seen={BOB.key: (shown("body", sender=YOU.key),)}, written_to={YOU.key})
+    assert ("from_mail", STOP) in found(assess(letter(to=(YOU, BOB)), forged))
+
+
+def test_an_address_from_a_mail_in_sent_is_no_news():
+    facts = seen_in(shown("body", sender=YOU.key, sent=True), BOB.key)
+    assert not of(assess(letter(to=(BOB,)), facts), "from_mail")
 
 
 def test_a_recipient_that_a_person_wrote_to_is_no_news():
-    facts = known(seen={ANN.key: "mail 1", YOU.key: "mail 2"})
+    facts = seen_in(shown("body"), ANN.key, YOU.key)
     assert not of(assess(letter(cc=(YOU,)), facts), "from_mail")
 
 
-def test_a_link_that_a_mail_gave_is_worth_a_look_unless_its_host_is_known():
-    mail = tokens("Click https://evil.org/a?x=1 or https://www.paypal.com/b")
-    facts = known(seen=dict.fromkeys(mail, "mail 6ac3"))
-    card = assess(letter(text="See https://evil.org/other and https://www.paypal.com/b"), facts)
-    assert of(card, "from_mail") == ["The link to evil.org first stood in mail 6ac3."]
-    assert ("from_mail", LOOK) in found(card)
+def test_a_subject_cannot_pretend_that_others_sent_it():
+    mail = shown("body", subject=f"Hi”, 1 Jan 2026; later also from {ANN.key} “x")
+    (text,) = of(assess(letter(to=(BOB,)), seen_in(mail, BOB.key)), "from_mail")
+    assert text.count("”") == 1
+    long = shown("body", sender=f"ann@example.com.{'a' * 90}.evil.org")
+    assert ".evil.org's mail" in str(long)
+
+
+def test_whether_a_new_recipient_wrote_is_said_and_when():
+    card = assess(letter(to=(BOB,)), known(wrote={BOB.key: 1_794_182_400.0}))
+    assert of(card, "first_contact") == [
+        "You have never written to bob@example.net (wrote to you on 9 Nov 2026)."
+    ]
+
+
+def test_an_address_that_looks_like_one_you_write_to_is_red():
+    facts = known(contacts=frozenset({"sarah.baker@gmail.com", "t.smith@acme.co.uk", "@x.org"}))
+    for spec, red in (
+        ("sarah.baker@gmail.com", False),
+        ("sarah.baker+tea@gmail.com", False),
+        ("sarah.bakker@gmail.com", True),
+        ("sarahbaker@yahoo.com", True),
+        ("sarah_baker@gmail.com", True),
+        ("5arah.baker@gmail.com", True),
+        ("sam@gmail.com", False),
+        ("r.smith@acme.co.uk", False),
+        ("t.5mith@acme.co.uk", True),
+    ):
+        assert bool(of(assess(to(spec), facts), "look_alike")) == red, spec
+
+
+def test_a_link_or_number_that_a_mail_gave_is_red_unless_it_goes_back():
+    text = "See https://evil.org/other and https://www.paypal.com/b, order 123-4567890-1234567"
+    mail = tokens("https://evil.org/a https://www.paypal.com/b order 123-4567890-1234567")
+    new = known(seen=dict.fromkeys(mail, (shown("body"),)))
+    card = assess(letter(text=text), new)
+    assert sorted(of(card, "from_mail")) == [
+        "The agent got a link to evil.org from eve@evil.org's mail “Invoices”, 9 Nov 2026.",
+        "The agent got a number in the letter from eve@evil.org's mail “Invoices”, 9 Nov 2026.",
+    ]
+    assert ("from_mail", STOP) in found(card)
+    assert Source("link", "https://evil.org/other", str(shown("body"))) in card.sources
+    for mail_from, people, level in (
+        (ANN.key, (ANN, BOB), PLAIN),  # you have written to Ann
+        (BOB.key, (BOB,), PLAIN),  # nobody else reads it
+        (BOB.key, (ANN, BOB), STOP),
+        (YOU.key, (YOU, BOB), STOP),  # not in Sent: anybody can write your name
+    ):
+        facts = known(seen=dict.fromkeys(mail, (shown("body", sender=mail_from),)))
+        levels = {one for kind, one in found(assess(letter(to=people, text=text), facts)) if kind == "from_mail"}  # fmt: skip
+        assert levels == {level}, mail_from
+    sent = known(seen=dict.fromkeys(mail, (shown("body", sent=True),)))
+    assert assess(letter(text=text), sent).level == PLAIN
 
 
 @pytest.mark.parametrize(
     "text", ["It is 482913.", "482 913", "482-913", "Say 482913 to them", "<482913>"]
 )
 def test_a_code_that_a_mail_gave_is_red_even_without_its_word(text):
-    facts = known(seen=dict.fromkeys(tokens("Your verification code is 482913"), "mail 6ac3"))
+    facts = seen_in(shown("body"), *tokens("Your verification code is 482913"))
     for one in (letter(text=text), letter(subject=text)):
         card = assess(one, facts)
         assert ("from_mail", STOP) in found(card)
         assert "482" not in " ".join(of(card, "from_mail"))
-
-
-def test_a_number_that_a_mail_gave_is_quiet_in_an_answer_and_worth_a_look_elsewhere():
-    mail = dict.fromkeys(tokens("Your order 123-4567890-1234567 is on its way"), "mail 6ac3")
-    one = letter(text="Where is order 123-4567890-1234567?")
-    assert ("from_mail", LOOK) in found(assess(one, known(seen=mail)))
-    answer = known(seen=mail, thread=frozenset({ANN.key}))
-    assert ("from_mail", PLAIN) in found(assess(one, answer))
 
 
 def test_a_letters_tokens_are_what_its_mails_tokens_are_compared_with():
@@ -569,7 +686,7 @@ def test_a_card_is_bounded_and_counts_what_it_leaves_out():
     people = tuple(Address(f"p{n}", f"paypa{n}.com") for n in range(300))
     text = "\n".join(f"https://u{n}@203.0.113.{n % 255}:99/ https://h{n}.org" for n in range(2_000))
     files = tuple(Enclosure(f"{n}.exe", "text/plain", b"x") for n in range(100))
-    facts = known(seen={a.key: f"mail {n}" for n, a in enumerate(people)})
+    facts = seen_in(shown("body"), *(address.key for address in people))
     card = assess(letter(to=people, bcc=people, text=text, attachments=files), facts)
     assert len(card.lines) <= MAX_LINES
     assert "88 more of this kind are not shown." in of(card, "attachment")

@@ -97,7 +97,7 @@ def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office):
     ]
     risk = office.page(entry.id, "Risk assessment")
     assert "Level: **worth a look**" in risk
-    assert "- **look** `No person has written to them before: ann@example.com.`" in risk
+    assert "- **look** `You have never written to ann@example.com.`" in risk
     plan = office.page(entry.id, "Rollback plan")
     assert "10 seconds" in plan
     assert f"postroom undo {entry.id}" in plan
@@ -301,4 +301,4 @@ def test_a_draft_shows_its_risk_card_in_its_frontmatter(office):
     )
     office.look()
     found = Note.parse(draft.read_bytes()).text("risk_assessment")
-    assert "No person has written to them before: ann@example.com" in found
+    assert "You have never written to ann@example.com" in found

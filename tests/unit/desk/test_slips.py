@@ -200,7 +200,7 @@ def test_a_slip_covers_first_contact_and_has_no_undo_window(office):
     put(office)
     before = office.clock()
     entry = call(office)
-    assert "No person has written to them before" in str(entry.card)
+    assert "You have never written to" in str(entry.card)
     assert (entry.kind, office.clock()) == ("sent", before)
 
 

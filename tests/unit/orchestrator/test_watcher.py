@@ -6,6 +6,7 @@ import pytest
 
 from postroom.core.errors import AuthRequired, NotFound, Unavailable
 from postroom.core.message import DRAFT, INBOX, SENT, SPAM, TRASH, UNREAD
+from postroom.orchestrator.came import values_of
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.rounds import INBOXED, Rounds
@@ -182,6 +183,24 @@ def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds):
     id = rounds.deliver("Tea")
     rounds.round()
     assert rounds.mail_note(id)[1].text("subject") == "Tea"
+
+
+def test_what_a_note_shows_is_recorded_before_it_is_there(rounds):
+    text = "Pay pay@drop.example at https://drop.example/x"
+    id = rounds.deliver("Fees", text=text, sender="eve@evil.example")
+    answer = values_of(rounds.box.message(id))
+    # Whoever answers here keeps no record.
+    rounds.servers.ask = lambda _server, _tool, questions: [answer for _ in questions]
+    rounds.round()
+    assert "pay@drop.example" in rounds.mail_note(id)[1].body
+    found = rounds.desk.ledger.exposures(
+        frozenset({"pay@drop.example", "https://drop.example/x", "eve@evil.example"}), 0
+    )
+    assert {token: (mails[0].sender, set(mails[0].parts)) for token, mails in found.items()} == {
+        "eve@evil.example": ("eve@evil.example", {"from"}),
+        "pay@drop.example": ("eve@evil.example", {"body"}),
+        "https://drop.example/x": ("eve@evil.example", {"body"}),
+    }
 
 
 HOSTILE = (

@@ -3,8 +3,10 @@
 import json
 from contextlib import closing
 
+from postroom.core.card import Exposure
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
+from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 from postroom.store.schema import MIGRATIONS
 
@@ -21,3 +23,75 @@ def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path):
     with closing(ledger), ledger.write() as book:
         (claim,) = book.spent(NOW, 3600)
     assert claim == (Stamp(NOW.wall - 10, "boot", 90.0), 3, "t")
+
+
+def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_text(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    added = next(at for at, step in enumerate(MIGRATIONS) if "CREATE TABLE exposure" in step)
+    with closing(Database(path, MIGRATIONS[:added])) as old, old.write() as connection:
+        connection.executemany(
+            "INSERT INTO token VALUES (?, ?, ?)",
+            [
+                ("ann@example.com", "mail 6ac3 from ann@example.com", NOW.wall - 20),
+                ("bob@example.com", "mail 6ac3 from a file of it, report.pdf", NOW.wall - 10),
+            ],
+        )
+        connection.execute("INSERT INTO contact VALUES ('default', 'example.org')")
+    ledger = Ledger(path, clock=lambda: NOW, draw=bytes)
+    mail = Exposure("ann@example.com", "", 0.0, False, frozenset({""}))
+    with closing(ledger):
+        tokens = frozenset({"ann@example.com", "bob@example.com"})
+        assert ledger.exposures(tokens, NOW.wall - 30) == dict.fromkeys(tokens, (mail,))
+        assert list(ledger.exposures(tokens, NOW.wall - 15)) == ["bob@example.com"]
+        assert ledger.correspondents("default") == {"@example.org"}
+
+
+def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path):
+    now = [NOW.wall]
+    ledger = Ledger(tmp_path / "ledger.sqlite", clock=lambda: Stamp(now[0]), draw=bytes)
+
+    def show(id, sender, part="body"):
+        now[0] += 10
+        with ledger.write() as book:
+            book.record_exposure(ShownMail("a", id, sender, "x", 1.0, False), {part: {"t"}})
+
+    def senders():
+        found = ledger.exposures(frozenset({"t"}), now[0] - 35).get("t", ())
+        return [mail.sender for mail in found]
+
+    with closing(ledger):
+        show("1", "eve")
+        show("2", "dora")
+        show("1", "eve", "subject")
+        show("1", "eve")
+        assert senders() == ["eve", "dora"]
+        assert ledger.exposures(frozenset({"t"}), 0)["t"][0].parts == {"body", "subject"}
+        now[0] += 20  # Dora's is older than Eve's by now
+        assert senders() == ["eve"]
+        with ledger.write() as book:
+            book.forget_exposures(now[0] + 1)
+        assert senders() == []
+
+
+def test_what_a_person_wrote_before_others_quoted_it_came_from_the_person(tmp_path):
+    now = [NOW.wall]
+    ledger = Ledger(tmp_path / "ledger.sqlite", clock=lambda: Stamp(now[0]), draw=bytes)
+    mails = [  # in the order in which they are shown: token, sender, age in days, in Sent
+        ("quoted", "dora", 1, False),
+        ("quoted", "you", 5, True),
+        ("brought", "eve", 5, False),
+        ("brought", "you", 1, True),
+        ("postdated", "eve", -9, False),  # it claims to be written later than the answer to it
+        ("postdated", "you", -1, True),
+        ("at once", "eve", 3, False),
+        ("at once", "you", 3, True),
+    ]
+    with closing(ledger):
+        for number, (token, sender, days, sent) in enumerate(mails):
+            now[0] += 2 * 86_400 if token == "postdated" and sent else 1
+            mail = ShownMail("a", str(number), sender, "x", NOW.wall - days * 86_400, sent)
+            with ledger.write() as book:
+                book.record_exposure(mail, {"body": {token}})
+        found = ledger.exposures(frozenset(row[0] for row in mails), 0)
+    first = {token: exposures[0].sender for token, exposures in found.items()}
+    assert first == {"quoted": "you", "brought": "eve", "postdated": "eve", "at once": "eve"}

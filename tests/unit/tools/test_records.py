@@ -27,6 +27,49 @@ def test_an_address_in_a_name_or_a_file_counts_as_the_mails(robin):
             assert "from_mail" in warned(robin, held["letter"]), address
 
 
+def origins(person, id):
+    return [line["text"] for line in person.show(id)["risk"] if line["kind"] == "from_mail"]
+
+
+def test_forwarding_does_not_change_whom_an_address_came_from(robin):
+    first = arrive(robin, "lure", sender="eve@evil.example", subject="Fees", body="Pay pay@drop.example")  # fmt: skip
+    again = arrive(robin, "fwd", sender="dora@lindqvist.example", subject="Fwd: Fees", body="> Pay pay@drop.example")  # fmt: skip
+    third = arrive(robin, "more", sender="tom.bewick@example.net", body="> > pay@drop.example")
+    last = arrive(robin, "last", sender="sam.achterberg@example.net", body="pay@drop.example")
+    with visiting(robin) as agent:
+        for id in (first, again, third, last, again):
+            agent.done("get_email", id=id)
+        held = agent.done("send_email", to=["pay@drop.example"], body="Hello.")
+    assert "from_mail" in warned(robin, held["letter"])
+    (said,) = origins(robin, held["letter"])
+    assert said == (
+        "The agent got pay@drop.example from eve@evil.example's mail “Fees”, 14 Nov 2026; later"
+        " also from dora@lindqvist.example and tom.bewick@example.net."
+    )
+
+
+def test_an_address_is_amber_where_it_is_the_senders_and_red_where_another_mail_names_it(robin):
+    wrote = arrive(
+        robin, "wrote", sender="Nell <nell@quay.example>", body="Write to nell@quay.example"
+    )
+    poses = arrive(
+        robin, "poses", sender="NELL@quaу.example", body="nell+x@quay.example, ned@quay.example"
+    )
+    with visiting(robin) as agent:
+        agent.done("get_email", id=wrote)
+        agent.done("get_email", id=poses)
+        for address, red in (
+            ("Nell@Quay.example", False),
+            ("nell+x@quay.example", True),
+            ("ned@quay.example", True),
+        ):
+            held = agent.done("send_email", to=[address], body=f"To {address}.")["letter"]
+            assert ("from_mail" in warned(robin, held)) == red, address
+            said = [line["text"] for line in robin.show(held)["risk"] if line["kind"] == "first_contact"]  # fmt: skip
+            wrote = " (wrote to you on 14 Nov 2026)" if address == "Nell@Quay.example" else ""
+            assert said == [f"You have never written to {address.replace('Q', 'q')}{wrote}."]
+
+
 def test_an_address_among_very_many_counts_as_the_mails(robin):
     crowd = ", ".join(f'"q{at}@b{at}.example" <c{at}@example.net>' for at in range(700))
     many = " ".join(f"a{at}@m.example" for at in range(900))

@@ -63,7 +63,7 @@ def test_what_goes_and_what_comes_is_marked_before_it_counts(office, browser):
     assert [n.text for n in changed["To"].all("ins")] == [str(BOB)]
     assert [n.text for n in changed["Cc"].all("ins")] == [str(CAT)]
     assert {n.text for n in page.one(class_="envelope").all(class_="who")} == {str(YOU), str(BOB), str(CAT)}  # fmt: skip
-    assert "No person has written to them before" in page.words
+    assert "You have never written to" in page.words
     assert letter(office, entry.id) == entry.letter
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from html import escape
 from urllib.parse import unquote
 
@@ -171,9 +172,28 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(office, browser):
     (found,) = office.box.search("in:inbox").items
     office.desk.reading.shown("default", office.box.message(found.id))
     entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
-    rows = browser.get(f"/letter/{entry.id}").page.one("table", class_="sources").all("tr")
-    assert any("drop@evil.example" in row.text and "from eve@evil.example" in row.text for row in rows)  # fmt: skip
-    assert any("evil.example/x" in row.text and "from eve@evil.example" in row.text for row in rows)
+    source = "eve@evil.example's mail “Hello”"
+
+    def agree(*wanted):
+        found = office.desk.ledger.entry(entry.id).card
+        page = browser.get(f"/letter/{entry.id}").page
+        rows = [row.text for row in page.one("table", class_="sources").all("tr")]
+        assert all(any(what in row and source in row for row in rows) for what in wanted)
+        said = [line.text for line in found.lines if line.kind == "from_mail"]
+        assert len(said) == len(wanted)
+        assert all(source in text for text in said)
+        return rows
+
+    before = agree("drop@evil.example", "evil.example/x")
+    # A mail that is shown after the letter was written is no source of it.
+    raw = mail(sender="dora@example.com", text="drop@evil.example and late@evil.example")
+    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    (later, _) = office.box.search("in:inbox").items
+    office.desk.reading.shown("default", office.box.message(later.id))
+    assert agree("drop@evil.example", "evil.example/x") == before
+    source = "later also from dora@example.com"
+    office.desk.edit(entry.id, replace(entry.letter, text="Good day.\n"))
+    agree("drop@evil.example")
 
 
 # What it answers

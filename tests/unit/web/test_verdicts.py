@@ -98,7 +98,7 @@ def test_while_postroom_rehearses_a_letter_that_waited_cannot_be_approved(office
 def test_red_lines_must_be_ticked_before_a_letter_is_approved(office, browser):
     entry = office.propose(office.letter(**RED))
     answer = browser.get(f"/letter/{entry.id}")
-    assert "A password seems to stand in the text" in answer.words
+    assert "The text seems to contain a password" in answer.words
     form = answer.page.form("/approve")
     (tick,) = [node for node in form if node.attrs.get("type") == "checkbox"]
     assert "required" in tick.attrs
