@@ -176,10 +176,12 @@ class Storm:
 
         with self.office(step=reached) as (desk, box):
             at_hand = lambda: box.at_hand  # noqa: E731
-            if role == "dispatch":
-                worker.dispatch(desk, self.folder, self._halted)
-            else:
-                worker.write(desk, self.folder, self._halted)
+            self._act(role, desk)
+
+    def _act(self, role, desk):
+        """Do what a worker of this role does, until it is enough."""
+        act = worker.dispatch if role == "dispatch" else worker.write
+        act(desk, self.folder, self._halted)
 
     def _wait(self, workers):
         """Return those that ended, as soon as one did; kill those whose time has come."""

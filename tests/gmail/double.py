@@ -100,16 +100,16 @@ class Fault:
     """A fault that waits for its requests; `struck` is set when it first has its effect."""
 
     where: re.Pattern[str]
-    times: int
-    status: int
-    reason: str
-    message: str
-    headers: dict[str, str]
-    body: bytes | None
-    lost: str
-    cut: bool
-    delay: float
-    skip: int
+    times: int = 1
+    status: int = 0
+    reason: str = ""
+    message: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    lost: str = ""
+    cut: bool = False
+    delay: float = 0.0
+    skip: int = 0
     hold: threading.Event | None = None
     done: bool = False  # carried out all the same
     lag: int = 0  # of the newest messages, how many the answer does not know of yet

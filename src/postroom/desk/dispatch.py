@@ -134,7 +134,7 @@ class Dispatcher:
             try:
                 more = self._proofs.sweep(entry) and elapsed(since, now) < LATEST
             except PostroomError:
-                more = True
+                more = elapsed(since, now) < DAY
             with self.ledger.write() as book:
                 book.set_orphan(id, since, now) if more else book.drop_orphan(id)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from postroom.core.errors import Conflict, PostroomError, Unavailable, Uncertain
+from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.mail.mailbox import Mailbox, NotSent, Sent, Settled, Unknown
 from postroom.store.entries import Entry, Proof
@@ -45,15 +45,8 @@ class Proofs:
             kept = None
         proof = kept.text if kept else self._prepared(entry, box, wire)
         if proof:
-            try:
-                with self.ledger.write() as book:
-                    book.keep_proof(entry, proof)
-            except Conflict:
-                with suppress(
-                    PostroomError
-                ):  # else it is an orphan: who took the claim looks for it
-                    _ = kept or box.release(proof)
-                raise
+            with self.ledger.write() as book:
+                book.keep_proof(entry, proof)
             self.step("proof kept")
         return proof
 
