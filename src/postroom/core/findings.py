@@ -27,7 +27,7 @@ RANDOM: Final = "A long random-looking string"  # a key, or the number of a parc
 
 
 class Link(NamedTuple):
-    """An address in a text; `how` it is there: "" (written), "loads", "sends" or "disguised"."""
+    """An address in a text; `how` it is there: "" (written), "loads" or "disguised"."""
 
     target: str
     scheme: str
@@ -46,8 +46,6 @@ _ENDINGS: Final = names(
     "com org net edu gov mil int info biz app dev xyz top site online shop store club click link live cloud bank page"
 )
 _FILES: Final = names("py js ts sh rs md pl cs gz rb mk ps cc hs vb db bz xz")
-_LOADING: Final = names("src srcset imagesrcset background poster data manifest lowsrc ping")
-_FETCHED: Final = names("link base image use feimage")  # their href is followed without a click
 
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff]+"
@@ -82,18 +80,10 @@ _DEFINED: Final = re.compile(
     r"^[> \t]{0,9}\[(?!\^)([^\[\]]{1,300}+)\]:\s{0,9}<?+([^\s<>]{1,4000}+)", re.M
 )
 _REFERRED: Final = re.compile(r"(!?)\[([^\[\]]{1,300}+)\]\s?\[([^\[\]]{0,300}+)\]")
-_ATTRIBUTE: Final = re.compile(
-    r"""<(link|base|image|use|feimage|a|area|img)(?=[\s/])
-      | (?<![\w:-])((?:xlink:)?href|src|srcset|imagesrcset|(?:form)?action|background|poster|data|cite|ping|content|manifest|lowsrc)
-        \s*+=\s*+(?:"\s*+([^"]{0,4000}+)|'\s*+([^']{0,4000}+)|([^\s"'>][^\s>]{0,4000}+))""",
-    re.VERBOSE | re.I,
-)
-_REFRESH: Final = re.compile(r"""url\s*+=\s*+["']?+([^"'\s]{1,4000}+)""", re.I)
-_STYLED: Final = re.compile(
-    r"""(?:url|image-set|image)\(\s*+["']?+([^"')\s]{1,4000}+)|@import\s*+["']([^"']{1,4000}+)""",
+_HREF: Final = re.compile(
+    r"""(?<![\w:-])(?:xlink:)?href\s*+=\s*+(?:"\s*+([^"]{0,4000}+)|'\s*+([^']{0,4000}+)|([^\s"'>][^\s>]{0,4000}+))""",
     re.I,
 )
-_CSS_ESCAPE: Final = re.compile(r"\\([0-9a-fA-F]{1,5})\s?")
 _CLOSED: Final = re.compile("</a", re.I)
 _NUMBERED: Final = re.compile(r"[0-9.]+|\[?[0-9a-fA-F.:]*:[0-9a-fA-F.:]*]?")  # an IP address
 
@@ -214,27 +204,11 @@ def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _in_page(html: str) -> Iterator[tuple[str, str, str]]:
-    tag = ""
-    for found in _ATTRIBUTE.finditer(html):
-        if found[1]:
-            tag = found[1].lower()
-            continue
-        name, value = found[2].lower(), found[3] or found[4] or found[5] or ""
-        loads = name in _LOADING or (name.endswith("href") and tag in _FETCHED)
-        how = "sends" if name.endswith("action") else "loads" if loads else ""
-        label, targets = "", [value]
-        if name == "content":
-            targets = [refresh[1]] if (refresh := _REFRESH.search(unescaped(value))) else []
-        elif name.endswith("srcset"):
-            targets = unescaped(value).replace(",", " ").split()
-        elif name.endswith("href") and tag == "a":
-            start = html.find(">", found.end(), found.end() + 20_000) + 1
-            end = _CLOSED.search(html, start, start + 2_000)
-            label = said(html[start : end.start() if end else start + 300]) if start else ""
-        yield from ((target, label, how) for target in targets)
-    if "(" in html or "@" in html:
-        css = _CSS_ESCAPE.sub(lambda found: chr(int(found[1], 16)), unescaped(html))
-        yield from ((found[1] or found[2], "", "loads") for found in _STYLED.finditer(css))
+    for found in _HREF.finditer(html):
+        start = html.find(">", found.end(), found.end() + 20_000) + 1
+        end = _CLOSED.search(html, start, start + 2_000)
+        label = said(html[start : end.start() if end else start + 300]) if start else ""
+        yield found[1] or found[2] or found[3] or "", label, ""
 
 
 def _link(raw: str, label: str, how: str) -> Link | None:

@@ -40,13 +40,12 @@ ROWS: Final = """
 | link_reaches | links | red | A link reaches into the reader's own machine or network: {items}. | It opens files or gives away a password's hash. |
 | link_hides | links | red | A name before the @ hides where a link leads: {items}. | The reader takes the name for the host. |
 | link_numeric | links | red | A link leads to a number instead of a name: {items}. | Nobody can see whose it is. |
-| link_form | links | red | A form sends what its reader types: {items}. | The reader's answer goes elsewhere. |
 | link_lies | links | red | A link shows {shown} and leads elsewhere: {items}. | The reader is deceived. |
 | link_alphabets | links | red | A host is written in letters that look like others: {items}. | It passes for another host. |
 | link_look_alike | links | red | A host looks like {known} and is not it: {items}. | It passes for a domain that you know. |
 | links_many | links | red | Links lead to {all} hosts, more than were compared with known ones. | What was not compared may be a look-alike. |
 | link_ending | links | amber | A host looks like {known} but ends differently: {items}. | Another ending is often another owner, and often the same. |
-| link_picture | links | amber | A picture stands in the HTML itself and was not looked at: {items}. | It could not be checked. |
+| link_picture | links | amber | A picture stands in the text itself and was not looked at: {items}. | It could not be checked. |
 | link_program | links | amber | A link opens another program: {items}. | What the program does with it is not known. |
 | link_script | links | amber | A host is written in another script: {items}. | You may not be able to read it. |
 | link_port | links | amber | A link names an unusual port: {items}. | Few honest links do. |
@@ -54,8 +53,7 @@ ROWS: Final = """
 | link_long | links | amber | A link is long enough to carry text out: {items}. | Data can hide in it. |
 | link_disguised | links | amber | A link is spelled so that filters miss it: {items}. | Somebody did not want it to be found. |
 | link | links | fact | Links lead to: {items}. | A plain description. |
-| remote_image | remote_images | red | Opening the letter tells these hosts, and the address can carry text out: {items}. | It needs no click. |
-| remote_markdown | remote_images | red | Showing its Markdown tells these hosts, and the address can carry text out: {items}. | The same, where Markdown is rendered. |
+| remote_markdown | remote_images | red | Showing its Markdown tells these hosts, and the address can carry text out: {items}. | It needs no click, where Markdown is rendered. |
 | file_acts | attachment | red | {file}; it can run or act when opened. | The reader trusts what comes from you. |
 | file_poses | attachment | red | {file}; its name poses as another type. | The reader is deceived. |
 | file_macros | attachment | red | {file}; it holds macros. | It can run when opened. |

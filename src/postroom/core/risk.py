@@ -135,7 +135,6 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
         ("link_program", scheme and scheme not in _CALM | _RUNS | _REACHES),
         ("link_hides", "@" in authority),
         ("link_numeric", _NUMERIC.match(host)),
-        ("link_form", link.how == "sends"),
         ("link_lies", lies),
         ("link_alphabets", findings.poses(host)),
         ("link_script", "xn--" in host or not host.isascii()),
@@ -325,14 +324,13 @@ class _Assessment:
         groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.twin(host) for host in islice(hosts, MAX_HOSTS)}
-        opened = "remote_image" if self.letter.html else "remote_markdown"
         for link in self.links:
             odd = list(_oddities(link))
             known, sure = twins.get(link.host, ("", False))
             if known:
                 odd.append(("link_look_alike" if sure else "link_ending", _quoted(known)))
             if link.how == "loads" and link.host:
-                odd.append((opened, ""))
+                odd.append(("remote_markdown", ""))
             limit = f"{findings.MAX_LINKS:,} links, {findings.MAX_ADDRESS:,} characters of each"
             place = link.host or (f"{link.scheme}:" if link.scheme else limit)
             shown = link.target if link.scheme == "mailto" else place

