@@ -474,9 +474,7 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
         yield "number:" + number[0].replace(" ", "").replace("-", "")
 
 
-def tokens(
-    text: str, html: str = "", *, anywhere: bool = False, most: int = MAX_TOKENS
-) -> frozenset[str]:
+def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[str]:
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
     page = said(html)
     body = f"{visible(text)}\n{page}"
@@ -486,7 +484,7 @@ def tokens(
     leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
     taken: set[str] = {""}
     # Each kind has its share: a mail full of addresses must not push its links out.
-    for share, kind in enumerate((people, leads, codes(body, anywhere=anywhere)), 1):
+    for share, kind in enumerate((people, leads, codes(body, anywhere=False)), 1):
         while len(taken) < most * share // 3 and (token := next(kind, None)) is not None:
             taken.add(token)
     return frozenset(taken - {""})

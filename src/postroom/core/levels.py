@@ -60,6 +60,7 @@ ROWS: Final = """
 | file_packed | attachment | red | {file}; what is packed in it was not looked at. | It could not be checked. |
 | file_type | attachment | red | {file}; its name and its type disagree. | One of them is wrong. |
 | files_unread | attachment | red | Only {read} of {all} files were looked at. | What was not looked at may be anything. |
+| file_unread | attachment | amber | {file}; only its beginning was searched for secrets. | The rest could not be checked. |
 | file_from_mail | attachment | amber | {file}. | A stranger's file goes out in your name. |
 | file | attachment | fact | {file}. | A plain description. |
 | first_contact | first_contact | amber | You have never written to {items}. | A wrong recipient is most often a new one. |

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.core import findings
 from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source, day
-from postroom.core.findings import MAX_TOKENS, PUBLIC_MAIL, Link, names, readable, site, tokens
+from postroom.core.findings import PUBLIC_MAIL, Link, names, readable, site, tokens
 from postroom.core.levels import FINDINGS, found
 from postroom.core.text import line
 
@@ -44,10 +44,16 @@ _SHARE_OF_OTHERS: Final = 6
 
 
 def letter_tokens(letter: Letter) -> frozenset[str]:
-    """Return what of a letter could have been taken from a mail, its recipients before all."""
-    keys = dict.fromkeys(address.key for address in (*letter.envelope, *letter.reply_to))
-    inside = tokens(f"{letter.subject}\n{letter.text}", letter.html, anywhere=True)
-    return frozenset(islice((*keys, *inside), MAX_TOKENS))
+    """Return all of a letter that could have been taken from a mail: recipients, links, codes."""
+    text = findings.visible(f"{letter.subject}\n{letter.text}")
+    linked = findings.links(text, letter.html)
+    return frozenset(
+        (
+            *(address.key for address in (*letter.envelope, *letter.reply_to)),
+            *(token for link in linked for token in (link.target, f"host:{link.host}")),
+            *findings.codes(text, anywhere=True),
+        )
+    )
 
 
 def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
@@ -348,8 +354,9 @@ class _Assessment:
             digest = hashlib.sha256(file.content).hexdigest()[:12]
             about = f"{file.type[:60]}, {len(file.content):,} bytes, sha256 {digest}"
             text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
+            unread = "file_unread" if len(file.content) > MAX_SCANNED and _as_text(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
-            yield found(_weighed(file) or plain, file=text)
+            yield found(_weighed(file) or unread or plain, file=text)
         if len(files) > MAX_FILES:
             yield found("files_unread", read=MAX_FILES, all=f"{len(files):,}")
 

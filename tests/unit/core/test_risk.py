@@ -395,7 +395,17 @@ def test_a_secret_in_a_file_of_two_byte_characters_is_found():
 
 def test_only_the_beginning_of_a_file_is_searched():
     late = b"a " * 600_000 + b"password: hunter2"
-    assert not of(assess(attached("a.txt", "text/plain", late), KNOWN), "secrets")
+    card = assess(attached("a.txt", "text/plain", late), KNOWN)
+    assert not of(card, "secrets")
+    assert ("attachment", LOOK) in found(card)
+
+
+def test_a_link_among_very_many_is_compared_with_what_mails_showed():
+    text = " ".join(f"https://docs.example.com/{n} 4{n:05}" for n in range(5_000))
+    facts = seen_in(shown("body"), "https://evil.org/x", "number:12345678901")
+    one = letter(text=f"{text} https://evil.org/x 123 456 78901")
+    assert letter_tokens(one) >= {"https://evil.org/x", "number:12345678901"}
+    assert len(of(assess(one, facts), "from_mail")) == 2
 
 
 FILES = {
