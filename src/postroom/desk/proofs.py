@@ -52,9 +52,9 @@ class Proofs:
 
     def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
         if self.ledger.meta(DISTRUSTED):
+            box.sweep(entry.letter)  # first: what is not there any more by then is looked for
             if isinstance(box.settle(entry.letter, ""), Sent):
                 raise Uncertain("The provider has this letter, of which the ledger knows nothing")
-            box.sweep(entry.letter)
         try:
             proof = box.prepare(entry.letter, wire)
         except Uncertain as lost:

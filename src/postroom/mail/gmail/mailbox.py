@@ -24,7 +24,7 @@ from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, Api, Json, at
 from postroom.mail.gmail.labels import Labels
 from postroom.mail.gmail.payload import LARGE, checked, inner, missing, name, names, number, rows
-from postroom.mail.gmail.sending import MAX_PAGES, Outgoing
+from postroom.mail.gmail.sending import MAX_PAGES, Outgoing, in_thread
 from postroom.mail.mailbox import (
     Attached,
     Changes,
@@ -264,14 +264,14 @@ class GmailMailbox:
 
     def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
         """Store the letter as a draft."""
-        raw, mail = self.wire(letter, date=date), _in_thread(letter)
+        raw, mail = self.wire(letter, date=date), in_thread(letter)
         made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, raw)
         return self._made(made, raw)
 
     def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
         """Replace a draft that is still at this version, or raise `Conflict`."""
         self._check(id, version)
-        raw, mail = self.wire(letter, date=date), _in_thread(letter)
+        raw, mail = self.wire(letter, date=date), in_thread(letter)
         with _named_missing("Draft", id):
             body: Json = {"id": id, "message": mail}
             made = self._api.change("PUT", f"{USER}/drafts/{id}", body, mail, raw)
@@ -355,10 +355,6 @@ def _how(*, large: bool) -> dict[str, str]:
     if large:
         return {"format": "full", "fields": payload.PARTS}
     return {"format": "raw", "fields": payload.WHOLE}
-
-
-def _in_thread(letter: Letter) -> Json:
-    return {"threadId": letter.thread} if letter.thread else {}
 
 
 def _confirmed(row: Json) -> bool:

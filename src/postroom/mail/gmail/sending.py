@@ -44,7 +44,7 @@ class Outgoing:
         """Return what will prove what became of the letter; nothing leaves."""
         if not self._by_draft:
             return f"message::{self.now()}"
-        mail = _message(letter)
+        mail = in_thread(letter)
         made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, wire)
         history = 0
         with suppress(PostroomError):  # without it, the newest sent mails are looked through
@@ -56,7 +56,7 @@ class Outgoing:
     def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         """Send by one request, which is never repeated."""
         kind, draft, _ = _read(proof)
-        mail = _message(letter)
+        mail = in_thread(letter)
         if kind == "message":
             return _accepted(self._api.act(f"{USER}/messages/send", mail, mail, wire))
         body: Json = {"id": draft, "message": mail}
@@ -201,7 +201,8 @@ class Outgoing:
         raise NotFound("More happened since than can be followed")
 
 
-def _message(letter: Letter) -> Json:
+def in_thread(letter: Letter) -> Json:
+    """Return the message of a request, without its bytes: the conversation that it belongs to."""
     return {"threadId": letter.thread} if letter.thread else {}
 
 
