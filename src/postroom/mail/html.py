@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from postroom.mail.style import Declared, Look, Sheet, tiny
+from postroom.mail.style import Box, Declared, Look, Sheet, covers, tiny
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +59,11 @@ _RAW: Final = {
     for name in ("script", "style", "title", "textarea", "xmp", "iframe", "noembed", "noframes")
 }
 _SHOWN_RAW: Final = frozenset({"textarea", "xmp"})
-_DROPPED: Final = frozenset({"template", "datalist"})
-# What describes or defines, in drawings and formulas.
-_DEFINING: Final = frozenset(
-    "desc metadata defs symbol clippath mask pattern annotation annotation-xml".split()
+_FOREIGN: Final = frozenset({"svg", "math"})  # an empty one ends itself (section 13.2.6.5)
+# What a browser draws itself or not at all; what can be hidden in drawings and formulas has no end.
+_DROPPED: Final = _FOREIGN | frozenset(
+    "audio canvas datalist marquee meter progress rp select template video".split()
 )
-_FOREIGN: Final = _DEFINING | {"svg", "math"}  # an empty one ends itself (section 13.2.6.5)
 # These stay in force when the block that they stand in ends (HTML standard, section 13.2.4.3).
 _FORMATTING: Final = frozenset("a b big code em font i nobr s small strike strong tt u".split())
 _PARAGRAPHS: Final = frozenset(
@@ -77,6 +76,7 @@ _BLOCKS: Final = _PARAGRAPHS | frozenset(
 _PREFORMATTED: Final = frozenset({"pre", "xmp", "textarea", "listing", "plaintext"})
 _LISTS: Final = frozenset({"ul", "ol"})
 _P: Final = frozenset({"p"})
+_COVERED: Final = frozenset({"covered"})
 _NONE: Final[frozenset[str]] = frozenset()
 _CELLS: Final = frozenset({"td", "th"})
 # A stray end tag does not reach out of them.
@@ -105,7 +105,19 @@ class Rendered(NamedTuple):
 def text(source: str) -> Rendered:
     """Return a page as readable text; nothing that it names is fetched."""
     source = source[:MAX_HTML].replace("\0", "")
-    page = _Page(Sheet(_styles(source)))
+    styles, implied = _styles(source)
+    sheet = Sheet(styles)
+    page = _render(source, sheet, implied, frozenset())
+    if page.covered:
+        page = _render(source, sheet, implied, frozenset(page.covered))
+    return Rendered(page.finished(), page.hidden)
+
+
+def _render(source: str, sheet: Sheet, implied: list[str], covered: frozenset[int]) -> _Page:
+    """Return the page; `covered` are elements, by number, over which another is drawn."""
+    page = _Page(sheet, covered)
+    for name in implied:
+        page.open(name, {})
     for name, chars, closing in tokens(source):
         if not name:
             page.say(unescaped(chars))
@@ -113,11 +125,11 @@ def text(source: str) -> Rendered:
             page.close(name)
         elif name == UNSEEN:
             page.hide(chars)
-        elif name != STYLE and not (name in _FOREIGN and chars.endswith("/")):
+        elif name not in {STYLE, "style"} and not (name in _FOREIGN and chars.endswith("/")):
             page.open(name, attributes(chars) if chars else {})
         if page.written > MAX_TEXT:
             break
-    return Rendered(page.finished(), page.hidden)
+    return page
 
 
 def unescaped(chars: str) -> str:
@@ -150,16 +162,31 @@ def tokens(source: str) -> Iterator[tuple[str, str, bool]]:
                 yield name, attributes, False
                 yield "", source[at:stop], False
             elif name == "style":
+                yield name, attributes, False
                 yield STYLE, source[at:stop], False
             elif name != "script" and (name != "title" or not until):
                 yield UNSEEN, source[at:stop], False
             at = stop
 
 
-def _styles(source: str) -> str:
+def _styles(source: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return each style sheet with its media, and which of html and body have no tag; sheets in a template do not count."""
     if not _HAS_STYLE.search(source):
-        return ""
-    return "\n".join(chars for name, chars, _ in tokens(source) if name == STYLE)
+        return [], []
+    found, implied = [], ["html", "body"]
+    media, css, templates = "", True, 0
+    for name, chars, closing in tokens(source):
+        if name == "template":
+            templates = max(0, templates + (-1 if closing else 1))
+        elif name == STYLE and css:
+            found.append((media, chars))
+        elif name == "style" and not closing:
+            stated = attributes(chars)
+            media = stated.get("media", "")
+            css = stated.get("type", "").strip().lower() in {"", "text/css"} and not templates
+        elif name in implied:
+            implied.remove(name)
+    return found, implied
 
 
 def attributes(chars: str) -> dict[str, str]:
@@ -177,6 +204,10 @@ class _Element:
     name: str
     look: Look
     declared: Declared
+    box: Box | None = None
+    number: int = 0
+    hides: frozenset[str] = _NONE  # until an element inside shows it
+    shows: frozenset[str] = _NONE
     quote: int = 0
     lists: int = 0
     pre: bool = False
@@ -191,11 +222,16 @@ class _Element:
 class _Page:
     """The text of a page as it grows, line by line."""
 
-    def __init__(self, sheet: Sheet) -> None:
+    def __init__(self, sheet: Sheet, covered: frozenset[int]) -> None:
+        self.covered: set[int] = set()  # elements over which another is drawn
+        self._covered = covered
+        self._opened = 0
         self.hidden = 0
         self.written = 0
         self._sheet = sheet
         self._stack = [_Element("", Look(), {})]
+        if 0 in covered:
+            self._stack[0].look, self._stack[0].unseen = Look(gone=True), True
         self._open: Counter[str] = Counter()
         self._deeper: Counter[str] = Counter()  # elements beyond the depth, not on the stack
         self._lines: list[str] = []
@@ -236,20 +272,44 @@ class _Page:
             self._end_before(_P, _SCOPES)
         if name == "body" and "text" in attributes:
             attributes.setdefault("color", attributes["text"])
-        declared = self._sheet.declared(name, attributes)
-        if name in _DROPPED or (name in _DEFINING and (self._open["svg"] or self._open["math"])):
-            declared["display"] = "none"
         top = self._stack[-1]
+        box, declared = self._sheet.style(name, attributes, top.box)
+        if name in _DROPPED or (name == "object" and "data" in attributes):
+            declared["display"] = True
+        self._opened += 1
+        element = _Element(name, top.look, declared, box, self._opened)
+        self._cover(element)
+        if name == "details" and "open" not in attributes:
+            element.hides = frozenset({f"details {element.number}"})
+        elif name == "summary" and top.name == "details":
+            element.shows = top.hides
         if name in _VOID:
             self._void(name, attributes, declared)
-        elif self._push(_Element(name, top.look, declared)) and not self._stack[-1].look.gone:
+        elif self._push(element) and not self._stack[-1].look.gone:
             self._begin(self._stack[-1], attributes)
+
+    def _cover(self, element: _Element) -> None:
+        """Note what a box may be drawn over, or a column or a sheet may hide."""
+        name, declared = element.name, element.declared
+        top = self._stack[-1]
+        over = covers(name, declared) if (declared or name == "img") and not top.look.gone else ""
+        if over == "block":
+            placed = (e for e in reversed(self._stack) if e.declared.get("placed") == "relative")
+            self.covered.add(next(placed, self._stack[0]).number)
+        elif over == "page" or (name == "link" and declared.get("display")):
+            self.covered.add(0)
+        elif over:
+            self.covered.add(top.number)
+            element.shows = _COVERED
+        elif name in {"col", "colgroup"} and declared.get("visibility"):
+            self.covered.update(e.number for e in self._stack if e.name == "table")
+        if element.number in self._covered:
+            element.hides |= _COVERED
 
     def _push(self, element: _Element) -> bool:
         """Put an element on the stack; beyond the depth only one that hides, and count the others."""
         name, top = element.name, self._stack[-1]
-        element.look = top.look.inside(element.declared)
-        element.unseen = element.look.hidden
+        self._see(element, top.look)
         if len(self._stack) >= MAX_DEPTH:
             if top.unseen or not element.unseen:
                 self._deeper[name] += 1
@@ -261,6 +321,12 @@ class _Page:
         self._stack.append(element)
         self._open[name] += 1
         return True
+
+    def _see(self, element: _Element, around: Look) -> None:
+        look = around.inside(element.name, element.declared)
+        if element.hides or element.shows:
+            look = replace(look, hiding=(look.hiding - element.shows) | element.hides)
+        element.look, element.unseen = look, look.hidden
 
     def _begin(self, element: _Element, attributes: dict[str, str]) -> None:
         name = element.name
@@ -283,8 +349,8 @@ class _Page:
     def _void(self, name: str, attributes: dict[str, str], declared: Declared) -> None:
         top = self._stack[-1]
         words = " ".join(attributes.get("alt", "").split()) if name == "img" else ""
-        look = top.look.inside(declared)
-        if look.gone or look.invisible or (name == "img" and tiny(declared)):
+        look = top.look.inside(name, declared)
+        if look.gone or look.hiding or (name == "img" and tiny(declared)):
             self.hide(words)
         elif name == "br":
             self._break_line()
@@ -302,6 +368,8 @@ class _Page:
 
     def close(self, name: str) -> None:
         """Take an end tag; one without its start tag is nothing."""
+        if name in {"html", "body"}:
+            return  # what follows still belongs to them
         if self._deeper[name]:
             self._deeper[name] -= 1
         elif name == "br":
@@ -328,8 +396,7 @@ class _Page:
         del self._stack[at + 1 :]
         self._pop()
         for element in inner:
-            element.look = self._stack[-1].look.inside(element.declared)
-            element.unseen = element.look.hidden
+            self._see(element, self._stack[-1].look)
             self._stack.append(element)
 
     def _end(self, at: int) -> None:
@@ -339,11 +406,11 @@ class _Page:
         while len(self._stack) > at:
             self._pop()
         styled = [e for e in ended if e.declared and e.name in _FORMATTING and not bounded]
-        styled.sort(key=lambda e: not Look().inside(e.declared).hidden)
+        styled.sort(key=lambda e: not Look().inside(e.name, e.declared).hidden)
         for old in styled[:MAX_CARRIED]:
             near = self._stack[-MAX_CARRIED:]
             if not any(e.name == old.name and e.declared == old.declared for e in near):
-                self._push(_Element(old.name, old.look, old.declared))
+                self._push(_Element(old.name, old.look, old.declared, self._stack[-1].box))
 
     def _pop(self) -> None:
         element = self._stack.pop()

@@ -1,272 +1,458 @@
-"""Which text of a page the eye cannot see: the few rules of CSS that hide, size and colour words.
+"""Which text of a page a person cannot see, judged by one table of the CSS declarations that hide.
 
-A declaration is resolved once, where it is read, into the few terms that hide; what is not valid says nothing.
+`tinycss2` parses the styles; nothing is laid out. A declaration that can take text out of sight hides it unless its value
+is known to be harmless, so that a new trick is removed too. Values are compared as normalized text: lower case,
+escapes and comments resolved, single spaces.
 """
 
 from __future__ import annotations
 
 import re
-from colorsys import hls_to_rgb
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-MAX_VALUE: Final = 200  # characters of a value; a longer one is a picture, or meant to be missed
-MAX_COMPOUNDS: Final = 16  # sets of names that one name is joined with, each asked one by one
-MAX_NESTED: Final = 10  # @-blocks in @-blocks
-SMALLEST: Final = 1.0  # pixels: text of this size or less is not read
-LARGEST: Final = 1e6
-FAINTEST: Final = 0.05
-BEFORE: Final = -400.0  # pixels before the edge of the page
-BEYOND: Final = 2_000.0  # pixels behind it
-ALIKE: Final = 30  # steps of 255, of three colours together: the eye tells no two such apart
+MAX_STYLES: Final = (
+    50_000  # characters that are parsed of style sheets, and again of `style` attributes
+)
+MAX_VALUE: Final = 300  # characters of a value or a selector that are judged
+MAX_TESTS: Final = 300_000  # of selectors on a page; then a rule that hides holds for its last name
+MAX_NESTED: Final = 8  # blocks in blocks
+MAX_COLOURS: Final = 8  # that may be at one place
+SMALLEST: Final = 3.0  # pixels of text, or of a box
+FAINTEST: Final = 0.1  # opacity
+ALIKE: Final = 30  # steps of 255, summed over red, green and blue
+SCREEN: Final = 1280.0  # pixels
 
-# Red, green, blue, and how much it hides of what is below it.
-Colour = tuple[float, float, float, float]
-Value = float | str | Colour
+Node = Any  # of tinycss2, which has no types
+Colour = tuple[float, float, float, float]  # red, green and blue up to 255, opacity up to 1
+Paint = frozenset[Colour]  # the colours that may be at a place; empty: unknown
+Value = bool | float | str | Paint  # a float: pixels, or a share
+Terms = list[tuple[str, Value]]
 Declared = dict[str, Value]
-Stated = dict[str, tuple[bool, Value]]  # with whether it is important
-Ranked = dict[str, tuple[tuple[bool, int, int], Value]]  # by importance, specificity and place
+Ranked = dict[str, tuple[tuple[bool, int, int], Value]]  # by importance, specificity and order
 
-_NAMED: Final = dict(
-    re.findall(
-        r"(\w+)=(\w+)",
-        """aliceblue=f0f8ff antiquewhite=faebd7 aqua=00ffff aquamarine=7fffd4 azure=f0ffff beige=f5f5dc bisque=ffe4c4 black=000000 blanchedalmond=ffebcd blue=0000ff
-blueviolet=8a2be2 brown=a52a2a burlywood=deb887 cadetblue=5f9ea0 chartreuse=7fff00 chocolate=d2691e coral=ff7f50 cornflowerblue=6495ed cornsilk=fff8dc
-crimson=dc143c cyan=00ffff darkblue=00008b darkcyan=008b8b darkgoldenrod=b8860b darkgray=a9a9a9 darkgreen=006400 darkgrey=a9a9a9 darkkhaki=bdb76b
-darkmagenta=8b008b darkolivegreen=556b2f darkorange=ff8c00 darkorchid=9932cc darkred=8b0000 darksalmon=e9967a darkseagreen=8fbc8f darkslateblue=483d8b
-darkslategray=2f4f4f darkslategrey=2f4f4f darkturquoise=00ced1 darkviolet=9400d3 deeppink=ff1493 deepskyblue=00bfff dimgray=696969 dimgrey=696969
-dodgerblue=1e90ff firebrick=b22222 floralwhite=fffaf0 forestgreen=228b22 fuchsia=ff00ff gainsboro=dcdcdc ghostwhite=f8f8ff gold=ffd700 goldenrod=daa520
-gray=808080 green=008000 greenyellow=adff2f grey=808080 honeydew=f0fff0 hotpink=ff69b4 indianred=cd5c5c indigo=4b0082 ivory=fffff0 khaki=f0e68c
-lavender=e6e6fa lavenderblush=fff0f5 lawngreen=7cfc00 lemonchiffon=fffacd lightblue=add8e6 lightcoral=f08080 lightcyan=e0ffff lightgoldenrodyellow=fafad2
-lightgray=d3d3d3 lightgreen=90ee90 lightgrey=d3d3d3 lightpink=ffb6c1 lightsalmon=ffa07a lightseagreen=20b2aa lightskyblue=87cefa lightslategray=778899
-lightslategrey=778899 lightsteelblue=b0c4de lightyellow=ffffe0 lime=00ff00 limegreen=32cd32 linen=faf0e6 magenta=ff00ff maroon=800000
-mediumaquamarine=66cdaa mediumblue=0000cd mediumorchid=ba55d3 mediumpurple=9370db mediumseagreen=3cb371 mediumslateblue=7b68ee mediumspringgreen=00fa9a
-mediumturquoise=48d1cc mediumvioletred=c71585 midnightblue=191970 mintcream=f5fffa mistyrose=ffe4e1 moccasin=ffe4b5 navajowhite=ffdead navy=000080
-oldlace=fdf5e6 olive=808000 olivedrab=6b8e23 orange=ffa500 orangered=ff4500 orchid=da70d6 palegoldenrod=eee8aa palegreen=98fb98 paleturquoise=afeeee
-palevioletred=db7093 papayawhip=ffefd5 peachpuff=ffdab9 peru=cd853f pink=ffc0cb plum=dda0dd powderblue=b0e0e6 purple=800080 rebeccapurple=663399 red=ff0000
-rosybrown=bc8f8f royalblue=4169e1 saddlebrown=8b4513 salmon=fa8072 sandybrown=f4a460 seagreen=2e8b57 seashell=fff5ee sienna=a0522d silver=c0c0c0
-skyblue=87ceeb slateblue=6a5acd slategray=708090 slategrey=708090 snow=fffafa springgreen=00ff7f steelblue=4682b4 tan=d2b48c teal=008080 thistle=d8bfd8
-tomato=ff6347 turquoise=40e0d0 violet=ee82ee wheat=f5deb3 white=ffffff whitesmoke=f5f5f5 yellow=ffff00 yellowgreen=9acd32 canvas=ffffff window=ffffff
-field=ffffff canvastext=000000 windowtext=000000 transparent=00000000""",
-    )
-)
-_WHITE: Final = (255.0, 255.0, 255.0, 1.0)
-_LINK_BLUE: Final = (0.0, 0.0, 238.0, 1.0)
-
-# CSS Syntax Level 3, section 4: comments, strings and addresses hold whatever marks they like.
-_OPAQUE: Final = re.compile(
-    r"""/\*[\s\S]*?(?:\*/|\Z)
-      | "([^"\\\n]*+(?:\\[\s\S][^"\\\n]*+)*)"?+ | '([^'\\\n]*+(?:\\[\s\S][^'\\\n]*+)*)'?+
-      | \burl\(\s*+(?!["'\s])[^)]*+\)?+ | <!-- | -->""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_MARK: Final = re.compile(r"\\[\s\S]|[;{}()\[\]]")
-_CLOSER: Final = {"{": "}", "(": ")", "[": "]"}
-_ESCAPE: Final = re.compile(r"\\(?:([0-9a-fA-F]{1,6})\s?|([\s\S]))")
-_IMPORTANT: Final = re.compile(r"\s?!\s?important$")
-_NO_NAME: Final = re.compile(r"[^\w -]+")
-_AT: Final = re.compile(r"\s*+@")
-_MEDIA: Final = re.compile(r"\s*+@media\b", re.IGNORECASE)
-_SCREEN: Final = re.compile(r"\s*+(?:only\s++)?(?:all|screen)?\s*+", re.IGNORECASE)
-_ARGUMENTS: Final = re.compile(r"\([^()]*+\)")
-_ATTRIBUTE: Final = re.compile(
-    r"""\[\s*+(?:(class|id)\s*+~?=\s*+["']?([\w-]++))?+[^\]]*+\]""", re.IGNORECASE
-)
-_COMBINATOR: Final = re.compile(r"\s*+[>+~]\s*+|\s++")
-_PIECE: Final = re.compile(r"(::?|[.#])?((?:[\w-]|[^\x00-\x7f]|\\[\s\S])++|\*)")
-_COMPOUND: Final = re.compile(rf"(?:{_PIECE.pattern})+")
-_UNMET: Final = frozenset(
-    "hover active focus visited checked target before after first-line first-letter empty disabled "
-    "focus-within focus-visible invalid selection placeholder root".split()
-)
-_OWN: Final = 10**6  # the specificity of an element's own style
-_EVERYWHERE: Final = frozenset({"html", "body", "*"})
-
-_NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?"
-_LENGTH: Final = re.compile(rf"({_NUMBER})(%|[a-z]+)?")
-_FONT: Final = re.compile(
-    rf"(?:^|\s)(0|{_NUMBER}(?:%|[a-z]+)|(?:xx?-)?(?:small|large)(?:er)?|medium)(?:\s?/\s?\S+)?\s\S"
-)
-_WORDS: Final = re.compile(r"[a-z-]*\((?:[^()]|\([^()]*\))*\)|[^\s,()]+")
-_CALLED: Final = re.compile(r"[a-z-]+\(")
-_DISPLAY: Final = re.compile(
-    r"(?:-(?:webkit|moz|ms)-)?(?:inline|block|flow|flex|box|grid|table|ruby|list-item|run-in|contents|"
-    r"inherit|initial|unset|revert)[a-z -]*"
-)
-_SHIFT: Final = re.compile(r"translate(x|y|3d)?\(([^(),]+)(?:,([^(),]+))?")
-_SCALE: Final = re.compile(rf"scale(?:x|y|3d)?\(\s*({_NUMBER})")
-_SHAPE: Final = re.compile(rf"(circle|ellipse|inset|polygon)\(\s*({_NUMBER})")
-_FADED: Final = re.compile(rf"opacity\(\s*({_NUMBER}%?)\s*\)")
-# Pixels of a unit. What is relative to something unknown is guessed for the usual page.
-_PIXELS: Final = {
-    "px": 1.0, "": 1.0, "pt": 4 / 3, "pc": 16.0, "em": 16.0, "rem": 16.0, "ex": 8.0, "ch": 8.0, "cm": 37.8,
-    "mm": 3.78, "q": 0.95, "in": 96.0, "%": 3.0, "vw": 10.0, "vh": 8.0, "vmin": 8.0, "vmax": 10.0,
+_UNKNOWN: Final = "?"  # a value that is not worked out, and so hides
+_UNCERTAIN: Final = "uncertain"  # a size that is not worked out: hides where too much is cut off
+_WHITE: Final[Paint] = frozenset({(255.0, 255.0, 255.0, 1.0)})
+_BLACK: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 1.0)})
+_LINK: Final[Paint] = frozenset({(0.0, 0.0, 238.0, 1.0)})
+_CLEAR: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 0.0)})
+_NO_COLOUR: Final[Paint] = frozenset()
+_SYSTEM: Final = {
+    "canvas": _WHITE, "window": _WHITE, "canvastext": _BLACK, "windowtext": _BLACK, "initial": _BLACK, "revert": _BLACK,
 }  # fmt: skip
+
+# fmt: off
+# The table. Property: the values that leave what is in a box in sight; any other hides it.
+_NO_ZERO: Final = r"(?!(?:.*[ (,])?0(?:[a-z%]+)?(?:[ ),/]|$)).*"
+_BOX: Final = {
+    "animation": r"none\b.*|[\d.]+m?s", "animation-name": "none", "aspect-ratio": "auto.*", "backdrop-filter": "none", "background-blend-mode": "normal",
+    "box-shadow": r"(?!.*inset.*\d\dpx).*", "clip": "auto", "clip-path": "none", "contain": r"none|content|(?:layout|paint|style| )+",
+    "container-type": "normal|inline-size", "content": r"(?!.*(?:url|image|gradient)).*", "content-visibility": "visible|auto",
+    "display": r"(?!none|table-column)[a-z -]*", "filter": r"none|(?:(?:drop-shadow|grayscale|saturate)\((?:[^()]|\([^()]*\))*\) ?)+|alpha\(.*|progid.*",
+    "flex": r"(?!0 \d+ 0(?:[a-z%]+)?$|0$).*", "flex-basis": _NO_ZERO, "grid-auto-columns": _NO_ZERO, "grid-auto-rows": _NO_ZERO, "grid-template": _NO_ZERO,
+    "grid-template-columns": _NO_ZERO, "grid-template-rows": _NO_ZERO, "mask": "none", "mask-border": "none", "mask-box-image": "none", "mask-image": "none",
+    "mix-blend-mode": "normal", "offset": "none", "offset-path": "none", "outline": r"(?!.*\d\d[a-z]).*", "outline-offset": "[^-].*", "outline-width": r"(?!.*\d\d).*",
+    "perspective": "none", "position": r"static|relative|(?:-webkit-)?sticky", "rotate": r"none|-?\ddeg", "scale": "none|1(?: 1)*",
+    "transform": r"none|rotate\(-?\ddeg\)|scale\(1\)|translate(?:[xyz]|3d)?\([0px, ]+\)", "translate": "none|[0px ]+", "zoom": r"normal|1(?:\.[0-5]\d?)?|1[0-5]0%",
+    "z-index": r"auto|\d+",
+}
+# The same for what elements inside inherit, and may take back.
+_INHERITED: Final = {
+    "column-count": "auto|[1-4]", "column-width": r"auto|\d{3,4}px", "columns": r"auto|[1-4]|\d{3,4}px|[1-4] auto|auto [1-4]", "tab-size": r"\d+",
+    "text-security": "none", "unicode-bidi": "normal|embed|isolate|plaintext", "visibility": "visible", "writing-mode": "horizontal-tb|lr-tb|lr",
+}
+# Boxes that do not cut off what is too large for them.
+_CUT: Final = dict.fromkeys(("overflow", "overflow-x", "overflow-y"), "visible(?: visible)?")
+_HARMLESS: Final = {
+    name: re.compile(rf"(?:{harmless})|inherit|initial|unset|revert(?:-layer)?") for name, harmless in (_BOX | _INHERITED | _CUT).items()
+}
+# Lengths that text inherits: the least and the most of font sizes that leave it readable.
+_TEXT: Final = {
+    "letter-spacing": (-0.3, 4.0), "line-height": (0.2, 100.0), "text-indent": (-120.0, 35.0), "word-spacing": (-0.5, 9.0),
+}
 _SIDES: Final = ("top", "right", "bottom", "left")
-_ROOM: Final = ("height", "max-height", "width", "max-width")
-_LENGTHS: Final = frozenset(
-    {*_ROOM, *_SIDES, "text-indent"}
-    | {f"{box}-{s}" for box in ("margin", "padding") for s in _SIDES}
-)
-_SHORT: Final = _LENGTHS | frozenset(
-    "margin padding inset display visibility overflow position color opacity filter transform font-size clip "
-    "-webkit-text-fill-color".split()
-)
-_COLOURS: Final = frozenset({"color", "fill", "ground", "image"})
-_WORDED: Final = frozenset(
-    "visibility position overflow overflow-x overflow-y background-clip".split()
-)
-_KEYWORDS: Final = dict(
-    re.findall(
-        r"([\w-]+)=(\w+)",
-        """hidden=hidden collapse=hidden clip=hidden auto=hidden scroll=hidden visible=visible initial=visible revert=visible
-        inherit=inherit unset=inherit absolute=out fixed=out relative=moved sticky=moved static=static text=text border-box=box""",
-    )
-)
-_LENGTH_WORD: Final = re.compile(r"auto|none|inherit|initial|unset|revert|(?:min|max|fit)-content")
+_HEIGHTS: Final = ("height", "max-height")
+_WIDTHS: Final = ("width", "max-width")
+_SIZES: Final = _HEIGHTS + _WIDTHS
+_MOVES: Final = (*_SIDES, *(f"margin-{side}" for side in _SIDES), "padding-left")
+_LENGTHS: Final = frozenset({*_TEXT, *_SIZES, *_MOVES})
+_GROUPS: Final = {
+    f"{group}{axis}": sides
+    for group in ("margin", "padding", "inset")
+    for axis, sides in (("", _SIDES), ("-inline", ("left", "right")), ("-block", ("top", "bottom")))
+}
+_SAME: Final = {
+    "inline-start": "left", "inline-end": "right", "block-start": "top", "block-end": "bottom", "block-size": "height", "inline-size": "width",
+    "grid-row": "grid-area", "grid-column": "grid-area", "inset-left": "left", "inset-right": "right", "inset-top": "top", "inset-bottom": "bottom",
+}
+_TABLE_PARTS: Final = frozenset("table tbody thead tfoot tr td th caption".split())
+_INLINE: Final = frozenset("a abbr b big code em font i s small span strong sub sup u".split())
+_UNITS: Final = {
+    "": 1.0, "px": 1.0, "pt": 4 / 3, "pc": 16.0, "cm": 37.8, "mm": 3.78, "q": 0.95, "in": 96.0, "rem": 16.0, "%": 12.8, "vmin": 8.0, "vmax": 12.8, "vi": 12.8,
+    "vb": 8.0, "vw": 12.8, "svw": 12.8, "lvw": 12.8, "dvw": 12.8, "vh": 8.0, "svh": 8.0, "lvh": 8.0, "dvh": 8.0,
+}
+_EMS: Final = {"em": 1.0, "ex": 0.5, "ch": 0.5, "cap": 0.7, "ic": 1.0, "lh": 1.2}
+_AS_AROUND: Final = frozenset({"inherit", "unset", "smaller", "larger"})
 _SIZE_WORD: Final = re.compile(r"(?:x{1,3}-)?(?:small|large)|medium|initial|revert")
-# Attributes that say what a property says.
-_HINTS: Final = {"color": "color", "bgcolor": "background-color"}
-_BOX_HINTS: Final = {"width": "width", "height": "height"}
-_SVG_HINTS: Final = _BOX_HINTS | {
-    "fill": "color", "opacity": "opacity", "display": "display", "visibility": "visibility", "font-size": "font-size"
-}  # fmt: skip
-_TAG_HINTS: Final = {"img": _HINTS | _BOX_HINTS} | dict.fromkeys(
-    ("svg", "g", "text", "tspan"), _SVG_HINTS
-)
-_HEX: Final = re.compile(r"[0-9a-f]{3,8}")
-_SEPARATED: Final = re.compile(r"\s*[,/]\s*|\s+")
-_AS_USUAL: Final = frozenset({"inherit", "unset", "currentcolor"})
-_RESET: Final = frozenset({"initial", "revert"})
-_GROUND_WORD: Final = re.compile(
-    r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|"
-    r"(?:border|padding|content)-box|text|/.*|inherit|initial|unset|revert"
-)
+
+_LENGTH: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(%|[a-z]*)")
+_CHOICE: Final = re.compile(r"(?:calc|min|max|clamp)\(([^()*/]*)\)")
+_LITTLE: Final = re.compile(r"0*\.?0*[0-2]?%|-.*%")
+_REFERENCE: Final = re.compile(r"(?:^|[^\w-])(?:var|env|attr|if|random|--[\w-]+)\(|[\\?]")
+_WORD: Final = re.compile(r"[a-z0-9-]*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[^\s,()/]+")
+_LENGTH_WORD: Final = re.compile("auto|none|normal|inherit|initial|unset|revert|(?:min|max|fit)-content")
+_FONT: Final = re.compile(r"(?:.* )?((?:x{1,3}-)?(?:small|large)(?:er)?|medium|[\d.][^ /]*|\w+\([^()]*\)) ?(?:/ ?(\S+))? [^\d/].*")
+_SHOWN: Final = re.compile(r"(?:-webkit-)?(?:inline|block|flow|flex|box|grid|table|ruby|list-item|math|contents|initial|unset|revert|inherit)[a-z -]*")
+_GROUND_WORD: Final = re.compile(r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|(?:border|padding|content)-box|text|unset|initial|revert")
+_PARTIAL: Final = re.compile("/|no-repeat|repeat-[xy]")
+_IMPORTANT: Final = re.compile(r" ?! ?important$")
+# Declarations that need no parser: no escape, comment or block, and every string and bracket is closed.
+_PLAIN: Final = re.compile(r"""(?:[^"'()\\{}\[\]/<]|/(?!\*)|"[^"\\\n]*+"|'[^'\\\n]*+'|(?<!url)\((?:[^"'()\\{}\[\]/<;]|"[^"\\\n]*+"|'[^'\\\n]*+')*+\))*+""")
+_OPAQUE: Final = re.compile(r"""(?s)/\*.*?(?:\*/|\Z)|url\((?:\\.|[^)\\])*+\)|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+'""")
+_BROUGHT: Final = re.compile(r"""(?i)(?:url\()?[\s"']*(?:data|cid|blob):""")
+_SELECTOR: Final = re.compile(r"(?:[^,()\[\]]|\[[^\[\]]*\]|\((?:[^()]|\([^()]*\))*\))+")
+_COMBINATOR: Final = re.compile(r"(?:\s*([>+~])\s*|\s+)(?![^\[(]*[\])])")
+_ONE_OF: Final = re.compile(r":(?:is|where)\(([^(),\s]*)\)")
+_NAME: Final = r"(?:[\w-]|[^\x00-\x7f]|\\[0-9a-f]{1,6} ?|\\.)+"
+_SIMPLE: Final = re.compile(rf"""(?s)([.#]?)({_NAME}|\*)|\[\s*({_NAME})\s*(?:([~|^$*]?=)\s*["']?([^"'\]]*?)["']?(?:\s+[is])?\s*)?\]|(::?)({_NAME})(\(.*\))?""")
+_ESCAPE: Final = re.compile(r"(?s)\\(?:([0-9a-f]{1,6}) ?|(.))")
+_ATTRIBUTE: Final = {
+    "": "", "=": "{}$", "~=": r"(?:.*\s)?{}(?:\s|$)", "^=": "{}", "$=": ".*{}$", "*=": ".*{}", "|=": "{}(?:-|$)",
+}
+_EVERYWHERE: Final = frozenset({"html", "body"})
+_NEVER: Final = frozenset("hover active focus visited target focus-within focus-visible invalid user-invalid selection placeholder backdrop marker fullscreen popover-open modal empty first-letter".split())
+_WIDTH: Final = re.compile(r"\((min|max)-(?:device-)?width:(\d+)\.?\d*(px|r?em)?\)")
+_FEATURES: Final = dict.fromkeys("print speech yahoo (orientation:portrait) (prefers-color-scheme:dark) (hover:none) (pointer:coarse) (-ms-high-contrast:none) (-ms-high-contrast:active)".split(), False) | dict.fromkeys("only and all screen (orientation:landscape) (prefers-color-scheme:light) (hover:hover) (-webkit-min-device-pixel-ratio:0)".split(), True)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How text looks at one place of the page; a colour of None is not known, and so not judged."""
+    """How text looks at one place of the page."""
 
     gone: bool = False
-    invisible: bool = False
+    hiding: frozenset[str] = frozenset()  # what hides until an element inside takes it back
     size: float = 16.0
     opacity: float = 1.0
-    colour: Colour | None = None
-    fill: Colour | None = None  # paints the letters instead of the colour
-    background: Colour | None = _WHITE
+    colour: Paint = _BLACK
+    fill: Paint | None = None  # paints the letters instead of the colour
+    background: Paint = _WHITE
+    block_background: Paint = (
+        _WHITE  # without that of inline elements, which blocks in them do not have
+    )
+    x: float = 0.0  # pixels by which the boxes around have moved it
+    y: float = 0.0
+    edge: float = 1000.0  # where it is cut off
+    lengths: dict[str, float] = field(default_factory=dict)
 
     @property
     def hidden(self) -> bool:
         """Whether a person who looks at the page would not see text here."""
-        if self.gone or self.invisible or self.size <= SMALLEST:
+        if self.gone or self.hiding or self.size < SMALLEST:
             return True
-        ink, ground = self.fill or self.colour, self.background
-        if ink is None:
-            return False
-        if ground is None:
-            return ink[3] <= FAINTEST
-        seen = _painted(ground, ink) or ground
-        return sum(abs(one - other) for one, other in zip(seen, ground, strict=True)) <= ALIKE
+        for name, length in self.lengths.items():
+            least, most = _TEXT[name]
+            if not least * self.size <= length <= most * max(self.size, 16):
+                return True
+        inks = self.colour if self.fill is None else self.fill
+        pairs = product(inks, self.background)
+        return not (inks and self.background) or any(_alike(ink, ground) for ink, ground in pairs)
 
-    def inside(self, declared: Declared) -> Look:
+    def inside(self, tag: str, declared: Declared) -> Look:
         """Return how text looks inside an element with these declarations."""
-        if self.gone or not declared:
+        inline = tag in _INLINE
+        if self.gone or not (declared or (not inline and self.background != self.block_background)):
             return self
-        opacity = self.opacity * _number(declared, "opacity", 1) * _number(declared, "filter", 1)
-        if opacity <= FAINTEST or _removed(declared):
+        measure = {name: v for name, v in declared.items() if isinstance(v, float)}
+        opacity = self.opacity * measure.get("opacity", 1)
+        size = measure.get("size", self.size * measure.get("ratio", 1))
+        shown = declared.get("shown", "inline" if inline else "block")
+        block = shown not in {"inline", "contents"}
+        x = self.x + measure.get("margin-left", 0) + measure.get("padding-left", 0)
+        y = self.y + measure.get("margin-top", 0)
+        if declared.get("placed", "static") != "static":
+            x += measure.get("left", -measure.get("right", 0))
+            y += measure.get("top", -measure.get("bottom", 0))
+        edge = min(self.edge, x + measure.get("width", SCREEN)) if _clips(declared) else self.edge
+        moved = not (-20 <= x + min(0, measure.get("text-indent", 0)) <= edge and -50 <= y <= 3000)
+        if moved or opacity < FAINTEST or _removed(tag, declared, measure, size):
             return replace(self, gone=True)
-        size = _number(declared, "size", 0) + self.size * _number(declared, "ratio", 1)
-        colour = _inked(self.colour, declared.get("color"))
-        fill = _inked(self.fill, declared.get("fill"))
-        if declared.get("background-clip") == "text":
-            colour = fill = None  # the picture behind is seen through the letters
-        visibility = declared.get("visibility", "inherit")
-        ground = _painted(self.background, declared.get("ground"))
-        return Look(
-            gone=False,
-            invisible=self.invisible if visibility == "inherit" else visibility == "hidden",
-            size=min(size, LARGEST),
-            opacity=opacity,
-            colour=colour,
-            fill=fill,
-            background=_painted(ground, declared.get("image")),
-        )
+        hiding = self.hiding
+        for name in _INHERITED.keys() & declared.keys():
+            hiding = hiding | {name} if declared[name] else hiding - {name}
+        colour, fill = declared.get("color"), declared.get("fill", self.fill)
+        below = ground = self.block_background if block else self.background
+        if "visibility" not in hiding and shown != "contents":
+            ground = _grounded(below, declared)
+        if declared.get("background-clip") == "text":  # the ground is seen through the letters
+            fill, ground = (_NO_COLOUR if ground == below else ground), below
+        lengths = {
+            name: measure.get(name, 16.0 * (name == "line-height"))
+            for name in _TEXT.keys() & declared.keys()
+        }
+        return replace(
+            self, size=size, opacity=opacity, hiding=hiding, colour=colour if isinstance(colour, frozenset) else self.colour, fill=fill if isinstance(fill, frozenset) else None,
+            background=ground, block_background=ground if block else self.block_background, x=x, y=y, edge=edge,
+            lengths=self.lengths | lengths if lengths else self.lengths,
+        )  # fmt: skip
+
+
+def _removed(tag: str, declared: Declared, measure: dict[str, float], size: float) -> bool:
+    """Whether nothing inside can be seen, whatever it declares itself."""
+    if _UNKNOWN in declared.values() or (tag == "html" and size < 6):
+        return True
+    if any(declared[name] is True for name in _BOX.keys() & declared.keys()):
+        return True
+    cell, clips = tag in _TABLE_PARTS and "shown" not in declared, _clips(declared)
+    if clips and tag not in _EVERYWHERE:
+        # How much of its text such a box cuts off is not worked out.
+        bounds = [*(() if cell else _HEIGHTS)]
+        bounds += _WIDTHS if declared.get("white-space") == "nowrap" else ()
+        if any(declared.get(name, "auto") != "auto" for name in bounds):
+            return True
+    sizes = [measure[name] for name in _SIZES if name in measure]
+    return (
+        ((clips or not cell) and min(sizes, default=SCREEN) < SMALLEST)
+        or measure.get("width", 0) > 2000
+        or measure.get("margin-right", 0) < -100
+        or measure.get("margin-bottom", 0) < -30
+    )
+
+
+def _clips(declared: Declared) -> bool:
+    return any(declared.get(name) for name in _CUT)
+
+
+@dataclass(slots=True)
+class Box:
+    """An element as selectors see it."""
+
+    keys: frozenset[str]  # tag, classes and id in lower case
+    exact: frozenset[str]
+    attributes: dict[str, str]
+    above: Box | None
+    before: set[str] = field(default_factory=set)  # keys of its children so far
+
+
+_NO_BOX: Final = Box(frozenset(), frozenset(), {}, None)
+
+
+@dataclass(slots=True)
+class _Compound:
+    """A part of a selector between two combinators."""
+
+    combinator: str = " "  # to the part on its left
+    keys: set[str] = field(default_factory=set)
+    exact: set[str] = field(default_factory=set)
+    attributes: list[tuple[str, re.Pattern[str]]] = field(default_factory=list)
+    excluded: list[_Compound] = field(default_factory=list)
+    doubtful: bool = False
+    pseudo: str = ""  # an element that is no element
+
+    @property
+    def weight(self) -> int:
+        """The specificity."""
+        marks = [key[0] for key in self.keys]
+        classes = marks.count(".") + len(self.attributes) + self.doubtful
+        return 10_000 * marks.count("#") + 100 * classes + len(marks)
+
+
+Selector = list[_Compound]
 
 
 class Sheet:
-    """The rules of a page's style sheets, by a tag, class or id that they need."""
+    """The rules of a page's style sheets, by one name that the last part of their selector needs."""
 
-    def __init__(self, css: str) -> None:
-        self._rules: dict[str, dict[frozenset[str], Ranked]] = {}
-        self._matched: dict[tuple[str, str, str], Ranked] = {}
+    def __init__(self, styles: Iterable[tuple[str, str]]) -> None:
+        # What a rule declares, and what is taken of it where it may not hold.
+        self._rules: dict[str, list[tuple[Selector, Ranked, Ranked]]] = {}
+        self._merged: dict[str, Ranked] = {}
         self._own: dict[str, Ranked] = {}
-        for order, (selectors, body) in enumerate(_rules(_bare(css))):
-            declared = _declarations(body)
-            if declared:
-                guessed = _guessed(declared)
-                for selector in _ARGUMENTS.sub("", selectors).split(","):
-                    self._add(selector.strip(), order, declared, guessed)
+        self._terms: dict[tuple[str, str], Terms] = {}
+        self._order = self._tests = self._parsed = 0
+        self._unread: set[str] = set()
+        left = MAX_STYLES
+        for media, css in styles:
+            held = _media(media.lower())
+            if held is not False and css.strip():
+                if len(css) > left:
+                    left = css.rfind("}", 0, left) + 1
+                    self._unread |= _names(css[left:])
+                self._take(_nodes(css[:left], top=True), [], doubtful=held is None, depth=0)
+                left = max(0, left - len(css))
 
-    def _add(self, selector: str, order: int, declared: Stated, guessed: Stated) -> None:
-        *above, last = _COMBINATOR.split(_ATTRIBUTE.sub(_named, selector))
-        if not _COMPOUND.fullmatch(last):
+    def _take(
+        self, nodes: list[Node], above: list[Selector], *, doubtful: bool, depth: int
+    ) -> None:
+        """Take the rules of a sheet, or those inside other rules."""
+        if depth > MAX_NESTED:
+            self._unread.add("*")
             return
-        needs = []
-        for mark, name in _PIECE.findall(last):
-            if mark in {".", "#"}:
-                needs.append(mark + _unescaped(name))
-            elif not mark:
-                needs.insert(0, name.lower())
-            elif mark == "::" or name.lower() in _UNMET:
-                return
-        if not needs:
-            return
-        if ":" in last or not _EVERYWHERE.issuperset(above):
-            declared = guessed
-        weight = selector.count("#") * 10_000 + len(above) + (needs[0][0] not in ".#*")
-        weight += sum(map(selector.count, ".:[")) * 100
-        weight = min(weight, _OWN - 1)
-        kinds = self._rules.setdefault(needs.pop(), {})
-        others = frozenset(needs) - {"*"}
-        if others not in kinds and len(kinds) >= MAX_COMPOUNDS:
-            others, declared = frozenset(), guessed
-        known = kinds.setdefault(others, {})
-        _cascade(known, {n: ((loud, weight, order), v) for n, (loud, v) in declared.items()})
+        if above and (stated := self._stated(nodes)):
+            self._add(above, stated, doubtful=doubtful)
+        for node in nodes:
+            held: bool | None = None
+            inner = above
+            if node.type == "qualified-rule":
+                held, inner = not above or None, _selectors(node.prelude, above)
+            elif node.type != "at-rule":
+                continue
+            elif node.lower_at_keyword == "import" and "data:" in _text(node.prelude):
+                self._unread.add("*")
+            elif node.lower_at_keyword == "media":
+                held = _media(_text(node.prelude))
+            elif node.lower_at_keyword not in {"supports", "layer", "container", "scope"}:
+                continue
+            if held is not False and node.content:
+                doubt = doubtful or held is None
+                self._take(_nodes(node.content), inner, doubtful=doubt, depth=depth + 1)
 
-    def declared(self, tag: str, attributes: dict[str, str]) -> Declared:
-        """Return what holds for an element: older attributes, then rules, then its own style."""
-        found: Ranked = {term: ((False, -1, 0), value) for term, value in _hints(tag, attributes)}
-        if self._rules:
-            _cascade(found, self._matching(tag, attributes))
-        if style := attributes.get("style"):
-            if style not in self._own:
-                stated = _declarations(_bare(style))
-                self._own[style] = {n: ((loud, _OWN, 0), v) for n, (loud, v) in stated.items()}
-            _cascade(found, self._own[style])
-        # The room that is given to a cell of a table is the least that it takes.
-        unbound = _ROOM if tag in {"td", "th"} else ()
-        return {term: value for term, (_, value) in found.items() if term not in unbound}
+    def _add(self, selectors: list[Selector], stated: Ranked, *, doubtful: bool) -> None:
+        self._order += 1
+        for selector in selectors:
+            last, kept = selector[-1], stated
+            if last.pseudo in {"before", "after"}:
+                # What is drawn over an element hides it; other generated content is nothing to it.
+                if not covers("", {n: v for n, (_, v) in stated.items()}):
+                    continue
+                kept = {"display": ((True, 0, 0), True)}
+            weight = min(sum(compound.weight for compound in selector), 10**6)
+            sure = {n: ((loud, weight, self._order), v) for n, ((loud, _, _), v) in kept.items()}
+            look = Look().inside("div", {n: v for n, (_, v) in sure.items()})
+            hiding = sure if look.hidden else {}
+            index = max(last.keys, key=lambda k: (k[0] == "#", k[0] == "."), default="*")
+            whole = hiding if doubtful or last.pseudo == "first-line" else sure
+            self._rules.setdefault(index, []).append((selector, whole, hiding))
 
-    def _matching(self, tag: str, attributes: dict[str, str]) -> Ranked:
-        classes, id_ = attributes.get("class", ""), attributes.get("id", "")
-        found = self._matched.get((tag, classes, id_))
-        if found is None:
-            found = self._matched[tag, classes, id_] = {}
-            keys = {"*", tag, f"#{id_}", *(f".{name}" for name in classes.split())}
-            for key in keys & self._rules.keys() if len(keys) < len(self._rules) else keys:
-                for others, ranked in self._rules.get(key, {}).items():
-                    if others <= keys:
-                        _cascade(found, ranked)
+    def _stated(self, nodes: Iterable[Node]) -> Ranked:
+        found: Ranked = {}
+        for node in nodes:
+            if node.type == "declaration":
+                self._state(found, node.lower_name, _text(node.value), loud=node.important)
         return found
+
+    def _state(self, found: Ranked, name: str, text: str, *, loud: bool) -> None:
+        if (name, text) not in self._terms:
+            self._terms[name, text] = _terms(name, text)
+        for term, value in self._terms[name, text]:
+            if loud or term not in found or not found[term][0][0]:
+                found[term] = (loud, 10**7, 0), value
+
+    def _inline(self, style: str) -> Ranked:
+        """Return what a `style` attribute declares; one too many that needs the parser hides."""
+        found = self._own.setdefault(style, {})
+        if found or not style:
+            return found
+        if _PLAIN.fullmatch(style):
+            for declaration in _normal(style).split(";"):
+                name, _, text = declaration.partition(":")
+                text, loud = _IMPORTANT.subn("", text.strip())
+                self._state(found, name.strip(), text, loud=bool(loud))
+        elif (parsed := self._parsed + len(style)) > MAX_STYLES:
+            found["display"] = (True, 10**7, 0), True
+        else:
+            self._parsed = parsed
+            found.update(self._stated(_nodes(style)))
+        return found
+
+    def style(
+        self, tag: str, attributes: dict[str, str], above: Box | None
+    ) -> tuple[Box, Declared]:
+        """Return an element as selectors see it, and what older attributes, rules and its own style declare."""
+        found: Ranked = {term: ((False, -1, 0), value) for term, value in _hints(tag, attributes)}
+        box = _NO_BOX
+        if self._rules or self._unread:
+            names = [f".{name}" for name in attributes.get("class", "").split()]
+            names += [f"#{attributes['id']}"] if "id" in attributes else []
+            keys = frozenset((tag, *(name.lower() for name in names)))
+            box = Box(keys, frozenset((tag, *names)), attributes, above)
+            for key in (*keys, "*"):
+                if key in self._rules:
+                    self._match(key, box, found)
+            if above is not None:
+                above.before |= keys
+            if not self._unread.isdisjoint(("*", *(key.lstrip(".#") for key in keys))):
+                found["display"] = (True, 10**8, 0), True
+        if attributes.get("style"):
+            _cascade(found, self._inline(attributes["style"]))
+        return box, {term: value for term, (_, value) in found.items()}
+
+    def _match(self, key: str, box: Box, found: Ranked) -> None:
+        if self._tests <= MAX_TESTS:
+            for selector, whole, hiding in self._rules[key]:
+                sure = self._holds(selector, box) if self._tests <= MAX_TESTS else False
+                if sure is not None:
+                    _cascade(found, whole if sure else hiding)
+            return
+        if key not in self._merged:
+            self._merged[key] = {}
+            for _, _, hiding in self._rules[key]:
+                _cascade(self._merged[key], hiding)
+        _cascade(found, self._merged[key])
+
+    def _holds(self, selector: Selector, box: Box) -> bool | None:
+        """Whether a selector holds for an element: surely, perhaps, or (None) not."""
+        fit = self._fits(selector[-1], box)
+        sure, near = bool(fit), True  # near: no ancestor has been searched for yet
+        place: Box | None = box
+        for left, right in zip(selector[-2::-1], selector[:0:-1], strict=True):
+            if fit is None or place is None:
+                return None
+            if right.combinator in "+~":
+                self._tests += len(left.keys)
+                if place.above is None or not left.keys <= place.above.before:
+                    return None
+                sure = False
+                continue
+            near = near and right.combinator == ">"
+            place = place.above
+            while place and (fit := self._fits(left, place)) is None and not near:
+                place = place.above
+            if place is None:
+                return None
+            sure = sure and bool(fit) and (near or right.combinator != ">")
+        return None if fit is None else sure
+
+    def _fits(self, compound: _Compound, box: Box) -> bool | None:
+        self._tests += 1 + len(compound.keys) + len(compound.attributes)
+        if not compound.keys <= box.keys:
+            return None
+        for name, wanted in compound.attributes:
+            value = box.attributes.get(name)
+            self._tests += len(value or "") // 50
+            if value is None or not wanted.match(value):
+                return None
+        fits = [self._fits(excluded, box) for excluded in compound.excluded]
+        if True in fits:
+            return None
+        return not compound.doubtful and compound.exact <= box.exact and False not in fits
 
 
 def tiny(declared: Declared) -> bool:
-    """Whether a box of these measures has no room for anything."""
-    return any(_number(declared, name, LARGEST) <= SMALLEST for name in _ROOM)
+    """Whether a picture of these measures is too small to be seen."""
+    sizes = (value for name in _SIZES if isinstance(value := declared.get(name), float))
+    return min(sizes, default=SCREEN) < SMALLEST
+
+
+def covers(tag: str, declared: Declared) -> str:
+    """Return what a box may be drawn over: the `page`, its containing `block`, its `parent`, or nothing."""
+    measure = {name: v for name, v in declared.items() if isinstance(v, float)}
+    thick = any(declared.get(name) is True for name in ("outline", "outline-width"))
+    painted = tag == "img" or any(declared.get(n, _CLEAR) != _CLEAR for n in ("ground", "image"))
+    small = 0 < measure.get("width", 0) <= 64 and 0 < measure.get("height", 0) <= 64
+    if declared.get("display") is True or not (painted or thick) or small:
+        return ""
+    placed = declared.get("placed")
+    if placed in {"absolute", "fixed", "sticky"}:
+        return "block" if placed == "absolute" else "page"
+    moves = [measure.get(name, 0.0) for name in _MOVES]
+    raised = placed == "relative" and max(map(abs, moves)) > 10
+    return "parent" if thick or raised or min(moves) < -10 or "grid-area" in declared else ""
 
 
 def _cascade(found: Ranked, more: Ranked) -> None:
@@ -275,308 +461,296 @@ def _cascade(found: Ranked, more: Ranked) -> None:
             found[term] = stated
 
 
-def _guessed(declared: Stated) -> Stated:
-    """Return what is taken from a rule of which only the last name is looked at: whether it hides, and no colour."""
-    plain = {term: stated for term, stated in declared.items() if term not in _COLOURS}
-    if not Look().inside({term: value for term, (_, value) in plain.items()}).hidden:
-        plain = {}
-    return plain | dict.fromkeys(_COLOURS & declared.keys(), (False, "unknown"))
+def _grounded(below: Paint, declared: Declared) -> Paint:
+    """Return the colours that may be behind text where these are painted; none if only a part is."""
+    ground, image = declared.get("ground", _CLEAR), declared.get("image", _CLEAR)
+    if isinstance(ground, frozenset) and ground != _CLEAR:
+        below = frozenset(_over(paint, under) for paint, under in product(ground, below or _WHITE))
+    if isinstance(image, frozenset) and image != _CLEAR:
+        painted = frozenset(_over(paint, under) for paint, under in product(image, below or _WHITE))
+        below = _NO_COLOUR if declared.get("partial") else painted
+    return below if len(below) <= MAX_COLOURS else _NO_COLOUR
 
 
-def _hints(tag: str, attributes: dict[str, str]) -> Iterator[tuple[str, Value]]:
-    """Yield what the tag and older attributes say."""
-    if "hidden" in attributes or (tag == "dialog" and "open" not in attributes):
-        yield "display", "none"
-    if tag == "a" and "href" in attributes:
-        yield "color", _LINK_BLUE
-    if tag == "svg":
-        yield "overflow", "hidden"
-    for name, meant in _TAG_HINTS.get(tag, _HINTS).items():
-        if name in attributes:
-            yield from _resolved(meant, " ".join(attributes[name].lower().split()))
-    if attributes.get("background"):
-        yield "image", "unknown"
-
-
-def _bare(css: str) -> str:
-    """Return a sheet without comments, and without what could be a mark in its strings."""
-    return _OPAQUE.sub(_inert, css)
-
-
-def _inert(found: re.Match[str]) -> str:
-    said = found[1] or found[2]
-    if said:
-        return f'"{_NO_NAME.sub("", said)}"'
-    return '""' if found.group()[0] in "\"'" else "url()" if found.group()[0] in "uU" else " "
-
-
-def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-    return _ESCAPE.sub(lambda e: chr(min(int(e[1], 16), 0x10FFFF)) if e[1] else e[2], text)
-
-
-def _named(found: re.Match[str]) -> str:
-    """Return an attribute of a selector as the class or id that it asks for, and as a guess."""
-    return f"{'.' if found[1].lower() == 'class' else '#'}{found[2]}:is" if found[1] else ":is"
-
-
-def _statements(css: str, *, rules: bool) -> Iterator[tuple[str, str | None]]:
-    """Yield what stands between semicolons, or before a block and in it, whatever its brackets hold."""
-    start = opened = 0
-    ends = not rules or bool(_AT.match(css))
-    stack: list[str] = []
-    for mark in _MARK.finditer(css):
-        char, at = mark.group(), mark.start()
-        if stack and char == stack[-1]:
-            stack.pop()
-            if stack or char != "}":
-                continue
-            yield css[start:opened], css[opened + 1 : at]
-        elif char in _CLOSER:
-            opened = opened if stack else at
-            stack.append(_CLOSER[char])
-            continue
-        elif char == ";" and not stack and ends:
-            yield css[start:at], None
-        else:
-            continue
-        start = at + 1
-        ends = not rules or bool(_AT.match(css, start))
-    if stack and stack[0] == "}":
-        yield css[start:opened], css[opened + 1 :]
-    else:
-        yield css[start:], None
-
-
-def _rules(css: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the rules that hold on every screen: each with its selectors."""
-    for head, body in _statements(css, rules=True):
-        if body is None:
-            continue
-        if not _AT.match(head):
-            yield head, body
-        elif depth < MAX_NESTED and (media := _MEDIA.match(head)):
-            held = any(_SCREEN.fullmatch(query) for query in head[media.end() :].split(","))
-            yield from _rules(body, depth + 1) if held else ()
-
-
-def _declarations(text: str) -> Stated:
-    found: Stated = {}
-    for statement, block in _statements(text, rules=False):
-        name, _, said = statement.partition(":")
-        name = _unescaped(name.strip()).lower()
-        if block is not None:
-            continue
-        value = " ".join(_unescaped(said).lower().split())
-        value, loud = _IMPORTANT.subn("", value)
-        for term, meant in _resolved(name, value):
-            if loud or term not in found or not found[term][0]:
-                found[term] = (bool(loud), meant)
-    return found
-
-
-def _resolved(name: str, value: str) -> Iterator[tuple[str, Value]]:  # noqa: C901, PLR0912
-    """Yield what a declaration means, in the few terms that hide; nothing where it is not valid."""
-    if name == "font":
-        value = value[:MAX_VALUE]  # behind the size stand names, as many as there are
-    if len(value) > MAX_VALUE:
-        if name in _SHORT:
-            yield "display", "none"
-        elif name.startswith("background"):
-            yield "image", "unknown"
-    elif name in _LENGTHS:
-        if (length := _pixels(value)) is not None:
-            yield name, length
-    elif name in {"margin", "padding", "inset"}:
-        lengths = [_pixels(word) for word in _WORDS.findall(value)]
-        if 1 <= len(lengths) <= 4 and None not in lengths:
-            lengths += lengths[1:2] * 2 if len(lengths) > 2 else lengths * 3
-            for side, length in zip(_SIDES, lengths, strict=False):
-                yield side if name == "inset" else f"{name}-{side}", length or 0.0
-    elif name == "display":
-        if value == "none" or "var(" in value:
-            yield name, "none"
-        elif _DISPLAY.fullmatch(value):
-            yield name, "shown"
-    elif name in _WORDED:
-        meanings = [_KEYWORDS.get(word) for word in value.split()]
-        if meanings and meanings[0] and all(meanings):
-            yield name, meanings[0]
-    elif name in {"font-size", "font"}:
-        short = _FONT.search(value) if name == "font" else None
-        size = _sized(short[1] if short else value)
-        if size and (short or name == "font-size" or value in _AS_USUAL | _RESET):
-            yield from zip(("size", "ratio"), size, strict=True)
-    elif name in {"color", "-webkit-text-fill-color", "background-color"}:
-        colour = _colour(value)
-        if colour:
-            yield {"color": "color", "background-color": "ground"}.get(name, "fill"), colour
-    elif name in {"background", "background-image"}:
-        yield from _background(value, whole=name == "background")
-    else:
-        yield from _faded(name, value)
-
-
-def _faded(name: str, value: str) -> Iterator[tuple[str, Value]]:
-    """Yield the same of what fades, clips and moves."""
-    if name in {"opacity", "filter"}:
-        found = _FADED.search(value)
-        part = _share(found[1] if found else value if name == "opacity" else "1")
-        if part is not None or value in _AS_USUAL | _RESET:
-            yield name, 1.0 if part is None else part
-    elif name in {"clip", "clip-path"} and ("(" in value or _LENGTH_WORD.fullmatch(value)):
-        yield name, "all" if _clipped(value) else "some"
-    elif name == "transform" and ("(" in value or value in {"none", *_AS_USUAL, *_RESET}):
-        x = y = 0.0
-        for axis, first, second in _SHIFT.findall(value):
-            one, two = _pixels(first.strip()), _pixels(second.strip())
-            x += one if axis != "y" and isinstance(one, float) else 0
-            down = one if axis == "y" else two
-            y += down if isinstance(down, float) else 0
-        yield "shift-x", x
-        yield "shift-y", y
-        yield "scale", min((float(n) for n in _SCALE.findall(value)), default=1.0, key=abs)
-
-
-def _background(value: str, *, whole: bool) -> Iterator[tuple[str, Value]]:
-    ground: Value = "none"
-    image: Value = "none"
-    for word in _WORDS.findall(value):
-        if "gradient(" in word:
-            inner = {_colour(w) for w in _WORDS.findall(word.partition("(")[2][:-1])} - {None}
-            image = inner.pop() or "unknown" if len(inner) == 1 else "unknown"
-        elif (colour := _colour(word)) and word not in _AS_USUAL and "url(" not in word:
-            image, ground = ("unknown", ground) if colour == "unknown" else (image, colour)
-        elif _CALLED.match(word):
-            image = "unknown"
-        elif not _GROUND_WORD.fullmatch(word) and _pixels(word) is None:
-            return
-    if value:
-        yield "image", image
-    if value and whole:
-        yield "ground", ground
-
-
-def _removed(declared: Declared) -> bool:
-    """Whether nothing inside can be seen, whatever it declares itself."""
-    if declared.get("display") == "none" or declared.get("clip-path") == "all":
-        return True
-    if abs(_number(declared, "scale", 1)) < 0.01:
-        return True
-    if "hidden" in map(declared.get, ("overflow", "overflow-x", "overflow-y")) and tiny(declared):
-        return True
-    position = declared.get("position", "static")
-    if position == "out" and declared.get("clip") == "all":
-        return True
-    x, y = (
-        sum(_number(declared, name, 0) for name in names)
-        for names in (
-            ("text-indent", "margin-left", "padding-left", "shift-x"),
-            ("margin-top", "padding-top", "shift-y"),
-        )
-    )
-    if position != "static":
-        x += _number(declared, "left", -_number(declared, "right", 0))
-        y += _number(declared, "top", -_number(declared, "bottom", 0))
-    return min(x, y) <= BEFORE or x >= BEYOND
-
-
-def _clipped(value: str) -> bool:
-    if shape := _SHAPE.match(value):
-        number = float(shape[2])
-        return number >= 50 if shape[1] == "inset" else number <= SMALLEST and shape[1] != "polygon"
-    sides = [float(number) for number, _ in _LENGTH.findall(value)]
-    if not value.startswith("rect(") or len(sides) != 4:
-        return False
-    return sides[2] - sides[0] <= SMALLEST or sides[1] - sides[3] <= SMALLEST
-
-
-def _number(declared: Declared, term: str, usual: float) -> float:
-    value = declared.get(term)
-    return value if isinstance(value, float) else usual
-
-
-def _measured(value: str) -> tuple[float, str] | None:
-    """Return a number and its unit; of a sum, the largest in it."""
-    if re.match(r"(?:calc|min|max|clamp)\(", value):
-        sizes = [s for s in map(_measured, re.findall(r"[^\s,()*/]+", value)) if s]
-        return max(sizes, key=lambda size: abs(size[0]), default=None)
-    found = _LENGTH.fullmatch(value)
-    if not found or (found[2] or "") not in _PIXELS:
-        return None
-    return max(-LARGEST, min(LARGEST, float(found[1]))), found[2] or ""
-
-
-def _pixels(value: str) -> Value | None:
-    if measured := _measured(value):
-        return measured[0] * _PIXELS[measured[1]]
-    return "auto" if _CALLED.match(value) or _LENGTH_WORD.fullmatch(value) else None
-
-
-def _share(value: str) -> float | None:
-    measured = _measured(value)
-    return (
-        max(0.0, min(1.0, measured[0] / (100 if measured[1] == "%" else 1))) if measured else None
-    )
-
-
-def _sized(value: str) -> tuple[float, float] | None:
-    """Return a size of letters: pixels, and times the size around."""
-    if measured := _measured(value):
-        number, unit = measured
-        if unit in {"em", "ex", "ch", "%"}:
-            return (0.0, number / (100 if unit == "%" else 1)) if number >= 0 else None
-        return (number * _PIXELS[unit], 0.0) if number >= 0 else None
-    if value in {"smaller", "larger"}:
-        return 0.0, 0.83 if value == "smaller" else 1.2
-    if value in _AS_USUAL or _CALLED.match(value):
-        return 0.0, 1.0
-    return (16.0, 0.0) if _SIZE_WORD.fullmatch(value) else None
-
-
-def _inked(colour: Colour | None, stated: Value | None) -> Colour | None:
-    if stated is None or stated == "inherit":
-        return colour
-    return stated if isinstance(stated, tuple) else None
-
-
-def _painted(below: Colour | None, stated: Value | None) -> Colour | None:
-    """Return the colour that is seen where one is painted over another."""
-    if not isinstance(stated, tuple):
-        return None if stated == "unknown" else below
-    *paint, part = stated
-    if part >= 1 - FAINTEST or below is None:
-        return (*stated[:3], 1.0) if part >= 1 - FAINTEST else None
-    red, green, blue = (p * part + b * (1 - part) for p, b in zip(paint, below, strict=False))
+def _over(paint: Colour, below: Colour) -> Colour:
+    *channels, part = paint
+    red, green, blue = (c * part + b * (1 - part) for c, b in zip(channels, below, strict=False))
     return red, green, blue, 1.0
 
 
-def _colour(word: str) -> Colour | str | None:
-    """Return a colour, "inherit", "unknown" for one that is not worked out, or None for none."""
-    if word in _AS_USUAL:
-        return "inherit"
-    if word in _RESET:
-        return "none"
-    digits = _NAMED.get(word, word.lstrip("#"))
-    if _HEX.fullmatch(digits) and len(digits) in {3, 4, 6, 8}:
-        if len(digits) < 6:
-            digits = "".join(digit * 2 for digit in digits)
-        red, green, blue, clear = bytes.fromhex((digits + "ff")[:8])
-        return float(red), float(green), float(blue), clear / 255
-    kind, called, inner = word.rstrip(")").partition("(")
-    if not called or not word.endswith(")"):
+def _alike(ink: Colour, ground: Colour) -> bool:
+    return sum(abs(s - g) for s, g in zip(_over(ink, ground), ground, strict=True)) <= ALIKE
+
+
+def _hints(tag: str, attributes: dict[str, str]) -> Iterator[tuple[str, Value]]:
+    """Yield what the tag and older attributes declare."""
+    if tag == "dialog" and "open" not in attributes:
+        yield "display", True
+    elif tag == "bdo":
+        yield "unicode-bidi", True
+    if not attributes:
+        return
+    embedded = tag == "link" and _BROUGHT.match(attributes.get("href", ""))
+    if embedded or "hidden" in attributes or "popover" in attributes:
+        yield "display", True
+    if tag == "a" and "href" in attributes:
+        yield "color", _LINK
+    for name in ("width", "height") if tag == "img" else ():
+        yield from _bounded(name, attributes.get(name, "").strip().lower())
+    for name, term in (("color", "color"), ("bgcolor", "ground")):
+        if text := attributes.get(name, "").strip().lower().removeprefix("#"):
+            yield term, _colour(f"#{text}") or _colour(text) or _NO_COLOUR
+    if attributes.get("background"):
+        yield from _background("", _normal(f"url({attributes['background']})"))
+
+
+def _nodes(css: str | list[Node], *, top: bool = False) -> list[Node]:
+    # Imported where it is used: most mails have no styles, or only plain ones.
+    from tinycss2 import parse_blocks_contents, parse_stylesheet
+
+    parse = parse_stylesheet if top else parse_blocks_contents
+    found: list[Node] = parse(css, skip_comments=True, skip_whitespace=True)
+    return found
+
+
+def _serialized(nodes: list[Node]) -> str:
+    from tinycss2 import serialize
+
+    try:
+        return str(serialize([node for node in nodes if node.type != "comment"]))
+    except RecursionError:
+        return _UNKNOWN
+
+
+def _text(nodes: list[Node]) -> str:
+    return _normal(_serialized(nodes))
+
+
+def _normal(css: str) -> str:
+    return " ".join(_OPAQUE.sub(_opaque, css).lower().split())
+
+
+def _opaque(found: re.Match[str]) -> str:
+    """Return what stands for a comment, a string or an address: that the mail brings it itself is all that counts."""
+    if found.group().startswith("/*"):
+        return " "
+    inner = "data:" if _BROUGHT.match(found.group()) else ""
+    return f"url({inner})" if found.group()[0] in "uU" else f'"{inner}"'
+
+
+def _names(css: str) -> set[str]:
+    """Return the names in selectors of rules that are not parsed; `*` if they may hold for anything."""
+    found: set[str] = set()
+    for before, _ in pairwise(css.split("{")):
+        head = before.rpartition("}")[2].strip()
+        if head[:1] != "@":
+            names = re.findall(r"[\w-]+", head.lower())
+            found.update(names if names and not set("*:[\\") & set(head) else "*")
+    return found
+
+
+def _selectors(nodes: list[Node], above: list[Selector]) -> list[Selector]:
+    """Return each selector of a list; `&` and what is not understood is doubtful, what never holds is left out."""
+    found = []
+    for one in _SELECTOR.findall(_ONE_OF.sub(r"\1", _serialized(nodes))):
+        if len(one) > MAX_VALUE:
+            found.append([_Compound(doubtful=True)])
+            continue
+        parts = _COMBINATOR.split(one.strip())
+        pairs = zip([" ", *parts[1::2]], parts[::2], strict=True)
+        compounds = [_compound(part, sign or " ", above) for sign, part in pairs if part]
+        selector = [compound for compound in compounds if compound]
+        if len(selector) < len(compounds):
+            continue
+        while len(selector) > 1 and selector[0] == _Compound(
+            " ", selector[0].keys & _EVERYWHERE, selector[0].exact
+        ):
+            selector[-1].doubtful |= selector[1].combinator != " "
+            selector = selector[1:]
+        found += [selector] if selector else []
+    return found
+
+
+def _compound(text: str, combinator: str, above: list[Selector]) -> _Compound | None:
+    part = _Compound(combinator, doubtful=bool(_SIMPLE.sub("", text).strip()))
+    if "&" in text and len(above) == 1:
+        part.keys |= above[0][-1].keys
+    for mark, name, attribute, operator, value, colon, pseudo, argument in _SIMPLE.findall(text):
+        if name and name != "*":
+            plain = _ESCAPE.sub(lambda e: chr(min(int(e[1], 16), 0x10FFFF)) if e[1] else e[2], name)
+            part.keys.add(mark + plain.lower())
+            part.exact.add(mark + (plain if mark else plain.lower()))
+        elif attribute:
+            wanted = _ATTRIBUTE[operator].replace("{}", re.escape(value))
+            part.attributes.append((attribute.lower(), re.compile(f"(?si){wanted}")))
+        elif pseudo in {"before", "after", "first-line"}:
+            part.pseudo = pseudo
+        elif colon == "::" or pseudo in _NEVER:
+            return None
+        elif pseudo == "root":
+            part.keys.add("html")
+        elif pseudo == "not" and _SIMPLE.fullmatch(argument[1:-1].strip()):
+            excluded = _compound(argument[1:-1], " ", [])
+            part.excluded += [excluded] if excluded else []
+        elif pseudo:
+            part.doubtful = True
+    return part
+
+
+def _media(query: str) -> bool | None:
+    """Whether a media query holds on a wide, light screen; None if that is not known."""
+    found = []
+    for one in query.replace(": ", ":").replace(" :", ":").split(","):
+        words = _WIDTH.sub(_wide, one).split()
+        negated = words[:1] == ["not"]
+        answers = {_FEATURES.get(word) for word in words[negated:]}
+        held = False if False in answers else None if None in answers else True
+        found.append(held if held is None or not negated else not held)
+    return True if True in found else None if None in found else False
+
+
+def _wide(found: re.Match[str]) -> str:
+    size = int(found[2][:9]) * (16 if "em" in (found[3] or "") else 1)
+    return " all " if (size <= SCREEN if found[1] == "min" else size >= SCREEN) else " print "
+
+
+def _terms(name: str, text: str) -> Terms:
+    """Return what a declaration means in the terms that hide; nothing if it is harmless or not valid."""
+    plain = name.removeprefix("-webkit-")
+    for other, usual in _SAME.items():
+        plain = plain.replace(other, usual) if other in plain else plain
+    plain = plain.removeprefix("inset-") if plain.removeprefix("inset-") in _SIDES else plain
+    text = text[:MAX_VALUE] if plain == "font" else text  # names of fonts follow the size
+    unknown = len(text) > MAX_VALUE or bool(_REFERENCE.search(text))
+    if plain in _HARMLESS:
+        hides = unknown or not _HARMLESS[plain].fullmatch(text)
+        if name == "position":
+            return [(plain, hides), ("placed", text)]
+        if name == "display" and not hides:
+            return [(plain, False), ("shown", text)] if _SHOWN.fullmatch(text) else []
+        return [(plain, hides)] if hides or plain == name else []
+    if plain not in _TERMS and plain not in _LENGTHS and plain not in _GROUPS:
+        return []
+    if name.startswith("-webkit-") and plain not in {"text-fill-color", "background-clip"}:
+        return []
+    if unknown:
+        return [("image", _NO_COLOUR)] if "background" in plain else [(plain, _UNKNOWN)]
+    if plain in _LENGTHS:
+        return _bounded(plain, text)
+    if plain in _GROUPS:
+        words = _WORD.findall(text)
+        words += words[1:2] * 2 if len(words) > 2 else words * 3
+        group = "" if plain.startswith("inset") else plain.split("-")[0] + "-"
+        sides = zip(_GROUPS[plain], words, strict=False)
+        return [term for side, word in sides for term in _bounded(group + side, word)]
+    return _TERMS[plain](plain, text)
+
+
+def _bounded(name: str, text: str) -> Terms:
+    """Return a length by what it is for; a share of a size is taken to fit."""
+    if name in _SIZES and text.endswith("%"):
+        return [(name, 0.0 if _LITTLE.fullmatch(text) else "auto")]
+    length = _length(text)
+    if length is None and "(" in text:
+        return [(name, _UNCERTAIN if name in _SIZES else _UNKNOWN)]
+    if length is None:
+        return [(name, "auto")] if _LENGTH_WORD.fullmatch(text) else []
+    if name == "line-height" and (ratio := re.fullmatch(r"(\d*\.?\d*)(%|em|)", text)):
+        share = float(f"0{ratio[1]}") / (100 if ratio[2] == "%" else 1)
+        return [(name, 0.0 if share < 0.3 else "auto")]
+    return [(name, length)] if length >= 0 or name not in _SIZES else []
+
+
+def _font(name: str, text: str) -> Terms:
+    short = _FONT.fullmatch(text) if name == "font" else None
+    word = short[1] if short else text
+    if name == "font" and not short and word not in _AS_AROUND:
+        return []
+    line = _bounded("line-height", short[2] or "normal") if short else []
+    found = _LENGTH.fullmatch(word)
+    if word in _AS_AROUND or (found and found[2] in {"%", *_EMS}):
+        ratio = float(found[1]) * _EMS.get(found[2], 0.01) if found else 1.0
+        return [("ratio", ratio), ("size", "ratio"), *line] if ratio >= 0 else []
+    size = 13.0 if _SIZE_WORD.fullmatch(word) else _length(word)
+    if size is None or size < 0:
+        return [("size", _UNKNOWN)] if "(" in word else []
+    return [("size", size), *line]
+
+
+def _opacity(name: str, text: str) -> Terms:
+    if found := _LENGTH.fullmatch(text):
+        return [(name, max(0.0, min(1.0, float(found[1]) / (100 if found[2] else 1))))]
+    return [(name, _UNKNOWN)] if "(" in text else []
+
+
+def _coloured(name: str, text: str) -> Terms:
+    term = {"color": "color", "background-color": "ground"}.get(name, "fill")
+    if term == "ground" and text in {"initial", "unset", "revert"}:
+        return [(term, _CLEAR)]
+    if text in {"inherit", "unset", "currentcolor"}:
+        return [(term, "inherit")]
+    colour = _colour(text)
+    return [] if colour is None else [(term, colour)]
+
+
+def _background(name: str, text: str) -> Terms:
+    ground, image = _CLEAR, _CLEAR
+    for word in _WORD.findall(text):
+        if "gradient(" in word:
+            inner = (_colour(w) for w in _WORD.findall(word.partition("(")[2][:-1]))
+            stops = [colour for colour in inner if colour is not None]
+            image = frozenset().union(*stops) if stops and all(stops) else _NO_COLOUR
+        elif word.startswith("url("):
+            image = _NO_COLOUR if "data:" in word else image
+        elif word not in _SYSTEM and (colour := _colour(word)) is not None:
+            ground = colour
+        elif "(" in word and _length(word) is None:
+            image = _NO_COLOUR
+        elif not _GROUND_WORD.fullmatch(word) and _length(word) is None:
+            return []
+    found: Terms = [("image", image), ("ground", ground), ("partial", bool(_PARTIAL.search(text)))]
+    return found if name == "background" else found[:1]
+
+
+def _partial(_: str, text: str) -> Terms:
+    return [
+        ("partial", bool(_PARTIAL.search(text) or re.search(r"(?:^|\s)-?\d(?!00%)(?! 0)", text)))
+    ]
+
+
+_TERMS: Final[dict[str, Callable[[str, str], Terms]]] = {
+    "all": lambda _, text: [("color", "inherit" if text == "unset" else _BLACK), ("ground", _CLEAR), ("image", _CLEAR)], "background": _background,
+    "background-clip": lambda name, text: [(name, text)], "background-size": _partial, "background-repeat": _partial, "background-position": _partial,
+    "background-color": _coloured, "background-image": _background, "color": _coloured,
+    "font": _font, "font-size": _font, "grid-area": lambda name, text: [(name, text)], "opacity": _opacity, "text-fill-color": _coloured, "white-space": lambda name, text: [(name, text)],
+}  # fmt: skip
+
+
+def _length(text: str) -> float | None:
+    """Return a length in pixels, or the smallest of a choice; None if it is not worked out."""
+    if choice := _CHOICE.fullmatch(text):
+        lengths = [_length(part.strip()) for part in choice[1].split(",")]
+        known = [length for length in lengths if length is not None]
+        return min(known) if len(known) == len(lengths) else None
+    found = _LENGTH.fullmatch(text)
+    unit = _UNITS.get(found[2], 16 * _EMS.get(found[2], 0.0)) if found else None
+    return max(-1e6, min(1e6, float(found[1]))) * unit if found and unit else None
+
+
+def _colour(text: str) -> Paint | None:
+    """Return a colour; an empty paint for one that is not worked out, None for none."""
+    if text in _SYSTEM:
+        return _SYSTEM[text]
+    if "(" not in text and text[:1] != "#" and not text.isalpha():
         return None
-    numbers = [_measured(number) or (0.0, "") for number in _SEPARATED.split(inner.strip())]
-    if kind.rstrip("a") not in {"rgb", "hsl", "hwb"} or not 3 <= len(numbers) <= 4 or "(" in inner:
-        return "unknown"
-    one, two, three, *rest = (number / (100 if unit == "%" else 1) for number, unit in numbers)
-    if kind.startswith("rgb"):
-        shares = zip((one, two, three), numbers, strict=False)
-        channels = [share * (255 if unit == "%" else 1) for share, (_, unit) in shares]
-    else:
-        if kind == "hwb":  # CSS Color Level 4, section 8.1
-            two, three = 0.0 if two + three >= 1 else 1.0, (1 + two - three) / 2
-        channels = [255 * channel for channel in hls_to_rgb(one / 360 % 1, three, two)]
-    first, second, third = (max(0.0, min(255.0, channel)) for channel in channels)
-    return first, second, third, max(0.0, min(1.0, 1.0, *rest))
+    from tinycss2.color5 import parse_color
+
+    try:
+        found = parse_color(text)
+        if found is None or isinstance(found, str):
+            return _NO_COLOUR if "(" in text else None
+        red, green, blue, part = found.to("srgb")
+    except NotImplementedError:
+        return _NO_COLOUR
+    red, green, blue = (255 * max(0.0, min(1.0, channel)) for channel in (red, green, blue))
+    return frozenset({(red, green, blue, float(part))})

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.core.errors import NotFound
 from postroom.core.message import Mail, Party
-from postroom.mail import headers, mime, read
+from postroom.mail import headers, mime, read, style
 from postroom.mail.read import MAX_DEPTH, MAX_PARTS, MAX_TEXT, UNREADABLE
 
 
@@ -604,9 +604,9 @@ def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html():
 
 def test_every_bound_on_the_page_is_the_one_in_the_code():
     page = (Path(__file__).parents[3] / "docs/mime.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\| ([\d,]+) \| `(read|headers)\.(\w+)` \|", page)
-    assert len(rows) == 9
+    rows = re.findall(r"\| ([\d,]+) \| `(read|headers|style)\.(\w+)` \|", page)
+    assert len(rows) == 11
     for number, room, name in rows:
-        assert getattr({"read": read, "headers": headers}[room], name) == int(
+        assert getattr({"read": read, "headers": headers, "style": style}[room], name) == int(
             number.replace(",", "")
         )
