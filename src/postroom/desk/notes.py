@@ -196,7 +196,7 @@ class Notes:
             named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
             named = {"from": str(letter.sender)} | named | {"subject": letter.subject}
             named |= json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
-            named |= {"notice": notice} if notice else {}
+            named |= {"notice": inert(notice)} if notice else {}
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
         more = json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
@@ -213,7 +213,7 @@ class Notes:
             # What somebody typed meanwhile stays: the letter is then not approved before they agree.
             text = settled(note.body)
             follows = ours.get("") == _hash(text) and text != entry.letter.text
-            fields |= {"notice": notice[:MAX_FOUND] or None}
+            fields |= {"notice": inert(notice[:MAX_FOUND]) or None}
             return note.set(fields, f"\n{entry.letter.text}" if follows else None)
         pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
         if "" in ours:

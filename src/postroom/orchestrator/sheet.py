@@ -38,7 +38,7 @@ from postroom.vault.folders import (
     PLANS,
     REJECTED,
 )
-from postroom.vault.markdown import link, quote
+from postroom.vault.markdown import inert, link, quote
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File, Vault
 
@@ -192,7 +192,11 @@ class Sheets:
         beside = f"{path.removesuffix('.md')} (why).md"
         if self.vault.stat(beside) is None:
             said = f"{why.message}. Mend the note, and move it back to {NEEDS_ACTION}/."
-            fields = {"status": "failed", "reason": why.message, "note": path.rpartition("/")[2]}
+            fields = {
+                "status": "failed",
+                "reason": inert(why.message),
+                "note": path.rpartition("/")[2],
+            }
             self.vault.create(beside, render(fields, f"\n{quote(said)}\n"))
         with self.ledger.write(synced=False) as book:
             book.written(errand.key, _placed(path, raw, file))
@@ -306,7 +310,7 @@ class Sheets:
         return same or mended
 
     def _named(self, errand: Errand, path: str) -> tuple[bytes, File] | None:
-        """Return a note that names this mail, and that no tool made where tools make notes."""
+        """Return a note that names this mail, and that no tool wrote."""
         if self.ledger.tool_wrote(path):
             return None
         try:

@@ -116,7 +116,7 @@ def test_a_tools_note_does_not_become_a_deleted_mails(rounds, asking):
     twin = rounds.vault / "Needs_Action" / "twin.md"
     twin.write_text(text)
     with rounds.desk.ledger.write() as book:
-        book.set("made Needs_Action/twin.md", "0123456789abcdef claude")
+        book.add_tool_note("Needs_Action/twin.md", twin.stat().st_ino, "0" * 16, "claude")
     rounds.round()
     assert rounds.errand(asking).state == "gone"
     assert twin.read_text() == text

@@ -1,0 +1,137 @@
+"""A desk that is killed between any two effects while it takes a tool's note: one move is never two verdicts."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from postroom.desk.outbox import Call
+from postroom.store.ledger import Ledger
+from postroom.vault.vault import Vault
+from tests.desks import Dead, Office
+
+WRITE = Call("write_note", "claude", "vault")
+DRAFT = {"to": "ann@example.com", "subject": "Lunch"}
+SLIP = {"type": "email_send", "status": "pending", "to": "ann@example.com"}
+
+
+class Life:
+    """How many effects are left."""
+
+    left = -1
+
+    @classmethod
+    def step(cls) -> None:
+        cls.left -= 1
+        if cls.left == 0:
+            raise Dead
+
+
+class MortalVault(Vault):
+    """A vault whose process may die before or after a change."""
+
+    def replace(self, *what):
+        Life.step()
+        made = super().replace(*what)
+        Life.step()
+        return made
+
+    def move(self, source, target, was, data=None, *ready):
+        Life.step()
+        if Life.left == 1:  # between the two names
+            super().create(target, self.read(source)[0] if data is None else data, ready=ready[0] if ready else lambda _inode: None)  # fmt: skip
+        Life.step()
+        made = super().move(source, target, was, data, *ready)
+        Life.step()
+        return made
+
+
+class MortalLedger(Ledger):
+    """A ledger whose process may die after a transaction."""
+
+    @contextmanager
+    def write(self, **how):
+        with super().write(**how) as book:
+            yield book
+        Life.step()
+
+
+@pytest.fixture
+def mortal(tmp_path):
+    found = []
+
+    def begin(name: str) -> Office:
+        Life.left = -1
+        office = Office(tmp_path / name)
+        office.vaults, office.ledgers = MortalVault, MortalLedger
+        office.reopen()
+        found.append(office)
+        return office
+
+    yield begin
+    Life.left = -1
+    for office in found:
+        office.close()
+
+
+def looked(office: Office, after: int) -> bool:
+    """Look, and be killed after so many effects; return whether there were as many."""
+    Life.left = after
+    try:
+        office.look(adopt=True)
+    except Dead:
+        Life.left = -1
+        office.reopen()
+        office.look(adopt=True)
+        office.look(adopt=True)
+        return True
+    ended, Life.left = Life.left > 0, -1
+    assert ended
+    return False
+
+
+def moved(office: Office, path: str) -> None:
+    """Move a note to Approved/ as a person does."""
+    (office.vault / "Approved").mkdir(exist_ok=True)
+    (office.vault / path).rename(office.vault / "Approved" / path.rpartition("/")[2])
+
+
+def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_approves_it(mortal):
+    for after in range(1, 60):
+        office = mortal(f"draft {after}")
+        office.desk.notebook.write(WRITE, "Drafts/Lunch.md", DRAFT, "Noon?\n", "")
+        moved(office, "Drafts/Lunch.md")
+        killed = looked(office, after)
+        (line,) = office.desk.ledger.lines()
+        assert (line.agent, office.state_of(line.id)) == ("claude", "pending"), after
+        assert office.where(line.id) == "Pending_Approval", after
+        assert list((office.vault / "Approved").iterdir()) == [], after
+        moved(office, f"Pending_Approval/{office.note(line.id).name}")
+        office.look()
+        assert office.state_of(line.id) == "approved", after
+        if not killed:
+            break
+    assert after > 5
+    assert not killed
+
+
+def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(mortal):
+    for after in range(1, 60):
+        office = mortal(f"request {after}")
+        office.desk.notebook.write(WRITE, "Plans/Lunch.md", SLIP, "Please.\n", "")
+        entry = office.propose()
+        moved(office, "Plans/Lunch.md")
+        killed = looked(office, after)
+        assert office.state_of(entry.id) == "pending", after
+        (request, *_) = sorted((office.vault / "Pending_Approval").glob("Lunch*.md"))
+        assert entry.id in request.read_text(), after
+        moved(office, f"Pending_Approval/{request.name}")
+        again = looked(office, after)
+        assert office.state_of(entry.id) == "approved", after
+        office.desk.recall(entry.id)
+        office.look(adopt=True)
+        office.look(adopt=True)
+        assert office.state_of(entry.id) == "pending", after
+        if not killed and not again:
+            break
+    assert after > 5
+    assert not (killed or again)
