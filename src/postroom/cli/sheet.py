@@ -14,6 +14,7 @@ import click
 
 from postroom.core.errors import Corrupt, Denied
 from postroom.core.text import clean
+from postroom.store import files
 
 
 class Sheet:
@@ -91,7 +92,6 @@ class Sheet:
     def write(self) -> Path | None:
         """Back the file up, put the new one in its place, and return the backup."""
         real = self._real
-        real.parent.mkdir(parents=True, exist_ok=True)
         backup, mode, new = None, None, self.after()
         if self.before is not None:
             mode = real.stat().st_mode & 0o7777
@@ -99,41 +99,18 @@ class Sheet:
             backup = next(name for name in names if self._kept(name, mode))
         if new is None:
             real.unlink()
+            files.sync(real.parent)
         else:
-            beside = real.with_name(f".postroom-{os.urandom(8).hex()}.tmp")
-            _create(beside, new, mode)
-            beside.replace(real)
-        folder = os.open(real.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            files.replace(real, new, mode)
         return backup
 
     def _kept(self, backup: Path, mode: int) -> bool:
         """Whether this backup is of these bytes: it was before, or it is now."""
         assert self.before is not None
-        if _create(backup, self.before, mode):
+        if files.create(backup, self.before, mode):
             return True
         try:
             plain = backup.is_file() and not backup.is_symlink()
             return plain and backup.read_bytes() == self.before
         except OSError:
             return False
-
-
-def _create(path: str | Path, data: bytes, mode: int | None) -> bool:
-    """Write a file that is not there yet, down to the disk; say False where one is."""
-    try:
-        with Path(path).open("xb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except FileExistsError:
-        return False
-    except OSError:  # a full disk leaves no half of it
-        Path(path).unlink(missing_ok=True)
-        raise
-    return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from postroom.core.errors import Corrupt, Denied, Unavailable
+from postroom.store import files
 from postroom.store.database import private_folder
 
 _DESK_ID = r"[a-z2-7]{16}"
@@ -84,26 +85,20 @@ def _read(file: Path) -> str | None:
     return raw[:-1]
 
 
-def _replace(file: Path, id: str) -> None:
-    _put(file, id, lambda beside: beside.replace(file))
-
-
-def _put(file: Path, id: str, publish: Callable[[Path], object]) -> None:
-    """Write an id to the disk, under another name until it is `publish`ed."""
-    beside = file.with_name(f"{file.name}.{id}.new")
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_new(beside, id)
-            publish(beside)
-            _sync(file.parent)
-        finally:
-            beside.unlink(missing_ok=True)
+        yield
     except OSError as why:
         raise Unavailable(
             f"{file} cannot be written: {why.strerror}.",
             remedy="Make the vault a folder that you may write to, or name another with VAULT_PATH.",
         ) from why
+
+
+def _replace(file: Path, id: str) -> None:
+    with _writing(file):
+        files.replace(file, f"{id}\n".encode())
 
 
 def make_desk(
@@ -117,40 +112,22 @@ def make_desk(
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
     file = _file(vault, "desk")
-    _put(file, drawn, lambda beside: _publish(beside, file, drawn, link))
+    beside, line = file.with_name(f"desk.{drawn}.new"), f"{drawn}\n".encode()
+    with _writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            files.create(beside, line)
+            with suppress(FileExistsError):  # somebody was first
+                link(beside, file)
+        except OSError:
+            # FAT and some mounted folders have no hard links; there, creating it decides.
+            files.create(file, line)
+        finally:
+            beside.unlink(missing_ok=True)
+        files.sync(file.parent)
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 
 
 def _file(vault: Path, name: str) -> Path:
     return vault / ".postroom" / name
-
-
-def _publish(beside: Path, file: Path, drawn: str, link: Callable[[Path, Path], None]) -> None:
-    """Give the file its name in one step that only the first caller takes."""
-    try:
-        link(beside, file)
-    except FileExistsError:
-        return
-    except OSError:
-        # FAT and some mounted folders have no hard links; there, creating it decides.
-        with suppress(FileExistsError):
-            _write_new(file, drawn)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _write_new(file: Path, drawn: str) -> None:
-    with file.open("xb", buffering=0) as stream:
-        try:
-            stream.write(f"{drawn}\n".encode())
-            os.fsync(stream.fileno())
-        except OSError:  # a full disk leaves no half of it
-            file.unlink()
-            raise

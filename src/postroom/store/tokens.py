@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 from pathlib import Path
 
 from postroom.core.errors import Invalid, Unavailable
+from postroom.store import files
 from postroom.store.database import private_folder
 
 ANYBODY = "token"  # of whoever has no name from the person: the client's own counts
@@ -44,30 +44,18 @@ def secret(file: Path, *, make: bool) -> bytes:
 def _made(file: Path) -> Path:
     private_folder(file.parent)
     try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file
+        files.create(file, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     except OSError as why:
         raise Unavailable(f"{file} cannot be made: {why.strerror}") from why
-    with os.fdopen(handle, "w") as stream:
-        stream.write(f"{secrets.token_urlsafe(32)}\n")
-        stream.flush()
-        os.fsync(stream.fileno())
     return file
 
 
 def tokens(state: Path) -> dict[str, str]:
     """Return the tokens that are let in, and whose each is; that of nobody in particular is ''."""
-    files = {state / ANYBODY: ""}
+    owners = {state / ANYBODY: ""}
     named = state / "tokens"
     if named.is_dir():
-        files |= {file: file.name for file in named.iterdir() if _NAME.fullmatch(file.name)}
-    found = {}
-    for file, agent in files.items():
-        try:
-            token = file.read_text("ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if _TOKEN.fullmatch(token):  # half a file lets nobody in
-            found[token] = agent
+        owners |= {file: file.name for file in named.iterdir() if _NAME.fullmatch(file.name)}
+    found = {secret(file, make=False).decode(): agent for file, agent in owners.items()}
+    found.pop("", None)  # half a file lets nobody in
     return found
