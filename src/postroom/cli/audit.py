@@ -24,7 +24,7 @@ from postroom.core.errors import Invalid
 @click.option(
     "--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def audit_command(
     what: str | None,
     letter: str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,6 @@ import click
 from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
-from postroom.config import user_file
 from postroom.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ TESTING = (
 @click.option("--status", "only_status", is_flag=True, help="Say as whom and for what.")
 @click.option("--revoke", "give_up", is_flag=True, help="Sign out: Google forgets the token.")
 @click.option("--account", metavar="NAME", help="The account, where there are several.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def auth_command(
     scopes: str,
     no_browser: bool,
@@ -143,7 +141,7 @@ def _report(signed: Signed, config: Config, account: Account, *, new: bool, as_j
         say(TESTING)
     if account.provider != "gmail":
         place = "at its top" if len(config.accounts) == 1 else f"under [accounts.{account.name}]"
-        file = user_file(os.environ, Path.home())
+        file = wiring.settings_file()
         say(f'To use it, write provider = "gmail" into {file}, {place}.')
 
 

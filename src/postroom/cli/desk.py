@@ -17,7 +17,7 @@ from postroom.cli import printing
 from postroom.cli.listening import Place, listening
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
-from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.errors import Conflict, Invalid
 from postroom.core.text import line
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Wish(NamedTuple):
 @click.option("--origin", metavar="URL", help="The address by which your own proxy or tunnel shows the page.")  # fmt: skip
 @click.option("--as", "person", metavar="NAME", help="Whose word is given on it.  [default: your login name]")  # fmt: skip
 @click.option("--open/--no-open", "opens", default=None, help="Open the browser.  [default: in a terminal]")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def desk_command(
     port: int | None,
     host: str | None,
@@ -64,7 +64,7 @@ def desk_command(
     new address for it. From your phone: put your own proxy or tunnel in front and give its address with
     --origin; your passphrase is then asked for. Two people give their word apart with --as.
     """
-    config = wiring.settings()
+    config = printing.settings()
     opens = sys.stdout.isatty() and not as_json if opens is None else opens
     with served(config, Wish(host, port, origin, person)) as page:
         report = {"address": page.address, "sign_in": page.sign_in, "person": page.person}
@@ -119,18 +119,11 @@ class Page(NamedTuple):
 @contextmanager
 def served(config: Config, wish: Wish) -> Iterator[Page]:
     """Lend the page of these settings: served from here, unless another process does."""
-    from postroom.wiring.desk import desk
+    from postroom.wiring.desk import needed
 
     person = _person(wish.person)
-    for warning in config.mode.warnings:
-        say(f"warning: {warning}")
     with ExitStack() as stack:
-        found = stack.enter_context(desk(config, make=config.vault.is_dir()))
-        if found is None:
-            raise NotFound(
-                f"There is no desk in the vault {config.vault} yet",
-                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
-            )
+        found = stack.enter_context(needed(config))
         from postroom.web.door import issue
 
         if not stack.enter_context(found.serving()):

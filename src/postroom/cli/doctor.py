@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,7 +23,7 @@ SPACE = 100_000_000  # bytes of disk below which it warns
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def doctor_command(as_json: bool) -> None:
     """Check each part, and say how to mend what is amiss."""
     checks = list(_checks())
@@ -44,14 +42,12 @@ def doctor_command(as_json: bool) -> None:
 
 
 def _checks() -> Iterator[Check]:
-    from postroom.config import user_file
-
     try:
         config = wiring.settings()
     except PostroomError as wrong:
         yield Check("settings", "fail", wrong.message, wrong.remedy)
         return
-    file = user_file(os.environ, Path.home())
+    file = wiring.settings_file()
     yield Check(
         "settings", "ok", str(file) if file.exists() else f"no file at {file}: the defaults"
     )

@@ -19,7 +19,6 @@ from postroom.cli import printing
 from postroom.cli.mcp import CONTRACTS
 from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
-from postroom.config import user_file
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
 from postroom.core.text import line
 from postroom.desk.outbox import Call, check_name
@@ -93,7 +92,7 @@ CLIENTS = {
 @click.option("--agents", is_flag=True, help="Agent mail too: hooks that bring it (Claude Code).")
 @click.option("--remove", is_flag=True, help="Take out what install wrote.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def install_command(
     client: str,
     agent: str | None,
@@ -215,7 +214,7 @@ def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], 
     old = _object(servers.get(SERVER))
     # Nothing of an entry that is there: a project's file may be a stranger's.
     servers[SERVER] = entry = _entry(client, words, agents=agents)
-    live = f"set it to false in {sheet.path}, and dry_run to false in {_settings_file()}"
+    live = f"set it to false in {sheet.path}, and dry_run to false in {wiring.settings_file()}"
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
     if gone:
@@ -293,10 +292,6 @@ def _servers(client: str) -> Path:
     return folder / "Claude" / "claude_desktop_config.json"
 
 
-def _settings_file() -> Path:
-    return user_file(os.environ, Path.home())
-
-
 def _object(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
@@ -347,7 +342,7 @@ def _unhook(rules: Sheet) -> None:
 def _entry(client: str, words: list[str], *, agents: bool = False) -> dict[str, Any]:
     """Return the entry that starts Postroom with these words, without any secret."""
     program, *module = _program()
-    config, settings = wiring.settings(), _settings_file()
+    config, settings = wiring.settings(), wiring.settings_file()
     env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.absolute())}
     if settings.exists() or os.environ.get("POSTROOM_CONFIG"):
         env["POSTROOM_CONFIG"] = str(settings.absolute())
@@ -375,7 +370,7 @@ def _rules(client: str) -> list[str]:
     closed = [config.state or config.desks, *(room / f.name for f in FOLDERS if f.tools == "none")]
     fixed = [*closed, *(room / folder.name for folder in FOLDERS if folder.tools == "read")]
     files = [room / file.name for file in FILES if file.tools in ("read", "none")]
-    files += [_settings_file(), _servers(client), Path.cwd() / CLIENTS[client].rules]
+    files += [wiring.settings_file(), _servers(client), Path.cwd() / CLIENTS[client].rules]
     unread = _patterns(closed, "/**")
     keys = [config.gmail.token_path, config.gmail.credentials_path]
     keys += [config.gmail.cwd / name for name in ("token.json", "credentials.json")]
@@ -411,7 +406,7 @@ def _desk() -> list[str]:
         return []
     proposal = (
         "Trust is at level folder: a moved note is a verdict, and a client with a shell can move notes. "
-        f'Better: put trust = "desk" under [approvals] in {_settings_file()}, then run '
+        f'Better: put trust = "desk" under [approvals] in {wiring.settings_file()}, then run '
         "`postroom init`, which asks for a passphrase."
     )
     return [proposal]

@@ -42,7 +42,6 @@ HEADINGS = {
 PAST = 50  # letters that are no longer open, in a list of all
 PATIENCE = 60.0  # seconds for another dispatcher to finish
 
-_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 _yes = click.option(
     "--yes",
     "digests",
@@ -55,18 +54,9 @@ _yes = click.option(
 @contextmanager
 def opened(*, make: bool = False, adopt: bool = False) -> Iterator[Desk]:
     """Lend the desk, up to date with its folders; what people should know is said."""
-    from postroom.wiring.desk import desk
+    from postroom.wiring.desk import needed
 
-    config = wiring.settings()
-    for warning in config.mode.warnings:
-        say(f"warning: {warning}")
-    # A vault that is there may be used; one that is not is only made by `init`.
-    with desk(config, make=make and config.vault.is_dir()) as found:
-        if found is None:
-            raise NotFound(
-                f"There is no desk in the vault {config.vault} yet, and so no letter.",
-                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
-            )
+    with needed(printing.settings(), make=make) as found:
         for sentence in found.reconcile(adopt=adopt):
             say(sentence)
         yield found
@@ -89,7 +79,7 @@ def person() -> str:
     is_flag=True,
     help=f"Show rehearsals, and the last {PAST} closed letters too.",
 )
-@_json
+@printing.json_option
 def pending_command(everything: bool, as_json: bool) -> None:
     """List the letters that wait, newest last.
 
@@ -167,7 +157,7 @@ def _line_json(line: Line) -> dict[str, Any]:
 
 @click.command("show")
 @click.argument("id")
-@_json
+@printing.json_option
 def show_command(id: str, as_json: bool) -> None:
     """Show one letter with its risk card and history."""
     with opened() as desk:
@@ -229,7 +219,7 @@ def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
 @click.command("approve")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @_yes
-@_json
+@printing.json_option
 def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: bool) -> None:
     """Approve letters, after a look at each, and send them.
 
@@ -339,7 +329,7 @@ def _is_kept(entry: Entry) -> bool:
 @click.command("reject")
 @click.argument("id")
 @click.option("--reason", default="", help="Why; it reaches the agent.")
-@_json
+@printing.json_option
 def reject_command(id: str, reason: str, as_json: bool) -> None:
     """Say no to a letter, with a reason that reaches the agent."""
     with opened() as desk:
@@ -350,7 +340,7 @@ def reject_command(id: str, reason: str, as_json: bool) -> None:
 @click.command("revise")
 @click.argument("id")
 @click.option("--ask", required=True, metavar="WISH", help="What should be different.")
-@_json
+@printing.json_option
 def revise_command(id: str, ask: str, as_json: bool) -> None:
     """Ask the agent for another version of a letter."""
     with opened() as desk:
@@ -360,7 +350,7 @@ def revise_command(id: str, ask: str, as_json: bool) -> None:
 
 @click.command("undo")
 @click.argument("id")
-@_json
+@printing.json_option
 def undo_command(id: str, as_json: bool) -> None:
     """Recall an approved letter that is not being sent yet."""
     with opened() as desk:
@@ -377,7 +367,7 @@ def undo_command(id: str, as_json: bool) -> None:
 )
 @click.option("--no-send", is_flag=True, help="Change it, and let it wait.")
 @_yes
-@_json
+@printing.json_option
 def edit_command(
     id: str,
     from_note: bool,
@@ -467,7 +457,7 @@ def _typed(shown: str) -> str | None:
 @click.argument("id")
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
 @_yes
-@_json
+@printing.json_option
 def resolve_command(
     id: str, was_sent: bool | None, digests: tuple[str, ...], as_json: bool
 ) -> None:
@@ -498,7 +488,7 @@ def resolve_command(
 
 @click.command("send-approved")
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
-@_json
+@printing.json_option
 def send_approved_command(wait: bool, as_json: bool) -> None:
     """Send what is approved and due; settle what was interrupted.
 

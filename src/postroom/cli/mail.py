@@ -35,14 +35,6 @@ FIRST_STEPS = (
 )
 
 _account = click.option("--account", metavar="NAME", help="The account, where there are several.")
-_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-
-
-def _settings() -> Config:
-    config = wiring.settings()
-    for warning in config.mode.warnings:
-        say(f"warning: {warning}")
-    return config
 
 
 def _empty(config: Config, account: str | None) -> str:
@@ -52,7 +44,7 @@ def _empty(config: Config, account: str | None) -> str:
 
 @contextmanager
 def _opened(account: str | None) -> Iterator[Mailbox]:
-    config = _settings()
+    config = printing.settings()
     found = wiring.mailbox(config, account)
     if found is None:
         raise NotFound(_empty(config, account), remedy=FIRST_STEPS)
@@ -84,7 +76,7 @@ class Search(click.Command):
 )
 @click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
 @_account
-@_json
+@printing.json_option
 def search_command(
     query: tuple[str, ...], limit: int, cursor: str, account: str | None, as_json: bool
 ) -> None:
@@ -100,7 +92,7 @@ def search_command(
     language.
     """
     text = " ".join(query).strip()
-    config = _settings()
+    config = printing.settings()
     box = wiring.mailbox(config, account)
     if box is None:
         parse(text)
@@ -131,7 +123,7 @@ def search_command(
 @click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
 @click.option("--part", metavar="PART", help="Write the bytes of this attachment.")
 @_account
-@_json
+@printing.json_option
 def read_command(
     id: str, quotes: bool, raw: bool, part: str | None, account: str | None, as_json: bool
 ) -> None:
@@ -160,7 +152,7 @@ def read_command(
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @_account
-@_json
+@printing.json_option
 def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) -> None:
     """Show a whole conversation, oldest mail first.
 
@@ -183,7 +175,7 @@ def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) ->
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @_account
-@_json
+@printing.json_option
 def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -> None:
     """Import mail from mbox, Maildir or .eml files.
 
@@ -198,7 +190,7 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
     sources = [source for path in paths for source in files.sources(Path(path))]
     others = sum(source.kind == "other" for source in sources)
     report = files.Report()
-    config = _settings()
+    config = printing.settings()
     known = wiring.local_mailbox(config, account)
     box = known or wiring.local_mailbox(config, account, make=True)
     assert box is not None

@@ -22,7 +22,7 @@ SHOWN = 50
 @click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
 @click.option("--all", "every", is_flag=True, help="Undo all of them.")
 @click.option("--agent", metavar="NAME", help="Only those of this agent.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@printing.json_option
 def undo_moves_command(
     numbers: tuple[int, ...], every: bool, agent: str | None, as_json: bool
 ) -> None:

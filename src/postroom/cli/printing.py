@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from postroom import wiring
 from postroom.core.text import clean, line
 
 if TYPE_CHECKING:
+    from postroom.config import Config
     from postroom.store.entries import Entry
 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -30,6 +32,9 @@ def width() -> int:
         return WIDTH
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
 def print_json(value: object) -> None:
     """Write one JSON document; what a terminal would act upon is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
@@ -39,6 +44,14 @@ def print_json(value: object) -> None:
 def say(text: str = "") -> None:
     """Write a sentence for a person, beside the data."""
     click.echo(folded(text), err=True)
+
+
+def settings() -> Config:
+    """Return the settings of this process; what in them was not understood is said."""
+    config = wiring.settings()
+    for warning in config.mode.warnings:
+        say(f"warning: {warning}")
+    return config
 
 
 def folded(text: str, indent: str = "") -> str:

@@ -16,7 +16,7 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
-from postroom.core.errors import AuthRequired, Invalid, NotFound, PostroomError
+from postroom.core.errors import AuthRequired, Invalid, PostroomError
 from postroom.core.text import line
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def run_command(
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
         tell = Teller(as_json=as_json)
-        setup = stack.enter_context(_setup(wiring.settings(), interval, stopping, tell))
+        setup = stack.enter_context(_setup(printing.settings(), interval, stopping, tell))
         stack.enter_context(stopped_by_signals(stopping))
         if not once and not as_json:
             desk = setup.desk
@@ -145,17 +145,10 @@ def _setup(
 ) -> Iterator[Setup]:
     from postroom.orchestrator.run import AGENT, Setup
     from postroom.orchestrator.servers import servers
-    from postroom.wiring.desk import desk
+    from postroom.wiring.desk import needed
 
-    for warning in config.mode.warnings:
-        say(f"warning: {warning}")
     model = _model(config, stopping)
-    with desk(config, make=config.vault.is_dir()) as found:
-        if found is None:
-            raise NotFound(
-                f"There is no desk in the vault {config.vault} yet",
-                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
-            )
+    with needed(config) as found:
         commands = {
             name: [sys.executable, "-P", "-m", "postroom", "mcp", name, "--agent", AGENT]
             for name in ("email", "vault")

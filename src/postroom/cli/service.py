@@ -11,8 +11,9 @@ import click
 
 from postroom import wiring
 from postroom.cli.exits import exit_code
-from postroom.cli.printing import print_json, say
+from postroom.cli.printing import json_option, print_json, say
 from postroom.core.errors import Conflict, Corrupt, Invalid, Unavailable
+from postroom.store import files
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -22,7 +23,6 @@ LABEL: Final = "org.postroom.run"
 # What another try does not mend: a second orchestrator, wrong settings, a damaged file.
 _COMMAND: Final = [sys.executable, "-P", "-m", "postroom", "run", "--json"]
 _FINAL: Final = (Conflict(""), Invalid(""), Corrupt(""))
-_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 
 @click.group("service")
@@ -36,7 +36,7 @@ def service_command() -> None:
 @service_command.command("install")
 @click.option("--print", "printed", is_flag=True, help="Print the file, and write nothing.")
 @click.option("--desk", "with_desk", is_flag=True, help="Serve the desk in the browser too.")
-@_json
+@json_option
 def install_command(printed: bool, with_desk: bool, as_json: bool) -> None:
     """Write the service's file, and say how to start it.
 
@@ -55,10 +55,7 @@ def install_command(printed: bool, with_desk: bool, as_json: bool) -> None:
     old = file.read_text() if file.is_file() else ""
     if old != text:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            beside = file.with_name(f"{file.name}.new")
-            beside.write_text(text)
-            beside.replace(file)
+            files.replace(file, text.encode())
         except OSError as why:
             raise Unavailable(
                 f"{file} cannot be written: {why.strerror}", remedy="Make its folder yours."
@@ -80,7 +77,7 @@ def install_command(printed: bool, with_desk: bool, as_json: bool) -> None:
 
 
 @service_command.command("remove")
-@_json
+@json_option
 def remove_command(as_json: bool) -> None:
     """Delete the service's file, and say how to stop it."""
     config = wiring.settings()
@@ -120,7 +117,7 @@ def _linux(config: Config, command: list[str]) -> tuple[Path, str]:
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(folder) if folder.startswith("/") else Path.home() / ".config"
     lines = [f'Environment="{_escaped(f"{k}={v}")}"' for k, v in _environment(config).items()]
-    keys = _settings_folder() / "environment"
+    keys = wiring.settings_file().absolute().with_name("environment")
     words = " ".join(f'"{_escaped(word).replace("$", "$$")}"' for word in command)
     final = " ".join(sorted({str(exit_code(one)) for one in _FINAL}))
     rows = [
@@ -167,9 +164,7 @@ def _refuse_lines(text: str) -> None:
 
 
 def _settings_folder() -> Path:
-    from postroom.config import user_file
-
-    return user_file(os.environ, Path.home()).absolute().parent
+    return wiring.settings_file().absolute().parent
 
 
 def _mac(config: Config, command: list[str]) -> tuple[Path, str]:

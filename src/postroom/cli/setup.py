@@ -14,6 +14,7 @@ from postroom.cli.printing import say
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
+from postroom.store import files
 from postroom.vault.folders import FOLDERS
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ NOBODY_SENDS = (
     "Nothing sends by itself while neither `postroom run` nor `postroom desk` does: `postroom approve` and `postroom"
     " send-approved` do, and an agent that asks again for a letter that you approved."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 
 DASHBOARD = """# Postroom
 
@@ -78,7 +78,7 @@ For example: ``- from `@school.example` and subject `trip`, `fee`: urgent Thank 
 @click.argument("vault", required=False, type=click.Path(path_type=Path))
 @click.option("--passphrase", "with_passphrase", is_flag=True, help="Set or change the passphrase.")
 @click.option("--token", "agent", metavar="NAME", help="Make a token for HTTP that carries this agent's name.")  # fmt: skip
-@_json
+@printing.json_option
 def init_command(
     vault: Path | None, with_passphrase: bool, agent: str | None, as_json: bool
 ) -> None:
@@ -91,7 +91,6 @@ def init_command(
     lower that level, it is asked for. A token lets a client in over `postroom mcp --http`: it is in
     the file that is named, for you to give to that client.
     """
-    from postroom.config import user_file
     from postroom.desk.outbox import Call, check_name
     from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
@@ -128,19 +127,17 @@ def init_command(
     made_now = ", ".join(new) if new else "nothing: all was there"
     click.echo(printing.hanging("Made    ", made_now))
     if not config.mode.live:
-        file = user_file(os.environ, Path.home())
+        file = wiring.settings_file()
         say(f"Postroom rehearses: nothing is sent until dry_run = false is in {file}.")
 
 
 def _name_vault(vault: Path) -> Path | None:
     """Work in this vault; return the settings file that is to name it, where there is none yet."""
-    from postroom.config import user_file
-
     if not str(vault).isprintable():
         raise Invalid("The vault's path holds what cannot be written", remedy="Rename the folder.")
     if vault.exists() and not vault.is_dir():
         raise Invalid(f"{vault} is no folder", remedy="Name another.")
-    file, config = user_file(os.environ, Path.home()), wiring.settings()
+    file, config = wiring.settings_file(), wiring.settings()
     source = config.source("vault.path")
     if source != "default":
         if config.vault.absolute() == vault:
@@ -161,18 +158,15 @@ def _write_settings(file: Path, vault: Path, room: str = "") -> None:
     text += '# address = "you@example.org"  # your own address\n\n'
     text += f'[vault]\npath = "{path}"\n' + (f'room = "{room}"\n' if room else "")
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("x", encoding="utf-8") as stream:
-        stream.write(text)
+    files.create(file, text.encode())
 
 
 def _roomed(config: Config) -> Config:
     """Return the settings with a room of Postroom's own where the vault has notes already."""
-    from postroom.config import user_file
-
     theirs = [] if config.room else _theirs(config.vault)
     if not theirs:
         return config
-    file = user_file(os.environ, Path.home())
+    file = wiring.settings_file()
     if file.exists():
         raise Invalid(
             f"The vault {config.vault} has notes of its own ({', '.join(sorted(theirs)[:3])})",
@@ -236,7 +230,7 @@ def _passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
 
 
 @click.command("adopt")
-@_json
+@printing.json_option
 def adopt_command(as_json: bool) -> None:
     """Send from this vault here; the other machine then only reads.
 
@@ -272,7 +266,7 @@ def _sends(config: Config) -> bool:
 
 
 @click.command("status")
-@_json
+@printing.json_option
 def status_command(as_json: bool) -> None:
     """Say what waits, in which mode, at which trust level."""
     from postroom.wiring.desk import desk, rules

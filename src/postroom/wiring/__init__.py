@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroom.config import Account, Config, load
+from postroom.config import Account, Config, load, user_file
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.store.desk import desk_id, make_desk, refuse_lost, register
@@ -23,6 +23,11 @@ _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
 def settings() -> Config:
     """Return the settings of this process."""
     return load(os.environ, Path.cwd(), Path.home())
+
+
+def settings_file() -> Path:
+    """Return the person's own settings file, whether it is there or not."""
+    return user_file(os.environ, Path.home())
 
 
 def local_zone() -> tzinfo:

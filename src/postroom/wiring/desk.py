@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from postroom.config import Config
 from postroom.core.audit import ADOPTION
+from postroom.core.errors import NotFound
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
@@ -46,6 +47,19 @@ def desk(config: Config, *, make: bool = False, moved: bool = False) -> Iterator
         return
     with ExitStack() as stack:
         yield open_desk(config, state, stack, moved=moved)
+
+
+@contextmanager
+def needed(config: Config, *, make: bool = True) -> Iterator[Desk]:
+    """Lend the desk of these settings, in a vault that is there; refuse where there is none yet."""
+    # A vault that is not there is only made by `init`.
+    with desk(config, make=make and config.vault.is_dir()) as found:
+        if found is None:
+            raise NotFound(
+                f"There is no desk in the vault {config.vault} yet",
+                remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
+            )
+        yield found
 
 
 def open_desk(
