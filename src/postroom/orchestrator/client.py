@@ -28,18 +28,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
-from postroom.core.errors import (
-    AuthRequired,
-    Conflict,
-    Corrupt,
-    Denied,
-    Invalid,
-    Limited,
-    NotFound,
-    PostroomError,
-    Unavailable,
-    Uncertain,
-)
+from postroom.core.errors import Conflict, Invalid, Limited, PostroomError, Unavailable, Uncertain
 from postroom.core.text import line
 from postroom.vault.vault import Vault
 
@@ -52,10 +41,7 @@ PAUSE: Final = 60.0  # seconds to wait where a server says "too much" and not fo
 GARBLED: Final = "its answer does not fit the protocol"
 ENDED: Final = "it ended"
 _OF_THE_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
-_KINDS: Final[dict[str, type[PostroomError]]] = {
-    kind.code: kind
-    for kind in (AuthRequired, NotFound, Denied, Corrupt, Conflict, Invalid, Uncertain)
-}
+_KINDS: Final = {kind.code: kind for kind in PostroomError.__subclasses__() if "code" in vars(kind)}
 _WORDED = re.compile(r"Error \((\w+)\): (.+)", re.DOTALL)  # as our own contracts put it into text
 
 Values: TypeAlias = dict[str, Any]

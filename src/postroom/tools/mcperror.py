@@ -5,15 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, Literal
 
-from postroom.core.errors import (
-    AuthRequired,
-    Corrupt,
-    Denied,
-    Invalid,
-    Limited,
-    NotFound,
-    PostroomError,
-)
+from postroom.core.errors import Limited, PostroomError
 from postroom.core.text import line
 from postroom.tools import plain
 from postroom.tools.table import Reply, Result
@@ -31,13 +23,13 @@ MCPErrorCode = Literal[
 # The vault has one more: a note that was changed since it was read.
 VaultErrorCode = MCPErrorCode | Literal["conflict"]
 # The list is closed: what a call got wrong is `parse_error`, as HTTP's 422 stands for both.
-CODES: Final[dict[type[PostroomError], MCPErrorCode]] = {
-    Invalid: "parse_error",
-    NotFound: "not_found",
-    Denied: "permission_denied",
-    Limited: "rate_limited",
-    AuthRequired: "auth_required",
-    Corrupt: "parse_error",
+CODES: Final[dict[str, MCPErrorCode]] = {
+    "invalid_input": "parse_error",
+    "not_found": "not_found",
+    "permission_denied": "permission_denied",
+    "rate_limited": "rate_limited",
+    "auth_required": "auth_required",
+    "parse_error": "parse_error",
 }
 
 
@@ -57,8 +49,7 @@ def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
 
 def refusal(tool: str, error: PostroomError, default: MCPErrorCode) -> Reply:
     """Return one of our errors as one of the document's; those that it has no code for by default."""
-    known = (code for kind, code in CODES.items() if isinstance(error, kind))
     details: dict[str, object] = {"remedy": line(error.remedy)} if error.remedy else {}
     if isinstance(error, Limited):
         details["retry_after_seconds"] = round(error.seconds, 1)
-    return mcp_error(next(known, default), plain.wrong(error, tool), **details)
+    return mcp_error(CODES.get(error.code, default), plain.wrong(error, tool), **details)

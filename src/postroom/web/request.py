@@ -13,15 +13,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
-from postroom.core.errors import (
-    AuthRequired,
-    Conflict,
-    Denied,
-    Invalid,
-    Limited,
-    NotFound,
-    PostroomError,
-)
+from postroom.core.errors import Invalid, PostroomError
 from postroom.core.health import Check
 from postroom.core.letter import MAX_TEXT
 from postroom.desk.desk import Desk
@@ -34,13 +26,13 @@ MAX_FORM: Final = (
     12 * MAX_TEXT + 1_000_000
 )  # bytes of a post: a character has four, each written as three
 READ_SECONDS: Final = 60.0  # for a whole post
-STATUS: Final = {
-    Invalid: 400,
-    AuthRequired: 401,
-    Denied: 403,
-    NotFound: 404,
-    Conflict: 409,
-    Limited: 429,
+STATUS: Final = {  # by the code of an error
+    "invalid_input": 400,
+    "auth_required": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "rate_limited": 429,
 }
 _TITLES: Final = {
     400: "That is not right",
@@ -113,7 +105,7 @@ async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
 
 def status_of(wrong: PostroomError) -> int:
     """Return the code that an error has over HTTP."""
-    return next((code for kind, code in STATUS.items() if isinstance(wrong, kind)), 503)
+    return STATUS.get(wrong.code, 503)
 
 
 def page(content: Html, status: int = 200) -> Response:
