@@ -1,4 +1,4 @@
-"""The protocols that every provider keeps, split by what a caller may do with them."""
+"""The protocol that every provider keeps, and the values that it speaks in."""
 
 from __future__ import annotations
 
@@ -112,8 +112,22 @@ class Unknown:
 Settled = Sent | NotSent | Unknown
 
 
-class Reader(Protocol):
-    """Reading mail."""
+class Keeper(Protocol):
+    """Where mail is taken in."""
+
+    def keep(self, arrivals: Sequence[Arrival]) -> Kept:
+        """Keep these mails, all or none; one that is there already stays as it is."""
+        ...
+
+
+class Mailbox(Protocol):
+    """An account of a provider."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+    # Reading
 
     def own(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""
@@ -139,9 +153,7 @@ class Reader(Protocol):
         """Return one attachment, or raise `NotFound`."""
         ...
 
-
-class Organiser(Protocol):
-    """Sorting mail."""
+    # Sorting
 
     def labels(self) -> tuple[str, ...]:
         """Return the names of all labels, the system's first."""
@@ -153,17 +165,7 @@ class Organiser(Protocol):
         """Add and remove labels; one that does not exist is made when it is first added."""
         ...
 
-
-class Keeper(Protocol):
-    """Taking mail in."""
-
-    def keep(self, arrivals: Sequence[Arrival]) -> Kept:
-        """Keep these mails, all or none; one that is there already stays as it is."""
-        ...
-
-
-class DraftBox(Protocol):
-    """Keeping drafts."""
+    # Drafts
 
     def drafts(self) -> Mapping[str, str]:
         """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
@@ -185,9 +187,7 @@ class DraftBox(Protocol):
         """Delete a draft that is still at this version, or raise `Conflict`."""
         ...
 
-
-class History(Protocol):
-    """Following a mailbox."""
+    # Following
 
     def changes(self, since: str = "") -> Changes:
         """Return what happened since the cursor; without one, only the cursor of now.
@@ -196,9 +196,7 @@ class History(Protocol):
         """
         ...
 
-
-class Sender(Protocol):
-    """Sending letters. Nothing here asks whether a letter may be sent: the desk has."""
+    # Sending; nothing here asks whether a letter may be sent: the desk has
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the very bytes that `send` will hand over."""
@@ -232,15 +230,7 @@ class Sender(Protocol):
         ...
 
 
-class Mailbox(Reader, Organiser, DraftBox, History, Sender, Protocol):
-    """An account of a provider."""
-
-    def close(self) -> None:
-        """Let go of files and connections."""
-        ...
-
-
-def move(mailbox: Organiser, id: str, destination: str) -> Relabelled:
+def move(mailbox: Mailbox, id: str, destination: str) -> Relabelled:
     """File a mail under a label and take it out of the inbox; moving to the inbox only adds it there."""
     inbox = system_label(destination) == INBOX
     return mailbox.relabel(

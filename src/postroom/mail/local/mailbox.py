@@ -49,7 +49,7 @@ _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 
 
 class LocalMailbox:
-    """One account's mail in one SQLite file."""
+    """One account's mail in one SQLite file; what each method promises, `Mailbox` says."""
 
     def __init__(
         self,
@@ -75,11 +75,9 @@ class LocalMailbox:
     # Reading
 
     def own(self) -> tuple[Address, ...]:
-        """Return the account's own addresses, the main one first."""
         return self._addresses
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
-        """Return the newest mails that match, at most `limit`."""
         check_page(limit)
         me = tuple(address.spec for address in self._addresses)
         asked = parse(query)
@@ -114,14 +112,12 @@ class LocalMailbox:
         return tuple(notes)
 
     def message(self, id: str) -> Message:
-        """Return one mail, or raise `NotFound`."""
         found = self._messages("id = ?", row_of(id, "Message"))
         if not found:
             raise missing("Message", id)
         return found[0]
 
     def thread(self, id: str) -> Thread:
-        """Return a conversation by its id or that of one of its mails, or raise `NotFound`."""
         row = row_of(id, "Thread")
         # A thread bears the id of its first mail kept; merged into another, that mail leads there.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
@@ -149,33 +145,28 @@ class LocalMailbox:
         )
 
     def raw(self, id: str) -> bytes:
-        """Return the bytes of a mail."""
         found = self._database.row("SELECT content FROM raw WHERE id = ?", [row_of(id, "Message")])
         if not found:
             raise missing("Message", id)
         return bytes(found[0])
 
     def attachment(self, id: str, part: str) -> Attached:
-        """Return one attachment, or raise `NotFound`."""
         file = mime.attachment(self.raw(id), part)
         return Attached(file.name, file.type, iter([file.content]))
 
     # Sorting and taking in
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of all labels, the system's first."""
         own = self._database.rows("SELECT name FROM label ORDER BY key")
         return (*sorted(SYSTEM_LABELS), *(name for (name,) in own))
 
     def relabel(
         self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
     ) -> Relabelled:
-        """Add and remove labels; one that does not exist is made when it is first added."""
         with self._database.write() as connection:
             return rows.relabel(connection, id, add, remove)
 
     def keep(self, arrivals: Sequence[Arrival]) -> Kept:
-        """Keep these mails, all or none; one that is there already stays as it is."""
         unseen = {
             digest: arrival
             for arrival in arrivals
@@ -192,19 +183,16 @@ class LocalMailbox:
     # Drafts
 
     def drafts(self) -> dict[str, str]:
-        """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
         found = self._database.rows("SELECT id, message FROM draft ORDER BY message DESC")
         return {id: id_of(row) for id, row in found}
 
     def draft(self, id: str) -> Draft:
-        """Return one draft, or raise `NotFound`."""
         found = self._messages("id = (SELECT message FROM draft WHERE draft.id = ?)", id)
         if not found:
             raise missing("Draft", id)
         return Draft(id, found[0].id, found[0])
 
     def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
-        """Store the letter as a draft."""
         id = f"r{letter.id}"
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM draft WHERE id = ?", [id]).fetchone():
@@ -213,14 +201,12 @@ class LocalMailbox:
         return self.draft(id)
 
     def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
-        """Replace a draft that is still at this version, or raise `Conflict`."""
         with self._database.write() as connection:
             self._remove_draft(connection, id, version)
             self._put_draft(connection, id, letter, date)
         return self.draft(id)
 
     def discard_draft(self, id: str, *, version: str) -> None:
-        """Delete a draft that is still at this version, or raise `Conflict`."""
         with self._database.write() as connection:
             self._remove_draft(connection, id, version)
 
