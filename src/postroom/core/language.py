@@ -15,31 +15,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from postroom.core import query as nodes
 from postroom.core.errors import Invalid
 from postroom.core.message import CATEGORIES, label_key, system_label
-from postroom.core.query import (
-    PEOPLE,
-    Age,
-    And,
-    Anywhere,
-    Everything,
-    Field,
-    Has,
-    Kind,
-    Labelled,
-    Me,
-    MessageId,
-    Not,
-    Or,
-    Query,
-    Since,
-    Size,
-    Text,
-    Unit,
-    Until,
-    joined,
-    opposite,
-)
+from postroom.core.query import Field, Query
 from postroom.core.text import words
 
 if TYPE_CHECKING:
@@ -83,19 +62,19 @@ def _brief(text: str) -> str:
 
 def _read_text(term: _Term) -> Query:
     where = Field(term.operator)
-    if where in PEOPLE and not term.quoted and term.value.lower() == "me":
-        return Me(where)
+    if where in nodes.PEOPLE and not term.quoted and term.value.lower() == "me":
+        return nodes.Me(where)
     count = len(words(term.value))
     if not count:
         raise term.wrong("has no letter or digit to search for", "Search for words.")
     if count > MAX_PHRASE:
         raise term.wrong(f"is longer than {MAX_PHRASE} words", "Search for fewer words in a row.")
-    return Text(where, term.value)
+    return nodes.Text(where, term.value)
 
 
 def _read_label(term: _Term) -> Query:
     if term.value.strip():
-        return Labelled(label_key(system_label(term.value) or term.value))
+        return nodes.Labelled(label_key(system_label(term.value) or term.value))
     raise term.wrong("is no label", "Name one, as in label:work.")
 
 
@@ -105,7 +84,7 @@ def _read_place(term: _Term) -> Query:
         known = "in:inbox, in:sent, in:drafts, in:spam, in:trash and in:anywhere"
         remedy = f"It knows {known}, and label:{key} for a label of that name."
         raise _unknown(f"in:{key}", term.at, remedy)
-    return Anywhere() if key == "anywhere" else _read_label(term)
+    return nodes.Anywhere() if key == "anywhere" else _read_label(term)
 
 
 def _one_of(values: dict[str, Query]) -> Callable[[_Term], Query]:
@@ -119,7 +98,7 @@ def _one_of(values: dict[str, Query]) -> Callable[[_Term], Query]:
 
 
 def _read_date(term: _Term) -> Query:
-    node = Since if term.operator in ("after", "newer") else Until
+    node = nodes.Since if term.operator in ("after", "newer") else nodes.Until
     why = "is no date"
     try:
         if _SECONDS.fullmatch(term.value):
@@ -136,7 +115,7 @@ def _read_date(term: _Term) -> Query:
 
 def _read_age(term: _Term) -> Query:
     if found := _AGE.fullmatch(term.value):
-        return Age(term.operator == "newer_than", int(found[1]), Unit(found[2].lower()))
+        return nodes.Age(term.operator == "newer_than", int(found[1]), nodes.Unit(found[2].lower()))
     forms = f"a number up to {MAX_AGE} and h, d, m or y, as in {term.operator}:2d"
     raise term.wrong("is no age", f"Write {forms}.")
 
@@ -144,14 +123,14 @@ def _read_age(term: _Term) -> Query:
 def _read_size(term: _Term) -> Query:
     found = _SIZE.fullmatch(term.value)
     if found and (count := int(found[1]) * _SCALES[(found[2] or "").upper()]) <= MAX_SIZE:
-        return Size(term.operator != "smaller", count)
+        return nodes.Size(term.operator != "smaller", count)
     forms = f"bytes, or K, M or G, as in {term.operator}:10M, up to {MAX_SIZE:,} bytes"
     raise term.wrong("is no size", f"Write {forms}.")
 
 
 def _read_message_id(term: _Term) -> Query:
     if value := term.value.strip("<> \t\r\n"):
-        return MessageId(value)
+        return nodes.MessageId(value)
     raise term.wrong("is no Message-ID", "Write it as in rfc822msgid:abc@mail.example.org.")
 
 
@@ -170,20 +149,20 @@ _OPERATORS: Final[dict[str, Callable[[_Term], Query]]] = {
     "in": _read_place,
     "is": _one_of(
         {
-            "unread": Labelled("unread"),
-            "read": Not(Labelled("unread")),
-            "starred": Labelled("starred"),
-            "important": Labelled("important"),
+            "unread": nodes.Labelled("unread"),
+            "read": nodes.Not(nodes.Labelled("unread")),
+            "starred": nodes.Labelled("starred"),
+            "important": nodes.Labelled("important"),
         }
     ),
     "has": _one_of(
         {
-            "attachment": Has(Kind.ATTACHMENT),
-            "userlabels": Has(Kind.USERLABELS),
-            "nouserlabels": Not(Has(Kind.USERLABELS)),
+            "attachment": nodes.Has(nodes.Kind.ATTACHMENT),
+            "userlabels": nodes.Has(nodes.Kind.USERLABELS),
+            "nouserlabels": nodes.Not(nodes.Has(nodes.Kind.USERLABELS)),
         }
     ),
-    "category": _one_of({name: Labelled(f"category_{name}") for name in CATEGORIES}),
+    "category": _one_of({name: nodes.Labelled(f"category_{name}") for name in CATEGORIES}),
     **dict.fromkeys(("after", "newer", "before", "older"), _read_date),
     **dict.fromkeys(("newer_than", "older_than"), _read_age),
     **dict.fromkeys(("larger", "size", "smaller"), _read_size),
@@ -238,7 +217,7 @@ class _Reader:
         if (group := self.groups[-1]).opener:
             remedy = f'Add "{_CLOSING[group.opener]}".'
             raise _wrong(f'"{group.opener}"', group.at, "is never closed", remedy)
-        return _meaning(group) if group.clauses else Everything()
+        return _meaning(group) if group.clauses else nodes.Everything()
 
     def _next(self) -> str:
         """Move over blanks and return the character after them, or "" at the end."""
@@ -317,7 +296,7 @@ class _Reader:
 
     def _add(self, query: Query, *, negated: bool) -> None:
         group = self.groups[-1]
-        query = opposite(query) if negated else query
+        query = nodes.opposite(query) if negated else query
         if group.clauses and (group.joint == "OR" or group.opener == "{"):
             group.clauses[-1].append(query)
         else:
@@ -354,7 +333,7 @@ def _meaning(group: _Group) -> Query:
     if group.joint:
         remedy = _both_sides(group.joint)
         raise _wrong(group.joint, group.joint_at, "has no term on its right", remedy)
-    return joined(And, [joined(Or, clause) for clause in group.clauses])
+    return nodes.joined(nodes.And, [nodes.joined(nodes.Or, clause) for clause in group.clauses])
 
 
 def _both_sides(word: str) -> str:

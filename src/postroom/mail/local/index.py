@@ -16,34 +16,9 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
+from postroom.core import query as nodes
 from postroom.core.message import SYSTEM_LABELS, Mail, label_key
-from postroom.core.query import (
-    PEOPLE,
-    Age,
-    And,
-    Anywhere,
-    Everything,
-    Field,
-    Has,
-    Kind,
-    Labelled,
-    Me,
-    MessageId,
-    Not,
-    Or,
-    Query,
-    Since,
-    Size,
-    Text,
-    Until,
-    View,
-    addresses,
-    body_terms,
-    bounds,
-    restricted,
-    terms,
-    whole_address,
-)
+from postroom.core.query import Field, Kind, Query, View
 from postroom.core.text import words
 
 MIGRATIONS = (
@@ -143,11 +118,11 @@ class Document(NamedTuple):
 
 def document(mail: Mail) -> Document:
     """Return what is indexed of a mail, in the terms that a query asks for."""
-    fields = terms(mail)
+    fields = nodes.terms(mail)
     marks = [_ALL]
     for field, prefix in _PREFIX.items():
         marks += [prefix + token for token in fields[field]]
-    for field, found in addresses(mail).items():
+    for field, found in nodes.addresses(mail).items():
         marks += [_mark(field.value, address) for address in found]
     if mail.message_id:
         marks.append(_mark("id", mail.message_id.strip("<>")))
@@ -155,7 +130,7 @@ def document(mail: Mail) -> Document:
         marks.append(_HAS[Kind.ATTACHMENT])
     subject, sender, to, cc, bcc, files = (" ".join(fields[field]) for field in _COLUMNS)
     return Document(
-        " ".join(body_terms(mail)), subject, sender, to, cc, bcc, files, " ".join(marks)
+        " ".join(nodes.body_terms(mail)), subject, sender, to, cc, bcc, files, " ".join(marks)
     )
 
 
@@ -168,11 +143,11 @@ class Plan(NamedTuple):
 
 def plan(query: Query, view: View) -> Plan:
     """Return the SQL condition that holds for the mails that match, fastest where it is an AND at the top."""
-    whole = restricted(query)
-    parts = whole.parts if isinstance(whole, And) else (whole,)
+    whole = nodes.restricted(query)
+    parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
     indexed = [part for part in parts if _is_indexed(part)]
     rest = [_condition(part, view) for part in parts if not _is_indexed(part)]
-    match = _expression(And(tuple(indexed)) if indexed else Everything(), view)
+    match = _expression(nodes.And(tuple(indexed)) if indexed else nodes.Everything(), view)
     return Plan(
         " AND ".join(["word MATCH ?", *(plan.condition for plan in rest)]),
         [match, *(value for plan in rest for value in plan.values)],
@@ -185,46 +160,52 @@ def _is_indexed(node: Query) -> bool:
 
 
 def _height(node: Query) -> int:
-    if isinstance(node, And | Or):
+    if isinstance(node, nodes.And | nodes.Or):
         return 1 + max(_height(part) for part in node.parts)
-    if isinstance(node, Not):
+    if isinstance(node, nodes.Not):
         return 1 + _height(node.part)
-    return MAX_HEIGHT + 1 if isinstance(node, Since | Until | Age | Size) else 0
+    return (
+        MAX_HEIGHT + 1
+        if isinstance(node, nodes.Since | nodes.Until | nodes.Age | nodes.Size)
+        else 0
+    )
 
 
 def _expression(node: Query, view: View) -> str:
     """Return the FTS5 expression of a query that asks for tokens only."""
     match node:
-        case And(parts):
-            wanted = [_expression(part, view) for part in parts if not isinstance(part, Not)]
+        case nodes.And(parts):
+            wanted = [_expression(part, view) for part in parts if not isinstance(part, nodes.Not)]
             # One NOT over an OR of all: a chain of NOTs would nest, and FTS5 bounds the depth.
-            unwanted = [_expression(part.part, view) for part in parts if isinstance(part, Not)]
+            unwanted = [
+                _expression(part.part, view) for part in parts if isinstance(part, nodes.Not)
+            ]
             base = f"({' AND '.join(wanted or [_phrase([_ALL])])})"
             return f"({base} NOT ({' OR '.join(unwanted)}))" if unwanted else base
-        case Or(parts):
+        case nodes.Or(parts):
             return f"({' OR '.join(_expression(part, view) for part in parts)})"
-        case Not(part):
+        case nodes.Not(part):
             return f"({_phrase([_ALL])} NOT {_expression(part, view)})"
-        case Text(field, text):
+        case nodes.Text(field, text):
             return _said(field, text)
-        case Me(field):
+        case nodes.Me(field):
             own = [_said(field, address) for address in view.me]
             return f"({' OR '.join(own or [_phrase(['·nobody'])])})"
-        case Labelled(key):
+        case nodes.Labelled(key):
             return _phrase([_mark("label", key)])
-        case Has(what):
+        case nodes.Has(what):
             return _phrase([_HAS[what]])
-        case MessageId(value):
+        case nodes.MessageId(value):
             return _phrase([_mark("id", value)])
-        case Everything() | Anywhere():
+        case nodes.Everything() | nodes.Anywhere():
             return _phrase([_ALL])
-        case Since() | Until() | Age() | Size():
+        case nodes.Since() | nodes.Until() | nodes.Age() | nodes.Size():
             raise AssertionError("dates and sizes are conditions on the row")
 
 
 def _said(field: Field, text: str) -> str:
-    whole = whole_address(text)
-    if whole and field in PEOPLE:
+    whole = nodes.whole_address(text)
+    if whole and field in nodes.PEOPLE:
         return _phrase([_mark(field.value, whole)])
     return _phrase([_PREFIX.get(field, "") + token for token in words(text)])
 
@@ -240,21 +221,21 @@ def _condition(node: Query, view: View) -> Plan:
             "word.rowid IN (SELECT rowid FROM word WHERE word MATCH ?)", [_expression(node, view)]
         )
     match node:
-        case And(parts) | Or(parts):
+        case nodes.And(parts) | nodes.Or(parts):
             plans = [_condition(part, view) for part in parts]
-            joint = " AND " if isinstance(node, And) else " OR "
+            joint = " AND " if isinstance(node, nodes.And) else " OR "
             return Plan(
                 f"({joint.join(plan.condition for plan in plans)})",
                 [value for plan in plans for value in plan.values],
             )
-        case Not(part):
+        case nodes.Not(part):
             inner = _condition(part, view)
             return Plan(f"NOT {inner.condition}", inner.values)
-        case Size(larger, limit):
+        case nodes.Size(larger, limit):
             sign = ">" if larger else "<"
             return Plan(f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit])
-        case Since() | Until() | Age():
-            since, until = bounds(node, view)
+        case nodes.Since() | nodes.Until() | nodes.Age():
+            since, until = nodes.bounds(node, view)
             limits = [("word.rowid >= ?", since), ("word.rowid < ?", until)]
             set_limits = [
                 (text, first_row(second)) for text, second in limits if second is not None
