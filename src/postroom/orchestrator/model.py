@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -368,6 +368,9 @@ class Named:
         import httpx2
         from pydantic_ai import Agent, ModelSettings, UsageLimits
 
+        settings = ModelSettings(max_tokens=MAX_TOKENS, max_retries=0)
+        if self._provider == "openai" and self._own:
+            settings = cast("ModelSettings", {**settings, "openai_store": False})
         instructions, mail = prompt(case, mark(case))
         # Follows no redirect. A proxy of the environment may carry what is encrypted, nothing else.
         async with httpx2.AsyncClient(timeout=self._timeout, trust_env=not self._local) as client:
@@ -381,7 +384,7 @@ class Named:
             try:
                 ran = await agent.run(
                     mail,
-                    model_settings=ModelSettings(max_tokens=MAX_TOKENS, max_retries=0),
+                    model_settings=settings,
                     usage_limits=UsageLimits(
                         request_limit=1 + RETRIES, output_tokens_limit=(1 + RETRIES) * MAX_TOKENS
                     ),
@@ -392,38 +395,19 @@ class Named:
         return ran.output.judgement()
 
     def _remote(self, client: httpx2.AsyncClient) -> pydantic_ai.models.Model:
-        key, address = self._key, self._address
-        if self._provider == "anthropic":
-            from pydantic_ai.models.anthropic import AnthropicModel
-            from pydantic_ai.providers.anthropic import AnthropicProvider
+        from pydantic_ai.models import infer_model
+        from pydantic_ai.providers import Provider, infer_provider_class
 
-            claude = AnthropicProvider(api_key=key, base_url=address, http_client=client)
-            return AnthropicModel(self._model, provider=claude)
-        if self._provider == "ollama":
-            from pydantic_ai.models.ollama import OllamaModel
-            from pydantic_ai.providers.ollama import OllamaProvider
+        def provider(name: str) -> Provider[Any]:
+            given: Any = {"api_key": self._key, "base_url": self._address, "http_client": client}
+            if name == "openai-chat":
+                from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-            ollama = OllamaProvider(api_key=key, base_url=address, http_client=client)
-            return OllamaModel(self._model, provider=ollama)
-        from pydantic_ai.models.openai import (
-            OpenAIChatModel,
-            OpenAIResponsesModel,
-            OpenAIResponsesModelSettings,
-        )
-        from pydantic_ai.providers.openai import OpenAIProvider
-        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+                return OpenAICompatibleProvider("endpoint", **given)
+            return infer_provider_class(name)(**given)
 
-        if self._own:
-            # Its newer models refuse typed output by tools on chat completions.
-            return OpenAIResponsesModel(
-                self._model,
-                provider=OpenAIProvider(api_key=key, base_url=address, http_client=client),
-                settings=OpenAIResponsesModelSettings(openai_store=False),
-            )
-        other = OpenAICompatibleProvider(
-            "endpoint", api_key=key, base_url=address, http_client=client
-        )
-        return OpenAIChatModel(self._model, provider=other)
+        other = self._provider == "openai" and not self._own
+        return infer_model(f"openai-chat:{self._model}" if other else self._name, provider)
 
     def _told(self, failed: Exception) -> PostroomError:
         from pydantic_ai import exceptions as kinds
