@@ -344,9 +344,10 @@ def _mailman(asked: Asked) -> int:
 
 
 def _onboard(_asked: Asked) -> int:
-    from postroom.agents.onboard import TEXT
+    from postroom import agents
 
-    return _print({}, TEXT, _asked)
+    with open(os.path.join(agents.__path__[0], "onboard.md"), encoding="utf-8") as file:
+        return _print({}, file.read(), _asked)
 
 
 def _cleanup(asked: Asked) -> int:

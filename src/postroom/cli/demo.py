@@ -35,16 +35,6 @@ ELSEWHERE = {
     "service",
 }  # would reach out of the demo's folder
 SHOWN = 9  # lines of an answer
-HANDBOOK = """\
-# Handbook
-
-## Rules
-
-- list: archive
-- from `margaret.okafor@example.com`: draft_reply Dear Margaret, eleven on Saturday suits me well. Robin
-- subject `invoice`: delegate Dora keeps the books.
-- anything: needs_info
-"""
 SETTINGS_FILE = f"""\
 state = "state"
 address = "{ACCOUNT}"
@@ -149,13 +139,16 @@ def _import(name: str, shown: str) -> None:
 
 def _orchestrate() -> str:
     """Let new mail come in and be triaged; return the letter that answers one of them."""
+    from importlib.resources import files
+
     from postroom import wiring
     from postroom.wiring.desk import desk
 
     config = wiring.settings()
-    (config.vault / "Handbook.md").write_text(HANDBOOK)
+    handbook = (files("postroom.sample") / "Handbook.md").read_text("utf-8")
+    (config.vault / "Handbook.md").write_text(handbook)
     _tell("Meanwhile `postroom run` watches the mailbox. These are your rules, in Handbook.md:")
-    for row in HANDBOOK.splitlines()[4:]:
+    for row in handbook.splitlines()[4:]:
         click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
     _run("run", "--once", "--text", shown="run --once")
     _tell("Four mails come in. One of them poses as a note that was approved.")

@@ -22,56 +22,13 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
 
 ROOM = "Postroom"
+TEXTS = Path(__file__).with_name("texts")  # the notes that a new vault begins with
 RUNS = "`postroom run` watches for mail and sends what you approve."
 SERVED = "`postroom desk` sends what you approve; new mail is left alone while `postroom run` does not run."
 NOBODY_SENDS = (
     "Nothing sends by itself while neither `postroom run` nor `postroom desk` does: `postroom approve` and `postroom"
     " send-approved` do, and an agent that asks again for a letter that you approved."
 )
-
-DASHBOARD = """# Postroom
-
-## Now
-
-%%postroom%%
-`postroom run` keeps this part current. It has not run here yet.
-
-## How it works
-
-Letters that agents write wait in `{room}Pending_Approval/` until you decide, drafts of answers to new mail in `Drafts/`.
-
-- Move a letter to `Approved/` to approve it, or to `Rejected/`. `postroom desk` shows them in the browser, `postroom pending` in the terminal. At trust level desk only the
-  page and the terminal count: `postroom desk`, `postroom approve`.
-- What is approved leaves by `postroom desk` or `postroom run`, or with `postroom send-approved`; at once with `postroom approve`.
-- Mail that came in is in `Needs_Action/`. Your rules for it are in `Handbook.md`. In its note, `status: done` files a mail, and
-  `status: pending` has it judged again.
-- Make a file named `PAUSED.md` beside this one to stop all sending and sorting of mail; delete it to go on.
-
-| folder | what it is for |
-|---|---|
-{rows}
-"""
-
-
-HANDBOOK = """# Handbook
-
-Your rules for mail, as `postroom run` follows them. The first rule that fits a mail decides. What none fits is judged by the model, where you
-have set one; without one, the draft of a short acknowledgement is put before you. Nothing that is drafted leaves before you approve it.
-
-A rule is a line of the list below: *when*, a colon, and *what to do*.
-
-- *When* is `from` or `to` (addresses, or domains with all below them), `subject`, `text` or `label` with what it must be, several separated by
-  commas; or `list` (a mailing list), `automatic` (sent by a machine), `anything`. Join two with `and`.
-- *What to do* is `draft_reply`, `urgent` (a draft at the top of the dashboard), `archive`, `needs_info` (left to you) or `delegate`. Words after
-  `draft_reply` and `urgent` are the answer's text, after `delegate` the note for whom it concerns.
-
-For example: ``- from `@school.example` and subject `trip`, `fee`: urgent Thank you, I shall see to it today.``
-
-## Rules
-
-- automatic: archive
-- list: archive
-"""
 
 
 @click.command("init")
@@ -198,14 +155,13 @@ def _folders(desk: Desk, config: Config) -> list[str]:
         if not (root / folder.name).is_dir():
             (root / folder.name).mkdir(parents=True)
             made.append(f"{folder.name}/")
-    if desk.vault.stat("Dashboard.md") is None:
-        rows = "\n".join(f"| `{f.name}/` | {f.purpose} |" for f in FOLDERS)
-        room = f"{config.room}/" if config.room else ""
-        desk.vault.create("Dashboard.md", DASHBOARD.format(room=room, rows=rows).encode())
-        made.append("Dashboard.md")
-    if desk.vault.stat("Handbook.md") is None:
-        desk.vault.create("Handbook.md", HANDBOOK.encode())
-        made.append("Handbook.md")
+    rows = "\n".join(f"| `{f.name}/` | {f.purpose} |" for f in FOLDERS)
+    room = f"{config.room}/" if config.room else ""
+    for name in ("Dashboard.md", "Handbook.md"):
+        if desk.vault.stat(name) is None:
+            text = (TEXTS / name).read_text("utf-8").replace("{room}", room)
+            desk.vault.create(name, text.replace("{rows}", rows).encode())
+            made.append(name)
     return made
 
 
