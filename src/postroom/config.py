@@ -146,19 +146,10 @@ def _read_address(raw: object, _: Origin) -> str:
     return address.spec
 
 
-def _read_addresses(raw: object, origin: Origin) -> tuple[str, ...]:
-    items = raw if isinstance(raw, list) else [None]
-    return tuple(dict.fromkeys(_read_address(item, origin) for item in items))
-
-
-def _read_recipients(raw: object, origin: Origin) -> tuple[str, ...]:
-    """Addresses, and domains with all below them."""
-    items = raw if isinstance(raw, list) else [None]
-    found = []
-    for item in items:
-        plain = item.strip().removeprefix("@").lower() if isinstance(item, str) else ""
-        found.append(plain if re.fullmatch(_DOMAIN, plain) else _read_address(item, origin).lower())
-    return tuple(dict.fromkeys(found))
+def _read_recipient(raw: object, origin: Origin) -> str:
+    """An address, or a domain with all below it."""
+    plain = raw.strip().removeprefix("@").lower() if isinstance(raw, str) else ""
+    return plain if re.fullmatch(_DOMAIN, plain) else _read_address(raw, origin).lower()
 
 
 def _read_command(raw: object, _: Origin) -> tuple[str, ...]:
@@ -168,18 +159,21 @@ def _read_command(raw: object, _: Origin) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _read_paths(raw: object, origin: Origin) -> tuple[Path, ...]:
-    items = raw if isinstance(raw, list) else [None]
-    return tuple(dict.fromkeys(_read_path(item, origin) for item in items))
-
-
-def _read_folders(raw: object, _: Origin) -> tuple[str, ...]:
-    """Folders below the vault's root, none of them hidden."""
-    items = raw if isinstance(raw, list) else [None]
-    names = [item for item in items if isinstance(item, str) and re.fullmatch(_FOLDER, item)]
-    if len(names) < len(items):
+def _read_folder(raw: object, _: Origin) -> str:
+    """A folder below the vault's root, which is not hidden."""
+    if not isinstance(raw, str) or not re.fullmatch(_FOLDER, raw):
         raise ValueError
-    return tuple(dict.fromkeys(name.rstrip("/") for name in names))
+    return raw.rstrip("/")
+
+
+def _several(allowed: str, one: Callable[[object, Origin], object]) -> Kind:
+    """A list, each item of which is read by `one`; what is there twice counts once."""
+
+    def read(raw: object, origin: Origin) -> tuple[object, ...]:
+        items = raw if isinstance(raw, list) else [None]
+        return tuple(dict.fromkeys(one(item, origin) for item in items))
+
+    return Kind(allowed, read)
 
 
 def _endpoint(googles: str) -> Kind:
@@ -190,14 +184,14 @@ def _endpoint(googles: str) -> Kind:
 PATH = Kind("a path (~/ is the home directory, ~name is not understood)", _read_path)
 NAME = _matching("a name of a-z, 0-9, _ and -, at most 32, the first no sign", _ACCOUNT_NAME)
 ADDRESS = Kind("one address such as name@example.org, without a display name", _read_address)
-ADDRESSES = Kind('a list of addresses such as ["name@example.org"]', _read_addresses)
-RECIPIENTS = Kind('a list of addresses and domains such as ["name@example.org", "example.com"]', _read_recipients)  # fmt: skip
+ADDRESSES = _several('a list of addresses such as ["name@example.org"]', _read_address)
+RECIPIENTS = _several('a list of addresses and domains such as ["name@example.org", "example.com"]', _read_recipient)  # fmt: skip
 COMMAND = Kind(
     'a list of words, the program first, such as ["notify-me", "--quiet"]', _read_command
 )
-PATHS = Kind('a list of paths such as ["~/Reports"]', _read_paths)
+PATHS = _several('a list of paths such as ["~/Reports"]', _read_path)
 ROOM = _matching("a folder name of letters, digits, spaces, _ and -", r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")  # fmt: skip
-FOLDERS = Kind('a list of folders in the vault such as ["Agents", "Work/Log"]', _read_folders)
+FOLDERS = _several('a list of folders in the vault such as ["Agents", "Work/Log"]', _read_folder)
 TRUTH = Kind("true or false", _read_truth)
 SWITCH = Kind("true or false", _read_switch)
 PROVIDER = _matching('"local" or "gmail"', "local|gmail")
