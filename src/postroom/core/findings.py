@@ -149,6 +149,13 @@ def address_key(address: str) -> str:
     return f"{local.casefold()}@{ascii_host(host)}" if at else address.casefold()
 
 
+def address_tokens(key: str) -> tuple[str, ...]:
+    """Return the tokens by which a mail may have shown an address: whole, or without a tag and what has signs in it."""
+    local, _, host = key.rpartition("@")
+    tail = re.split(r"[^\w.%+-]", local)[-1]
+    return key, f"{tail}@{host}", f"{tail.partition('+')[0]}@{host}"
+
+
 def shown(label: str) -> str:
     """Return the host that a link's text shows, if it shows one."""
     for found in islice(_BARE.finditer(label), 20):
@@ -445,8 +452,10 @@ def masked(text: str, *, unsure: bool = True) -> str:
 
 
 _ADDRESS: Final = re.compile(
-    r"(?<![\w.%+-])([\w.%+-]{1,64}+)@((?:[^\W_][\w-]{0,62}+\.){1,8}[^\W\d_][\w-]{1,62})"
+    r"(?<![\w.%+-])[\w.%+-]{0,64}+@(?:[^\W_][\w-]{0,62}+\.){1,40}[^\W\d_](?:-{0,2}[^\W_]){1,62}+"
 )
+_SPELLED: Final = re.compile(r"\s?[\[({]\s?(?:(at|@)|dot|\.)\s?[\])}]\s?", re.IGNORECASE)
+_SIGNS: Final = str.maketrans("＠﹫。．｡․﹒", "@@.....")
 _CODE_WORD: Final = re.compile(
     r"code(?<!zip.code)(?<!post.code)(?<!postcode)(?<!postal.code)(?<!area.code)(?<!country.code)(?<!error.code)"
     r"(?<!promo.code)(?<!source.code)(?<!qr.code)(?! of)|otp|pin(?<!\wpin)(?!\w)|tan(?<!\wtan)(?!\w)"
@@ -474,12 +483,20 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
         yield "number:" + number[0].replace(" ", "").replace("-", "")
 
 
+def _addresses(text: str) -> Iterator[str]:
+    """Yield the addresses in a text: as they stand, and with what stands for a sign undone."""
+    undone = _SPELLED.sub(lambda found: "@" if found[1] else ".", text.translate(_SIGNS))
+    undone = unquote(unescaped(undone))
+    for one in (text, undone) if undone != text else (text,):
+        for found in _ADDRESS.finditer(one) if "@" in one else ():
+            yield address_key(unicodedata.normalize("NFKC", found[0]))
+
+
 def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[str]:
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
     page = said(html)
     body = f"{visible(text)}\n{page}"
-    named = _ADDRESS.finditer(body) if "@" in body else ()
-    people = (address_key(one[0]) for one in named)
+    people = (key for one in _addresses(body) for key in (one, one.lstrip("_.-")))
     linked = links(text, html, page)
     leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
     taken: set[str] = {""}

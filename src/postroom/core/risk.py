@@ -49,7 +49,11 @@ def letter_tokens(letter: Letter) -> frozenset[str]:
     linked = findings.links(text, letter.html)
     return frozenset(
         (
-            *(address.key for address in (*letter.envelope, *letter.reply_to)),
+            *(
+                token
+                for address in (*letter.envelope, *letter.reply_to)
+                for token in findings.address_tokens(address.key)
+            ),
             *(token for link in linked for token in (link.target, f"host:{link.host}")),
             *findings.codes(text, anywhere=True),
         )
@@ -253,7 +257,7 @@ class _Assessment:
     def taken(self) -> Iterator[Line]:
         seen = self.facts.seen
         for address in self.named:
-            mails = () if address.key in self.familiar else seen.get(address.key, ())
+            mails = () if address.key in self.familiar else self._mails_with(address)
             if mails and (name := self._origin(address, mails[0])):
                 yield found(name, address=_quoted(address.spec, 200), source=_named(mails))
         codes = findings.codes(self.text, anywhere=True) if seen else ()
@@ -286,6 +290,11 @@ class _Assessment:
         back = first.sent or first.sender in self.readers or self.recipients == {first.sender}
         return "returned" if back else "from_mail"
 
+    def _mails_with(self, address: Address) -> Sequence[Exposure]:
+        """Return the mails that showed an address, as it is or as part of a longer one."""
+        every = (self.facts.seen.get(token) for token in findings.address_tokens(address.key))
+        return next(filter(None, every), ())
+
     def _seen(self, link: Link) -> tuple[Exposure, ...]:
         seen = self.facts.seen
         return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
@@ -294,7 +303,7 @@ class _Assessment:
         """Yield each recipient and each link with the mails that showed it."""
         people = [("recipient", address) for address in self.letter.envelope]
         people += [("answers to", address) for address in self.letter.reply_to]
-        found = [(kind, one.spec, self.facts.seen.get(one.key, ())) for kind, one in people]
+        found = [(kind, one.spec, self._mails_with(one)) for kind, one in people]
         for link in self.links:
             kind = "picture" if link.how == "loads" else "link"
             found.append((kind, link.target or link.host, self._seen(link)))

@@ -147,7 +147,7 @@ class Reading:
         box = self._mailboxes(letter.account)
         thread, answered, automatic = _conversation(box, letter)
         written_to = frozenset(
-            address.key for address in letter.envelope if _written_to(box, address.spec)
+            address.key for address in letter.envelope if _written_to(box, address)
         )
         new = [address for address in letter.envelope if address.key not in written_to]
         return Facts(
@@ -243,9 +243,17 @@ def _wrote(box: Mailbox, address: Address) -> float:
     return next((one.date for one in page.items if _key(one.sender) == address.key), 0)
 
 
-def _written_to(box: Mailbox, spec: str) -> bool:
+def _written_to(box: Mailbox, address: Address) -> bool:
+    """Whether a mail in Sent went to this address; Gmail also finds names, and addresses that contain it."""
+    spec = address.spec
     asked = f'in:sent (to:"{spec}" OR cc:"{spec}" OR bcc:"{spec}")'
-    return bool(box.search(asked, limit=1).items)
+    for one in box.search(asked, limit=FIRST_PAGE).items:
+        if address.key in map(_key, one.to):
+            return True
+        mail = box.message(one.id).mail
+        if address.key in map(_key, (*mail.to, *mail.cc, *mail.bcc)):
+            return True
+    return False
 
 
 def _conversation(

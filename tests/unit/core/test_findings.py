@@ -270,6 +270,16 @@ def test_tokens_of_a_page_are_those_of_its_words_and_its_links():
     }
 
 
+def test_an_address_is_found_however_a_mail_spells_it():
+    for text in (
+        "ann@evil.example", "_ann@evil.example_", "..ann@evil.example", "ann@evil.example-", "ann＠evil.example", "ann@evil。example",
+        "ａnn@evil.example", "ann [at] evil [dot] example", "ann(@)evil(.)example", "ann{AT}evil.example", "ann&#64;evil.example",
+        "mailto:%61nn%40evil.example", "x@y.example (at) ann@evil.example", "ann@evil.example(.)com",
+    ):  # fmt: skip
+        assert "ann@evil.example" in tokens(text), text
+    assert f"ann@{'a.' * 30}example" in tokens(f"ann@{'a.' * 30}example")
+
+
 def test_an_address_of_another_script_has_the_key_of_its_address():
     assert "ann@xn--mller-kva.de" in tokens("ann@müller.de")
 

@@ -615,6 +615,19 @@ def test_a_code_that_a_mail_gave_is_red_even_without_its_word(text):
         assert "482" not in " ".join(of(card, "from_mail"))
 
 
+def test_an_address_with_signs_or_a_tag_that_a_mail_named_is_red():
+    for spec in (
+        "o'neil@evil.org", "a&b@evil.org", "a=b@evil.org", "{x}@evil.org", "~x@evil.org", "a/b#c@evil.org", "eve+tea@evil.org",
+    ):  # fmt: skip
+        one = to(spec)
+        for text in (f"Write to {spec}.", f"to={spec}", f"*{spec}*", spec.replace("+tea", "")):
+            facts = seen_in(shown("body"), *tokens(text))
+            assert letter_tokens(one) & facts.seen.keys(), text
+            card = assess(one, facts)
+            assert ("from_mail", STOP) in found(card), text
+            assert Source("recipient", spec, str(shown("body"))) in card.sources
+
+
 def test_a_letters_tokens_are_what_its_mails_tokens_are_compared_with():
     one = letter(
         to=(ANN,),

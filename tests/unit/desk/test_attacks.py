@@ -354,3 +354,27 @@ def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office):
         book.set("trust", "desk")  # as another process does that was opened at this level
     with pytest.raises(Denied):
         began.approve(entry.id, by="ada", digest=entry.digest)
+
+
+class Fuzzy:
+    """A mailbox that searches as Gmail does: by words, so that other addresses are found too."""
+
+    def __init__(self, box):
+        self.box = box
+
+    def __getattr__(self, name):
+        return getattr(self.box, name)
+
+    def search(self, query, **page):
+        return self.box.search("in:sent" if query.startswith("in:sent") else query, **page)
+
+
+def test_whom_you_have_written_to_is_read_in_the_sent_mail_itself(office):
+    office.wrap = Fuzzy
+    office.reopen()
+    ann, eve, joe = (Address.parse(f"{name}@example.com") for name in ("ann.lee", "lee", "joe.lee"))
+    office.approved(to=(ann,), bcc=(joe,))
+    office.desk.send_approved()
+    for address, new in ((ann, False), (joe, False), (eve, True)):
+        card = office.desk.reading.card(office.letter(to=(address,)), ())
+        assert ("first_contact" in {line.kind for line in card.lines}) == new, address
