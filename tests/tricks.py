@@ -179,6 +179,7 @@ all:unset;display:none
 visibility:hidden;visibility:foo
 text-overflow:ellipsis;overflow:hidden;width:0;white-space:nowrap
 clip-path:inset(100%);shape-outside:inset(100%)
+width:30px;overflow:hidden;white-space:pre;text-indent:40px
 """.strip().splitlines()
 # Rules of a sheet for <div id=i class="a x" title=t>, inside <section class=s>, after <hr>.
 RULES = """
@@ -261,11 +262,26 @@ body::before{content:"";position:fixed;inset:0;background:#fff}
 .y{content:"}"}.x{display:none}
 <!-- .x{display:none} -->
 @charset "x";.x{display:none}
+.x{clip-path:inset(50%)}@layer l{.x{clip-path:none}}
+.s{visibility:hidden}.x{visibility:inherit}
+.s{visibility:hidden}.x{visibility:visible}#i{visibility:unset}
+.s{letter-spacing:-99px}.x{letter-spacing:inherit}
+.s{text-indent:-9999px}.x{text-indent:unset}
+.s{-webkit-text-fill-color:transparent}.x{-webkit-text-fill-color:inherit}
+.x{background:#000;color:#fff}#i{background:revert}
+.x{background:#000;color:#fff}#i{background:inherit}
+.x{background:#000;color:#fff}#i{background-color:inherit}
+.x{background:#000;color:#fff}#i{all:revert;color:#fff}
+.x{display:none}.x{display:revert-layer;display:none}
 .y{}.x{display:none
 """.strip().splitlines()
 MARKUP = [
     "<p hidden>{}</p>",
     "<p hidden=until-found>{}</p>",
+    "<style>.x{{display:none}}</style><p class=x style='display:revert-layer'>{}",
+    "<style>.x{{clip-path:inset(50%)}}</style><p class=x style='clip-path:revert-layer'>{}",
+    "<style>.x{{color:#fff}}</style><p class=x style='color:black;color:revert-layer'>{}",
+    "<body style='color:#fff'></body></html>{}",
     "<div popover>{}</div>",
     "<dialog>{}</dialog>",
     "<details><summary>more</summary>{}</details>",

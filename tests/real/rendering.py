@@ -95,7 +95,7 @@ class Renderer:
 
     def words(self, html):
         """Return the words that a person sees, in the order of the source."""
-        self.page.set_content(html, wait_until="domcontentloaded")
+        self.page.set_content(html, wait_until="load")
         self.page.evaluate(_STYLE, _ALL)
         found = self.page.evaluate(_WORDS)
         shot = self._picture()

@@ -43,7 +43,7 @@ _LINK: Final[Paint] = frozenset({(0.0, 0.0, 238.0, 1.0)})
 _CLEAR: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 0.0)})
 _NO_COLOUR: Final[Paint] = frozenset()
 _SYSTEM: Final = {
-    "canvas": _WHITE, "window": _WHITE, "canvastext": _BLACK, "windowtext": _BLACK, "initial": _BLACK, "revert": _BLACK,
+    "canvas": _WHITE, "window": _WHITE, "canvastext": _BLACK, "windowtext": _BLACK, "initial": _BLACK,
 }  # fmt: skip
 
 # fmt: off
@@ -69,7 +69,7 @@ _INHERITED: Final = {
 # Boxes that do not cut off what is too large for them.
 _CUT: Final = dict.fromkeys(("overflow", "overflow-x", "overflow-y"), "visible(?: visible)?")
 _HARMLESS: Final = {
-    name: re.compile(rf"(?:{harmless})|inherit|initial|unset|revert(?:-layer)?") for name, harmless in (_BOX | _INHERITED | _CUT).items()
+    name: re.compile(rf"(?:{harmless})|initial|unset{'' if name in _CUT else '|inherit'}") for name, harmless in (_BOX | _INHERITED | _CUT).items()
 }
 # Lengths that text inherits: the least and the most of font sizes that leave it readable.
 _TEXT: Final = {
@@ -98,17 +98,17 @@ _UNITS: Final = {
 }
 _EMS: Final = {"em": 1.0, "ex": 0.5, "ch": 0.5, "cap": 0.7, "ic": 1.0, "lh": 1.2}
 _AS_AROUND: Final = frozenset({"inherit", "unset", "smaller", "larger"})
-_SIZE_WORD: Final = re.compile(r"(?:x{1,3}-)?(?:small|large)|medium|initial|revert")
+_SIZE_WORD: Final = re.compile(r"(?:x{1,3}-)?(?:small|large)|medium|initial")
 
 _LENGTH: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(%|[a-z]*)")
 _CHOICE: Final = re.compile(r"(?:calc|min|max|clamp)\(([^()*/]*)\)")
 _LITTLE: Final = re.compile(r"0*\.?0*[0-2]?%|-.*%")
 _REFERENCE: Final = re.compile(r"(?:^|[^\w-])(?:var|env|attr|if|random|--[\w-]+)\(|[\\?]")
 _WORD: Final = re.compile(r"[a-z0-9-]*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[^\s,()/]+")
-_LENGTH_WORD: Final = re.compile("auto|none|normal|inherit|initial|unset|revert|(?:min|max|fit)-content")
+_LENGTH_WORD: Final = re.compile("auto|none|normal|inherit|initial|unset|(?:min|max|fit)-content")
 _FONT: Final = re.compile(r"(?:.* )?((?:x{1,3}-)?(?:small|large)(?:er)?|medium|[\d.][^ /]*|\w+\([^()]*\)) ?(?:/ ?(\S+))? [^\d/].*")
-_SHOWN: Final = re.compile(r"(?:-webkit-)?(?:inline|block|flow|flex|box|grid|table|ruby|list-item|math|contents|initial|unset|revert|inherit)[a-z -]*")
-_GROUND_WORD: Final = re.compile(r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|(?:border|padding|content)-box|text|unset|initial|revert")
+_SHOWN: Final = re.compile(r"(?:-webkit-)?(?:inline|block|flow|flex|box|grid|table|ruby|list-item|math|contents|initial|unset|inherit)[a-z -]*")
+_GROUND_WORD: Final = re.compile(r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|(?:border|padding|content)-box|text|unset|initial")
 _PARTIAL: Final = re.compile("/|no-repeat|repeat-[xy]")
 _IMPORTANT: Final = re.compile(r" ?! ?important$")
 # Declarations that need no parser: no escape, comment or block, and every string and bracket is closed.
@@ -142,9 +142,7 @@ class Look:
     colour: Paint = _BLACK
     fill: Paint | None = None  # paints the letters instead of the colour
     background: Paint = _WHITE
-    block_background: Paint = (
-        _WHITE  # without that of inline elements, which blocks in them do not have
-    )
+    block_background: Paint = _WHITE  # without that of inline elements
     x: float = 0.0  # pixels by which the boxes around have moved it
     y: float = 0.0
     edge: float = 1000.0  # where it is cut off
@@ -184,7 +182,8 @@ class Look:
             return replace(self, gone=True)
         hiding = self.hiding
         for name in _INHERITED.keys() & declared.keys():
-            hiding = hiding | {name} if declared[name] else hiding - {name}
+            if declared[name] != "inherit":
+                hiding = hiding | {name} if declared[name] else hiding - {name}
         colour, fill = declared.get("color"), declared.get("fill", self.fill)
         below = ground = self.block_background if block else self.background
         if "visibility" not in hiding and shown != "contents":
@@ -194,9 +193,10 @@ class Look:
         lengths = {
             name: measure.get(name, 16.0 * (name == "line-height"))
             for name in _TEXT.keys() & declared.keys()
+            if declared[name] != "inherit"
         }
         return replace(
-            self, size=size, opacity=opacity, hiding=hiding, colour=colour if isinstance(colour, frozenset) else self.colour, fill=fill if isinstance(fill, frozenset) else None,
+            self, size=size, opacity=opacity, hiding=hiding, colour=colour if isinstance(colour, frozenset) else self.colour, fill=fill if isinstance(fill, frozenset) else self.fill if fill == "inherit" else None,
             background=ground, block_background=ground if block else self.block_background, x=x, y=y, edge=edge,
             lengths=self.lengths | lengths if lengths else self.lengths,
         )  # fmt: skip
@@ -217,7 +217,7 @@ def _removed(tag: str, declared: Declared, measure: dict[str, float], size: floa
             return True
     sizes = [measure[name] for name in _SIZES if name in measure]
     return (
-        ((clips or not cell) and min(sizes, default=SCREEN) < SMALLEST)
+        ((clips or not cell) and min(sizes, default=SCREEN) < (40 if clips else SMALLEST))
         or measure.get("width", 0) > 2000
         or measure.get("margin-right", 0) < -100
         or measure.get("margin-bottom", 0) < -30
@@ -345,9 +345,9 @@ class Sheet:
 
     def _inline(self, style: str) -> Ranked:
         """Return what a `style` attribute declares; one too many that needs the parser hides."""
-        found = self._own.setdefault(style, {})
-        if found or not style:
-            return found
+        if style in self._own:
+            return self._own[style]
+        found = self._own[style] = {}
         if _PLAIN.fullmatch(style):
             for declaration in _normal(style).split(";"):
                 name, _, text = declaration.partition(":")
@@ -452,7 +452,9 @@ def covers(tag: str, declared: Declared) -> str:
         return "block" if placed == "absolute" else "page"
     moves = [measure.get(name, 0.0) for name in _MOVES]
     raised = placed == "relative" and max(map(abs, moves)) > 10
-    return "parent" if thick or raised or min(moves) < -10 or "grid-area" in declared else ""
+    pulled = min(measure.get("margin-top", 0), measure.get("margin-bottom", 0)) < -10
+    over = thick or raised or pulled or min(moves) < -60 or "grid-area" in declared
+    return "parent" if over else ""
 
 
 def _cascade(found: Ranked, more: Ranked) -> None:
@@ -621,8 +623,12 @@ def _terms(name: str, text: str) -> Terms:
         plain = plain.replace(other, usual) if other in plain else plain
     plain = plain.removeprefix("inset-") if plain.removeprefix("inset-") in _SIDES else plain
     text = text[:MAX_VALUE] if plain == "font" else text  # names of fonts follow the size
+    if text.startswith("revert"):  # to what other rules or the browser say
+        return [(plain, _UNKNOWN)] if plain in _TERMS else []
     unknown = len(text) > MAX_VALUE or bool(_REFERENCE.search(text))
     if plain in _HARMLESS:
+        if text in {"inherit", "unset"} and plain in _INHERITED:
+            return [(plain, "inherit")]
         hides = unknown or not _HARMLESS[plain].fullmatch(text)
         if name == "position":
             return [(plain, hides), ("placed", text)]
@@ -654,7 +660,8 @@ def _bounded(name: str, text: str) -> Terms:
     if length is None and "(" in text:
         return [(name, _UNCERTAIN if name in _SIZES else _UNKNOWN)]
     if length is None:
-        return [(name, "auto")] if _LENGTH_WORD.fullmatch(text) else []
+        word = "inherit" if name in _TEXT and text in {"inherit", "unset"} else "auto"
+        return [(name, word)] if _LENGTH_WORD.fullmatch(text) else []
     if name == "line-height" and (ratio := re.fullmatch(r"(\d*\.?\d*)(%|em|)", text)):
         share = float(f"0{ratio[1]}") / (100 if ratio[2] == "%" else 1)
         return [(name, 0.0 if share < 0.3 else "auto")]
@@ -685,15 +692,17 @@ def _opacity(name: str, text: str) -> Terms:
 
 def _coloured(name: str, text: str) -> Terms:
     term = {"color": "color", "background-color": "ground"}.get(name, "fill")
-    if term == "ground" and text in {"initial", "unset", "revert"}:
+    if term == "ground" and text in {"initial", "unset"}:
         return [(term, _CLEAR)]
     if text in {"inherit", "unset", "currentcolor"}:
-        return [(term, "inherit")]
+        return [(term, "currentcolor" if term == "fill" and text == "currentcolor" else "inherit")]
     colour = _colour(text)
     return [] if colour is None else [(term, colour)]
 
 
 def _background(name: str, text: str) -> Terms:
+    if text == "inherit":
+        return [("image", _CLEAR), ("ground", text)]
     ground, image = _CLEAR, _CLEAR
     for word in _WORD.findall(text):
         if "gradient(" in word:
