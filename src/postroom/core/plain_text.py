@@ -52,6 +52,8 @@ class _Writer:
             same = label in (self.link, self.link.removeprefix("mailto:"))
             after = " " if self.run and self.run[-1].endswith(" ") else ""
             self.run += [] if same else [f" ({self.link}){after}"]
+        elif name in ("s", "/s"):  # what is struck out says the opposite
+            self.run.append("~~")
         elif name.lstrip("/") in BLOCKS:
             self._block(name)
 
@@ -94,7 +96,8 @@ class _Writer:
 def plain_text(tokens: Iterable[Token]) -> tuple[str, str]:
     """Return the text, nothing where nothing can be seen; and its words without marks and addresses of links.
 
-    Links are `label (address)`; items begin with `- `, quoted lines with `> `; ` | ` stands between cells.
+    Links are `label (address)`; items begin with `- `, quoted lines with `> `; ` | ` stands between cells; what is
+    struck out stands between `~~`.
     """
     writer = _Writer()
     for token in tokens:

@@ -27,6 +27,7 @@ def refusal(page):
 PLAIN = {
     "<p>Good <b>day</b>, <i>Ann</i>.</p>": "Good day, Ann.",
     "<p>One</p>\n\n<p>two<br>three</p>": "One\n\ntwo\nthree",
+    "<p>I do <s>not</s> agree.</p>": "I do ~~not~~ agree.",
     "<div>One</div><div>two</div>": "One\ntwo",
     "<div>One</div><div><br></div><div>two</div>": "One\n\ntwo",
     "One<br>two<br/>three<BR />four": "One\ntwo\nthree\nfour",
@@ -170,7 +171,7 @@ def pages(draw, depth=4):
 
 def plain_words(reduced):
     """Return the words of the plain part, without its marks and where its links lead."""
-    left = reduced.text
+    left = reduced.text.replace("~~", "")
     for href in re.findall('<a href="([^"]*)">', reduced.html):
         left = re.sub(rf" ?\({re.escape(html.unescape(href))}\)", "", left, count=1)
     return words(left)
