@@ -257,13 +257,14 @@ class Dispatcher:
         If nobody can tell now, a refusal for the moment is no risk: the next try has the same proof.
         """
         found: mailbox.Settled
+        answered = False
         try:
-            found = box.settle(entry.letter, proof)
+            found, answered = box.settle(entry.letter, proof), True
         except Exception as unseen:  # noqa: BLE001 - whatever broke, nothing is proved
             found = mailbox.Unknown(str(unseen), spent=not isinstance(why, _FOR_NOW))
         if isinstance(found, mailbox.Sent) or (isinstance(found, mailbox.Unknown) and found.spent):
             return self._settle(entry, why.message)
-        return self._refused(entry, why, answered=isinstance(found, mailbox.NotSent))
+        return self._refused(entry, why, answered=answered)
 
     def _refused(self, entry: Entry, why: PostroomError, *, answered: bool) -> Entry:
         if isinstance(why, _FOR_NOW):

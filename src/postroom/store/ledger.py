@@ -561,9 +561,13 @@ class Book(Errands):
         self._do("INSERT INTO claim VALUES (NULL, ?, ?, ?, ?, ?, ?)", id, recipients, thread, *at)
 
     def refund(self, id: str, slip: str) -> None:
-        """Give back what an explicit refusal did not use: the newest claim, and its slip."""
+        """Give back what a try did not use: the newest claim, and its slip unless it may still leave."""
         self._do("DELETE FROM claim WHERE row = (SELECT max(row) FROM claim WHERE letter = ?)", id)
-        self._do("UPDATE slip SET letter = '' WHERE letter = ? AND hash = ?", id, slip)
+        self._do(
+            "UPDATE slip SET letter = '' WHERE letter = ?1 AND hash = ?2"
+            " AND NOT EXISTS (SELECT 1 FROM proof WHERE letter = ?1 AND unanswered > 0)",
+            id, slip,
+        )  # fmt: skip
 
     def used(self, id: str, slip: str) -> bool:
         """Whether this slip let the letter out before, and the person took that back."""

@@ -615,3 +615,21 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(post, s
         later(desk, 12_000).everything()
         assert not service.requests
     assert len(service.sent) == 1
+
+
+def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_leave(post, service):
+    slip = post.person.vault / "Approved/tea.md"
+    with post.desk() as desk:
+        slip.parent.mkdir(exist_ok=True)
+        slip.write_text("---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n")
+        service.fail(ACT, lost="before")
+        tea, cake = (
+            desk.composer.letter(Written((ANN,), subject, "At four.\n"))
+            for subject in ("Tea", "Cake")
+        )
+        assert desk.post(AGENT, tea, Proposal(), slips=True).kind == "approved"
+        assert desk.post(AGENT, cake, Proposal(), slips=True).kind == "pending"
+        assert post.carry_out_late() == 200
+        desk.send_approved()
+        assert desk.ledger.entry(tea.id).kind == "sent"
+    assert [one.letter for one in service.sent] == [tea.id]
