@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection
 from typing import Final
@@ -15,6 +16,8 @@ _ALIKE: Final = str.maketrans(
 )
 # Capitals that look like Latin ones, while their small letters look like others (Η and η).
 _CAPITALS: Final = str.maketrans("ΖΗΜΝΥ", "zhmny")
+_SYMBOL: Final = "?"
+_SYMBOLS: Final = re.compile(r"\?+")
 _SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
 
 
@@ -22,7 +25,7 @@ def skeleton(text: str) -> str:
     """Return what a text is taken for at a glance, the same for all texts that look alike."""
     text = text.translate(_CAPITALS).casefold()
     if not text.isascii():
-        marked = unicodedata.normalize("NFKD", text)
+        marked = unicodedata.normalize("NFKD", text).casefold()
         text = "".join(_letter(char) for char in marked if not unicodedata.combining(char))
     return text.translate(_ALIKE).replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
@@ -37,17 +40,20 @@ def reads_as(name: str, known: Collection[str]) -> str:
     """Return the known name that a reader could take this name for, or nothing.
 
     Case, width, accents, separators and invisible characters do not count. A letter of a script that
-    the table leaves out may look like any: where half of the others are right, the name is too.
+    the table leaves out may look like any, and a symbol too, or like none (Appr○ved ✓): where half of
+    the letters are right, the name is too.
     """
-    letters = _letters(name)
+    text = skeleton(clean(name).text)
+    sure = sum(char.isascii() and char.isalnum() for char in text)
+    any_of = _SYMBOLS.sub(lambda run: f".{{0,{len(run[0])}}}", "".join(map(_pattern, text)))
     for one in known:
-        pairs = list(zip(letters, wanted := _letters(one), strict=False))
-        same = sum(a == b for a, b in pairs)
-        alike = len(letters) == len(wanted) and all(a == b or not a.isascii() for a, b in pairs)
-        if alike and 2 * same >= len(wanted):
+        wanted = "".join(filter(str.isalnum, skeleton(one)))
+        if sure <= len(wanted) <= 2 * sure and re.fullmatch(any_of, wanted):
             return one
     return ""
 
 
-def _letters(name: str) -> str:
-    return "".join(filter(str.isalnum, skeleton(clean(name).text)))
+def _pattern(char: str) -> str:
+    if char.isalnum():
+        return char if char.isascii() else "."
+    return _SYMBOL if char in "@$!" or not (char.isascii() or char.isspace()) else ""

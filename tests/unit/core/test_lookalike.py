@@ -6,7 +6,7 @@ from postroom.desk.outbox import OURS
 PERSON = [
     "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",
     "per\u200bson", "per-son", "p.e.r.s.o.n", "_person_", "perѕon", "ⲣerson", "реrѕoռ", "𝓹𝓮𝓻𝓼𝓸𝓷", "pеrsоп",
-    "pеrѕon\u3164", "person\u00ad", "P E R S O N",
+    "pеrѕon\u3164", "person\u00ad", "P E R S O N", "per$on", "p€rson", "✓ pers○n", "perso∩", "🄿erson",
 ]  # fmt: skip
 OTHERS = {"vau1t": "vault", "ⅴault": "vault", "Dеsk": "desk", "0rchestrator": "orchestrator",
           "n0b0dy": "nobody", "d1spatcher": "dispatcher", "dιspatcher": "dispatcher"}  # fmt: skip
