@@ -123,7 +123,6 @@ class Mover:
         book.access.refuse_writing(new, new=True)
         book.refuse_name(new)
         if new.lower().endswith(NOTE) and (note := _note(raw)):
-            book.refuse_marks(new, note.fields)
             book.refuse_slip(new, note)
         if book.vault.stat(new) is not None:
             raise Conflict(f"{new!r} is there already", remedy="Take another name.")

@@ -174,7 +174,6 @@ class Notebook:
         with self.recorded(call, path, changes=True):
             self._settle_move()
             place = self._note_path(self.find(path))
-            self.refuse_marks(place, values)
             found = self._opened(call, place, if_match, whole=True)
             if found is None:
                 made = _new(values, body)
@@ -194,7 +193,6 @@ class Notebook:
         with self.recorded(call, path, changes=True):
             self._settle_move()
             place = self._note_path(self.find(path))
-            self.refuse_marks(place, {**edit.set, **dict.fromkeys(edit.remove)})
             mends = not (edit.set or edit.remove or edit.append or edit.prepend)
             found = self._opened(call, place, if_match, whole=False, mends=mends)
             if found is None:
@@ -203,7 +201,6 @@ class Notebook:
             made = edit.apply(note)
             if len(note.raw) > file.size:  # it was broken, and read as a body alone
                 made = Note.parse(made.raw[len(note.raw) - file.size :])
-                self.refuse_marks(place, made.fields)
             self._replace(call, place, note, made, file)
             return self._kept(call, place, made, whole=whole)
 
@@ -218,15 +215,6 @@ class Notebook:
         """Return a new path that may have been given without its end."""
         given = "." in path.rpartition("/")[2] or self.vault.stat(path) is not None
         return path if given else f"{path}{end}"
-
-    def refuse_marks(self, path: str, fields: Mapping[str, object]) -> None:
-        """Refuse fields by which the desk knows its letters, in the folders where it looks."""
-        ours = sorted(OURS & fields.keys())
-        if ours and self.access.is_workflow(path):
-            raise Denied(
-                f"`{ours[0]}` is the desk's own field: tools do not write it in its folders",
-                remedy="Leave it out. A letter is asked for with `to`, `subject` and a status.",
-            )
 
     def _opened(
         self, call: Call, path: str, if_match: str, *, whole: bool, mends: bool = False
@@ -294,6 +282,7 @@ class Notebook:
         if made.raw == note.raw:
             return
         self._refuse_active(note.source, made)
+        self.refuse_marks(path, note)
         self.refuse_slip(path, made)
         try:
             self.replace(path, made.raw, file, call.agent)
@@ -329,8 +318,23 @@ class Notebook:
         with self._ledger.write(synced=False) as book:
             book.free_inode(was.inode)
 
+    def refuse_marks(self, path: str, note: Note) -> None:
+        """Refuse fields by which the desk knows its letters.
+
+        Where it looks, all of them; elsewhere those of a letter that it has, since the person may
+        move the note.
+        """
+        ours = sorted(OURS & note.fields.keys())
+        if ours and (self.access.is_workflow(path) or self._ledger.place(note.text("letter")).path):
+            raise Denied(
+                f"`{ours[0]}` is the desk's own field: tools do not write it in its folders, nor in a"
+                " note that names one of its letters",
+                remedy="Leave it out. A letter is asked for with `to`, `subject` and a status.",
+            )
+
     def refuse_slip(self, path: str, note: Note) -> None:
         """Refuse a note that would pass for an approval: tools only ask for one, and in Plans/ alone."""
+        self.refuse_marks(path, note)
         inside, workflow = self._in_room(path), self.access.is_workflow(path)
         if note.text("type") in TYPES and not inside.startswith(f"{folders.PLANS}/"):
             raise Denied(

@@ -21,7 +21,7 @@ from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.store.entries import Entry, Standing
-from postroom.store.ledger import DISTRUSTED, Book, Ledger
+from postroom.store.ledger import DISTRUSTED, TOOL_NOTES_SINCE, Book, Ledger
 
 HOME = "Pending_Approval"
 BEFORE = "before."
@@ -445,6 +445,8 @@ class Outbox:
                 named[read.letter] = read
         with self._ledger.write() as book:
             book.set(DISTRUSTED, why)
+            # Of what tools wrote until now, some has no row here.
+            book.set(TOOL_NOTES_SINCE, str(self._clock().wall))
             for read in ahead:
                 book.take(read)
             doubtful = 0

@@ -27,7 +27,7 @@ from postroom.desk.outbox import ORCHESTRATOR, OURS, PERSON, Call, Outbox, Propo
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
 from postroom.store.entries import Entry, Request, ToolNote
-from postroom.store.ledger import Ledger
+from postroom.store.ledger import TOOL_NOTES_SINCE, Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, quote, sections
 from postroom.vault.note import Note, etag
@@ -36,7 +36,7 @@ from postroom.vault.vault import File, Vault
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the type of a note that holds a mail that came in
 VAULT_AGENT: Final = "vault"  # whose the drafts are that nobody knows the agent of
-SINCE: Final = "tool notes since"  # in the ledger: when it began to record what tools write
+KEPT: Final = "kept slip "  # in the ledger, with the hash of its text: it counts though it is old
 BY_TOOL: Final = (
     "A tool wrote this note, or may have, so moving it did not approve it. This is the letter as it"
     " will be sent; move the note to Approved/ again to approve it."
@@ -104,8 +104,10 @@ class Strays:
 
     def _tool_note(self, one: Found, note: Note) -> ToolNote | None:
         """Return which tool wrote a note, or may have; None where a person did."""
-        found = self.ledger.tool_note(one.path, one.file.inode, etag(note.raw))
-        older = one.file.mtime_ns < float(self.ledger.meta(SINCE) or 0) * 1e9
+        tag = etag(note.raw)
+        found = self.ledger.tool_note(one.path, one.file.inode, tag)
+        older = one.file.mtime_ns < float(self.ledger.meta(TOOL_NOTES_SINCE) or 0) * 1e9
+        older = older and not self.ledger.meta(f"{KEPT}{tag}")
         return ToolNote("") if older and (found is None or found.inode_only) else found
 
     def _approved_stray(self, one: Found, note: Note) -> str | None:
@@ -383,17 +385,19 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
     """Record the drafts that stand in Approved/ as written by a tool that nobody knows.
 
     For a vault that another desk had: who put them there, and whether they were sent, is in a
-    ledger that this one does not have. So they wait for a verdict here. Slips stay as they are.
+    ledger that this one does not have. So they wait for a verdict here. Slips count.
     """
     for file in vault.list(folders.APPROVED):
-        path, tag = f"{folders.APPROVED}/{file.name}", ""
+        path, tag, counts = f"{folders.APPROVED}/{file.name}", "", None
         with suppress(PostroomError):  # one that cannot be read now may be later
             raw, _ = vault.read(path)
             tag = etag(raw)
-            if slip(path, file, Note.parse(raw)):
-                continue
+            counts = slip(path, file, Note.parse(raw))
         with ledger.write() as book:
-            book.add_tool_note(path, file.inode, tag, "")
+            if counts:
+                book.set(f"{KEPT}{tag}", path)
+            else:
+                book.add_tool_note(path, file.inode, tag, "")
 
 
 def _agent(by: ToolNote | None) -> str:

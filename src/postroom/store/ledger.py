@@ -49,6 +49,7 @@ _ENTRY = (
 MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 DISTRUSTED = "distrusted"  # the key under which a ledger remembers that it came from a backup
+TOOL_NOTES_SINCE = "tool notes since"  # before it, tools may have written what has no row
 
 
 class Ledger(Lists):

@@ -2,14 +2,17 @@
 
 import os
 import re
+import shutil
+import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from postroom.config import load
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
+from postroom.wiring.desk import adopt
 from postroom.wiring.desk import desk as open_desk
 from tests.agents import visiting, visiting_inside
 from tests.arrivals import attached
@@ -234,6 +237,67 @@ def test_notes_from_before_the_table_count_as_a_tools(site):
     site.move("Pending_Approval/Lunch.md")
     site.look()
     assert site.states() == {"Lunch": "Approved"}
+
+
+def adopt_elsewhere(site):
+    """Adopt the vault with a new state folder, as on a second machine."""
+    site.person.environment["POSTROOM_STATE"] = str(site.person.folder / "second")
+    adopt(load(site.person.environment, site.person.folder, site.person.folder))
+
+
+def restore_a_backup(site):
+    """Put the ledger back as it was before the tools wrote."""
+    shutil.copy(site.person.folder / "backup.sqlite", site.person.folder / "state/ledger.sqlite")
+
+
+@pytest.mark.parametrize("lost", [adopt_elsewhere, restore_a_backup])
+def test_what_tools_wrote_before_their_rows_were_lost_is_a_tools(person, lost):
+    person.live(undo_seconds=10)
+    person.vault.mkdir(exist_ok=True)
+    with visiting_inside(person) as agent:
+        Site(person, agent).write("Notes/first.md", {})
+    with closing(sqlite3.connect(person.folder / "state/ledger.sqlite")) as ledger:
+        ledger.execute("VACUUM INTO ?", [str(person.folder / "backup.sqlite")])
+    with visiting_inside(person) as agent:
+        Site(person, agent).write("Notes/Lunch.md", DRAFT)
+        Site(person, agent).write("Plans/Slip.md", SLIP)
+    site = Site(person, None)
+    site.look()
+    lost(site)
+    site.move("Notes/Lunch.md")
+    site.move("Pending_Approval/Slip.md")
+    site.look()
+    own = site.vault / "Approved/own.md"
+    own.write_text(f"---\nto: {ANN}\nsubject: Own\n---\nHello.\n")
+    site.look()
+    assert site.states() == {"Lunch": "Pending", "Own": "Approved"}
+    assert site.folder("Pending_Approval") == ["Lunch.md", "Slip.md"]
+
+
+# Notes that pass for a letter's
+
+
+@pytest.mark.parametrize("state", ["Pending", "Approved"])
+def test_a_tool_cannot_write_a_note_that_passes_for_a_letters(site, state):
+    """The person takes the letter's own note away, and moves the other one to Approved/."""
+    site.agent.done("send_email", **LETTER)
+    (name,) = site.folder("Pending_Approval")
+    where = f"Pending_Approval/{name}"
+    if state == "Approved":
+        site.move(where)
+        site.look()
+        where = f"Approved/{name}"
+    real = site.note(where)
+    fields = {key: value for key, value in real.values.items() if key != "type"}
+    forged = site.write("Notes/Lunch.md", fields, real.body)
+    assert forged.refused == "permission_denied"
+    site.write("Notes/Lunch.md", {}, real.body)
+    site.agent.call("edit_note", path="Notes/Lunch.md", set=fields)
+    site.move(where, f"Archive/{name}")
+    site.move("Notes/Lunch.md")
+    site.look()
+    assert site.states() == {"Money": "Pending"}
+    assert not site.write("Notes/own.md", {"letter": "to grandma", "digest": "x"}).refused
 
 
 # Drafts are shown in a fence

@@ -352,13 +352,15 @@ def test_a_draft_that_became_a_letter_is_out_of_every_tools_reach(own):
 def test_the_desks_own_fields_are_not_written_where_it_looks(own, field, folder):
     own.done("write_note", path="Notes/f.md", frontmatter={field: "x"}, body="")
     own.done("write_note", path=f"{folder}/g.md", frontmatter={}, body="")
+    own.file(f"{folder}/h.md", f"---\n{field}: x\n---\n")
+    own.done("read_note", path=f"{folder}/h.md")
     own.indexed("field:x", "Notes/f.md")
     before = own.disk()
     for tool, asked in (
         ("write_note", {"path": f"{folder}/f.md", "frontmatter": {field: "x"}, "body": ""}),
         ("write_note", {"path": f"{folder}/g.md", "frontmatter": {field: "x"}, "body": ""}),
         ("edit_note", {"path": f"{folder}/g.md", "set": {field: "x"}}),
-        ("edit_note", {"path": f"{folder}/g.md", "remove": [field]}),
+        ("edit_note", {"path": f"{folder}/h.md", "remove": [field]}),
         ("move_note", {"source": "Notes/f.md", "destination": f"{folder}/f.md"}),
     ):
         assert own.refused(tool, **asked)["error"] == "permission_denied", tool
@@ -677,11 +679,12 @@ TWINS = (
     "Ꭺpproved", "Pendіng_Approval", "Pending Approval", "Needs-Action", "Аpproved", "Αpproved", "Ａpproved",
     "Approved\u2060", "Approved.", "approved", "ΑPPRОVED", "Ρlans", "Dгafts", "Ꮮogs", "Dοne", "Rejeсted", "Ꭺpprоved",
     "Pending\u00a0Approval", "Draf\u0301ts", "Outgοing", "Μail_Files", "Νeeds_Action",
+    "Appr○ved", "@pproved", "Appr◯ved ✓", "🄰pproved", "Pl@ns", "Draf†s", "Approve∂",
 )  # fmt: skip
-FILE_TWINS = ("Ηandbook.md", "handbook.md", "Ꮋandbook.md", "Dashbοard.md", "Style .md", "РAUSED.md", "PAUSΕD.md")  # fmt: skip
+FILE_TWINS = ("Ηandbook.md", "handbook.md", "Ꮋandbook.md", "Dashbοard.md", "Style .md", "РAUSED.md", "PAUSΕD.md", "P@USED.md", "Handb○○k.md")  # fmt: skip
 ORDINARY = (
     "Approved invoices", "Projekte", "Проекты", "Планы", "Дом", "Логи", "計画", "Έργα", "Done list", "Draft", "Plan",
-    "My Drafts", "Εγκρίσεις", "Log", "Файлы",
+    "My Drafts", "Εγκρίσεις", "Log", "Файлы", "★ Ideas", "Q&A", "R&D!", "C++",
 )  # fmt: skip
 
 
