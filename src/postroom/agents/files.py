@@ -37,6 +37,16 @@ def opened(path: str, flags: int) -> int:
     return handle
 
 
+@contextmanager
+def lent(path: str, flags: int) -> Iterator[int]:
+    """Open a file as `opened` does, and close it after the block."""
+    handle = opened(path, flags)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
 def content(path: str, most: int = SMALL) -> bytes:
     """Return what a small file holds; nothing where there is none that is one."""
     try:
@@ -49,17 +59,26 @@ def content(path: str, most: int = SMALL) -> bytes:
         os.close(handle)
 
 
+def whole(path: str) -> bytes:
+    """Return all that a file holds, of whatever size; nothing where there is none that is one."""
+    try:
+        handle = opened(path, os.O_RDONLY)
+    except (OSError, Denied):
+        return b""
+    try:
+        return read_all(handle)
+    finally:
+        os.close(handle)
+
+
 def put(path: str, data: bytes, flags: int = os.O_TRUNC, *, synced: bool = False) -> None:
     """Write a file of ours anew, or with another flag onto its end."""
-    handle = opened(path, os.O_WRONLY | os.O_CREAT | (flags & ~os.O_TRUNC))
-    try:
+    with lent(path, os.O_WRONLY | os.O_CREAT | (flags & ~os.O_TRUNC)) as handle:
         if flags & os.O_TRUNC:
             os.ftruncate(handle, 0)  # now that it is known to be a file of its own
         write_out(handle, data)
         if synced:
             os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextmanager

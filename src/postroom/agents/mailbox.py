@@ -21,6 +21,7 @@ from postroom.agents.cursor import Place
 from postroom.agents.files import (
     PATIENCE,
     Locked,
+    lent,
     locked,
     opened,
     put,
@@ -28,6 +29,7 @@ from postroom.agents.files import (
     replace_all,
     until_writable,
     wait,
+    whole,
     write_all,
     write_out,
 )
@@ -204,48 +206,27 @@ class Mailbox:
     # What is kept beside messages; changed under the mailbox's own lock
 
     def _say(self, about: dict[str, str]) -> None:
-        handle = opened(f"{self._beside}about", os.O_RDWR | os.O_CREAT)
-        try:
+        with lent(f"{self._beside}about", os.O_RDWR | os.O_CREAT) as handle:
             size = os.fstat(handle).st_size
             torn = size and os.pread(handle, 1, size - 1) != b"\n"
             line = json.dumps(about, separators=(",", ":")).encode() + b"\n"
             write_all(handle, b"\n" + line if torn else line, size)
-        finally:
-            os.close(handle)
 
     def about(self, id: str) -> dict[str, str]:
         """Return what is kept beside a message."""
-        data = self._abouts()
+        data = whole(f"{self._beside}about")
         at = data.rfind(b'{"id":"' + write_word(id) + b'"')  # the newest are asked for most
         end = data.find(b"\n", at)
         return _about(data[at:end]) if 0 <= at < end else {}
 
     def abouts(self) -> dict[str, dict[str, str]]:
         """Return what is kept beside all messages, by their ids."""
-        found = (_about(line) for _, line in scan.lines(self._abouts()))
+        found = (_about(line) for _, line in scan.lines(whole(f"{self._beside}about")))
         return {about["id"]: about for about in found if "id" in about}
-
-    def _abouts(self) -> bytes:
-        # Not mapped: who cleans up meanwhile makes it shorter.
-        try:
-            handle = opened(f"{self._beside}about", os.O_RDONLY)
-        except (OSError, Denied):
-            return b""
-        try:
-            return read_all(handle)
-        finally:
-            os.close(handle)
 
     def copies(self, id: str) -> int:
         """Return how often an id stands in the file. Without any lock."""
-        try:
-            handle = opened(self.path, os.O_RDONLY)
-        except (OSError, Denied):
-            return 0
-        try:
-            return read_all(handle).count(b'"' + write_word(id) + b'"')
-        finally:
-            os.close(handle)
+        return whole(self.path).count(b'"' + write_word(id) + b'"')
 
     def _forget(self, ids: set[str]) -> None:
         """Drop what is kept beside messages that are gone."""
@@ -367,13 +348,10 @@ class Mailbox:
     def may_have(self) -> bool:
         """Whether a message may wait: for certain where not. Without any lock."""
         try:
-            handle = opened(self.path, os.O_RDONLY)
+            with lent(self.path, os.O_RDONLY) as handle:
+                return self._cursor(handle) < os.fstat(handle).st_size
         except FileNotFoundError:
             return False
-        try:
-            return self._cursor(handle) < os.fstat(handle).st_size
-        finally:
-            os.close(handle)
 
     def messages(self, *words: str) -> list[Message]:
         """Return all messages, oldest first; those lines alone that have these words anywhere."""
