@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -39,16 +39,17 @@ from postroom.desk.outbox import MAX_AGENT, Call, Trace, check_name
 from postroom.store.entries import Line
 from postroom.tools.table import (
     Contract,
-    Handover,
     Heard,
     Reply,
-    Resource,
     Tool,
     Visit,
     Wait,
     refusal,
 )
 from postroom.tools.wire import Wire, standard_output
+
+if TYPE_CHECKING:
+    from postroom.agents.mailbox import Taken
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 GRACE: Final = 5.0  # seconds that calls have to end when the server is told to
@@ -195,10 +196,12 @@ class Service:
         if reply.handover:
             await self._hand(ctx, reply.handover)
         return types.CallToolResult(
-            content=[_text(reply.text)], structured_content=values, is_error=reply.refused
+            content=[types.TextContent(type="text", text=reply.text)],
+            structured_content=values,
+            is_error=reply.refused,
         )
 
-    async def _hand(self, ctx: Context, handover: Handover) -> None:
+    async def _hand(self, ctx: Context, handover: Taken) -> None:
         """Have a handover confirmed when its answer was written; where that is not seen, now."""
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()  # then nothing will be answered
@@ -280,16 +283,15 @@ class Service:
             )
         call = Call(resource.action, self._name(ctx))
         try:
-            text = await self._work(lambda: self._read(resource, call, id), call)
+            text = await self._work(
+                lambda: resource.function(Visit(self._office.desk(), call), id.rstrip("/")), call
+            )
         except PostroomError as error:
             code = _not_found(ctx) if isinstance(error, NotFound) else types.INTERNAL_ERROR
             raise _protocol_error(code, error) from None
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)]
         )
-
-    def _read(self, resource: Resource, call: Call, id: str) -> str:
-        return resource.function(Visit(self._office.desk(), call), id.rstrip("/"))
 
     async def _work(self, function: Callable[[], T], call: Call | None = None) -> T:
         """Do this in a thread; whatever goes wrong is one of our errors, and has its line."""
@@ -541,10 +543,6 @@ def _described(tool: Tool) -> types.Tool:
             open_world_hint=hints.open_world,
         ),
     )
-
-
-def _text(text: str) -> types.TextContent:
-    return types.TextContent(type="text", text=text)
 
 
 def _protocol_error(code: int, error: PostroomError) -> MCPError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
@@ -16,6 +16,9 @@ from postroom.core.errors import Conflict, Invalid, Limited, PostroomError
 from postroom.core.text import line
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
+
+if TYPE_CHECKING:
+    from postroom.agents.mailbox import Taken
 
 MAX_PROBLEMS: Final = 3  # of a call's arguments that are told
 MAX_ERROR: Final = 1_000  # characters of an error
@@ -52,37 +55,13 @@ class Visit(NamedTuple):
     account: str = ""
 
 
-class Handover(Protocol):
-    """What an answer hands over, which is its reader's only once the answer was written out."""
-
-    def hand(self, handle: int, data: bytes) -> None:
-        """Write the answer out, and hand over."""
-        ...
-
-    def hand_at_once(self, handle: int, data: bytes) -> bool:
-        """Do the same if nothing has to be waited for, and say whether it was done."""
-        ...
-
-    def confirm(self) -> None:
-        """It will be written, as far as can be known."""
-        ...
-
-    def take_back(self) -> None:
-        """It will not, though it was confirmed."""
-        ...
-
-    def release(self) -> None:
-        """It was not, and will not be."""
-        ...
-
-
 class Reply(NamedTuple):
     """An answer: the same as text and as values; `refused` is one that says no."""
 
     text: str
     result: BaseModel
     refused: bool = False
-    handover: Handover | None = None
+    handover: Taken | None = None  # is its reader's only once the answer was written out
 
 
 class Wait(float):

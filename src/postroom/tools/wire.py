@@ -11,14 +11,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
 from postroom.agents.files import write_out
 from postroom.core.errors import Unavailable
-from postroom.tools.table import Handover, refusal
+from postroom.tools.table import refusal
+
+if TYPE_CHECKING:
+    from postroom.agents.mailbox import Taken
 
 AT_ONCE: Final = 4_096  # bytes that a pipe which takes any takes without waiting
 UNANSWERED: Final = 60.0  # seconds after which an answer that was not written never will be
@@ -37,9 +40,9 @@ class Wire:
         self.writing = False  # and somebody may be slow to read
         self._ready = select.poll()
         self._ready.register(handle, select.POLLOUT)
-        self._expected: dict[str | int, tuple[Handover, float]] = {}
+        self._expected: dict[str | int, tuple[Taken, float]] = {}
 
-    def expect(self, id: str | int, handover: Handover) -> None:
+    def expect(self, id: str | int, handover: Taken) -> None:
         """Confirm this when the answer of that id is written."""
         before = self._expected.pop(id, None)
         if before:  # a client that uses one number twice
@@ -72,7 +75,7 @@ class Wire:
     async def flush(self) -> None:
         """Nothing is held back."""
 
-    def _handover(self, text: str) -> Handover | None:
+    def _handover(self, text: str) -> Taken | None:
         """Return what this message hands over, if it is an answer that does."""
         answer = _ANSWER.match(text) if self._expected else None
         found = self._expected.pop(json.loads(answer[1]), None) if answer else None
@@ -81,7 +84,7 @@ class Wire:
             return None
         return found[0] if found else None
 
-    def _write(self, data: bytes, handover: Handover | None) -> None:
+    def _write(self, data: bytes, handover: Taken | None) -> None:
         if handover is None:
             write_out(self._handle, data)
             return
