@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -44,20 +44,18 @@ class Written(NamedTuple):
 NOBODY: Final = Address("nobody", "example.org")  # who would send is not asked for in a rehearsal
 
 
+@dataclass(frozen=True, slots=True)
 class Composer:
-    """Freezes letters of an account."""
+    """Freezes letters; those that name no account are of the default one."""
 
-    def __init__(
-        self, mailboxes: Callable[[str], Mailbox], draw: Callable[[int], bytes], default: str
-    ) -> None:
-        self._mailboxes = mailboxes
-        self._draw = draw
-        self._default = default
+    mailboxes: Callable[[str], Mailbox]
+    draw: Callable[[int], bytes]
+    default: str
 
     def letter(self, written: Written) -> Letter:
         """Return a new letter of what was written."""
-        account = written.account or self._default
-        box, answers = self._mailboxes(account), written.answers
+        account = written.account or self.default
+        box, answers = self.mailboxes(account), written.answers
         thread, message_id, references = _answered(box, answers) if answers else ("", "", ())
         rehearsed = self.rehearsed(written)
         return replace(
@@ -72,8 +70,8 @@ class Composer:
         """Return the letter as far as it can be told without its mailbox."""
         html, text, _ = reduce_html(written.html)
         return Letter(
-            id=letter_id(self._draw(ID_BYTES)),
-            account=written.account or self._default,
+            id=letter_id(self.draw(ID_BYTES)),
+            account=written.account or self.default,
             sender=NOBODY,
             to=written.to,
             cc=written.cc,

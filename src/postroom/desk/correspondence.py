@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from postroom.agents.files import Locked
@@ -53,20 +54,14 @@ class Agent(NamedTuple):
     status: str
 
 
+@dataclass(frozen=True, slots=True)
 class Correspondence:
     """Agent mail as the tools have it."""
 
-    def __init__(
-        self,
-        post: Post,
-        outbox: Outbox,
-        voice: Callable[[], bytes],
-        sleep: Callable[[float], None],
-    ) -> None:
-        self.post = post
-        self._sleep = sleep
-        self._outbox = outbox
-        self._voice = voice
+    post: Post
+    outbox: Outbox
+    voice: Callable[[], bytes]
+    sleep: Callable[[float], None]
 
     def me(self, call: Call) -> Me:
         """Return who calls: never by their own word."""
@@ -109,7 +104,7 @@ class Correspondence:
         turns = TURNS
         while True:
             try:
-                with self._outbox.recording(call, target=recipient) as keep:
+                with self.outbox.recording(call, target=recipient) as keep:
                     return self.post.send(
                         me,
                         recipient,
@@ -122,7 +117,7 @@ class Correspondence:
                 turns -= 1
                 if not turns:
                     raise
-            self._sleep(PAUSE)
+            self.sleep(PAUSE)
 
     def receive(
         self, call: Call, wait: float = 0, *, peek: bool = False
@@ -150,7 +145,7 @@ class Correspondence:
         kept = False
         try:
             letter = self.post.letter(taken.message, me.name)
-            with self._outbox.recording(call, target=taken.message.sender) as keep:
+            with self.outbox.recording(call, target=taken.message.sender) as keep:
                 keep(**_as(call, me, id=taken.message.id))
                 kept = not peek
             return Handed(taken if kept else None, letter, me.name)
@@ -223,12 +218,12 @@ class Correspondence:
         """Whether a message bears the person's seal."""
         if not letter.seal:
             return False
-        return sealed(self._voice(), self.post.folder.root, letter.message, letter.seal)
+        return sealed(self.voice(), self.post.folder.root, letter.message, letter.seal)
 
     def _record(
         self, call: Call, me: Me, error: Unavailable | None = None, **parameters: Value
     ) -> None:
-        self._outbox.record(call, error, parameters=_as(call, me, **parameters), synced=False)
+        self.outbox.record(call, error, parameters=_as(call, me, **parameters), synced=False)
 
 
 def _as(call: Call, me: Me, **parameters: Value) -> dict[str, Value]:

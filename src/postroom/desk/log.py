@@ -42,26 +42,20 @@ class AuditLogEntry:
     severity: str = "INFO"
 
 
+@dataclass(frozen=True, slots=True)
 class ActionLog:
     """The log files of one vault, as one desk sees them."""
 
-    def __init__(
-        self,
-        vault: Vault,
-        ledger: Ledger,
-        *,
-        desk: str,
-        trusted: Callable[[str], bool] = lambda _line: True,
-    ) -> None:
-        self._files = vault
-        self._ledger = ledger
-        self._desk = desk
-        self._trusted = trusted  # whether we wrote a line: anyone may have written into the files
+    files: Vault
+    ledger: Ledger
+    desk: str
+    # Whether we wrote a line: anyone may have written into the files.
+    trusted: Callable[[str], bool] = lambda _line: True
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
-        mark = self._ledger.mark()
-        waiting = self._ledger.actions(mark.seq)
+        mark = self.ledger.mark()
+        waiting = self.ledger.actions(mark.seq)
         if not waiting:
             return
         today = _day(waiting[-1][1])
@@ -78,34 +72,34 @@ class ActionLog:
         if waiting:
             # A power cut must not leave a line in the file that the ledger has lost: that would
             # look like a restored backup.
-            self._ledger.sync(waiting[-1][0])
+            self.ledger.sync(waiting[-1][0])
         for name, last, data in _sheets(waiting, newest):
             torn = b"" if sound else self._tail(name, TAIL).rpartition(b"\n")[2]
             if torn:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
-            size = self._files.append(f"{FOLDER}/{name}", data)
-            changed = mark.changed if sound else self._files.changed(FOLDER)
+            size = self.files.append(f"{FOLDER}/{name}", data)
+            changed = mark.changed if sound else self.files.changed(FOLDER)
             mark = Mark(last, name, size, changed)
-            self._ledger.set_mark(mark)
+            self.ledger.set_mark(mark)
         if not waiting:
-            self._ledger.set_mark(mark)
+            self.ledger.set_mark(mark)
 
     def before(self, entry: AuditLogEntry) -> None:
         """Have it on the disk before a letter's provider hears of it, apart from the chain."""
         line = json.dumps(asdict(entry), ensure_ascii=False).encode()
-        self._files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
+        self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
     def ahead(self) -> list[Read]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
-        mark = self._ledger.mark()
-        if mark.seq <= self._ledger.head() and self._untouched(mark):
+        mark = self.ledger.mark()
+        if mark.seq <= self.ledger.head() and self._untouched(mark):
             return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (
             next(self._ours(sorted(b, key=_number, reverse=True)), None) for b in self._blocks()
         )
         last = next((top.seq for top in tops if top), 0)
-        head = self._ledger.head()
+        head = self.ledger.head()
         if last <= head:
             return []
         past: dict[int, Read] = {}
@@ -115,18 +109,18 @@ class ActionLog:
             past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
             if ours and ours[0].seq <= head:
                 break
-        head = self._ledger.head()
+        head = self.ledger.head()
         return [past[seq] for seq in sorted(past) if seq > head]
 
     def verify(self) -> list[Fault]:
         """Return where the files differ from the ledger; what is not projected yet is missing."""
-        head = self._ledger.head()
+        head = self.ledger.head()
         digests: dict[int, str] = {}
         unreadable: list[Fault] = []
 
         def known(seq: int) -> str | None:
             if seq not in digests:
-                fresh = self._ledger.actions(next(reversed(digests), 0))
+                fresh = self.ledger.actions(next(reversed(digests), 0))
                 digests.update((number, audit.digest(line)) for number, line in fresh)
             return digests.get(seq)
 
@@ -138,7 +132,7 @@ class ActionLog:
                 except PostroomError as why:
                     unreadable.append(Fault(name, 0, f"not read: {why.message}"))
 
-        return audit.verify(lines(), desk=self._desk, head=head, known=known) + unreadable
+        return audit.verify(lines(), desk=self.desk, head=head, known=known) + unreadable
 
     def records(
         self,
@@ -170,9 +164,9 @@ class ActionLog:
 
     def _untouched(self, mark: Mark) -> bool:
         """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
-        if not mark.name or self._files.changed(FOLDER) != mark.changed:
+        if not mark.name or self.files.changed(FOLDER) != mark.changed:
             return False
-        file = self._files.stat(f"{FOLDER}/{mark.name}")
+        file = self.files.stat(f"{FOLDER}/{mark.name}")
         return file is not None and file.size == mark.size
 
     def _shown(self, projected: int, waiting: dict[int, str]) -> int:
@@ -202,19 +196,19 @@ class ActionLog:
         return any(self._ours(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
 
     def _is_ours(self, found: Read) -> bool:
-        return found.desk == self._desk and self._trusted(found.line)
+        return found.desk == self.desk and self.trusted(found.line)
 
     def _names(self) -> list[str]:
-        return sorted(filter(_FILE.fullmatch, self._files.names(FOLDER)))
+        return sorted(filter(_FILE.fullmatch, self.files.names(FOLDER)))
 
     def _tail(self, name: str, size: int) -> bytes:
         try:
-            return self._files.tail(f"{FOLDER}/{name}", size)
+            return self.files.tail(f"{FOLDER}/{name}", size)
         except PostroomError:
             return b""
 
     def _lines(self, name: str) -> Iterator[str]:
-        data = self._files.tail(f"{FOLDER}/{name}", MAX_FILE)
+        data = self.files.tail(f"{FOLDER}/{name}", MAX_FILE)
         start = 0
         while start < len(data):
             end = data.find(b"\n", start)
