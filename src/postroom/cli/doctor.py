@@ -41,6 +41,11 @@ def doctor_command(as_json: bool) -> None:
         raise click.exceptions.Exit(8)
 
 
+def _judged(part: str, wrong: object, found: str, remedy: str = "", *, bad: str = "fail") -> Check:
+    """Return what was found of a part; the remedy belongs to what is wrong."""
+    return Check(part, bad, found, remedy) if wrong else Check(part, "ok", found)
+
+
 def _checks() -> Iterator[Check]:
     try:
         config = wiring.settings()
@@ -58,13 +63,9 @@ def _checks() -> Iterator[Check]:
 def _mode(config: Config) -> Iterator[Check]:
     for warning in config.mode.warnings:
         yield Check("mode", "note", warning)
-    live = config.mode.live
-    yield Check(
-        "mode",
-        "ok" if live else "note",
-        f"{'live' if live else 'rehearsal'} ({config.mode.source})",
-        "" if live else "Nothing is sent. Set dry_run = false in your settings to go live.",
-    )
+    said = f"{'live' if config.mode.live else 'rehearsal'} ({config.mode.source})"
+    remedy = "Nothing is sent. Set dry_run = false in your settings to go live."
+    yield _judged("mode", not config.mode.live, said, remedy, bad="note")
 
 
 def on_the_page(desk: Desk, config: Config) -> list[Check]:
@@ -72,7 +73,8 @@ def on_the_page(desk: Desk, config: Config) -> list[Check]:
     runs = desk.orchestrated()
     ours = "This page looks at the folders and sends what you approve, as long as it is served."
     said = RUNS if runs else f"{ours} New mail is looked at by `postroom run`, which does not run."
-    run = Check("run", "ok" if runs else "note", said, "" if runs else "Start it with `postroom run`, or `postroom service install`.")  # fmt: skip
+    remedy = "Start it with `postroom run`, or `postroom service install`."
+    run = _judged("run", not runs, said, remedy, bad="note")
     return [*_mode(config), *_parts(desk, config), run]
 
 
@@ -99,7 +101,7 @@ def _desk_checks(config: Config) -> Iterator[Check]:
             yield from _triage_checks(found, config)
             runs = found.orchestrated()
             said = sends(runs=runs, page=found.served())
-            yield Check("run", "ok" if runs else "note", said)
+            yield _judged("run", not runs, said, bad="note")
     except PostroomError as wrong:
         yield Check("desk", "fail", wrong.message, wrong.remedy)
 
@@ -111,13 +113,9 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
 
     state = config.state_for(desk.id)
     yield Check("vault", "ok", f"{desk.vault.root}, desk {desk.id}")
-    private = not state.stat().st_mode & 0o077
-    yield Check(
-        "state",
-        "ok" if private else "fail",
-        str(state) if private else f"others may look into {state}",
-        "" if private else f"Run `chmod 700 {state}`.",
-    )
+    shared = state.stat().st_mode & 0o077
+    said = f"others may look into {state}" if shared else str(state)
+    yield _judged("state", shared, said, f"Run `chmod 700 {state}`.")
     for place in (state, desk.vault.root):
         free = shutil.disk_usage(place).free
         if free < SPACE:
@@ -132,12 +130,8 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
         )
     locked = bool(desk.ledger.meta(KEY))
     lacking = desk.rules.trust == "desk" and not locked
-    yield Check(
-        "trust",
-        "fail" if lacking else "ok",
-        f"{trust_said(desk.rules.trust, config)}; {'a' if locked else 'no'} passphrase is set",
-        "Set one with `postroom init`." if lacking else "",
-    )
+    said = f"{trust_said(desk.rules.trust, config)}; {'a' if locked else 'no'} passphrase is set"
+    yield _judged("trust", lacking, said, "Set one with `postroom init`.")
     if not desk.rules.required:
         yield Check(
             "approval", "note", "approvals.required = false: letters leave without a person"
@@ -145,23 +139,15 @@ def _parts(desk: Desk, config: Config) -> Iterator[Check]:
     if paused := desk.paused():
         yield Check("sending", "note", "paused", f"Delete {paused} in the vault to go on.")
     spent, rules = spent_in_window(desk), desk.rules
-    full = spent >= rules.sends
-    yield Check(
-        "budget",
-        "note" if full else "ok",
-        f"{spent} of {rules.sends} letters in {duration(rules.window)}",
-        "What you approve waits until there is room (limits.sends_per_hour)." if full else "",
-    )
+    said = f"{spent} of {rules.sends} letters in {duration(rules.window)}"
+    remedy = "What you approve waits until there is room (limits.sends_per_hour)."
+    yield _judged("budget", spent >= rules.sends, said, remedy, bad="note")
 
 
 def _log(desk: Desk) -> Check:
     faults = desk.log.verify()
-    return Check(
-        "log",
-        "fail" if faults else "ok",
-        f"changed: {faults[0].what}" if faults else "whole",
-        "See them with `postroom audit verify`." if faults else "",
-    )
+    said = f"changed: {faults[0].what}" if faults else "whole"
+    return _judged("log", faults, said, "See them with `postroom audit verify`.")
 
 
 def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
