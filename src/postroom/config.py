@@ -580,7 +580,9 @@ def _document(file: Path, *, required: bool = False) -> dict[str, Any]:
             remedy="Create the file, or unset POSTROOM_CONFIG.",
         ) from missing
     except OSError as why:
-        raise _unreadable(file, why) from why
+        raise Unavailable(
+            f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
+        ) from why
     if len(raw) > MAX_FILE:
         raise Corrupt(f"{file} is too long for a settings file.", remedy="Shorten it.")
     # Imported where there is a file: without one, the settings cost nothing.
@@ -672,12 +674,6 @@ def _unknown(key: str, where: str = "") -> Invalid:
     return Invalid(
         f"{_shown(key)}{where} is not a setting.",
         remedy=f"{hint}docs/settings.md has them all.",
-    )
-
-
-def _unreadable(file: Path, why: OSError) -> Unavailable:
-    return Unavailable(
-        f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
     )
 
 

@@ -37,11 +37,6 @@ class Me(NamedTuple):
     pane: str = ""
     windows: tuple[str, ...] | None = None
 
-    @property
-    def is_person(self) -> bool:
-        """Whether this is the person, whose name no agent has."""
-        return self.name == PERSON
-
 
 def whoami(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> Me:
     """Return who calls: by the window that it happens in, or by a name where there is no tmux."""

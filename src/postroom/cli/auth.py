@@ -111,7 +111,8 @@ def _pasted(address: str) -> str:
 
 
 def _report(signed: Signed, config: Config, account: Account, *, new: bool, as_json: bool) -> None:
-    ends = _day(time.time() + signed.ends) if signed.ends else ""
+    last = datetime.fromtimestamp(time.time() + signed.ends, UTC)
+    ends = f"{last:%Y-%m-%d}" if signed.ends else ""
     if as_json:
         facts: dict[str, Any] = {
             "address": signed.address,
@@ -143,7 +144,3 @@ def _report(signed: Signed, config: Config, account: Account, *, new: bool, as_j
         place = "at its top" if len(config.accounts) == 1 else f"under [accounts.{account.name}]"
         file = wiring.settings_file()
         say(f'To use it, write provider = "gmail" into {file}, {place}.')
-
-
-def _day(second: float) -> str:
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d}"

@@ -163,10 +163,6 @@ def _refuse_lines(text: str) -> None:
         )
 
 
-def _settings_folder() -> Path:
-    return wiring.settings_file().absolute().parent
-
-
 def _mac(config: Config, command: list[str]) -> tuple[Path, str]:
     import plistlib
 

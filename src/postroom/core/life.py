@@ -6,7 +6,7 @@ An event that a state does not have raises `Conflict`, which says what became of
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Final
 
 from postroom.core.errors import Conflict
@@ -144,7 +144,7 @@ def dump(state: State) -> str:
     """Return what the ledger keeps of a state beside its name."""
     return json.dumps(
         {
-            part.name: _verdict_values(value) if isinstance(value, Verdict) else value
+            part.name: astuple(value) if isinstance(value, Verdict) else value
             for part in fields(state)
             if (value := getattr(state, part.name)) is not None
         }
@@ -164,10 +164,6 @@ def load(kind: str, detail: str) -> State:
         values["refused"] = tuple(values["refused"])
     state: State = STATES[kind](**values)
     return state
-
-
-def _verdict_values(verdict: Verdict) -> list[object]:
-    return [verdict.by, verdict.via, verdict.at, verdict.digest, verdict.slip]
 
 
 def told(id: str, state: State) -> str:

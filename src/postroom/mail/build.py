@@ -121,7 +121,9 @@ def _encoded(value: str, *, lead: int) -> list[str]:
         chunk += char
         used += cost
     chunks += [chunk] if chunk else []
-    return [_q_word(chunk) if quoted else _b_word(chunk) for chunk in chunks]
+    if quoted:
+        return [_q_word(chunk) for chunk in chunks]
+    return [f"=?utf-8?b?{base64.b64encode(chunk.encode()).decode('ascii')}?=" for chunk in chunks]
 
 
 def _q_word(chunk: str) -> str:
@@ -131,10 +133,6 @@ def _q_word(chunk: str) -> str:
         for octet in octets
     )
     return f"=?utf-8?q?{said}?="
-
-
-def _b_word(chunk: str) -> str:
-    return f"=?utf-8?b?{base64.b64encode(chunk.encode()).decode('ascii')}?="
 
 
 def _date(date: datetime) -> str:

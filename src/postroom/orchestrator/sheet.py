@@ -137,7 +137,9 @@ class Sheets:
             note = Note.parse(raw)
             if hashlib.sha256(raw).hexdigest() != place.hash and status_of(note) == "done":
                 errand = self._filed(errand)  # a person was quicker
-            new = shown(errand, note, self._link(errand)).raw
+            letter = errand.letter
+            answer = link(self.ledger.place(letter).path, letter) if letter else ""
+            new = shown(errand, note, answer).raw
             at, _, name = place.path.rpartition("/")
             path = place.path
             if at == folder(errand):
@@ -164,10 +166,6 @@ class Sheets:
             path = self.ledger.place(errand.key).path or errand.message
             self.amiss[path] = why.told
             self.say(f"{path}: {self.amiss[path]}")
-
-    def _link(self, errand: Errand) -> str:
-        """Return the link to the letter that answers a mail."""
-        return link(self.ledger.place(errand.letter).path, errand.letter) if errand.letter else ""
 
     def _filed(self, errand: Errand) -> Errand:
         if errand.state == "done":

@@ -95,14 +95,13 @@ class Errands(Visits):
             for id in ids
         )  # fmt: skip
 
-    def errands(self, *states: str, newest: int = -1) -> list[Errand]:
-        """Return mails in these states, oldest first; of more than `newest`, the newest."""
+    def errands(self, *states: str) -> list[Errand]:
+        """Return mails in these states, oldest first."""
         marks = ", ".join("?" * len(states))
         rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM errand WHERE state IN ({marks}) ORDER BY row DESC LIMIT ?",
-            [*states, newest],
-        ).fetchall()
-        return [Errand(*row) for row in reversed(rows)]
+            f"SELECT {_COLUMNS} FROM errand WHERE state IN ({marks}) ORDER BY row", states
+        )
+        return [Errand(*row) for row in rows]
 
     def waiting(self, state: str, most: int, after: int = 0) -> list[tuple[int, Errand]]:
         """Return the oldest mails in this state past a row, each with its row."""

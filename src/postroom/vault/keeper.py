@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from postroom.core.errors import Corrupt, PostroomError, Unavailable
 from postroom.store.locks import tried
 from postroom.vault.index import Index
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import Vault
 
 BATCH: Final = 1_000  # files that are taken in at once
 SUCCESSION: Final = 0.5  # seconds between two looks at whether the keeper is gone
@@ -174,7 +174,7 @@ class Keeper:
             folders.append(folder)
             known = self._index.folder(folder)
             above = f"{folder}/" if folder else ""
-            changed += [f"{above}{f.name}" for f in files if known.pop(f.name, None) != _stamp(f)]
+            changed += [f"{above}{f.name}" for f in files if known.pop(f.name, None) != f[1:]]
             changed += [f"{above}{name}" for name in known]  # that are no more
         for gone in set(self._index.folders()) - set(folders):
             self._index.forget(gone)
@@ -185,7 +185,3 @@ class Keeper:
             self._index.refresh(self._vault, changed[start : start + BATCH])
         self._swept = time.monotonic()
         return folders
-
-
-def _stamp(file: File) -> tuple[int, int, int]:
-    return file.size, file.mtime_ns, file.inode

@@ -167,18 +167,16 @@ class LocalMailbox:
             return rows.relabel(connection, id, add, remove)
 
     def keep(self, arrivals: Sequence[Arrival]) -> Kept:
+        known = "SELECT 1 FROM message WHERE hash = ?"
         unseen = {
             digest: arrival
             for arrival in arrivals
-            if not self._knows(digest := rows.digest(arrival.raw))
+            if not self._database.row(known, [digest := rows.digest(arrival.raw)])
         }
         prepared = [rows.prepare(arrival, self._now()) for arrival in unseen.values()]
         with self._database.write() as connection:
             added = len(rows.store(connection, prepared))
         return Kept(added, len(arrivals) - added)
-
-    def _knows(self, digest: bytes) -> bool:
-        return self._database.row("SELECT 1 FROM message WHERE hash = ?", [digest]) is not None
 
     # Drafts
 

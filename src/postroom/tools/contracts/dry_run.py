@@ -214,7 +214,8 @@ def validate_subject(subject: str) -> tuple[str, str]:
 
 def validate_body(body: str) -> tuple[str, tuple[str, ...]]:
     """Return the body without null bytes, HTML in it escaped (section 13), and cut; and the warnings."""
-    plainly, warnings = _lines(body), []
+    plainly = body.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    warnings = []
     if _TAG.search(plainly):
         plainly = html.escape(plainly, quote=False)
         warnings.append("HTML in body was escaped; use html_body for HTML")
@@ -226,10 +227,6 @@ def validate_body(body: str) -> tuple[str, tuple[str, ...]]:
     if not plainly.strip():
         raise Invalid("body is empty")
     return plainly, tuple(warnings)
-
-
-def _lines(text: str) -> str:
-    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _checked(asked: DraftEmail) -> Checked:
