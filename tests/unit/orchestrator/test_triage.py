@@ -469,10 +469,11 @@ def test_rules_that_stand_elsewhere_are_not_passed_over(rounds, text):
 
 
 def test_the_handbook_that_init_writes_is_one():
-    from postroom.cli.setup import HANDBOOK
+    from postroom.cli.setup import TEXTS
     from postroom.orchestrator.triage import rules_of
 
-    assert [rule.written for rule in rules_of(HANDBOOK)] == [
+    handbook = (TEXTS / "Handbook.md").read_text("utf-8")
+    assert [rule.written for rule in rules_of(handbook)] == [
         "- automatic: archive",
         "- list: archive",
     ]
