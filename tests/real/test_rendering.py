@@ -9,6 +9,8 @@ from tests.real.rendering import compare, renderer, words_of
 from tests.real.test_collections import COLLECTIONS, collection
 from tests.tricks import NEWSLETTERS, tricks
 
+pytestmark = pytest.mark.timeout(600)  # a few hundred pages, each drawn twice
+
 
 @pytest.fixture(scope="module")
 def browser():
