@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -87,6 +87,7 @@ class Reading:
         except UnicodeDecodeError:  # of what is no text, the strings in it
             words = "\n".join(run.decode("ascii") for run in _RUNS.findall(content))
         texts = [("file", f"{file.name}\n{file.name.rpartition('.')[0]}"), ("file", words)]
+        texts += [("file", text) for text in _decoded(content)]
         whole = _whole(account, message)
         self.record([whole, Shown(whole.mail, f"part {part}", (), texts)], synced=True)
 
@@ -219,6 +220,19 @@ def _whole(account: str, message: Message) -> Shown:
         ],
         mail.html,
     )
+
+
+def _decoded(content: bytes) -> Iterator[str]:
+    """Yield what a file says if it is a mail, or a card or an event in the encodings of mail."""
+    from quopri import decodestring
+
+    from postroom.mail import mime
+
+    inner = mime.read(content)
+    people = (inner.sender, *inner.to, *inner.cc, *inner.reply_to)
+    yield "\n".join((inner.subject, *map(str, filter(None, people)), inner.text))
+    if b"=" in content:
+        yield decodestring(content).decode(errors="replace")
 
 
 def _tokens(shown: Shown) -> dict[str, set[str]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from base64 import b64encode
 
 import pytest
 
@@ -23,6 +24,21 @@ def test_an_address_in_a_name_or_a_file_counts_as_the_mails(robin):
         found = agent.done("get_email", id=id)
         agent.done("get_attachment", id=id, part=found["files"][0]["part"])
         for address in ("mallory@sneaky.example", "box@attach.example", "deep@inside.example"):
+            held = agent.done("send_email", to=[address], body=f"To {address}.")
+            assert "from_mail" in warned(robin, held["letter"]), address
+
+
+def test_an_address_in_an_encoded_file_counts_as_the_mails(robin):
+    text = b64encode(b"Please write to deep@inside.example today.").decode()
+    files = {
+        "deep@inside.example": f"Subject: Hi\nMIME-Version: 1.0\nContent-Transfer-Encoding: base64\n\n{text}",
+        "card@inside.example": "BEGIN:VCARD\nEMAIL;ENCODING=QUOTED-PRINTABLE:ca=\nrd=40inside.example\nEND:VCARD",
+    }
+    with visiting(robin) as agent:
+        for at, (address, content) in enumerate(files.items()):
+            id = attached(robin, f"{at}.txt", content, id=f"file{at}")
+            part = agent.done("get_email", id=id)["files"][0]["part"]
+            agent.done("get_attachment", id=id, part=part)
             held = agent.done("send_email", to=[address], body=f"To {address}.")
             assert "from_mail" in warned(robin, held["letter"]), address
 
