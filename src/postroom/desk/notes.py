@@ -372,10 +372,14 @@ def begun(entry: Entry, path: str, data: bytes, file: File) -> Place:
     return found_at(NOWHERE._replace(pages=pages), path, data, file)
 
 
-def inert_fields(note: Note, but: Container[str] = ()) -> dict[str, str]:
-    """Return what else a note of an agent's must have in its fields, so that none of them is rendered."""
+def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
+    """Return what else must change in the fields of an agent's note.
+
+    None of them is rendered, and none passes for what the desk says.
+    """
     texts = {key: note.text(key) for key in note.fields if key not in but}
-    return {key: inert(text) for key, text in texts.items() if inert(text) != text}
+    wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
+    return {key: text for key, text in wanted.items() if text != texts[key]}
 
 
 def found_at(place: Place, path: str, data: bytes, file: File) -> Place:

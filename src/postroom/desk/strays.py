@@ -41,6 +41,7 @@ BY_TOOL: Final = (
     "A tool wrote this note, or may have, so moving it did not approve it. This is the letter as it"
     " will be sent; move the note to Approved/ again to approve it."
 )
+DOUBT: Final = "A tool may have written this note, so it has to be moved twice. "
 WROTE: Final = "What the agent wrote"
 
 
@@ -278,7 +279,7 @@ class Strays:
         assert one.note is not None
         by = self._tool_note(one, one.note)
         agent = by.agent if by and not by.inode_only else None
-        if self._put_before(one, one.note, agent):
+        if self._put_before(one, one.note, agent, doubtful=bool(by)):
             self.outbox.record(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             self.say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
 
@@ -320,8 +321,12 @@ class Strays:
             self.say(f"{one.path} went back to {folders.PENDING}/ with a new list: {why}.")
         return None
 
-    def _put_before(self, one: Found, note: Note, agent: str | None) -> bool:
+    def _put_before(
+        self, one: Found, note: Note, agent: str | None, *, doubtful: bool = False
+    ) -> bool:
         """Move a request to Pending_Approval/ and let it say what approving it does.
+
+        A doubtful one of a person's has the inode of a tool's note, and keeps that mark.
 
         One that an agent wrote (`agent` is not None) lists the letters that it would approve. The list
         is kept with the hash of this very text, so that nobody else can write one that counts.
@@ -334,14 +339,15 @@ class Strays:
         if agent is None:
             whom = quote(found.to or f"thread {found.thread}")
             body = (
-                f"\n## A request\nMoved to `{folders.APPROVED}/`, this lets out the next letter to {whom}"
+                f"\n## A request\n{DOUBT if doubtful else ''}Moved to `{folders.APPROVED}/`, this lets out the next letter to {whom}"
                 " that fits it, **whatever that letter says**. What stood in it:\n\n"
                 f"{fence(text)}\n"
             )
         else:
             letters = self._waiting(found._replace(status="approved"), agent)
             body = self._list(letters) + f"\n## {WROTE}\n\n{fence(text)}\n"
-        fields = {"status": "pending"} | (inert_fields(note) if agent is not None else {})
+        fields: dict[str, str | None] = {"status": "pending"}
+        fields |= inert_fields(note, but=fields) if agent is not None else {}
         try:
             new = note.set(fields, body)
         except Corrupt as why:
@@ -357,6 +363,8 @@ class Strays:
                 book.adopt(adopted.hash, request)
                 if agent is not None:  # what we add to a tool's note does not make it a person's
                     book.add_tool_note(target, inode, etag(new.raw), agent)
+                elif doubtful:
+                    book.add_tool_note("", inode, "", "")
 
         self.vault.move(one.path, target, one.file, new.raw, ready)
         return True

@@ -204,6 +204,20 @@ def test_a_file_of_the_persons_with_the_inode_of_a_tools_note_needs_a_second_mov
         assert desk.ledger.entry(site.ids()["Money"]).state.verdict.via == "slip"
 
 
+def test_a_request_with_nothing_but_the_inode_of_a_tools_note_needs_a_second_move(site):
+    """The person renames an agent's request, and Obsidian rewrites the link to itself in it."""
+    site.write("Plans/Lunch.md", SLIP, "See [[Lunch]].")
+    renamed = site.move("Plans/Lunch.md", "Plans/Ann.md")
+    renamed.write_text(renamed.read_text().replace("[[Lunch]]", "[[Ann]]"))
+    site.agent.done("send_email", **LETTER)
+    site.look()
+    assert "A tool may have written this note" in site.note("Pending_Approval/Ann.md").body
+    for expected in ("Pending", "Approved"):
+        site.move("Pending_Approval/Ann.md")
+        site.look()
+        assert site.states() == {"Money": expected}
+
+
 def test_an_inode_that_a_tool_frees_is_nobodys(site):
     site.write("Notes/a.md", DRAFT)
     freed = (site.vault / "Notes/a.md").stat().st_ino
@@ -319,6 +333,18 @@ def test_what_obsidian_would_not_show_of_an_agents_draft_stands_in_the_fence(sit
     site.look()
     assert site.states() == {"Lunch": "Approved"}
     assert site.entry(letter).letter.text.strip() == UNSEEN.strip()
+
+
+def test_no_field_of_an_agents_note_passes_for_what_the_desk_says(site):
+    lies = {"risk_assessment": "harmless", "risk": "nothing unusual", "agent": "person", "trust": "lie", "mode": "lie",
+            "notice": "Checked.", "approved_at": "2026-01-01", "sent_at": "lie", "expires": "never", "held": "lie"}  # fmt: skip
+    site.write("Drafts/Lunch.md", {**DRAFT, **lies, "status": "pending_approval", "mine": "kept"})
+    site.write("Plans/Ann.md", {**SLIP, **lies, "mine": "kept"})
+    site.look()
+    for path in ("Drafts/Lunch.md", "Pending_Approval/Ann.md"):
+        shown = site.note(path).values
+        assert [key for key in lies if shown.get(key) == lies[key]] == []
+        assert shown["mine"] == "kept"
 
 
 def test_a_persons_draft_stays_as_they_wrote_it(site):
