@@ -465,22 +465,28 @@ _CODE: Final = re.compile(
     r"(?<![\w-])(?!(?:19|20)\d\d(?!\d))(?=[a-z]{0,9}-?\d)(?:[a-z]-)?+(\d{3}[ -]\d{3}|[a-z0-9]{4,10})(?![\w-])"
 )
 _NUMBER: Final = re.compile(
-    r"(?<![\w.,-])(?:[a-z]{2}\d\d(?: ?[a-z0-9]{4}){2,7}+(?: ?[a-z0-9]{1,3})?"
-    r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
+    r"(?<![\w,-])(?<!\d\.)(?:[a-z]{2}\d\d(?:[ .-]?[a-z0-9]{4}){2,7}+(?:[ .-]?[a-z0-9]{1,3})?"
+    r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[./]\d{3,7}){2,4}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
+)
+_GROUPED: Final = re.compile("[ ./-]")
+# Digits, spaces and hyphens that are printed instead of those of a keyboard.
+_PRINTED: Final = str.maketrans(
+    "０１２３４５６７８９\xa0\u2002\u2003\u2007\u2009\u200a\u202f\u3000\u2010\u2011\u2012\u2013\u2014\u2212",
+    "0123456789        ------",
 )
 _TWO_DIGITS: Final = re.compile(r"\d\d")
 
 
 def codes(text: str, *, anywhere: bool) -> Iterator[str]:
     """Return `code:` and `number:` tokens; a code counts near a word that says so, or anywhere."""
-    low = _lowered(text)
+    low = _lowered(text).translate(_PRINTED)
     near = islice(_CODE_WORD.finditer(low), MAX_TOKENS)
     windows = [(0, len(low))] if anywhere else [(w.start() - 40, w.end() + 60) for w in near]
     for start, end in windows:
         for code in _CODE.finditer(low, max(0, start), end):
             yield "code:" + code[1].replace(" ", "").replace("-", "")
     for number in _NUMBER.finditer(low) if _TWO_DIGITS.search(low) else ():
-        yield "number:" + number[0].replace(" ", "").replace("-", "")
+        yield "number:" + _GROUPED.sub("", number[0])
 
 
 def _addresses(text: str) -> Iterator[str]:

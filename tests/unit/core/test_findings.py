@@ -298,6 +298,18 @@ def test_codes_and_long_numbers_are_tokens(text, token):
     assert token in tokens(text)
 
 
+def test_a_number_is_the_same_token_however_it_is_grouped_and_printed():
+    for text in (
+        "123456789012", "1234\xa05678\xa09012", "1234\u202f5678\u202f9012", "1234.5678.9012", "1234/5678/9012", "1234\u20115678\u20119012",
+        "1234–5678–9012", "no.123456789012", "１２３４５６７８９０１２",
+    ):  # fmt: skip
+        assert "number:123456789012" in tokens(f"pay {text} now"), text
+    for between in (" ", "\xa0", "-", ".", "\u2009"):
+        iban = between.join(("DE89", "3704", "0044", "0532", "0130", "00"))
+        assert "number:de89370400440532013000" in tokens(f"to {iban} now"), iban
+    assert not tokens("100.000 EUR, 12.11.2026, 2026.11.12, 10/11/2026, INV-2026-0931")
+
+
 @pytest.mark.parametrize(
     "text",
     [
