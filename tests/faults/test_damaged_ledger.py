@@ -12,6 +12,7 @@ import pytest
 
 from postroom.cli.exits import EXITS, UNEXPECTED
 from postroom.cli.main import run
+from postroom.core.errors import Denied
 from tests.conftest import Outcome, Person
 
 
@@ -185,3 +186,15 @@ def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
     assert f"{file} was made by a newer Postroom (version 99; this one knows" in said
     assert "Upgrade Postroom. The file is left as it is." in said
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", [cut(0), sql("DELETE FROM meta")], ids=["empty", "empty meta"])
+def test_a_ledger_that_forgot_its_vault_is_not_begun_anew(whole, tmp_path, damage):
+    person = copied(whole, tmp_path)
+    damage(person.ledger)
+    mark = (tmp_path / "vault/.postroom/ledger").read_bytes()
+    done = person.run("pending")
+    assert done.code == EXITS[Denied], done
+    assert "was lost" in done.err
+    assert "postroom adopt" in done.err
+    assert (tmp_path / "vault/.postroom/ledger").read_bytes() == mark

@@ -15,9 +15,7 @@ _ADOPT = "Run `postroom adopt` to send from here; the other machine then only re
 def refuse_strangers(vault: Path, ledger: Path) -> None:
     """Refuse a vault and a ledger that have never met, before either is begun anew beside the other."""
     if not ledger.exists() and read_mark(vault):
-        raise Denied(
-            f"The ledger of the vault {vault} is on another machine, or was lost", remedy=_ADOPT
-        )
+        raise _lost(vault)
     if ledger.exists() and not vault.is_dir():
         raise Unavailable(
             f"The vault {vault} is not there", remedy="Bring it back, or set VAULT_PATH to it."
@@ -28,7 +26,10 @@ def refuse_strangers(vault: Path, ledger: Path) -> None:
 
 def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]) -> None:
     """Bind a new ledger to this vault and machine; refuse one that belongs to others."""
+    marked = read_mark(vault)  # first: another process may be binding this ledger now
     if not ledger.meta("desk"):
+        if marked:
+            raise _lost(vault)
         rebind(vault, ledger, desk=desk, machine=machine, draw=draw)
     check(vault, ledger)
     if machine and ledger.meta("machine") not in ("", machine):
@@ -38,8 +39,8 @@ def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable
             raise Denied(
                 f"The state folder {ledger.path.parent} is a copy, or was put back from a backup:"
                 " the original may send the same letters",
-                remedy="Run `postroom adopt` to send from here. Letters that are open then need your"
-                " word whether they were sent.",
+                remedy="Run `postroom adopt` to send from here. It makes open letters *unknown*: you say"
+                " of each whether it was sent (`postroom resolve`).",
             )
         with ledger.write() as book:  # of a version that did not keep it
             book.set("inode", _inode(ledger))
@@ -66,6 +67,12 @@ def keep_room(ledger: Ledger, room: str, *, moved: bool) -> None:
         f"Postroom's folders are in {known[1:] or 'the root'} of the vault, and vault.room now says"
         f" {room or 'the root'}",
         remedy="Set vault.room back; or move the folders there, then run `postroom init`.",
+    )
+
+
+def _lost(vault: Path) -> Denied:
+    return Denied(
+        f"The ledger of the vault {vault} is on another machine, or was lost", remedy=_ADOPT
     )
 
 
