@@ -70,7 +70,7 @@ def folded(text: str, indent: str = "") -> str:
 
 def hanging(head: str, text: str) -> str:
     """Return a text after its head, its further lines below its beginning."""
-    return head + folded(text, " " * len(head)).lstrip()
+    return head + folded(text, " " * len(click.unstyle(head))).lstrip()
 
 
 def fit(text: str, columns: int) -> str:

@@ -201,7 +201,7 @@ def adopt_command(as_json: bool) -> None:
     if _sends(config):
         say(f"This machine sends from the vault {config.vault} already, and its desk is whole.")
         question = "Begin a new desk all the same, with all open letters unknown?"
-    if not terminal.agrees(question):
+    if not terminal.agrees(question, "Run it in one."):
         raise click.Abort
     new = adopt(config)
     if as_json:

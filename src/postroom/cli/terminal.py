@@ -33,11 +33,11 @@ def opened(
         yield terminal
 
 
-def agrees(question: str) -> bool:
-    """Ask for a yes on the controlling terminal."""
+def agrees(question: str, *remedy: str) -> bool:
+    """Ask for a yes on the controlling terminal; `remedy` is that of its absence."""
     import termios
 
-    with opened() as terminal:
+    with opened(*remedy) as terminal:
         # What was typed before the question is no answer to it.
         termios.tcflush(terminal, termios.TCIFLUSH)
         terminal.write(f"{question} [y/N] ")
