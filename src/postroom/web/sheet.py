@@ -290,7 +290,7 @@ def _sources(found: Sequence[Source]) -> Html:
             "<tr><td>{kind}</td><td>{what}</td><td>{where}</td></tr>",
             kind=one.kind,
             what=foreign(one.what[:300]),
-            where=foreign(one.where) if one.where else "no mail that an agent was shown",
+            where=foreign(one.where) if one.where else "no mail on record",
         )
         for one in found[:MAX_SOURCES]
     ]
