@@ -73,7 +73,7 @@ ROWS: Final = """
 | hidden_few | hidden | amber | It holds {all} characters that nobody sees. | Too few to carry much. |
 | repeat | repeat | amber | The same text was written before: {letters}. | It may be sent twice by mistake. |
 | automatic | automatic | amber | It answers a mail that was sent automatically. | Two machines may answer each other. |
-| refrozen | refrozen | amber | A newer version of Postroom froze this letter anew: read it again before you approve it. {why} | What you saw before may differ. |
+| refrozen | refrozen | amber | Postroom was upgraded and wrote this letter anew: read it again before you approve it. {why} | What you saw before may differ. |
 | unchecked | unchecked | amber | Not all was looked up: {why}. | What could not be checked is at least amber. |
 | empty | empty | fact | It has no text and no attachment. | A plain description. |
 | no_subject | empty | fact | It has no subject. | A plain description. |

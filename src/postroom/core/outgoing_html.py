@@ -122,8 +122,8 @@ class _Parser:
     def _check_place(self, name: str, parent: str) -> None:
         lost = name in _HELD and name not in _HOLDS.get(parent, ())
         if lost or name not in _HOLDS.get(parent, (name,)):
-            where = f"<{parent}> (is that closed?)" if parent else "no table or list"
-            raise _refused(f"<{name}> stands in {where}")
+            where = f"in <{parent}> (is that closed?)" if parent else "outside of a table or list"
+            raise _refused(f"<{name}> stands {where}")
         if name in BLOCKS and (outer := _NO_BLOCKS.intersection(self.open)):
             raise _refused(f"<{name}> stands in <{min(outer)}>, which holds no blocks")
         # Browsers draw a table's head above its rows, wherever it stands.

@@ -293,7 +293,7 @@ class Strays:
         # that counts: an agent can copy the text of one.
         ours = by.path.startswith(f"{folders.PENDING}/")
         listed = self.ledger.adopted(written.hash) if ours else None
-        why = "it lists no letter, or more than one"
+        why = "a tool wrote it, or may have, and it does not list exactly one letter"
         if listed and listed.agent is not None and len(listed.letters) == 1:
             id, digest = listed.letters[0]
             entry = self.ledger.entry(id)
@@ -334,13 +334,13 @@ class Strays:
         found = slip(one.path, one.file, note)
         assert found is not None
         told = {title: fenced(text) for title, text in sections(note.body)}
-        text = told.get(WROTE) or note.body.strip()
+        text = told.get(WROTE, note.body.strip())
         letters: list[Entry] = []
         if agent is None:
             whom = quote(found.to or f"thread {found.thread}")
             body = (
-                f"\n## A request\n{DOUBT if doubtful else ''}Moved to `{folders.APPROVED}/`, this lets out the next letter to {whom}"
-                " that fits it, **whatever that letter says**. What stood in it:\n\n"
+                f"\n## A request\n{DOUBT if doubtful else ''}If you move this note to `{folders.APPROVED}/`, it lets out the next letter to {whom}"
+                " that fits it, **whatever that letter says**. Its text was:\n\n"
                 f"{fence(text)}\n"
             )
         else:
@@ -377,15 +377,17 @@ class Strays:
             for entry in letters
         ]
         if len(letters) == 1:
-            told = f"Moved to `{folders.APPROVED}/`, this approves the one letter that it lists"
-            told += ", as that letter is now. A red one is approved by its own note only."
+            told = (
+                f"Move this note to `{folders.APPROVED}/` to approve the letter that it lists, as"
+            )
+            told += " it is listed. If that letter is red, move its own note instead."
         else:
             told = (
-                f"Moved to `{folders.APPROVED}/`, this approves nothing and comes back with a new"
+                f"Moving this note to `{folders.APPROVED}/` approves nothing: it must list exactly"
             )
-            told += " list: it approves a letter only where it lists exactly one."
-        waits = "\n".join(rows) or "No letter of the agent's that waits fits it."
-        when = f"As of {self.clock().iso}. Letters that are proposed later need a verdict of their own."
+            told += " one letter. It comes back with a new list."
+        waits = "\n".join(rows) or "No waiting letter of the agent fits this request."
+        when = f"Listed at {self.clock().iso}. Letters proposed later need a verdict of their own."
         return f"\n## A request\n{told}\n\n{waits}\n\n{when}\n"
 
 

@@ -110,7 +110,7 @@ REFUSED = {
     "<table>x<tr><td>y</td></tr></table>": "Text stands in <table> itself: 'x'", "<table><tr>x<td>y</td></tr></table>": "Text stands in <tr> itself: 'x'",
     "<table>&nbsp;<tr><td>y</td></tr></table>": "Text stands in <table>", "<ul>x<li>y</li></ul>": "Text stands in <ul>",
     "<table><td>x</td></table>": "<td> stands in <table>", "<table><p>x</p></table>": "<p> stands in <table>", "<table><tr><b>x</b></tr></table>": "<b> stands in <tr>",
-    "<table><tr><tr></tr></tr></table>": "<tr> stands in <tr>", "<td>x</td>": "<td> stands in no table or list", "<div><li>x</li></div>": "<li> stands in <div>",
+    "<table><tr><tr></tr></tr></table>": "<tr> stands in <tr>", "<td>x</td>": "<td> stands outside of a table or list", "<div><li>x</li></div>": "<li> stands in <div>",
     "<table><tr><td>x</td></tr><thead><tr><td>y</td></tr></thead></table>": "<thead> ",
     "<table><tbody><tr><td>x</td></tr></tbody><thead><tr><td>y</td></tr></thead></table>": "<thead> does not come first",
     "<table><thead></thead><thead></thead></table>": "<thead> does not come first",
