@@ -59,19 +59,8 @@ class Hands:
     def look(self, pane: str) -> Look:
         """Return what a pane shows."""
         head = "#{cursor_x} #{cursor_y} #{pane_in_mode} #{pane_current_command}"
-        words = [
-            "display-message",
-            "-p",
-            "-t",
-            pane,
-            head,
-            ";",
-            "capture-pane",
-            "-p",
-            "-e",
-            "-t",
-            pane,
-        ]
+        about = ["display-message", "-p", "-t", pane, head]
+        words = [*about, ";", "capture-pane", "-p", "-e", "-t", pane]
         first, _, rest = tmux.run(words, self._environ).partition("\n")
         x, y, mode, command = first.split(" ", 3)
         return Look(screen(rest, int(x), int(y)), mode not in ("", "0"), command)
@@ -358,5 +347,5 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True

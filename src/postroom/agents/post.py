@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from postroom.agents import roster
@@ -220,19 +220,16 @@ def _no_recipient() -> NotFound:
     return NotFound("recipient not found", remedy="list_agents, or recipients, says who is there.")
 
 
-class _told:  # noqa: N801 - used as a function
+@contextmanager
+def _told(doing: str) -> Iterator[None]:
     """Say what could not be done, in the original's words."""
-
-    def __init__(self, doing: str) -> None:
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, why: BaseException | None, _trace: object) -> None:
-        if isinstance(why, OSError):
-            place = f"open {why.filename}: " if why.filename else ""
-            said = (why.strerror or str(why)).lower()
-            raise Unavailable(f"{self._doing}: {place}{said}") from why
-        if isinstance(why, PostroomError) and not why.message.startswith(self._doing):
-            why.message = f"{self._doing}: {why.message}"
+    try:
+        yield
+    except OSError as why:
+        place = f"open {why.filename}: " if why.filename else ""
+        said = (why.strerror or str(why)).lower()
+        raise Unavailable(f"{doing}: {place}{said}") from why
+    except PostroomError as why:
+        if not why.message.startswith(doing):
+            why.message = f"{doing}: {why.message}"
+        raise

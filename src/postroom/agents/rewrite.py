@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 
-from postroom.agents.files import opened, put, read_all, replace_all
+from postroom.agents.files import lent, put, read_all, replace_all
 from postroom.core.errors import Denied
 
 
@@ -26,19 +26,12 @@ def rewrite(path: str, handle: int, old: bytes, new: bytes) -> None:
 def finish(path: str, handle: int) -> None:
     """Finish what a crash broke off, unless somebody else has rewritten the file since."""
     try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return  # nothing of ours
+        with lent(path, os.O_RDONLY) as copy:
+            head, _, both = read_all(copy).partition(b"\n")
+    except (FileNotFoundError, Denied):
         return
-    if not stat.S_ISREG(mode):
-        return  # nothing of ours
-    try:
-        copy = opened(path, os.O_RDONLY)
-    except Denied:
-        return
-    try:
-        head, _, both = read_all(copy).partition(b"\n")
-    finally:
-        os.close(copy)
     old, new = _halves(head, both, os.fstat(handle).st_ino)
     now = read_all(handle)
     if old and len(now) >= len(old) and _mixed(now[: len(old)], old, new):

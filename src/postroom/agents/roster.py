@@ -17,7 +17,7 @@ from postroom.agents import tmux
 from postroom.agents.files import content, put
 from postroom.agents.folder import NO_ROOT, PERSON, Folder
 from postroom.agents.states import states
-from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
 
 NAME: Final = "AGENTMAIL_NAME"
 LONGEST: Final = 64
@@ -61,10 +61,9 @@ def person(environ: Mapping[str, str]) -> Me:
 
 def _in_tmux(environ: Mapping[str, str]) -> Me:
     pane = environ.get("TMUX_PANE", "")
-    wrong = "" if _PANE.fullmatch(pane) else "TMUX_PANE contains invalid format"
-    if wrong or not pane:
-        why = wrong if pane else "TMUX_PANE environment variable not set"
-        raise Unavailable(f"failed to get current window: {why}")
+    if not _PANE.fullmatch(pane):
+        why = "contains invalid format" if pane else "environment variable not set"
+        raise Unavailable(f"failed to get current window: TMUX_PANE {why}")
     try:
         found = tmux.panes(pane, environ)
     except Unavailable as why:
@@ -135,11 +134,14 @@ def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, A
         return {}
     found = {}
     for file in files:
-        name = file.removesuffix(ENDING)
+        name, path = file.removesuffix(ENDING), os.path.join(folder.ours, file)
         try:
-            found[name] = _lately(os.path.join(folder.ours, file), name, lasts)
+            about = json.loads(content(path, 10_000))
+            fresh = time.time() - os.lstat(path).st_mtime < lasts
         except (OSError, ValueError, RecursionError):
             continue
+        if fresh and isinstance(about, dict) and about.get("name") == name:
+            found[name] = about
     return found
 
 
@@ -154,25 +156,8 @@ def forget(folder: Folder, name: str) -> None:
 
 
 def known(folder: Folder | None, me: Me, name: str) -> bool:
-    """Whether `everybody` has this name, without asking after all others."""
-    if me.windows is not None and name in me.windows:
-        return True
-    if folder is None or me.windows is None:
-        return name in everybody(folder, me)
-    try:
-        return "pane" not in _lately(folder.beside(name, ENDING[1:]), name, LASTS)
-    except (OSError, ValueError, RecursionError, PostroomError):
-        return False
-
-
-def _lately(path: str, name: str, lasts: float) -> dict[str, Any]:
-    """Return what is known of a name that was used lately; else raise that nothing is."""
-    about = json.loads(content(path, 10_000))
-    if not isinstance(about, dict) or about.get("name") != name:
-        raise ValueError(name)
-    if time.time() - os.lstat(path).st_mtime >= lasts:
-        raise ValueError(name)
-    return about
+    """Whether `everybody` has this name; of a window, without asking after all others."""
+    return name in (me.windows or ()) or name in everybody(folder, me)
 
 
 def everybody(folder: Folder | None, me: Me) -> list[str]:

@@ -19,8 +19,8 @@ LEAVES, STEP = (
 LARGEST: Final = 4_000_000  # bytes of an answer
 # The name comes last, since it may have spaces. A new window's may have line ends: `whoami` minds that.
 _PANES: Final = (
-    "#{pane_id} #{session_id} #{window_index} #{window_id} #{pane_active} #{pane_dead} #{pane_in_mode}"
-    " #{pane_synchronized} #{cursor_x} #{cursor_y} #{pane_height} #{window_name}"
+    "#{pane_id} #{session_id} #{window_index} #{pane_dead} #{pane_in_mode} #{pane_synchronized}"
+    " #{window_name}"
 )
 # By which it finds its server, and knows who asks; each further one costs a message.
 _KNOWN: Final = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE")
@@ -35,14 +35,9 @@ class Pane(NamedTuple):
     id: str
     session: str
     place: int  # of its window
-    window: str
-    active: bool
     dead: bool
     in_mode: bool  # a person scrolls or copies
     synchronized: bool  # what is typed goes to others too
-    x: int
-    y: int
-    height: int
     name: str  # of its window
 
 
@@ -61,14 +56,11 @@ def all_panes(environ: Mapping[str, str]) -> list[Pane]:
 def _parsed(text: str) -> list[Pane]:
     found = []
     for line in text.split("\n"):
-        parts = line.split(" ", 11)
-        if len(parts) == 12 and all(part.isdigit() for part in (parts[2], *parts[8:11])):
-            id, session, place, window, *flags, x, y, height, name = parts
-            active, dead, in_mode, synchronized = (flag not in ("0", "") for flag in flags)
-            found.append(
-                Pane(id, session, int(place), window, active, dead, in_mode, synchronized,
-                     int(x or 0), int(y or 0), int(height or 0), name)
-            )  # fmt: skip
+        parts = line.split(" ", 6)
+        if len(parts) == 7 and parts[2].isdigit():
+            id, session, place, *flags, name = parts
+            dead, in_mode, synchronized = (flag not in ("0", "") for flag in flags)
+            found.append(Pane(id, session, int(place), dead, in_mode, synchronized, name))
     return found
 
 
