@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final, Literal
 
 from postroom.core.errors import Limited, PostroomError
 from postroom.core.text import line
 from postroom.tools import plain
-from postroom.tools.table import Reply, Result
+from postroom.tools.table import Reply, Result, in_json
 
 MCPErrorCode = Literal[
     "auth_required",
@@ -44,7 +43,7 @@ class MCPError(Result):
 def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
     """Return an error as a tool's answer."""
     wrong = MCPError(error=code, message=message, details=details or None)
-    return Reply(json.dumps(wrong.model_dump(), ensure_ascii=False), wrong, refused=True)
+    return in_json(wrong)._replace(refused=True)
 
 
 def refusal(tool: str, error: PostroomError, default: MCPErrorCode) -> Reply:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Protocol, Self, TypeVar, cast
@@ -41,9 +41,11 @@ from postroom.tools.table import (
     Contract,
     Heard,
     Reply,
+    Result,
     Tool,
     Visit,
     Wait,
+    Waiting,
     refusal,
 )
 from postroom.tools.wire import Wire, standard_output
@@ -61,7 +63,6 @@ RESOURCE_NOT_FOUND: Final = -32002
 
 log = logging.getLogger("postroom")
 Context = ServerRequestContext[Any, Any]
-Running = Generator[float, None, Reply]
 T = TypeVar("T")
 
 
@@ -104,7 +105,7 @@ class Service:
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._threads = anyio.CapacityLimiter(THREADS)
         self._working = 0
-        self._waiting: set[Running | None] = set()
+        self._waiting: set[Waiting | None] = set()
         self._calls: list[Call] = []  # that are not answered yet
         self._worked = anyio.Event()
         self._wire: Wire | None = None
@@ -228,18 +229,18 @@ class Service:
             return False
 
     async def _answer(self, ctx: Context, tool: Tool, call: Call, given: dict[str, Any]) -> Reply:
-        begun: list[Running | None] = []
+        begun: list[Waiting | None] = []
 
         def begin() -> Reply | float:
             begun.append(None)
             asked = tool.parse(given)
             account = getattr(asked, "account", "")
             found = tool.function(Visit(self._office.desk(), call, account), asked)
-            if isinstance(found, Reply):
-                return found
+            if isinstance(found, Reply | Result):
+                return tool.reply(found)
             begun[0] = found
             self._waiting.add(found)
-            return _next(found)
+            return _next(tool, found)
 
         waited = 0.0
         try:
@@ -254,7 +255,7 @@ class Service:
                     waited += second
                 running = begun[0]
                 assert running is not None
-                step = await self._work(partial(_next, running), call)
+                step = await self._work(partial(_next, tool, running), call)
         except PostroomError:
             raise
         except BaseException:  # given up by the client, a call still leaves its line
@@ -265,7 +266,7 @@ class Service:
             self._waiting.difference_update(begun)
         return step
 
-    def _given_up(self, begun: list[Running | None], call: Call) -> None:
+    def _given_up(self, begun: list[Waiting | None], call: Call) -> None:
         if not begun:
             self._record(call, Unavailable("The client gave it up before it was begun"))
         elif begun[0] is not None:
@@ -517,12 +518,11 @@ def _seconds(time: float) -> Iterator[float]:
         time -= 1.0
 
 
-def _next(running: Generator[float, None, Reply]) -> float | Reply:
+def _next(tool: Tool, running: Waiting) -> float | Reply:
     try:
         return next(running)
     except StopIteration as done:
-        reply: Reply = done.value
-        return reply
+        return tool.reply(done.value)
 
 
 def _described(tool: Tool) -> types.Tool:

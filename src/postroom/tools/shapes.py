@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pydantic import Field
@@ -26,7 +26,7 @@ from postroom.core.stamp import Stamp
 from postroom.core.text import clean, line
 from postroom.mail.mailbox import Page
 from postroom.store.entries import Entry
-from postroom.tools.fence import LETTER, fenced, mark
+from postroom.tools.fence import LETTER, NOTICE, fenced, mark
 from postroom.tools.table import Reply, Result
 
 SEARCH_BYTES: Final = 14_500  # of a whole answer, text and values; the wrapping comes on top
@@ -178,6 +178,19 @@ def cut(text: str, size: int) -> str:
     return raw[: max(0, size - 3)].decode(errors="ignore") + "…" if size > 8 else ""
 
 
+def fenced_reply(
+    result: Result, head: str, text: str, tail: Iterable[str] = (), notice: str = NOTICE
+) -> Reply:
+    """Return an answer with what others wrote between two marks, which its values name too.
+
+    Where they wrote nothing, there are no marks.
+    """
+    fence = mark(text) if text else ""
+    said = [head, fenced(text, fence, notice) if text else "", *tail]
+    marked = result.model_copy(update={"fence": fence, "end": fence})
+    return Reply("\n".join(filter(None, said)), marked)
+
+
 def search_reply(page: Page) -> Reply:
     """Return found mails; the more there are, the less of each."""
     room = (SEARCH_BYTES // max(1, len(page.items)) - _ROW) // 2
@@ -187,14 +200,12 @@ def search_reply(page: Page) -> Reply:
         f" {hit.sender} | {hit.subject}{f' | {hit.snippet}' if hit.snippet else ''}"
         for hit in hits
     ]
-    text = "\n".join(rows)
-    fence = mark(text)
     notes = tuple(cut(note, 200) for note in page.notes[:5])
-    result = SearchResult(fence=fence, mails=hits, end=fence, cursor=page.cursor, notes=notes)
+    result = SearchResult(fence="", mails=hits, end="", cursor=page.cursor, notes=notes)
     count = f"{len(hits)} mail{'' if len(hits) == 1 else 's'}, newest first; * is unread."
     more = f"More: cursor={page.cursor}" if page.cursor else ""
-    said = [count, fenced(text, fence)] if hits else ["No mail matches."]
-    return Reply("\n".join(filter(None, [*said, *notes, more])), result)
+    head = count if hits else "No mail matches."
+    return fenced_reply(result, head, "\n".join(rows), [*notes, more])
 
 
 def _hit(summary: Summary, room: int) -> Hit:
@@ -268,10 +279,8 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
     )
     amiss = [f"[{sentence}]" for sentence in values.warnings]
     text = "\n".join([*_head(values), "", window.text or "(no text)", *amiss])
-    fence = mark(text)
-    said = [f"Mail {message.id} of conversation {message.thread}, {values.date}."]
-    said += [fenced(text, fence), *_tail(values)]
-    return Reply("\n".join(said), values.model_copy(update={"fence": fence, "end": fence}))
+    head = f"Mail {message.id} of conversation {message.thread}, {values.date}."
+    return fenced_reply(values, head, text, _tail(values))
 
 
 def _warnings(mail: Mail) -> tuple[str, ...]:
@@ -325,12 +334,11 @@ def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -
         start -= 1
     subject = cut(thread.subject, 500)
     text = "\n\n".join([f"Subject: {subject}", *map(_said_text, shown)])
-    fence = mark(text)
     result = ThreadResult.model_construct(
-        fence=fence,
+        fence="",
         subject=subject,
         mails=tuple(shown),
-        end=fence,
+        end="",
         thread=thread.id,
         count=known,
         cursor=str(start) if start else "",
@@ -339,7 +347,7 @@ def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -
     head = f"Conversation {thread.id}: mails {start + 1} to {end} of {known}, oldest first."
     tail = [f"Older ones: cursor={start}."] if start else []
     tail += [f"{hidden} hidden characters were removed."] if hidden else []
-    return Reply("\n".join([head, fenced(text, fence), *tail]), result)
+    return fenced_reply(result, head, text, tail)
 
 
 def _said(message: Message, room: int, *, quotes: bool) -> tuple[Said, int]:

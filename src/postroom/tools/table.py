@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -79,9 +80,17 @@ class Wait(float):
         return made
 
 
+# What a tool returns: an answer, or values that its row puts into words.
+Answer = Reply | Result
 # A tool that waits yields how many seconds, and is called on afterwards; nobody else waits with it.
-Waiting = Generator[float, None, Reply]
-Function = Callable[[Visit, Any], Reply | Waiting]
+Waiting = Generator[float, None, Answer]
+Function = Callable[[Visit, Any], Answer | Waiting]
+
+
+def in_json(result: Result) -> Reply:
+    """Return values as JSON, without those that say nothing."""
+    values = result.model_dump(by_alias=True, exclude_defaults=True)
+    return Reply(json.dumps(values, ensure_ascii=False), result)
 
 
 class Hints(NamedTuple):
@@ -98,17 +107,26 @@ READS: Final = Hints(read_only=True, idempotent=True)
 
 @dataclass(frozen=True)
 class Tool:
-    """One row."""
+    """One row: the function's name is the tool's, and its docstring what agents are told."""
 
-    name: str
+    function: Function
     title: str
-    text: str
     arguments: type[Arguments]
     result: type[Result]
     hints: Hints
-    function: Function
     whole: bool = False  # whether its schema says what a document says, though it says nothing
     actor: str = "email_mcp"  # as the log names it
+    shape: Callable[[Result], Reply] = in_json  # puts values into words
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.function.__name__
+
+    @property
+    def text(self) -> str:
+        """What agents are told of it."""
+        return " ".join((self.function.__doc__ or "").split())
 
     def parse(self, given: Mapping[str, Any]) -> Arguments:
         """Return the arguments as values, or say what is wrong with them."""
@@ -122,6 +140,10 @@ class Tool:
             f"{self.name}: {'; '.join(problems[:MAX_PROBLEMS])}{more}",
             remedy=f"It takes: {known}. Nothing was done.",
         )
+
+    def reply(self, answer: Answer) -> Reply:
+        """Return what the function returned, in words."""
+        return answer if isinstance(answer, Reply) else self.shape(answer)
 
     def of_accounts(self, names: tuple[str, ...], default: str) -> Tool:
         """Return the tool with a choice of accounts, where there are several."""
@@ -140,21 +162,6 @@ class Tool:
         answered = self.result.model_json_schema(schema_generator=_Terse, mode="validation")
         # An error has none of these, and some clients hold it to the schema too.
         return told, _optional(answered)
-
-
-def tool(
-    function: Function,
-    title: str,
-    arguments: type[Arguments],
-    result: type[Result],
-    hints: Hints,
-    *,
-    whole: bool = False,
-    actor: str = "email_mcp",
-) -> Tool:
-    """Return the row of a function: its name is the tool's, and its docstring what agents are told."""
-    text = " ".join((function.__doc__ or "").split())
-    return Tool(function.__name__, title, text, arguments, result, hints, function, whole, actor)
 
 
 class Resource(NamedTuple):

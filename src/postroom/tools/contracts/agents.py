@@ -7,8 +7,8 @@ since; those tools are in the contract `all`.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ConfigDict, Field
@@ -17,7 +17,7 @@ from postroom.agents.post import MAX_BYTES, Letter
 from postroom.agents.voice import signed
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.text import clean, line
-from postroom.desk.correspondence import Correspondence, Handed
+from postroom.desk.correspondence import Correspondence
 from postroom.tools.table import (
     READS,
     Arguments,
@@ -29,7 +29,6 @@ from postroom.tools.table import (
     Visit,
     Waiting,
     Wrong,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -86,14 +85,8 @@ class ReceiveResponse(Result):
     status: str = ""
 
 
-class Nothing(Result):
-    """That there is none."""
-
-    status: str
-
-
 class StatusResponse(Result):
-    """That it was set."""
+    """That it was set, or that there is no message."""
 
     status: str
 
@@ -111,39 +104,35 @@ class ListRecipientsResponse(Result):
     recipients: tuple[RecipientInfo, ...]
 
 
-def send(visit: Visit, asked: SendParams) -> Reply:
+def send(visit: Visit, asked: SendParams) -> Result:
     """Send a message to another agent in a tmux window"""
     sent = visit.desk.correspondence.send(visit.call, asked.recipient, asked.message)
-    return _said(SendResponse(message_id=sent.message.id))
+    return SendResponse(message_id=sent.message.id)
 
 
 def receive(visit: Visit, _asked: ReceiveParams) -> Waiting:
     """Read the oldest unread message from your mailbox"""
     handed = yield from visit.desk.correspondence.receive(visit.call)
     if handed is None:
-        return Reply(f'{{"status":"{NONE}"}}', Nothing(status=NONE))
+        return StatusResponse(status=NONE)
     with handed.kept():
-        return _handed(visit, handed)
+        message = handed.letter.message
+        sender = sender_of(visit.desk.correspondence, handed.letter)
+        about = {"from": sender, "id": line(message.id), "message": bounded(message.text)}
+        return _said(ReceiveResponse.model_validate(about))._replace(handover=handed.taken)
 
 
-def _handed(visit: Visit, handed: Handed) -> Reply:
-    message = handed.letter.message
-    sender = sender_of(visit.desk.correspondence, handed.letter)
-    about = {"from": sender, "id": line(message.id), "message": bounded(message.text)}
-    return _said(ReceiveResponse.model_validate(about))._replace(handover=handed.taken)
-
-
-def status(visit: Visit, asked: StatusParams) -> Reply:
+def status(visit: Visit, asked: StatusParams) -> Result:
     """Set your agent's availability status"""
     visit.desk.correspondence.set_status(visit.call, asked.status)
-    return Reply('{"status":"ok"}', StatusResponse(status="ok"))
+    return StatusResponse(status="ok")
 
 
-def list_recipients(visit: Visit, _asked: ReceiveParams) -> Reply:
+def list_recipients(visit: Visit, _asked: ReceiveParams) -> Result:
     """List all available agents that can receive messages"""
     found = visit.desk.correspondence.agents(visit.call)
     named = (RecipientInfo(name=line(one.name), is_current=one.is_current) for one in found)
-    return _said(ListRecipientsResponse(recipients=tuple(named)))
+    return ListRecipientsResponse(recipients=tuple(named))
 
 
 def sender_of(book: Correspondence, letter: Letter) -> str:
@@ -164,7 +153,12 @@ def _said(result: Result) -> Reply:
 
 
 class _Row(Tool):
-    """A tool whose arguments are refused in the program's words."""
+    """A tool of the program's name, whose arguments are refused in its words."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return super().name.replace("_", "-")
 
     def parse(self, given: Mapping[str, Any]) -> Arguments:
         """Return the arguments as values."""
@@ -182,16 +176,11 @@ def refuse(_tool: str, error: PostroomError) -> Reply:
     return Reply(line(error.message), Wrong(error=about), refused=True)
 
 
-def _rows() -> Generator[Tool, None, None]:
-    for row in (
-        tool(list_recipients, "List agents", ReceiveParams, ListRecipientsResponse, READS),
-        tool(receive, "Receive", ReceiveParams, ReceiveResponse, Hints()),
-        tool(send, "Send", SendParams, SendResponse, Hints()),
-        tool(status, "Set status", StatusParams, StatusResponse, Hints(idempotent=True)),
-    ):
-        made = replace(row, name=row.name.replace("_", "-"), actor="agents")
-        yield _Row(**{name: getattr(made, name) for name in made.__dataclass_fields__})
-
-
-TOOLS: Final = tuple(_rows())
+_row: Final = partial(_Row, actor="agents", shape=_said)
+TOOLS: Final = (
+    _row(list_recipients, "List agents", ReceiveParams, ListRecipientsResponse, READS),
+    _row(receive, "Receive", ReceiveParams, ReceiveResponse, Hints()),
+    _row(send, "Send", SendParams, SendResponse, Hints()),
+    _row(status, "Set status", StatusParams, StatusResponse, Hints(idempotent=True)),
+)
 CONTRACT: Final = Contract(instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from postroom.tools.contracts import messages, postroom, vault
-from postroom.tools.fence import fenced, mark
-from postroom.tools.table import Contract, Reply, Result
+from postroom.tools.shapes import fenced_reply
+from postroom.tools.table import Contract, Reply, Result, Tool
 
 INSTRUCTIONS: Final = (
     f"{postroom.INSTRUCTIONS} The vault tools keep notes in the person's Markdown vault: read a note"
@@ -39,27 +39,22 @@ def _written(result: Result) -> Reply:
 def _content(note: vault.NoteContent) -> Reply:
     fields = [f"{_json(key)}: {_json(value)}" for key, value in note.frontmatter.items()]
     text = "\n".join([note.path, *fields, "", note.body])
-    said = [f"etag {note.etag}. The path, the frontmatter, an empty line, and the body:"]
-    said.append(fenced(text, fence := mark(text)))
+    head = f"etag {note.etag}. The path, the frontmatter, an empty line, and the body:"
+    tail = []
     if note.next_offset:
-        said.append(f"More: offset={note.next_offset} of {note.total_chars} characters.")
+        tail.append(f"More: offset={note.next_offset} of {note.total_chars} characters.")
     if note.hidden_chars:
-        said.append(f"{note.hidden_chars} hidden characters were removed.")
-    return Reply("\n".join(said), note.model_copy(update={"fence": fence, "end": fence}))
+        tail.append(f"{note.hidden_chars} hidden characters were removed.")
+    return fenced_reply(note, head, text, tail)
 
 
 def _listed(found: vault.NoteList) -> Reply:
     rows = [f"{one.path} | {one.snippet}" if one.snippet else one.path for one in found.notes]
     rows += [f"Folder: {name}/" for name in found.folders]
     rows += [f"Not readable: {path}" for path in found.unreadable]
-    text = "\n".join(rows)
-    fence = mark(text) if rows else ""
     count = f"{len(found.notes)} of {found.total} notes." if found.total else "No note."
     more = f"More: cursor={found.cursor}" if found.cursor else ""
-    said = [count, fenced(text, fence) if rows else "", found.hint, more]
-    return Reply(
-        "\n".join(filter(None, said)), found.model_copy(update={"fence": fence, "end": fence})
-    )
+    return fenced_reply(found, count, "\n".join(rows), [found.hint, more])
 
 
 def _moved(done: vault.NoteMoved) -> Reply:
@@ -67,10 +62,14 @@ def _moved(done: vault.NoteMoved) -> Reply:
     rows += [f"Links rewritten in {path}" for path in done.rewritten]
     rows += [f"Ambiguous, left as it is, in {found}" for found in done.ambiguous]
     rows += [f"Not for tools, left as it is: {path}" for path in done.untouched]
-    text = "\n".join(rows)
-    fence = mark(text)
-    said = f"Moved. {done.links} links were rewritten.\n{fenced(text, fence)}"
-    return Reply(said, done.model_copy(update={"fence": fence, "end": fence}))
+    head = f"Moved. {done.links} links were rewritten."
+    return fenced_reply(done, head, "\n".join(rows))
+
+
+def _fenced(row: Tool) -> Tool:
+    if row.name == "write_note":
+        return replace(row, shape=_written, result=vault.NoteWritten)
+    return replace(row, shape=shape)
 
 
 def _json(value: object) -> str:
@@ -81,14 +80,7 @@ CONTRACT: Final = Contract(
     instructions=INSTRUCTIONS,
     tools=(
         *postroom.TOOLS,
-        *(
-            replace(
-                row, function=vault.shaped(vault.write_note, _written), result=vault.NoteWritten
-            )
-            if row.name == "write_note"
-            else row
-            for row in vault.tools(shape)
-        ),
+        *map(_fenced, vault.TOOLS),
         *messages.TOOLS,
     ),
     resources=postroom.CONTRACT.resources,

@@ -33,11 +33,11 @@ from postroom.tools.table import (
     Hints,
     Reply,
     Result,
+    Tool,
     Visit,
     Waiting,
     Wrong,
     at_most,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -285,10 +285,10 @@ SENDS: Final = Hints(open_world=True)  # a further approval of the same words is
 CONTRACT: Final = Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        tool(search_email, "Search emails", SearchEmailRequest, EmailResults, READS, whole=True),
-        tool(draft_email, "Draft an email", DraftEmailRequest, Outcome, Hints(), whole=True),
-        tool(send_email, "Send an email", SendEmailRequest, Outcome, SENDS, whole=True),
-        tool(reply_email, "Reply to an email", ReplyEmailRequest, Outcome, SENDS, whole=True),
+        Tool(search_email, "Search emails", SearchEmailRequest, EmailResults, READS, whole=True),
+        Tool(draft_email, "Draft an email", DraftEmailRequest, Outcome, Hints(), whole=True),
+        Tool(send_email, "Send an email", SendEmailRequest, Outcome, SENDS, whole=True),
+        Tool(reply_email, "Reply to an email", ReplyEmailRequest, Outcome, SENDS, whole=True),
     ),
     accounts=False,
     refuse=refuse,

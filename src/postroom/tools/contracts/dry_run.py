@@ -54,11 +54,11 @@ from postroom.tools.table import (
     Hints,
     Reply,
     Result,
+    Tool,
     Visit,
     Waiting,
     Wrong,
     at_most,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -532,10 +532,10 @@ SENDS: Final = Hints(open_world=True)
 CONTRACT: Final = Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        tool(send_email, "Send an email", SendEmail, Outcome, SENDS, whole=True),
-        tool(draft_email, "Draft an email", DraftEmail, Outcome, Hints(), whole=True),
-        tool(search_emails, "Search emails", SearchEmails, FoundEmails, READS, whole=True),
-        tool(reply_to_thread, "Reply to a thread", ReplyToThread, Outcome, SENDS, whole=True),
+        Tool(send_email, "Send an email", SendEmail, Outcome, SENDS, whole=True),
+        Tool(draft_email, "Draft an email", DraftEmail, Outcome, Hints(), whole=True),
+        Tool(search_emails, "Search emails", SearchEmails, FoundEmails, READS, whole=True),
+        Tool(reply_to_thread, "Reply to a thread", ReplyToThread, Outcome, SENDS, whole=True),
     ),
     about=About(
         "email-mcp",

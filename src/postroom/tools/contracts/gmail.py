@@ -26,15 +26,16 @@ from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut
 from postroom.tools.table import (
     READS,
+    Answer,
     Arguments,
     Contract,
     Hints,
     Reply,
     Result,
+    Tool,
     Visit,
     Waiting,
     at_most,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -168,22 +169,20 @@ def list_emails(visit: Visit, asked: ListEmailsInput) -> Reply:
     return Reply(text, EmailSummaries(result=found))
 
 
-def get_email(visit: Visit, asked: GetEmailInput) -> Reply:
+def get_email(visit: Visit, asked: GetEmailInput) -> Result:
     """Read one email."""
     message = visit.desk.mailroom.message(visit.call, visit.account, asked.message_id)
     mail = message.mail
     names = tuple(cut(file.name, 200) for file in mail.attachments[:MAX_NAMES])
-    return _json(
-        EmailFull(
-            id=message.id,
-            subject=cut(mail.subject, MAX_SUBJECT),
-            sender=plain.people((mail.sender,)) if mail.sender else "",
-            to=plain.people(mail.to),
-            date=_iso(message.date),
-            body=plain.body(mail.text, SHOWN),
-            has_attachments=bool(mail.attachments),
-            attachment_names=names,
-        )
+    return EmailFull(
+        id=message.id,
+        subject=cut(mail.subject, MAX_SUBJECT),
+        sender=plain.people((mail.sender,)) if mail.sender else "",
+        to=plain.people(mail.to),
+        date=_iso(message.date),
+        body=plain.body(mail.text, SHOWN),
+        has_attachments=bool(mail.attachments),
+        attachment_names=names,
     )
 
 
@@ -216,11 +215,11 @@ def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
     return _outcome(desk, entry)
 
 
-def _outcome(desk: Desk, entry: Entry) -> Reply:
+def _outcome(desk: Desk, entry: Entry) -> Answer:
     said, about = plain.sentence(entry), {"letter": entry.id, "status": entry.kind}
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
-            return _json(SendEmailResult(message_id=message, thread_id=thread, sent_at=at.iso))
+            return SendEmailResult(message_id=message, thread_id=thread, sent_at=at.iso)
         case life.Approved(code="rate_limited" | "pace" | "quota"):
             left = round(desk.due_in(entry) or 0.0, 1)
             return mcp_error("rate_limited", said, retry_after_seconds=left, **about)
@@ -231,7 +230,7 @@ def _outcome(desk: Desk, entry: Entry) -> Reply:
     return mcp_error("send_failed", said, **about)
 
 
-def move_email(visit: Visit, asked: MoveEmailInput) -> Reply:
+def move_email(visit: Visit, asked: MoveEmailInput) -> Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
     done = visit.desk.mailroom.move(
         visit.call, visit.account, asked.message_id, asked.destination_label
@@ -239,20 +238,17 @@ def move_email(visit: Visit, asked: MoveEmailInput) -> Reply:
     return _filed(visit.desk, done, MoveEmailResult(moved=True))
 
 
-def add_label(visit: Visit, asked: AddLabelInput) -> Reply:
+def add_label(visit: Visit, asked: AddLabelInput) -> Answer:
     """Put a label on an email; it is made where there is none of that name."""
     done = visit.desk.mailroom.label(visit.call, visit.account, asked.message_id, asked.label_name)
     return _filed(visit.desk, done, AddLabelResult(labeled=True))
 
 
-def _filed(desk: Desk, done: Sorted, result: Result) -> Reply:
+def _filed(desk: Desk, done: Sorted, result: Result) -> Answer:
     if desk.rules.live:
-        return _json(result)
-    preview = {
-        "message_id": done.message,
-        "add": sorted(done.added),
-        "remove": sorted(done.removed),
-    }
+        return result
+    added, removed = sorted(done.added), sorted(done.removed)
+    preview = {"message_id": done.message, "add": added, "remove": removed}
     then = "nothing was changed. With DRY_RUN=false it is done"
     return mcp_error("permission_denied", _rehearsed(desk, then), preview=preview)
 
@@ -263,10 +259,6 @@ def _rehearsed(desk: Desk, what: str) -> str:
 
 def _iso(date: int) -> str:
     return f"{plain.moment(date):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _json(result: Result) -> Reply:
-    return Reply(json.dumps(result.model_dump(), ensure_ascii=False), result)
 
 
 def refuse(action: str, error: PostroomError) -> Reply:
@@ -282,11 +274,11 @@ SORTS: Final = Hints(idempotent=True)
 CONTRACT: Final = Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        tool(send_email, "Send an email", SendEmailInput, SendEmailResult, SENDS, whole=True),
-        tool(list_emails, "List emails", ListEmailsInput, EmailSummaries, READS, whole=True),
-        tool(get_email, "Read an email", GetEmailInput, EmailFull, READS, whole=True),
-        tool(move_email, "Move an email", MoveEmailInput, MoveEmailResult, SORTS, whole=True),
-        tool(add_label, "Label an email", AddLabelInput, AddLabelResult, SORTS, whole=True),
+        Tool(send_email, "Send an email", SendEmailInput, SendEmailResult, SENDS, whole=True),
+        Tool(list_emails, "List emails", ListEmailsInput, EmailSummaries, READS, whole=True),
+        Tool(get_email, "Read an email", GetEmailInput, EmailFull, READS, whole=True),
+        Tool(move_email, "Move an email", MoveEmailInput, MoveEmailResult, SORTS, whole=True),
+        Tool(add_label, "Label an email", AddLabelInput, AddLabelResult, SORTS, whole=True),
     ),
     accounts=False,
     refuse=refuse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
@@ -12,20 +12,20 @@ from postroom.agents.post import Letter
 from postroom.agents.record import seconds
 from postroom.core.errors import Invalid
 from postroom.core.text import clean, line
-from postroom.desk.correspondence import Correspondence, Handed
+from postroom.desk.correspondence import Correspondence
 from postroom.tools.contracts.agents import bounded, sender_of
-from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
-from postroom.tools.shapes import cut
+from postroom.tools.fence import NOTICE, PERSONS
+from postroom.tools.shapes import cut, fenced_reply
 from postroom.tools.table import (
     READS,
     Arguments,
     Hints,
     Reply,
     Result,
+    Tool,
     Visit,
     Waiting,
     at_most,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -166,16 +166,13 @@ def receive_message(visit: Visit, asked: ReceiveMessage) -> Waiting:
     if handed is None:
         return Reply("No unread messages.", Received.model_validate({}))
     with handed.kept():
-        return _handed(book, handed)
-
-
-def _handed(book: Correspondence, handed: Handed) -> Reply:
-    text, (one,), fence, after = _whole(book, handed.letter, 0)
-    left = book.left(handed)
-    more = f"\n{left} more wait." if left else ""
-    about = one.model_dump(by_alias=True, exclude={"to", "state"})
-    about |= {"fence": fence, "end": fence, "next_offset": after, "left": left}
-    return Reply(text + more, Received.model_validate(about), handover=handed.taken)
+        whole, left = _whole(book, handed.letter, 0), book.left(handed)
+        assert isinstance(whole.result, Messages)
+        (one,), more = whole.result.messages, f"\n{left} more wait." if left else ""
+        about = one.model_dump(by_alias=True, exclude={"to", "state"})
+        about |= whole.result.model_dump(include={"fence", "end", "next_offset"})
+        received = Received.model_validate(about | {"left": left})
+        return Reply(whole.text + more, received, handover=handed.taken)
 
 
 def set_status(visit: Visit, asked: SetStatus) -> Reply:
@@ -194,9 +191,7 @@ def list_agents(visit: Visit, _asked: ListAgents) -> Reply:
         f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
         for one in found
     ]
-    text = "\n".join(rows)
-    fence = mark(text)
-    return Reply(fenced(text, fence), Agents(fence=fence, agents=found, end=fence))
+    return fenced_reply(Agents(fence="", agents=found, end=""), "", "\n".join(rows))
 
 
 def search_messages(visit: Visit, asked: SearchMessages) -> Reply:
@@ -206,11 +201,8 @@ def search_messages(visit: Visit, asked: SearchMessages) -> Reply:
         visit.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
     )
     if asked.id and found:
-        text, shown, fence, after = _whole(book, found[0], asked.offset)
-    else:
-        text, shown, fence, after = _listed(book, found, asked.offset)
-    about = Messages(fence=fence, messages=shown, end=fence, total=len(found), next_offset=after)
-    return Reply(text, about)
+        return _whole(book, found[0], asked.offset, len(found))
+    return _listed(book, found, asked.offset)
 
 
 def _plain(id: str) -> str:
@@ -235,24 +227,19 @@ def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
     )
 
 
-Page = tuple[str, tuple[Shown, ...], str, int]  # as text and as values, the mark, where it goes on
-
-
-def _whole(book: Correspondence, letter: Letter, offset: int) -> Page:
+def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) -> Reply:
     """Return one message with all of its text, or a window of it."""
     size = len(clean(letter.message.text).text)
     one = _shown(book, letter, bounded(letter.message.text, offset, SHOWN))
     text = f"From: {one.sender}\nTo: {one.to}\n\n{one.message}"
-    fence = mark(text)
     after = offset + SHOWN if offset + SHOWN < size else 0
-    said = [f"Message {one.id}, thread {one.thread}, {one.sent_at}."]
-    said.append(fenced(text, fence, PERSONS if one.person else NOTICE))
-    if after:
-        said.append(f"More: search_messages id={one.id} offset={after}")
-    return "\n".join(said), (one,), fence, after
+    head = f"Message {one.id}, thread {one.thread}, {one.sent_at}."
+    more = f"More: search_messages id={one.id} offset={after}" if after else ""
+    about = Messages(messages=(one,), total=total, next_offset=after)
+    return fenced_reply(about, head, text, [more], PERSONS if one.person else NOTICE)
 
 
-def _listed(book: Correspondence, found: list[Letter], offset: int) -> Page:
+def _listed(book: Correspondence, found: list[Letter], offset: int) -> Reply:
     """Return the beginnings of several."""
     page = tuple(
         _shown(book, letter, cut(line(letter.message.text), SNIPPET))
@@ -262,22 +249,17 @@ def _listed(book: Correspondence, found: list[Letter], offset: int) -> Page:
         f"{one.id} {one.sent_at} {one.sender} to {one.to}, {one.state}, thread {one.thread}: {one.message}"
         for one in page
     ]
-    text = "\n".join(rows)
-    fence = mark(text) if rows else ""
     after = offset + FEW if offset + FEW < len(found) else 0
-    said = [f"{len(page)} of {len(found)} messages." if found else "No message."]
-    said += [fenced(text, fence)] if rows else []
-    said += [f"More: offset={after}"] if after else []
-    return "\n".join(said), page, fence, after
+    head = f"{len(page)} of {len(found)} messages." if found else "No message."
+    about = Messages(messages=page, total=len(found), next_offset=after)
+    return fenced_reply(about, head, "\n".join(rows), [f"More: offset={after}" if after else ""])
 
 
-TOOLS: Final = tuple(
-    replace(row, actor="agents")
-    for row in (
-        tool(send_message, "Write to an agent", SendMessage, MessageSent, Hints()),
-        tool(receive_message, "Read an agent's letter", ReceiveMessage, Received, Hints()),
-        tool(set_status, "Set your status", SetStatus, StatusSet, Hints(idempotent=True)),
-        tool(list_agents, "List agents", ListAgents, Agents, READS),
-        tool(search_messages, "Search messages", SearchMessages, Messages, READS),
-    )
+_row: Final = partial(Tool, actor="agents")
+TOOLS: Final = (
+    _row(send_message, "Write to an agent", SendMessage, MessageSent, Hints()),
+    _row(receive_message, "Read an agent's letter", ReceiveMessage, Received, Hints()),
+    _row(set_status, "Set your status", SetStatus, StatusSet, Hints(idempotent=True)),
+    _row(list_agents, "List agents", ListAgents, Agents, READS),
+    _row(search_messages, "Search messages", SearchMessages, Messages, READS),
 )

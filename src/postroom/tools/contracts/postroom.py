@@ -16,7 +16,7 @@ from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
 from postroom.tools import shapes
-from postroom.tools.fence import LETTER, fenced, mark
+from postroom.tools.fence import LETTER
 from postroom.tools.table import (
     READS,
     Arguments,
@@ -24,10 +24,10 @@ from postroom.tools.table import (
     Hints,
     Reply,
     Resource,
+    Tool,
     Visit,
     Waiting,
     at_most,
-    tool,
 )
 
 INSTRUCTIONS: Final = (
@@ -200,11 +200,8 @@ def get_attachment(visit: Visit, asked: OnePart) -> Reply:
     saved = visit.desk.mailroom.attachment(visit.call, visit.account, asked.id, asked.part)
     path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
-    fence = mark(text)
-    result = shapes.FileResult(
-        fence=fence, path=path, name=name, type=kind, end=fence, size=saved.size
-    )
-    return Reply(f"Saved, {saved.size} bytes.\n{fenced(text, fence)}", result)
+    result = shapes.FileResult(fence="", path=path, name=name, type=kind, end="", size=saved.size)
+    return shapes.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
 def draft_email(visit: Visit, asked: KeptDraft) -> Reply:
@@ -212,7 +209,7 @@ def draft_email(visit: Visit, asked: KeptDraft) -> Reply:
 
     draft_id revises a draft that you made, if nobody has changed it since.
     """
-    letter, _ = _letter(visit, asked)
+    letter, _ = _written(visit, asked)
     return _draft_reply(visit, letter, asked.draft_id)
 
 
@@ -221,7 +218,7 @@ def send_email(visit: Visit, asked: Send) -> Waiting:
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
     """
-    letter, origins = _letter(visit, asked)
+    letter, origins = _written(visit, asked)
     return (yield from _post(visit, letter, asked, origins))
 
 
@@ -234,23 +231,11 @@ def reply_email(visit: Visit, asked: Answer) -> Waiting:
     if bool(asked.id) == bool(asked.thread):
         raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
     _one_body(asked)
-    room = visit.desk.mailroom
-    answers, answer = room.answer(
+    answers, answer = visit.desk.mailroom.answer(
         visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
     )
-    files, origins = room.enclosures(visit.account, asked.attachments)
-    letter = visit.desk.composer.letter(
-        Written(
-            to=answer.to,
-            subject=answer.subject,
-            text=asked.body,
-            cc=(*answer.cc, *_people(asked.cc)),
-            bcc=_people(asked.bcc),
-            html=asked.html,
-            answers=answers,
-            account=visit.account,
-            attachments=files,
-        )
+    letter, origins = _letter(
+        visit, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answers)
     )
     try:
         if asked.as_draft:
@@ -315,14 +300,17 @@ def _people(given: list[str]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _letter(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
+def _written(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
     _one_body(asked)
+    return _letter(visit, asked, Written(_people(asked.to), asked.subject, ""))
+
+
+def _letter(visit: Visit, asked: Draft | Answer, to: Written) -> tuple[Letter, tuple[str, ...]]:
+    """Return a letter to these with the words and files that were given, and where the files are from."""
     files, origins = visit.desk.mailroom.enclosures(visit.account, asked.attachments)
-    written = Written(
-        to=_people(asked.to),
-        subject=asked.subject,
+    written = to._replace(
         text=asked.body,
-        cc=_people(asked.cc),
+        cc=(*to.cc, *_people(asked.cc)),
         bcc=_people(asked.bcc),
         html=asked.html,
         account=visit.account,
@@ -385,12 +373,10 @@ def _open_letters(visit: Visit) -> Reply:
         for item in found
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
-    rules, fence = visit.desk.rules, mark(text) if rows else ""
+    rules = visit.desk.rules
     said = f"Letters open: {len(rows)}. Mode {rules.mode}, trust level {rules.trust}."
-    result = shapes.StatusResult(
-        status="open", sent=False, message=said, fence=fence, open=rows, end=fence
-    )
-    return Reply(f"{said}\n{fenced(text, fence, LETTER)}" if rows else said, result)
+    result = shapes.StatusResult(status="open", sent=False, message=said, open=rows)
+    return shapes.fenced_reply(result, said, text, notice=LETTER)
 
 
 def read_message(visit: Visit, id: str) -> str:
@@ -409,17 +395,17 @@ def read_letter(visit: Visit, id: str) -> str:
 ASKS: Final = Hints(idempotent=True, open_world=True)
 SORTS: Final = Hints(idempotent=True)
 TOOLS: Final = (
-    tool(search_email, "Search mail", Search, shapes.SearchResult, READS),
-    tool(get_email, "Read a mail", OneMail, shapes.MailResult, READS),
-    tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, READS),
-    tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
-    tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, Hints()),
-    tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
-    tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
-    tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
-    tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
-    tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, READS),
-    tool(
+    Tool(search_email, "Search mail", Search, shapes.SearchResult, READS),
+    Tool(get_email, "Read a mail", OneMail, shapes.MailResult, READS),
+    Tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, READS),
+    Tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
+    Tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, Hints()),
+    Tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
+    Tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
+    Tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
+    Tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
+    Tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, READS),
+    Tool(
         withdraw_letter,
         "Withdraw a letter",
         OneLetter,

@@ -10,7 +10,6 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator
-from functools import wraps
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field
@@ -25,15 +24,14 @@ from postroom.tools.table import (
     READS,
     Arguments,
     Contract,
-    Function,
     Hints,
     Reply,
     Result,
     Tool,
     Visit,
     Wait,
+    Waiting,
     at_most,
-    tool,
 )
 from postroom.vault.edit import Edit
 from postroom.vault.index import terms
@@ -189,11 +187,6 @@ class NoteMoved(Result):
     links: int = 0
 
 
-Later = Generator[float, None, Result]
-Found = Callable[[Visit, Any], Result | Later]
-Row = tuple[Found, str, type[Arguments], type[Result], Hints]
-
-
 def read_note(visit: Visit, asked: ReadNoteInput) -> Result:
     """Read a note; long text in windows: go on with offset=next_offset."""
     book = visit.desk.notebook
@@ -224,7 +217,7 @@ def edit_note(visit: Visit, asked: EditNoteInput) -> Result:
     return NoteWritten(path=kept.path, etag=kept.etag, letter=kept.letter, hint=kept.hint)
 
 
-def list_notes(visit: Visit, asked: ListNotesInput) -> Later:
+def list_notes(visit: Visit, asked: ListNotesInput) -> Waiting:
     """List the notes of a folder and all below it, by path; cursor leads on.
 
     filter: field:value, joined by AND; a list matches by any value.
@@ -245,7 +238,7 @@ def list_notes(visit: Visit, asked: ListNotesInput) -> Later:
     )
 
 
-def move_note(visit: Visit, asked: MoveNoteInput) -> Later:
+def move_note(visit: Visit, asked: MoveNoteInput) -> Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
     book = visit.desk.notebook
     yield from _ready(visit, book)
@@ -265,7 +258,7 @@ def move_note(visit: Visit, asked: MoveNoteInput) -> Later:
     )
 
 
-def search_notes(visit: Visit, asked: SearchNotesInput) -> Later:
+def search_notes(visit: Visit, asked: SearchNotesInput) -> Waiting:
     """Find notes by their words, the best first; cursor leads on.
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
@@ -380,15 +373,6 @@ def _few(names: Iterable[str]) -> tuple[str, ...]:
     return (*(cut(name, 160) for name in found[:FEW]), *more)
 
 
-# The answers of this contract are the document's JSON.
-
-
-def in_json(result: Result) -> Reply:
-    """Return a result as JSON."""
-    values = result.model_dump(exclude_defaults=True)
-    return Reply(json.dumps(values, ensure_ascii=False), result)
-
-
 def refuse(action: str, error: PostroomError) -> Reply:
     """Return an error as the document's JSON."""
     if isinstance(error, Conflict):
@@ -397,37 +381,13 @@ def refuse(action: str, error: PostroomError) -> Reply:
     return mcperror.refusal(action, error, "internal_error")
 
 
-def tools(shape: Callable[[Result], Reply]) -> tuple[Tool, ...]:
-    """Return the rows of the table, with the answers in this shape."""
-    writes, edits = Hints(destructive=True, idempotent=True), Hints(destructive=True)
-    rows: tuple[Row, ...] = (
-        (read_note, "Read a note", ReadNoteInput, NoteContent, READS),
-        (write_note, "Write a note", WriteNoteInput, NoteContent, writes),
-        (edit_note, "Edit a note", EditNoteInput, NoteWritten, edits),
-        (list_notes, "List notes", ListNotesInput, NoteList, READS),
-        (move_note, "Move a note", MoveNoteInput, NoteMoved, edits),
-        (search_notes, "Search notes", SearchNotesInput, NoteList, READS),
-    )
-    return tuple(
-        tool(shaped(function, shape), title, arguments, result, hints, actor="vault")
-        for function, title, arguments, result, hints in rows
-    )
-
-
-def shaped(function: Found, shape: Callable[[Result], Reply]) -> Function:
-    """Return a tool's function, with its answers in this shape."""
-
-    def later(running: Later) -> Generator[float, None, Reply]:
-        return shape((yield from running))
-
-    @wraps(function)
-    def shaped(visit: Visit, asked: Arguments) -> Reply | Generator[float, None, Reply]:
-        found = function(visit, asked)
-        return shape(found) if isinstance(found, Result) else later(found)
-
-    return shaped
-
-
-CONTRACT: Final = Contract(
-    instructions=INSTRUCTIONS, tools=tools(in_json), accounts=False, refuse=refuse
+WRITES, EDITS = Hints(destructive=True, idempotent=True), Hints(destructive=True)
+TOOLS: Final = (
+    Tool(read_note, "Read a note", ReadNoteInput, NoteContent, READS, actor="vault"),
+    Tool(write_note, "Write a note", WriteNoteInput, NoteContent, WRITES, actor="vault"),
+    Tool(edit_note, "Edit a note", EditNoteInput, NoteWritten, EDITS, actor="vault"),
+    Tool(list_notes, "List notes", ListNotesInput, NoteList, READS, actor="vault"),
+    Tool(move_note, "Move a note", MoveNoteInput, NoteMoved, EDITS, actor="vault"),
+    Tool(search_notes, "Search notes", SearchNotesInput, NoteList, READS, actor="vault"),
 )
+CONTRACT: Final = Contract(instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse)
