@@ -9,8 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
-from pydantic_core import CoreSchema
 
 from postroom import __version__
 from postroom.core.errors import Conflict, Invalid, Limited, PostroomError
@@ -158,10 +156,8 @@ class Tool:
     @cached_property
     def schemas(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The JSON Schemas of the arguments and of the result."""
-        told = self.arguments.model_json_schema(schema_generator=_Whole if self.whole else _Terse)
-        answered = self.result.model_json_schema(schema_generator=_Terse, mode="validation")
-        # An error has none of these, and some clients hold it to the schema too.
-        return told, _optional(answered)
+        # An error has none of the result's, and some clients hold it to the schema too.
+        return _schema(self.arguments, defaults=self.whole), _optional(_schema(self.result))
 
 
 class Resource(NamedTuple):
@@ -223,25 +219,16 @@ class Contract(NamedTuple):
     heard: Callable[[Heard], None] | None = None  # told of each call when it is answered
 
 
-class _Terse(GenerateJsonSchema):
-    """Schemas without what says nothing: titles that repeat the name, references used once."""
+def _schema(model: type[BaseModel], *, defaults: bool = False) -> dict[str, Any]:
+    """Return a model's schema without what says nothing: titles that repeat the name, references used once.
 
-    defaults = False  # whether those that are empty or false are told
-
-    def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, Any]:
-        """Return the schema of a model."""
-        made = super().generate(schema, mode)
-        definitions = made.pop("$defs", {})
-        short = _short(made, definitions, self.defaults)
-        assert isinstance(short, dict)
-        short.pop("description", None)
-        return short
-
-
-class _Whole(_Terse):
-    """The same, with every default."""
-
-    defaults = True
+    Of the defaults, those that are empty or false are told only on request.
+    """
+    made = model.model_json_schema()
+    short = _short(made, made.pop("$defs", {}), defaults)
+    assert isinstance(short, dict)
+    short.pop("description", None)
+    return short
 
 
 _SAYS_NOTHING: Final = frozenset({"title", "maxItems"})
