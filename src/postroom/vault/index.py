@@ -54,6 +54,7 @@ CREATE VIRTUAL TABLE word USING fts5(
 INSERT INTO word (word, rank) VALUES ('hashsize', 8388608)
 """,
 )
+COLUMNS: Final = ("title", "tags", "headings", "body", "fields", "links")
 CANVAS: Final = ".canvas"
 OTHER, IS_NOTE, IS_CANVAS = 0, 1, 2
 WEIGHTS: Final = "8.0, 5.0, 4.0, 1.0, 2.0, 1.0"  # of the columns, for the rank
@@ -79,7 +80,7 @@ _OTHER: Final = re.compile(r"[*<>=]|.*(?<!\S)(?:OR|NOT)(?!\S)", re.S)  # what a 
 class Document(NamedTuple):
     """A note as the index takes it."""
 
-    columns: tuple[str, str, str, str, str, str]
+    columns: tuple[str, ...]
     fields: frozenset[tuple[str, str]]
     links: frozenset[str]
     broken: str = ""
@@ -104,22 +105,20 @@ def document(path: str, raw: bytes) -> Document:
     try:
         note, broken = Note.parse(raw), ""
     except Corrupt as why:
-        text = raw.decode(errors="replace")
-        body = " ".join(words(text[:MAX_TEXT]))
-        return Document(_columns(path, body=body), frozenset(), frozenset(), why.message)
+        text = raw.decode(errors="replace")[:MAX_TEXT]
+        return Document(_columns(path, body=text), frozenset(), frozenset(), why.message)
     body = note.body[:MAX_TEXT]
     linked = mentions(note.source[:MAX_TEXT])
     fields = dict(_flat(note.fields))
-    title = " ".join((*fields.get("title", ()), *fields.get("aliases", ())))
-    tags = [*fields.get("tags", ()), *fields.get("tag", ()), *_tags(body)]
     columns = _columns(
         path,
-        f" {title}",
-        tags=" ".join(words(" ".join(tags))),
-        headings=" ".join(words(" \n".join(_titles(body)))),
-        body=" ".join(words(body)),
-        fields=" ".join(words(" \n".join(f"{k} {' '.join(v)}" for k, v in fields.items()))),
-        links=" ".join(words(" \n".join(linked))),
+        *fields.get("title", ()),
+        *fields.get("aliases", ()),
+        tags=" ".join([*fields.get("tags", ()), *fields.get("tag", ()), *_tags(body)]),
+        headings=" \n".join(_titles(body)),
+        body=body,
+        fields=" \n".join(f"{name} {' '.join(texts)}" for name, texts in fields.items()),
+        links=" \n".join(linked),
     )
     # As it is written, and as it is shown: 012 is 12.
     pairs = [(name, text) for name, texts in fields.items() for text in texts]
@@ -131,12 +130,10 @@ def document(path: str, raw: bytes) -> Document:
     return Document(columns, frozenset(asked), frozenset(names), broken)
 
 
-def _columns(path: str, title: str = "", **words_of: str) -> tuple[str, str, str, str, str, str]:
-    named = " ".join(words(f"{stem(path)}{title}"))
-    tags, heads, body, fields, linked = (
-        words_of.get(name, "") for name in ("tags", "headings", "body", "fields", "links")
-    )
-    return named, tags, heads, body, fields, linked
+def _columns(path: str, *titles: str, **texts: str) -> tuple[str, ...]:
+    """Return the words of each column of the index."""
+    columns = {"title": " ".join([stem(path), *titles]), **texts}
+    return tuple(" ".join(words(columns.get(name, ""))) for name in COLUMNS)
 
 
 def _flat(fields: Mapping[str, Value], before: str = "") -> Iterator[tuple[str, list[str]]]:
@@ -460,7 +457,7 @@ def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
             db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", fields)
             linked = [(one, id) for one in sorted(made.links)]
             db.executemany("INSERT INTO link VALUES (?, ?)", linked)
-    columns = "rowid, title, tags, headings, body, fields, links"
+    columns = ", ".join(["rowid", *COLUMNS])
     db.executemany(f"INSERT INTO word ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", said)
 
 
