@@ -19,13 +19,14 @@ from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, P
 from postroom.core.letter import Letter
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
+from postroom.desk.correspondence import Agent
 from postroom.store.entries import Entry, Line
 from postroom.store.lists import DAY
 from postroom.web import pages, records
 from postroom.web import sheet as sheets
 from postroom.web.markup import NONE, Html, html
 from postroom.web.pages import Queue, View
-from postroom.web.records import Asked, Present
+from postroom.web.records import Asked
 from postroom.web.request import Form, Post, Setup, page, status_of
 from postroom.web.request import to as sent_to
 
@@ -361,10 +362,9 @@ class Counter:
         return self._piece(post, self._view(post), "The audit chain", drawn, "/history")
 
     def agents(self, post: Post) -> Response:
-        present, why = list[Present](), ""
+        present, why = list[tuple[Agent, int]](), ""
         try:
-            found = self._desk.correspondence.present()
-            present = [Present(agent.name, agent.status, unread) for agent, unread in found]
+            present = self._desk.correspondence.present()
         except PostroomError as wrong:
             why = f"Agent mail cannot be looked at: {wrong.told}"
         view = self._view(post)

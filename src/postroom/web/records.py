@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from postroom.core import life
 from postroom.core.health import Check
+from postroom.desk.correspondence import Agent
 from postroom.store.entries import Line
 from postroom.store.lists import DAY, Tally
 from postroom.web.markup import NONE, Html, foreign, html, many, moment, prose
@@ -123,22 +124,17 @@ def chain(head: int, faults: Sequence[str]) -> Html:
 # Agents
 
 
-class Present(NamedTuple):
-    """An agent that others can write to here: its status, and what it has not read."""
-
-    name: str
-    status: str
-    unread: int
-
-
-def agents(view: View, tallies: Sequence[Tally], present: Sequence[Present], why: str) -> Html:
-    """Return who is there, how each stands, and their letters."""
-    here = {one.name: one for one in present}
+def agents(
+    view: View, tallies: Sequence[Tally], present: Sequence[tuple[Agent, int]], why: str
+) -> Html:
+    """Return who is there, how each stands and how much they have not read, and their letters."""
+    here = {agent.name: (agent.status or "here", unread) for agent, unread in present}
     known = {tally.agent: tally for tally in tallies}
     names = [*known, *(name for name in here if name not in known)]
     rows = []
     for name in names:
-        states, one = known[name].states if name in known else {}, here.get(name)
+        states = known[name].states if name in known else {}
+        status, unread = here.get(name, (NONE, NONE))
         waiting = sum(states.get(state, 0) for state in life.OPEN)
         link = f"/history?{urlencode({'agent': name})}"
         rows.append(
@@ -146,8 +142,8 @@ def agents(view: View, tallies: Sequence[Tally], present: Sequence[Present], why
                 '<tr><th scope="row">{name}</th><td>{status}</td><td class="number">{unread}</td><td class="number">{waiting}</td>'
                 '<td class="number">{sent}</td><td class="number">{rejected}</td><td>{last}</td><td><a href="{link}">its letters</a></td></tr>',
                 name=foreign(agent_name(name)),
-                status=one.status or "here" if one else NONE,
-                unread=one.unread if one else NONE,
+                status=status,
+                unread=unread,
                 waiting=waiting,
                 sent=states.get("sent", 0),
                 rejected=states.get("rejected", 0),
