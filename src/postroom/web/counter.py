@@ -32,19 +32,16 @@ from postroom.web.request import to as sent_to
 
 FAILED_SHOWN: Final = 72 * 3600.0  # seconds that a letter which failed stands in the queue
 _CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
+_OPEN, _GOING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
 DONE: Final = {  # by what was done: where the letter was, where it is then, and what is said
-    "approve": ({"pending", "approved", "sending"}, {"approved", "sending", "sent"}, "Approved."),
+    "approve": (_OPEN, _GOING, "Approved."),
     "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent is told."),
     "revise": ({"pending", "approved"}, {"rejected"}, "Sent back. The agent is told."),
     "undo": ({"approved"}, {"pending"}, "Recalled. Nothing was sent."),
     "reopen": (_CLOSED, {"pending"}, "It waits for you again."),
     "resolve": ({"unknown"}, {"pending", "sent"}, "Noted."),
     "change": ({"pending", "approved"}, {"pending"}, "Your change is kept; the letter waits."),
-    "changed": (
-        {"pending", "approved", "sending"},
-        {"approved", "sending", "sent"},
-        "Changed and approved.",
-    ),
+    "changed": (_OPEN, _GOING, "Changed and approved."),
 }
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 
@@ -131,21 +128,15 @@ class Counter:
     def _letter(self, post: Post, *told: tuple[str, str], status: int = 200) -> Response:
         entry = self._desk.ledger.entry(post.id)
         view = self._view(post, *told)
-        found = self._queue(post)
-        queue = pages.queue(view, found, entry.id)
+        found, head = self._queue(post), NONE
         after = next((line.id for line in found.waiting if line.id != entry.id), "")
-        leaving = isinstance(entry.state, life.Sending) or (isinstance(entry.state, life.Approved) and not entry.state.held)  # fmt: skip
-        # Without scripts, a letter that is about to leave is looked at again.
-        head = (
-            html(
-                '<noscript><meta http-equiv="refresh" content="2; url=/letter/{id}?again=1"></noscript>\n',
-                id=entry.id,
-            )
-            if leaving
-            else NONE
-        )
+        if isinstance(entry.state, life.Sending) or (isinstance(entry.state, life.Approved) and not entry.state.held):  # fmt: skip
+            # Without scripts, a letter that is about to leave is looked at again.
+            again = '<noscript><meta http-equiv="refresh" content="2; url=/letter/{id}?again=1"></noscript>\n'
+            head = html(again, id=entry.id)
         main = sheets.sheet(view, self._sheet(entry, after))
         title = entry.letter.subject or "(no subject)"
+        queue = pages.queue(view, found, entry.id)
         return page(pages.page(view, title, main, place="/letter", queue=queue, head=head), status)
 
     def _sheet(self, entry: Entry, after: str) -> sheets.Sheet:
@@ -270,19 +261,19 @@ class Counter:
         fields |= {name: post.form[name] for name in FIELDS if name in post.form}
         view = self._view(post)
         main = sheets.edit(view, entry, fields, wrong)
-        queue = pages.queue(view, self._queue(post), entry.id)
-        return page(
-            pages.page(view, "Edit", main, place="/letter", queue=queue), status if wrong else 200
-        )
+        return self._beside_queue(post, view, "Edit", main, status if wrong else 200)
+
+    def _beside_queue(
+        self, post: Post, view: View, title: str, main: Html, status: int = 200
+    ) -> Response:
+        queue = pages.queue(view, self._queue(post), post.id)
+        return page(pages.page(view, title, main, place="/letter", queue=queue), status)
 
     def preview(self, post: Post) -> Response:
         entry = self._desk.ledger.entry(post.id)
         if post.digest != entry.digest or not isinstance(entry.state, life.Pending):
-            return self.edit(
-                post,
-                "The letter was changed meanwhile. This is what you typed: look at it again.",
-                409,
-            )
+            why = "The letter was changed meanwhile. This is what you typed: look at it again."
+            return self.edit(post, why, 409)
         try:
             letter, card = self._desk.outbox.edited(entry, _reworded(entry.letter, post.form))
         except (Invalid, Denied) as wrong:
@@ -292,8 +283,7 @@ class Counter:
         view = self._view(post)
         fields = {name: post.form.get(name, "") for name in FIELDS}
         main = sheets.preview(view, entry, letter, card, fields)
-        queue = pages.queue(view, self._queue(post), entry.id)
-        return page(pages.page(view, "What you changed", main, place="/letter", queue=queue))
+        return self._beside_queue(post, view, "What you changed", main)
 
     def change(self, post: Post) -> Response:
         entry = self._desk.ledger.entry(post.id)

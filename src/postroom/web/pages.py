@@ -140,12 +140,8 @@ def _places(view: View, place: str) -> list[Html]:
 def _said(view: View) -> list[tuple[str, str]]:
     said = list(view.told)
     if not view.rules.live:
-        said.append(
-            (
-                "note",
-                f"Postroom rehearses ({view.rules.source}): nothing can be approved or sent. Set dry_run = false in your settings to go live.",
-            )
-        )
+        rehearses = f"Postroom rehearses ({view.rules.source}): nothing can be approved or sent. Set dry_run = false in your settings to go live."
+        said.append(("note", rehearses))
     if not view.rules.required:
         said.append(("stop", "approvals.required = false: letters leave without a person."))
     return said
@@ -204,7 +200,15 @@ def queue(view: View, found: Queue, chosen: str = "") -> Html:
         ("Approved", found.leaving),
         ("Rehearsed: never sent" if found.rehearsed else "Waiting for you", found.waiting),
     ]
-    drawn = [_group(view, title, lines, chosen, found.number) for title, lines in groups if lines]
+    drawn = [
+        html(
+            "<h2>{title}</h2><ul>{rows}</ul>",
+            title=title,
+            rows=[_row(view, line, chosen, found.number) for line in lines],
+        )
+        for title, lines in groups
+        if lines
+    ]
     if not drawn:
         drawn = [html('<p class="empty">Nothing waits. Letters that agents ask to send appear here by themselves.</p>')]  # fmt: skip
     return html(
@@ -234,14 +238,6 @@ def turns(number: int, total: int, address: str) -> Html:
         number=number,
         last=most,
         links=Html(" ".join(links)),
-    )
-
-
-def _group(view: View, title: str, lines: Sequence[Line], chosen: str, number: int) -> Html:
-    return html(
-        "<h2>{title}</h2><ul>{rows}</ul>",
-        title=title,
-        rows=[_row(view, line, chosen, number) for line in lines],
     )
 
 
