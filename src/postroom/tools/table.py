@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, create_model
 
@@ -19,6 +20,8 @@ from postroom.desk.outbox import Call
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Taken
 
+S = TypeVar("S")
+T = TypeVar("T")
 MAX_PROBLEMS: Final = 3  # of a call's arguments that are told
 MAX_ERROR: Final = 1_000  # characters of an error
 
@@ -89,6 +92,20 @@ def in_json(result: Result) -> Reply:
     """Return values as JSON, without those that say nothing."""
     values = result.model_dump(by_alias=True, exclude_defaults=True)
     return Reply(json.dumps(values, ensure_ascii=False), result)
+
+
+def waiting_for(
+    running: Generator[S, None, T], seconds: Callable[[S], float]
+) -> Generator[float, None, T]:
+    """Wait as long as `seconds` makes of each thing that is yielded; return what is returned."""
+    with closing(running):
+        while True:
+            try:
+                step = next(running)
+            except StopIteration as done:
+                found: T = done.value
+                return found
+            yield seconds(step)
 
 
 class Hints(NamedTuple):

@@ -23,22 +23,9 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Proposal
 from postroom.store.entries import Entry
-from postroom.tools import plain
+from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut
-from postroom.tools.table import (
-    READS,
-    Arguments,
-    Contract,
-    Hints,
-    Reply,
-    Result,
-    Tool,
-    Visit,
-    Waiting,
-    Wrong,
-    at_most,
-)
 
 INSTRUCTIONS: Final = (
     "Search is free. A draft stays in the mailbox. send_email and reply_email send nothing before a"
@@ -67,20 +54,20 @@ def _as_documented(schema: dict[str, Any]) -> None:
     del schema["additionalProperties"]  # refused all the same
 
 
-class Request(Arguments):
+class Request(table.Arguments):
     """What a tool is called with; its schema is the document's, word for word."""
 
     model_config = ConfigDict(json_schema_extra=_as_documented)
 
 
-Body = Annotated[str, at_most(MAX_BODY)]
-Id = Annotated[str, AfterValidator(_named), at_most(plain.MAX_ID)]
+Body = Annotated[str, table.at_most(MAX_BODY)]
+Id = Annotated[str, AfterValidator(_named), table.at_most(plain.MAX_ID)]
 
 
 class SearchEmailRequest(Request):
     """What to look for."""
 
-    query: Annotated[str, at_most(2_000)] = Field(
+    query: Annotated[str, table.at_most(2_000)] = Field(
         description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
     )
     max_results: int = Field(5, ge=1, le=50, description="Maximum number of results to return")
@@ -90,7 +77,7 @@ class DraftEmailRequest(Request):
     """A letter to be kept."""
 
     to: str = Field(description="Recipient email address")
-    subject: Annotated[str, at_most(MAX_SUBJECT)] = Field(description="Email subject line")
+    subject: Annotated[str, table.at_most(MAX_SUBJECT)] = Field(description="Email subject line")
     body: Body = Field(description="Plain text email body")
 
 
@@ -108,7 +95,7 @@ class ReplyEmailRequest(Request):
     body: Body = Field(description="Plain text reply body")
 
 
-class EmailResult(Result):
+class EmailResult(table.Result):
     """A mail in a list."""
 
     message_id: str
@@ -120,7 +107,7 @@ class EmailResult(Result):
     date: str
 
 
-class EmailResults(Result):
+class EmailResults(table.Result):
     """Mails, newest first."""
 
     emails: tuple[EmailResult, ...]
@@ -135,7 +122,7 @@ class InvalidThread(NotFound):
     """There is no such thread; the message is the document's."""
 
 
-def search_email(visit: Visit, asked: SearchEmailRequest) -> Reply:
+def search_email(visit: table.Visit, asked: SearchEmailRequest) -> table.Reply:
     """Search emails with Gmail's query language. Read-only: allowed in every mode."""
     page = visit.desk.mailroom.search(
         visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
@@ -143,7 +130,7 @@ def search_email(visit: Visit, asked: SearchEmailRequest) -> Reply:
     query, found = line(asked.query), tuple(map(_email, page.items))
     result = EmailResults(emails=found, notes=page.notes[:5])
     if not found:
-        return Reply(f"No emails found matching: {query}", result)
+        return table.Reply(f"No emails found matching: {query}", result)
     # "1 emails" too: the document has one form, and clients look for it.
     rows = [f'Found {len(found)} emails matching "{query}":']
     rows += [
@@ -152,7 +139,7 @@ def search_email(visit: Visit, asked: SearchEmailRequest) -> Reply:
         f"   Message ID: {mail.message_id} | Thread ID: {mail.thread_id}"
         for number, (mail, item) in enumerate(zip(found, page.items, strict=True), 1)
     ]
-    return Reply("\n\n".join(rows), result)
+    return table.Reply("\n\n".join(rows), result)
 
 
 def _email(summary: Summary) -> EmailResult:
@@ -167,7 +154,7 @@ def _email(summary: Summary) -> EmailResult:
     )
 
 
-def draft_email(visit: Visit, asked: DraftEmailRequest) -> Reply:
+def draft_email(visit: table.Visit, asked: DraftEmailRequest) -> table.Reply:
     """Keep an email as a draft; it is not sent."""
     desk, written = visit.desk, _written(visit, asked)
     if not desk.rules.live:
@@ -177,10 +164,10 @@ def draft_email(visit: Visit, asked: DraftEmailRequest) -> Reply:
     said = (
         f"Draft created successfully. Draft ID: {made.id}. Review it in your Gmail drafts folder."
     )
-    return Reply(said, Outcome(message=said, draft_id=made.id))
+    return table.Reply(said, Outcome(message=said, draft_id=made.id))
 
 
-def send_email(visit: Visit, asked: SendEmailRequest) -> Waiting:
+def send_email(visit: table.Visit, asked: SendEmailRequest) -> table.Waiting:
     """Send an email. Needs a person's approval in vault/Approved/; rate limited."""
     desk, written = visit.desk, _written(visit, asked)
     if not desk.rules.live:
@@ -191,14 +178,14 @@ def send_email(visit: Visit, asked: SendEmailRequest) -> Waiting:
     return _outcome(desk, entry, "Email sent", _unapproved(*what), "send_email")
 
 
-def reply_email(visit: Visit, asked: ReplyEmailRequest) -> Waiting:
+def reply_email(visit: table.Visit, asked: ReplyEmailRequest) -> table.Waiting:
     """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
     desk, thread = visit.desk, plain.id(asked.thread_id)
     if not desk.rules.live:
         desk.rehearse(visit.call, None, thread=thread)
         said = "[DEV_MODE] Reply logged but not executed."
         said += f" Thread: {thread}, Body length: {len(asked.body)} chars"
-        return Reply(said, Outcome(message=said))
+        return table.Reply(said, Outcome(message=said))
     unapproved = _unapproved(f"replying to thread {thread}", "email_reply")
     try:
         answers, answer = desk.mailroom.answer(
@@ -215,17 +202,17 @@ def reply_email(visit: Visit, asked: ReplyEmailRequest) -> Waiting:
     return _outcome(desk, entry, "Reply sent", unapproved, "reply_email")
 
 
-def _written(visit: Visit, asked: DraftEmailRequest) -> Written:
+def _written(visit: table.Visit, asked: DraftEmailRequest) -> Written:
     to = Address.parse(asked.to)
     return Written((to,), asked.subject, asked.body, account=visit.account)
 
 
-def _rehearsed(visit: Visit, written: Written, done: str) -> Reply:
+def _rehearsed(visit: table.Visit, written: Written, done: str) -> table.Reply:
     letter = visit.desk.composer.rehearsed(written)
     visit.desk.rehearse(visit.call, letter)
     to = redacted(letter.to[0].spec)
     said = f"[DEV_MODE] {done}. To: {to}, Subject: {letter.subject}"
-    return Reply(said, Outcome(message=said))
+    return table.Reply(said, Outcome(message=said))
 
 
 def _unapproved(what: str, kind: str) -> str:
@@ -235,7 +222,7 @@ def _unapproved(what: str, kind: str) -> str:
     )
 
 
-def _refuse_in_order(visit: Visit, thread: str, unapproved: str) -> None:
+def _refuse_in_order(visit: table.Visit, thread: str, unapproved: str) -> None:
     """Refuse an answer that has nothing to answer as the document's order has it: approval first."""
     desk = visit.desk
     desk.reconcile()
@@ -248,18 +235,20 @@ def _refuse_in_order(visit: Visit, thread: str, unapproved: str) -> None:
     desk.refuse_over_budget()
 
 
-def _outcome(desk: Desk, entry: Entry, done: str, unapproved: str, action: str) -> Reply:
+def _outcome(desk: Desk, entry: Entry, done: str, unapproved: str, action: str) -> table.Reply:
     match entry.state:
         case life.Sent(message=message, thread=thread):
             said = f"{done} successfully. Message ID: {message} Thread ID: {thread}"
-            return Reply(said, Outcome(message=said, message_id=message, thread_id=thread))
+            return table.Reply(said, Outcome(message=said, message_id=message, thread_id=thread))
         case life.Pending():
             said = unapproved
         case life.Approved(code="rate_limited" | "pace" | "quota", held=held):
             said = _limited(held, desk.due_in(entry) or 0.0)
         case _:
             said = f"{GENERAL[action]}: {plain.sentence(entry)}"
-    return Reply(said, Outcome(message=said, letter=entry.id, status=entry.kind), refused=True)
+    return table.Reply(
+        said, Outcome(message=said, letter=entry.id, status=entry.kind), refused=True
+    )
 
 
 def _limited(why: str, seconds: float) -> str:
@@ -267,7 +256,7 @@ def _limited(why: str, seconds: float) -> str:
     return f"Rejected: {said}. Next send available in {plain.minutes(seconds)} minutes."
 
 
-def refuse(action: str, error: PostroomError) -> Reply:
+def refuse(action: str, error: PostroomError) -> table.Reply:
     """Return an error in the document's words."""
     message = plain.wrong(error, action)
     if isinstance(error, Unapproved | InvalidThread):
@@ -278,17 +267,23 @@ def refuse(action: str, error: PostroomError) -> Reply:
         said = f"Error: {message}"
     else:
         said = f"{GENERAL[action]}: {plain.told(error, action)}"
-    return Reply(said, Wrong(error={"code": error.code, "message": said}), refused=True)
+    return table.Reply(said, table.Wrong(error={"code": error.code, "message": said}), refused=True)
 
 
-SENDS: Final = Hints(open_world=True)  # a further approval of the same words is another letter
-CONTRACT: Final = Contract(
+SENDS: Final = table.Hints(
+    open_world=True
+)  # a further approval of the same words is another letter
+CONTRACT: Final = table.Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        Tool(search_email, "Search emails", SearchEmailRequest, EmailResults, READS, whole=True),
-        Tool(draft_email, "Draft an email", DraftEmailRequest, Outcome, Hints(), whole=True),
-        Tool(send_email, "Send an email", SendEmailRequest, Outcome, SENDS, whole=True),
-        Tool(reply_email, "Reply to an email", ReplyEmailRequest, Outcome, SENDS, whole=True),
+        table.Tool(
+            search_email, "Search emails", SearchEmailRequest, EmailResults, table.READS, whole=True
+        ),
+        table.Tool(
+            draft_email, "Draft an email", DraftEmailRequest, Outcome, table.Hints(), whole=True
+        ),
+        table.Tool(send_email, "Send an email", SendEmailRequest, Outcome, SENDS, whole=True),
+        table.Tool(reply_email, "Reply to an email", ReplyEmailRequest, Outcome, SENDS, whole=True),
     ),
     accounts=False,
     refuse=refuse,

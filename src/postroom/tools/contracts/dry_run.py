@@ -13,7 +13,7 @@ import re
 import select
 import sys
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple
@@ -42,24 +42,9 @@ from postroom.desk.desk import Turn
 from postroom.desk.outbox import Proposal
 from postroom.mail.mailbox import Page
 from postroom.store.entries import Entry
-from postroom.tools import plain
+from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut as cut_to
-from postroom.tools.table import (
-    READS,
-    About,
-    Arguments,
-    Contract,
-    Heard,
-    Hints,
-    Reply,
-    Result,
-    Tool,
-    Visit,
-    Waiting,
-    Wrong,
-    at_most,
-)
 
 INSTRUCTIONS: Final = (
     "With DRY_RUN, the default, the tools show what they would do. Live, a letter waits for a person"
@@ -105,10 +90,10 @@ def _told(about: dict[str, Any], **more: Any) -> Any:  # noqa: ANN401 - pydantic
 
 Subject = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_SUBJECT})]
 Body = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_BODY})]
-Html = Annotated[str, at_most(MAX_HTML)]
+Html = Annotated[str, table.at_most(MAX_HTML)]
 
 
-class DraftEmail(Arguments):
+class DraftEmail(table.Arguments):
     """Section 4B."""
 
     to: str = _told({"format": "email"}, description="Recipient email address")
@@ -125,10 +110,10 @@ class SendEmail(DraftEmail):
     reply_to: str = _told({"format": "email"}, default_factory=str, description="Reply-To header")
 
 
-class SearchEmails(Arguments):
+class SearchEmails(table.Arguments):
     """Section 4C."""
 
-    query: Annotated[str, at_most(2_000)] = Field(
+    query: Annotated[str, table.at_most(2_000)] = Field(
         min_length=1,
         description="Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
     )
@@ -136,10 +121,10 @@ class SearchEmails(Arguments):
     include_body: bool = Field(False, description="Include full email body in results")  # noqa: FBT003
 
 
-class ReplyToThread(Arguments):
+class ReplyToThread(table.Arguments):
     """Section 4D."""
 
-    thread_id: Annotated[str, at_most(plain.MAX_ID)] = Field(
+    thread_id: Annotated[str, table.at_most(plain.MAX_ID)] = Field(
         min_length=1, description="Gmail thread ID to reply to"
     )
     body: Body
@@ -147,7 +132,7 @@ class ReplyToThread(Arguments):
     html_body: Html = Field(default_factory=str)
 
 
-class Found(Result):
+class Found(table.Result):
     """A mail in a list."""
 
     message_id: str
@@ -160,7 +145,7 @@ class Found(Result):
     body: str = ""
 
 
-class FoundEmails(Result):
+class FoundEmails(table.Result):
     """Mails, newest first."""
 
     emails: tuple[Found, ...]
@@ -264,12 +249,12 @@ def dry_run_response(action: str, details: Mapping[str, str], tail: str) -> str:
     return "\n".join([*rows, *(["", tail] if tail else [])])
 
 
-def _said(visit: Visit, text: str, warnings: tuple[str, ...], **about: str) -> Reply:
+def _said(visit: table.Visit, text: str, warnings: tuple[str, ...], **about: str) -> table.Reply:
     """Return an answer, and below it what was changed before."""
     for warning in warnings:
         log("warn", visit.call.action_type, dry_run=not visit.desk.rules.live, warning=warning)
     said = "\n\n".join([text, *(f"Warning: {warning}." for warning in warnings)])
-    return Reply(said, Outcome(message=said, **about))
+    return table.Reply(said, Outcome(message=said, **about))
 
 
 def _people(addresses: tuple[Address, ...]) -> str:
@@ -295,7 +280,7 @@ def _preview(letter: Letter, body: str, *always: str) -> dict[str, str]:
 # Section 4
 
 
-def send_email(visit: Visit, asked: SendEmail) -> Waiting:
+def send_email(visit: table.Visit, asked: SendEmail) -> table.Waiting:
     """Send an email via Gmail. Requires DRY_RUN=false or returns a dry-run preview."""
     desk, (written, warnings) = visit.desk, _checked(asked)
     if not desk.rules.live:
@@ -307,7 +292,7 @@ def send_email(visit: Visit, asked: SendEmail) -> Waiting:
     return (yield from _sent(visit, desk.composer.letter(written), "Email sent", warnings))
 
 
-def draft_email(visit: Visit, asked: DraftEmail) -> Reply:
+def draft_email(visit: table.Visit, asked: DraftEmail) -> table.Reply:
     """Create a draft in Gmail (doesn't send). Useful for HITL review."""
     desk, (written, warnings) = visit.desk, _checked(asked)
     if not desk.rules.live:
@@ -323,7 +308,7 @@ def draft_email(visit: Visit, asked: DraftEmail) -> Reply:
     return _said(visit, "\n".join(rows), warnings, draft_id=made.id)
 
 
-def search_emails(visit: Visit, asked: SearchEmails) -> Waiting:
+def search_emails(visit: table.Visit, asked: SearchEmails) -> table.Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
     yield from _turn(visit)
     room, query, most = visit.desk.mailroom, asked.query, asked.max_results
@@ -336,7 +321,7 @@ def search_emails(visit: Visit, asked: SearchEmails) -> Waiting:
     return _listed(page, line(query), bodies)
 
 
-def _turn(visit: Visit) -> Iterator[float]:
+def _turn(visit: table.Visit) -> Iterator[float]:
     """Section 10: wait where more searches come than a minute has room for."""
     if not (left := visit.desk.mailroom.turn()):
         return
@@ -348,16 +333,16 @@ def _turn(visit: Visit) -> Iterator[float]:
         raise
 
 
-def _log_wait(visit: Visit, seconds: float) -> None:
+def _log_wait(visit: table.Visit, seconds: float) -> None:
     live = visit.desk.rules.live
     log("warn", "rate_limit_wait", dry_run=not live, wait_ms=round(seconds * 1000))
 
 
-def _listed(page: Page, query: str, bodies: Mapping[str, str]) -> Reply:
+def _listed(page: Page, query: str, bodies: Mapping[str, str]) -> table.Reply:
     found = tuple(_found(item, bodies.get(item.id, "")) for item in page.items)
     result = FoundEmails(emails=found, notes=page.notes[:5])
     if not found:
-        return Reply("No emails found matching query", result)
+        return table.Reply("No emails found matching query", result)
     rows = [f"Found {len(found)} emails matching '{query}':"]
     for number, mail in enumerate(found, 1):
         entry = [
@@ -370,7 +355,7 @@ def _listed(page: Page, query: str, bodies: Mapping[str, str]) -> Reply:
             f"Message ID: {mail.message_id} | Thread ID: {mail.thread_id}",
         ]
         rows.append("\n   ".join(entry))
-    return Reply("\n\n".join(rows), result)
+    return table.Reply("\n\n".join(rows), result)
 
 
 def _found(summary: Summary, body: str) -> Found:
@@ -386,7 +371,7 @@ def _found(summary: Summary, body: str) -> Found:
     )
 
 
-def reply_to_thread(visit: Visit, asked: ReplyToThread) -> Waiting:
+def reply_to_thread(visit: table.Visit, asked: ReplyToThread) -> table.Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
     desk = visit.desk
     words, warnings = validate_body(asked.body)
@@ -405,7 +390,9 @@ def reply_to_thread(visit: Visit, asked: ReplyToThread) -> Waiting:
     return (yield from _sent(visit, desk.composer.letter(written), "Reply sent", warnings))
 
 
-def _sent(visit: Visit, letter: Letter, done: str, warnings: tuple[str, ...]) -> Waiting:
+def _sent(
+    visit: table.Visit, letter: Letter, done: str, warnings: tuple[str, ...]
+) -> table.Waiting:
     running = visit.desk.posting(visit.call, letter, Proposal(once=True))
     entry = yield from _logged(visit, running)
     letter, state = entry.letter, entry.state  # as the person may have changed it
@@ -426,18 +413,17 @@ def _sent(visit: Visit, letter: Letter, done: str, warnings: tuple[str, ...]) ->
     return _said(visit, "\n".join(rows), warnings, **about)
 
 
-def _logged(visit: Visit, running: Generator[float, None, Entry]) -> Generator[float, None, Entry]:
+def _logged(
+    visit: table.Visit, running: Generator[float, None, Entry]
+) -> Generator[float, None, Entry]:
     """Section 10: say when a send waits for its turn."""
-    with closing(running):
-        while True:
-            try:
-                wait = next(running)
-            except StopIteration as done:
-                entry: Entry = done.value
-                return entry
-            if isinstance(wait, Turn):
-                _log_wait(visit, wait)
-            yield wait
+
+    def logged(wait: float) -> float:
+        if isinstance(wait, Turn):
+            _log_wait(visit, wait)
+        return wait
+
+    return (yield from table.waiting_for(running, logged))
 
 
 # Section 9
@@ -465,7 +451,7 @@ def _failed(action: str, error: str, detail: str = "") -> str:
     return f"{head}: {error}" + (f"\nDetail: {detail}" if detail else "")
 
 
-def refuse(action: str, error: PostroomError) -> Reply:
+def refuse(action: str, error: PostroomError) -> table.Reply:
     """Return an error in the document's words; 9C says which of them."""
     message, told = plain.wrong(error, action), plain.told(error, action)
     match error:
@@ -492,7 +478,7 @@ def refuse(action: str, error: PostroomError) -> Reply:
             said = _failed(action, f"{EmailError.UNKNOWN}: {told}")
         case _:
             said = _failed(action, told)
-    return Reply(said, Wrong(error={"code": error.code, "message": said}), refused=True)
+    return table.Reply(said, table.Wrong(error={"code": error.code, "message": said}), refused=True)
 
 
 _SIGNED_OUT: Final = {
@@ -519,7 +505,7 @@ def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
             os.write(out, f"{json.dumps(entry | details)}\n".encode()[: select.PIPE_BUF])
 
 
-def heard(call: Heard) -> None:
+def heard(call: table.Heard) -> None:
     """Log a call that was answered."""
     about: dict[str, object] = {"duration_ms": round(call.seconds * 1000)}
     if call.error:
@@ -528,16 +514,18 @@ def heard(call: Heard) -> None:
     log(level, call.tool, dry_run=not call.live, **about)
 
 
-SENDS: Final = Hints(open_world=True)
-CONTRACT: Final = Contract(
+SENDS: Final = table.Hints(open_world=True)
+CONTRACT: Final = table.Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        Tool(send_email, "Send an email", SendEmail, Outcome, SENDS, whole=True),
-        Tool(draft_email, "Draft an email", DraftEmail, Outcome, Hints(), whole=True),
-        Tool(search_emails, "Search emails", SearchEmails, FoundEmails, READS, whole=True),
-        Tool(reply_to_thread, "Reply to a thread", ReplyToThread, Outcome, SENDS, whole=True),
+        table.Tool(send_email, "Send an email", SendEmail, Outcome, SENDS, whole=True),
+        table.Tool(draft_email, "Draft an email", DraftEmail, Outcome, table.Hints(), whole=True),
+        table.Tool(
+            search_emails, "Search emails", SearchEmails, FoundEmails, table.READS, whole=True
+        ),
+        table.Tool(reply_to_thread, "Reply to a thread", ReplyToThread, Outcome, SENDS, whole=True),
     ),
-    about=About(
+    about=table.About(
         "email-mcp",
         "0.2.0",
         "Postroom",

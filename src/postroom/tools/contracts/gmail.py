@@ -21,22 +21,9 @@ from postroom.desk.desk import PREVIEW, Desk
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
 from postroom.store.entries import Entry
-from postroom.tools import mcperror, plain
+from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut
-from postroom.tools.table import (
-    READS,
-    Answer,
-    Arguments,
-    Contract,
-    Hints,
-    Reply,
-    Result,
-    Tool,
-    Visit,
-    Waiting,
-    at_most,
-)
 
 INSTRUCTIONS: Final = (
     "Reading is free. send_email sends nothing before a person has approved it: permission_denied"
@@ -56,36 +43,36 @@ _HTML: Final = re.compile(
 )
 
 
-Id = Annotated[str, Field(min_length=1), at_most(plain.MAX_ID)]
+Id = Annotated[str, Field(min_length=1), table.at_most(plain.MAX_ID)]
 
 
-class SendEmailInput(Arguments):
+class SendEmailInput(table.Arguments):
     """A letter."""
 
     to: str = Field(description="recipient email address")
-    subject: Annotated[str, at_most(MAX_SUBJECT)] = Field(description="email subject line")
-    body: Annotated[str, at_most(MAX_BODY)] = Field(description="plain-text or HTML body")
+    subject: Annotated[str, table.at_most(MAX_SUBJECT)] = Field(description="email subject line")
+    body: Annotated[str, table.at_most(MAX_BODY)] = Field(description="plain-text or HTML body")
     reply_to_message_id: Id | None = Field(
         None, description="thread reply; uses In-Reply-To header"
     )
 
 
-class ListEmailsInput(Arguments):
+class ListEmailsInput(table.Arguments):
     """What to look for."""
 
-    query: Annotated[str, at_most(2_000)] = Field(
+    query: Annotated[str, table.at_most(2_000)] = Field(
         "is:unread", description="Gmail search query (same syntax as Gmail UI)"
     )
     max_results: int = Field(10, ge=1, le=100)
 
 
-class GetEmailInput(Arguments):
+class GetEmailInput(table.Arguments):
     """Which mail."""
 
     message_id: Id = Field(description="Gmail message ID (from list_emails)")
 
 
-class MoveEmailInput(Arguments):
+class MoveEmailInput(table.Arguments):
     """Which mail, and where to."""
 
     message_id: Id = Field(description="Gmail message ID")
@@ -94,14 +81,14 @@ class MoveEmailInput(Arguments):
     )
 
 
-class AddLabelInput(Arguments):
+class AddLabelInput(table.Arguments):
     """Which mail, and which label."""
 
     message_id: Id = Field(description="Gmail message ID")
     label_name: Id = Field(description='Label to apply, e.g. "AI_PROCESSED"')
 
 
-class EmailSummary(Result):
+class EmailSummary(table.Result):
     """A mail in a list."""
 
     id: str
@@ -111,13 +98,13 @@ class EmailSummary(Result):
     snippet: str
 
 
-class EmailSummaries(Result):
+class EmailSummaries(table.Result):
     """Mails, newest first; as text, the list alone."""
 
     result: tuple[EmailSummary, ...]
 
 
-class EmailFull(Result):
+class EmailFull(table.Result):
     """One mail."""
 
     id: str
@@ -130,7 +117,7 @@ class EmailFull(Result):
     attachment_names: tuple[str, ...]
 
 
-class SendEmailResult(Result):
+class SendEmailResult(table.Result):
     """A letter that was sent."""
 
     message_id: str
@@ -138,19 +125,19 @@ class SendEmailResult(Result):
     sent_at: str
 
 
-class MoveEmailResult(Result):
+class MoveEmailResult(table.Result):
     """A mail that was moved."""
 
     moved: bool
 
 
-class AddLabelResult(Result):
+class AddLabelResult(table.Result):
     """A mail that has the label."""
 
     labeled: bool
 
 
-def list_emails(visit: Visit, asked: ListEmailsInput) -> Reply:
+def list_emails(visit: table.Visit, asked: ListEmailsInput) -> table.Reply:
     """List emails that match a Gmail search query, newest first."""
     page = visit.desk.mailroom.search(
         visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
@@ -166,10 +153,10 @@ def list_emails(visit: Visit, asked: ListEmailsInput) -> Reply:
         for item in page.items
     )
     text = json.dumps([mail.model_dump() for mail in found], ensure_ascii=False)
-    return Reply(text, EmailSummaries(result=found))
+    return table.Reply(text, EmailSummaries(result=found))
 
 
-def get_email(visit: Visit, asked: GetEmailInput) -> Result:
+def get_email(visit: table.Visit, asked: GetEmailInput) -> table.Result:
     """Read one email."""
     message = visit.desk.mailroom.message(visit.call, visit.account, asked.message_id)
     mail = message.mail
@@ -186,7 +173,7 @@ def get_email(visit: Visit, asked: GetEmailInput) -> Result:
     )
 
 
-def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
+def send_email(visit: table.Visit, asked: SendEmailInput) -> table.Waiting:
     """Send an email, or a reply in the thread of reply_to_message_id, once a person has approved it."""
     desk, page = visit.desk, asked.body if _HTML.search(asked.body) else ""
     written = Written(
@@ -215,7 +202,7 @@ def send_email(visit: Visit, asked: SendEmailInput) -> Waiting:
     return _outcome(desk, entry)
 
 
-def _outcome(desk: Desk, entry: Entry) -> Answer:
+def _outcome(desk: Desk, entry: Entry) -> table.Answer:
     said, about = plain.sentence(entry), {"letter": entry.id, "status": entry.kind}
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
@@ -230,7 +217,7 @@ def _outcome(desk: Desk, entry: Entry) -> Answer:
     return mcp_error("send_failed", said, **about)
 
 
-def move_email(visit: Visit, asked: MoveEmailInput) -> Answer:
+def move_email(visit: table.Visit, asked: MoveEmailInput) -> table.Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
     done = visit.desk.mailroom.move(
         visit.call, visit.account, asked.message_id, asked.destination_label
@@ -238,13 +225,13 @@ def move_email(visit: Visit, asked: MoveEmailInput) -> Answer:
     return _filed(visit.desk, done, MoveEmailResult(moved=True))
 
 
-def add_label(visit: Visit, asked: AddLabelInput) -> Answer:
+def add_label(visit: table.Visit, asked: AddLabelInput) -> table.Answer:
     """Put a label on an email; it is made where there is none of that name."""
     done = visit.desk.mailroom.label(visit.call, visit.account, asked.message_id, asked.label_name)
     return _filed(visit.desk, done, AddLabelResult(labeled=True))
 
 
-def _filed(desk: Desk, done: Sorted, result: Result) -> Answer:
+def _filed(desk: Desk, done: Sorted, result: table.Result) -> table.Answer:
     if desk.rules.live:
         return result
     added, removed = sorted(done.added), sorted(done.removed)
@@ -261,7 +248,7 @@ def _iso(date: int) -> str:
     return f"{plain.moment(date):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def refuse(action: str, error: PostroomError) -> Reply:
+def refuse(action: str, error: PostroomError) -> table.Reply:
     """Return an error as the document's JSON."""
     if isinstance(error, Conflict):  # it was sent already, or somebody else was quicker
         return mcp_error("permission_denied", plain.told(error, action))
@@ -269,16 +256,18 @@ def refuse(action: str, error: PostroomError) -> Reply:
     return mcperror.refusal(action, error, "send_failed" if sends else "internal_error")
 
 
-SENDS: Final = Hints(open_world=True)
-SORTS: Final = Hints(idempotent=True)
-CONTRACT: Final = Contract(
+SENDS: Final = table.Hints(open_world=True)
+SORTS: Final = table.Hints(idempotent=True)
+CONTRACT: Final = table.Contract(
     instructions=INSTRUCTIONS,
     tools=(
-        Tool(send_email, "Send an email", SendEmailInput, SendEmailResult, SENDS, whole=True),
-        Tool(list_emails, "List emails", ListEmailsInput, EmailSummaries, READS, whole=True),
-        Tool(get_email, "Read an email", GetEmailInput, EmailFull, READS, whole=True),
-        Tool(move_email, "Move an email", MoveEmailInput, MoveEmailResult, SORTS, whole=True),
-        Tool(add_label, "Label an email", AddLabelInput, AddLabelResult, SORTS, whole=True),
+        table.Tool(send_email, "Send an email", SendEmailInput, SendEmailResult, SENDS, whole=True),
+        table.Tool(
+            list_emails, "List emails", ListEmailsInput, EmailSummaries, table.READS, whole=True
+        ),
+        table.Tool(get_email, "Read an email", GetEmailInput, EmailFull, table.READS, whole=True),
+        table.Tool(move_email, "Move an email", MoveEmailInput, MoveEmailResult, SORTS, whole=True),
+        table.Tool(add_label, "Label an email", AddLabelInput, AddLabelResult, SORTS, whole=True),
     ),
     accounts=False,
     refuse=refuse,

@@ -13,20 +13,10 @@ from postroom.agents.record import seconds
 from postroom.core.errors import Invalid
 from postroom.core.text import clean, line
 from postroom.desk.correspondence import Correspondence
+from postroom.tools import table
 from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
 from postroom.tools.shapes import cut, fenced_reply
-from postroom.tools.table import (
-    READS,
-    Arguments,
-    Hints,
-    Reply,
-    Result,
-    Tool,
-    Visit,
-    Waiting,
-    at_most,
-)
 
 INSTRUCTIONS: Final = (
     "send_message and receive_message are for other agents in this repository, not for mail. Answer"
@@ -37,45 +27,45 @@ SHOWN: Final = 20_000  # characters of a message
 FEW: Final = 20  # messages in a list
 SNIPPET: Final = 200
 
-Id = Annotated[str, at_most(64)]
+Id = Annotated[str, table.at_most(64)]
 
 
-class SendMessage(Arguments):
+class SendMessage(table.Arguments):
     """To whom, and what."""
 
-    recipient: Annotated[str, at_most(256), Field(description="from list_agents")] = ""
+    recipient: Annotated[str, table.at_most(256), Field(description="from list_agents")] = ""
     message: str = Field(description="at most 64 KB")
     reply_to: Annotated[Id, Field(description="id; then recipient may be left out")] = ""
 
 
-class ReceiveMessage(Arguments):
+class ReceiveMessage(table.Arguments):
     """How."""
 
     wait_seconds: int = Field(0, ge=0, le=MAX_WAIT)
     peek: Annotated[bool, Field(description="leave it unread")] = False
 
 
-class SetStatus(Arguments):
+class SetStatus(table.Arguments):
     """Which."""
 
     status: Literal["ready", "work", "offline"]
 
 
-class ListAgents(Arguments):
+class ListAgents(table.Arguments):
     """Nothing."""
 
 
-class SearchMessages(Arguments):
+class SearchMessages(table.Arguments):
     """Which messages."""
 
-    query: Annotated[str, at_most(1_000), Field(description="words")] = ""
-    agent: Annotated[str, at_most(256)] = ""
+    query: Annotated[str, table.at_most(1_000), Field(description="words")] = ""
+    agent: Annotated[str, table.at_most(256)] = ""
     thread: Id = ""
     id: Annotated[Id, Field(description="this one, whole")] = ""
     offset: int = Field(0, ge=0)
 
 
-class MessageSent(Result):
+class MessageSent(table.Result):
     """The message."""
 
     id: str
@@ -83,7 +73,7 @@ class MessageSent(Result):
     state: str
 
 
-class Shown(Result):
+class Shown(table.Result):
     """A message."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -98,7 +88,7 @@ class Shown(Result):
     person: bool = False
 
 
-class Received(Result):
+class Received(table.Result):
     """The oldest message between two marks, and how many more wait; none has no id."""
 
     model_config = ConfigDict(populate_by_name=True)
@@ -115,7 +105,7 @@ class Received(Result):
     left: int = 0
 
 
-class Messages(Result):
+class Messages(table.Result):
     """Messages, between two marks."""
 
     fence: str = ""
@@ -125,13 +115,13 @@ class Messages(Result):
     next_offset: int = 0
 
 
-class StatusSet(Result):
+class StatusSet(table.Result):
     """The status."""
 
     status: str
 
 
-class Agent(Result):
+class Agent(table.Result):
     """Somebody who can be written to."""
 
     name: str
@@ -139,7 +129,7 @@ class Agent(Result):
     status: str = ""
 
 
-class Agents(Result):
+class Agents(table.Result):
     """All of them."""
 
     fence: str
@@ -147,7 +137,7 @@ class Agents(Result):
     end: str
 
 
-def send_message(visit: Visit, asked: SendMessage) -> Reply:
+def send_message(visit: table.Visit, asked: SendMessage) -> table.Reply:
     """Write to another agent, or answer one."""
     if not (asked.recipient or asked.reply_to):
         raise Invalid("There is no recipient", remedy="Name one, or give reply_to.")
@@ -156,15 +146,15 @@ def send_message(visit: Visit, asked: SendMessage) -> Reply:
     )
     id, thread = sent.message.id, line(sent.thread)
     told = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
-    return Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
+    return table.Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
 
 
-def receive_message(visit: Visit, asked: ReceiveMessage) -> Waiting:
+def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
     """Read the oldest unread message that another agent wrote to you; wait for one if you like."""
     book = visit.desk.correspondence
     handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
     if handed is None:
-        return Reply("No unread messages.", Received.model_validate({}))
+        return table.Reply("No unread messages.", Received.model_validate({}))
     with handed.kept():
         whole, left = _whole(book, handed.letter, 0), book.left(handed)
         assert isinstance(whole.result, Messages)
@@ -172,16 +162,16 @@ def receive_message(visit: Visit, asked: ReceiveMessage) -> Waiting:
         about = one.model_dump(by_alias=True, exclude={"to", "state"})
         about |= whole.result.model_dump(include={"fence", "end", "next_offset"})
         received = Received.model_validate(about | {"left": left})
-        return Reply(whole.text + more, received, handover=handed.taken)
+        return table.Reply(whole.text + more, received, handover=handed.taken)
 
 
-def set_status(visit: Visit, asked: SetStatus) -> Reply:
+def set_status(visit: table.Visit, asked: SetStatus) -> table.Reply:
     """Say whether other agents' letters may disturb you: ready, work or offline."""
     visit.desk.correspondence.set_status(visit.call, asked.status)
-    return Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
+    return table.Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
 
 
-def list_agents(visit: Visit, _asked: ListAgents) -> Reply:
+def list_agents(visit: table.Visit, _asked: ListAgents) -> table.Reply:
     """List the agents that you can write to."""
     found = tuple(
         Agent(name=line(one.name), is_current=one.is_current, status=one.status)
@@ -194,7 +184,7 @@ def list_agents(visit: Visit, _asked: ListAgents) -> Reply:
     return fenced_reply(Agents(fence="", agents=found, end=""), "", "\n".join(rows))
 
 
-def search_messages(visit: Visit, asked: SearchMessages) -> Reply:
+def search_messages(visit: table.Visit, asked: SearchMessages) -> table.Reply:
     """Find messages to and from you, newest first, and their state: queued, delivered or read."""
     book = visit.desk.correspondence
     found = book.search(
@@ -227,7 +217,7 @@ def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
     )
 
 
-def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) -> Reply:
+def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) -> table.Reply:
     """Return one message with all of its text, or a window of it."""
     size = len(clean(letter.message.text).text)
     one = _shown(book, letter, bounded(letter.message.text, offset, SHOWN))
@@ -239,7 +229,7 @@ def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) ->
     return fenced_reply(about, head, text, [more], PERSONS if one.person else NOTICE)
 
 
-def _listed(book: Correspondence, found: list[Letter], offset: int) -> Reply:
+def _listed(book: Correspondence, found: list[Letter], offset: int) -> table.Reply:
     """Return the beginnings of several."""
     page = tuple(
         _shown(book, letter, cut(line(letter.message.text), SNIPPET))
@@ -255,11 +245,11 @@ def _listed(book: Correspondence, found: list[Letter], offset: int) -> Reply:
     return fenced_reply(about, head, "\n".join(rows), [f"More: offset={after}" if after else ""])
 
 
-_row: Final = partial(Tool, actor="agents")
+_row: Final = partial(table.Tool, actor="agents")
 TOOLS: Final = (
-    _row(send_message, "Write to an agent", SendMessage, MessageSent, Hints()),
-    _row(receive_message, "Read an agent's letter", ReceiveMessage, Received, Hints()),
-    _row(set_status, "Set your status", SetStatus, StatusSet, Hints(idempotent=True)),
-    _row(list_agents, "List agents", ListAgents, Agents, READS),
-    _row(search_messages, "Search messages", SearchMessages, Messages, READS),
+    _row(send_message, "Write to an agent", SendMessage, MessageSent, table.Hints()),
+    _row(receive_message, "Read an agent's letter", ReceiveMessage, Received, table.Hints()),
+    _row(set_status, "Set your status", SetStatus, StatusSet, table.Hints(idempotent=True)),
+    _row(list_agents, "List agents", ListAgents, Agents, table.READS),
+    _row(search_messages, "Search messages", SearchMessages, Messages, table.READS),
 )

@@ -15,20 +15,8 @@ from postroom.core.policy import Rules
 from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
-from postroom.tools import shapes
+from postroom.tools import shapes, table
 from postroom.tools.fence import LETTER
-from postroom.tools.table import (
-    READS,
-    Arguments,
-    Contract,
-    Hints,
-    Reply,
-    Resource,
-    Tool,
-    Visit,
-    Waiting,
-    at_most,
-)
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"
@@ -43,10 +31,10 @@ _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
 
 Id = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, at_most(MAX_BODY)]
+Text = Annotated[str, table.at_most(MAX_BODY)]
 Page = Annotated[
     str,
-    at_most(MAX_HTML),
+    table.at_most(MAX_HTML),
     Field(
         description="instead of body: p br div b i u s a[href] ul ol li table …; no style, image or comment"
     ),
@@ -63,7 +51,7 @@ Repeat = Annotated[
 Former = Annotated[str, Field(max_length=200, description="your letter that this one replaces")]
 
 
-class Search(Arguments):
+class Search(table.Arguments):
     """What to look for."""
 
     query: Annotated[str, Field(max_length=2_000)] = ""
@@ -71,7 +59,7 @@ class Search(Arguments):
     cursor: Key = ""
 
 
-class OneMail(Arguments):
+class OneMail(table.Arguments):
     """Which mail, and which part of its text."""
 
     id: Id
@@ -80,7 +68,7 @@ class OneMail(Arguments):
     quotes: bool = False
 
 
-class OneThread(Arguments):
+class OneThread(table.Arguments):
     """Which conversation, and how much of it."""
 
     id: Id
@@ -89,14 +77,14 @@ class OneThread(Arguments):
     quotes: bool = False
 
 
-class OnePart(Arguments):
+class OnePart(table.Arguments):
     """Which file of which mail."""
 
     id: Id
     part: Annotated[str, Field(min_length=1, max_length=200, description="as get_email lists it")]
 
 
-class Draft(Arguments):
+class Draft(table.Arguments):
     """A letter."""
 
     to: People
@@ -121,7 +109,7 @@ class Send(Draft):
     replaces: Former = ""
 
 
-class Answer(Arguments):
+class Answer(table.Arguments):
     """An answer to a mail."""
 
     id: Key = ""
@@ -137,34 +125,34 @@ class Answer(Arguments):
     replaces: Former = ""
 
 
-class Move(Arguments):
+class Move(table.Arguments):
     """Which mail, and where to."""
 
     id: Id
     destination: Id
 
 
-class Label(Arguments):
+class Label(table.Arguments):
     """Which mail, and which label."""
 
     id: Id
     label: Id
 
 
-class Status(Arguments):
+class Status(table.Arguments):
     """Which letter, and how long to wait for news of it."""
 
     id: Key = ""
     wait: Annotated[int, Field(ge=0, le=20)] = 0
 
 
-class OneLetter(Arguments):
+class OneLetter(table.Arguments):
     """Which letter."""
 
     id: Id
 
 
-def search_email(visit: Visit, asked: Search) -> Reply:
+def search_email(visit: table.Visit, asked: Search) -> table.Reply:
     """Find mails, newest first.
 
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
@@ -176,7 +164,7 @@ def search_email(visit: Visit, asked: Search) -> Reply:
     return shapes.search_reply(page)
 
 
-def get_email(visit: Visit, asked: OneMail) -> Reply:
+def get_email(visit: table.Visit, asked: OneMail) -> table.Reply:
     """Read one mail.
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
@@ -187,7 +175,7 @@ def get_email(visit: Visit, asked: OneMail) -> Reply:
     )
 
 
-def get_thread(visit: Visit, asked: OneThread) -> Reply:
+def get_thread(visit: table.Visit, asked: OneThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
     thread = visit.desk.mailroom.thread(visit.call, visit.account, asked.id)
     return shapes.thread_reply(
@@ -195,7 +183,7 @@ def get_thread(visit: Visit, asked: OneThread) -> Reply:
     )
 
 
-def get_attachment(visit: Visit, asked: OnePart) -> Reply:
+def get_attachment(visit: table.Visit, asked: OnePart) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
     saved = visit.desk.mailroom.attachment(visit.call, visit.account, asked.id, asked.part)
     path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
@@ -204,7 +192,7 @@ def get_attachment(visit: Visit, asked: OnePart) -> Reply:
     return shapes.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
-def draft_email(visit: Visit, asked: KeptDraft) -> Reply:
+def draft_email(visit: table.Visit, asked: KeptDraft) -> table.Reply:
     """Keep a letter as a draft in the mailbox; nothing is sent.
 
     draft_id revises a draft that you made, if nobody has changed it since.
@@ -213,7 +201,7 @@ def draft_email(visit: Visit, asked: KeptDraft) -> Reply:
     return _draft_reply(visit, letter, asked.draft_id)
 
 
-def send_email(visit: Visit, asked: Send) -> Waiting:
+def send_email(visit: table.Visit, asked: Send) -> table.Waiting:
     """Ask for a letter to be sent.
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
@@ -222,7 +210,7 @@ def send_email(visit: Visit, asked: Send) -> Waiting:
     return (yield from _post(visit, letter, asked, origins))
 
 
-def reply_email(visit: Visit, asked: Answer) -> Waiting:
+def reply_email(visit: table.Visit, asked: Answer) -> table.Waiting:
     """Answer a mail (id) or the newest mail of a conversation (thread).
 
     The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
@@ -247,7 +235,7 @@ def reply_email(visit: Visit, asked: Answer) -> Waiting:
         raise
 
 
-def move_email(visit: Visit, asked: Move) -> Reply:
+def move_email(visit: table.Visit, asked: Move) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
@@ -256,13 +244,13 @@ def move_email(visit: Visit, asked: Move) -> Reply:
     return _sorted_reply(done, visit.desk.rules)
 
 
-def add_label(visit: Visit, asked: Label) -> Reply:
+def add_label(visit: table.Visit, asked: Label) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
     done = visit.desk.mailroom.label(visit.call, visit.account, asked.id, asked.label)
     return _sorted_reply(done, visit.desk.rules)
 
 
-def letter_status(visit: Visit, asked: Status) -> Waiting:
+def letter_status(visit: table.Visit, asked: Status) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
     Without id: all of yours that are open.
@@ -278,10 +266,10 @@ def letter_status(visit: Visit, asked: Status) -> Waiting:
             break
     newer = visit.desk.replaced_by(entry)
     reply = shapes.letter_reply(entry, visit.desk.rules, newer)
-    return Reply(reply.text, shapes.StatusResult(**reply.result.model_dump()))
+    return table.Reply(reply.text, shapes.StatusResult(**reply.result.model_dump()))
 
 
-def withdraw_letter(visit: Visit, asked: OneLetter) -> Reply:
+def withdraw_letter(visit: table.Visit, asked: OneLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
     if _LETTER.fullmatch(asked.id):
         return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id), visit.desk.rules)
@@ -300,12 +288,14 @@ def _people(given: list[str]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _written(visit: Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
+def _written(visit: table.Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
     _one_body(asked)
     return _letter(visit, asked, Written(_people(asked.to), asked.subject, ""))
 
 
-def _letter(visit: Visit, asked: Draft | Answer, to: Written) -> tuple[Letter, tuple[str, ...]]:
+def _letter(
+    visit: table.Visit, asked: Draft | Answer, to: Written
+) -> tuple[Letter, tuple[str, ...]]:
     """Return a letter to these with the words and files that were given, and where the files are from."""
     files, origins = visit.desk.mailroom.enclosures(visit.account, asked.attachments)
     written = to._replace(
@@ -329,14 +319,16 @@ def _one_body(asked: Draft | Answer) -> None:
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
 
 
-def _post(visit: Visit, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]) -> Waiting:
+def _post(
+    visit: table.Visit, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]
+) -> table.Waiting:
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
     entry = yield from visit.desk.posting(visit.call, letter, wish)
     return shapes.letter_reply(entry, visit.desk.rules)
 
 
-def _draft_reply(visit: Visit, letter: Letter, revises: str) -> Reply:
+def _draft_reply(visit: table.Visit, letter: Letter, revises: str) -> table.Reply:
     made = visit.desk.mailroom.draft(visit.call, letter, revises)
     if made is None:
         said = f"{shapes.rehearsal(visit.desk.rules)}: no draft was made of:"
@@ -345,7 +337,7 @@ def _draft_reply(visit: Visit, letter: Letter, revises: str) -> Reply:
     return shapes.draft_reply("draft", f"Kept as the draft {made.id}. Nothing is sent.", made.id)
 
 
-def _sorted_reply(found: Sorted, rules: Rules) -> Reply:
+def _sorted_reply(found: Sorted, rules: Rules) -> table.Reply:
     added, removed = tuple(sorted(found.added)), tuple(sorted(found.removed))
     change = ", ".join([*(f"+{label}" for label in added), *(f"-{label}" for label in removed)])
     if not change:
@@ -358,10 +350,10 @@ def _sorted_reply(found: Sorted, rules: Rules) -> Reply:
     result = shapes.SortedResult(
         id=found.message, done=done, message=text, added=added, removed=removed
     )
-    return Reply(text, result)
+    return table.Reply(text, result)
 
 
-def _open_letters(visit: Visit) -> Reply:
+def _open_letters(visit: table.Visit) -> table.Reply:
     found = visit.desk.letters(visit.call)[-20:]
     rows = tuple(
         shapes.OpenLetter(
@@ -379,46 +371,46 @@ def _open_letters(visit: Visit) -> Reply:
     return shapes.fenced_reply(result, said, text, notice=LETTER)
 
 
-def read_message(visit: Visit, id: str) -> str:
+def read_message(visit: table.Visit, id: str) -> str:
     """Return a mail as a resource."""
     message = visit.desk.mailroom.message(visit.call, visit.account, id)
     return shapes.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 
-def read_letter(visit: Visit, id: str) -> str:
+def read_letter(visit: table.Visit, id: str) -> str:
     """Return a letter of this agent's as a resource."""
     entry = visit.desk.status(visit.call, id)
     words = f"{shapes.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
     return f"{shapes.told(entry, visit.desk.rules)}\n{shapes.quoted(words)}"
 
 
-ASKS: Final = Hints(idempotent=True, open_world=True)
-SORTS: Final = Hints(idempotent=True)
+ASKS: Final = table.Hints(idempotent=True, open_world=True)
+SORTS: Final = table.Hints(idempotent=True)
 TOOLS: Final = (
-    Tool(search_email, "Search mail", Search, shapes.SearchResult, READS),
-    Tool(get_email, "Read a mail", OneMail, shapes.MailResult, READS),
-    Tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, READS),
-    Tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
-    Tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, Hints()),
-    Tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
-    Tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
-    Tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
-    Tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
-    Tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, READS),
-    Tool(
+    table.Tool(search_email, "Search mail", Search, shapes.SearchResult, table.READS),
+    table.Tool(get_email, "Read a mail", OneMail, shapes.MailResult, table.READS),
+    table.Tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, table.READS),
+    table.Tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
+    table.Tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, table.Hints()),
+    table.Tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
+    table.Tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
+    table.Tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
+    table.Tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
+    table.Tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, table.READS),
+    table.Tool(
         withdraw_letter,
         "Withdraw a letter",
         OneLetter,
         shapes.LetterResult,
-        Hints(destructive=True),
+        table.Hints(destructive=True),
     ),
 )
-CONTRACT: Final = Contract(
+CONTRACT: Final = table.Contract(
     instructions=INSTRUCTIONS,
     tools=TOOLS,
     resources=(
-        Resource("message", "A mail", "One mail, by its id.", "get_email", read_message),
-        Resource(
+        table.Resource("message", "A mail", "One mail, by its id.", "get_email", read_message),
+        table.Resource(
             "letter",
             "A letter of yours",
             "A letter and what became of it.",

@@ -10,29 +10,16 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
 from postroom.core.text import clean, line
 from postroom.desk.notebook import Kept, Notebook
-from postroom.tools import mcperror, plain
+from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut
-from postroom.tools.table import (
-    READS,
-    Arguments,
-    Contract,
-    Hints,
-    Reply,
-    Result,
-    Tool,
-    Visit,
-    Wait,
-    Waiting,
-    at_most,
-)
 from postroom.vault.edit import Edit
 from postroom.vault.index import terms
 from postroom.vault.keeper import Progress
@@ -61,13 +48,13 @@ INTERVAL: Final = 0.1  # seconds between two looks at the index
 LOOSE: Final = "No note has these words: these have words that begin so."
 NOTHING: Final = "No note has these words. Fewer words, begin*, or a OR b find more."
 
-Path = Annotated[str, at_most(1_000)]
-Text = Annotated[str, at_most(MAX_BODY)]
-Tag = Annotated[str, at_most(100), Field(description="etag of what you read")]
-Mark = Annotated[str, at_most(2_000)]
+Path = Annotated[str, table.at_most(1_000)]
+Text = Annotated[str, table.at_most(MAX_BODY)]
+Tag = Annotated[str, table.at_most(100), Field(description="etag of what you read")]
+Mark = Annotated[str, table.at_most(2_000)]
 
 
-class ReadNoteInput(Arguments):
+class ReadNoteInput(table.Arguments):
     """Which note, and which part of its text."""
 
     path: Path = Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')
@@ -76,7 +63,7 @@ class ReadNoteInput(Arguments):
     max_chars: int = Field(SHOWN, ge=200, le=200_000)
 
 
-class WriteNoteInput(Arguments):
+class WriteNoteInput(table.Arguments):
     """A note."""
 
     path: Path = Field(description="vault-relative path (created if not exists)")
@@ -85,7 +72,7 @@ class WriteNoteInput(Arguments):
     if_match: Tag = ""
 
 
-class EditNoteInput(Arguments):
+class EditNoteInput(table.Arguments):
     """Which note, and what becomes of it."""
 
     path: Path
@@ -94,42 +81,42 @@ class EditNoteInput(Arguments):
     find: Annotated[Text, Field(description="text that stands there once; replace it")] = ""
     replace: Text = ""  # which must be given with `find`, though it be empty
     heading: Annotated[
-        str, at_most(1_000), Field(description="only in its part, with subheadings")
+        str, table.at_most(1_000), Field(description="only in its part, with subheadings")
     ] = ""
     set: dict[str, Any] = Field(default_factory=dict, description="frontmatter")
     remove: list[str] = Field(default_factory=list, max_length=100, description="frontmatter keys")
     if_match: Tag = ""
 
 
-class ListNotesInput(Arguments):
+class ListNotesInput(table.Arguments):
     """Which folder."""
 
-    directory: Annotated[str, at_most(1_000)] = Field(
+    directory: Annotated[str, table.at_most(1_000)] = Field(
         description='vault-relative directory, e.g. "Needs_Action"'
     )
-    filter: Annotated[str, at_most(2_000)] | None = Field(
+    filter: Annotated[str, table.at_most(2_000)] | None = Field(
         None, description='frontmatter filter, e.g. "status:pending AND tags:work"'
     )
     cursor: Mark = ""
 
 
-class MoveNoteInput(Arguments):
+class MoveNoteInput(table.Arguments):
     """Which note, and where to."""
 
     source: Path = Field(description="vault-relative source path")
     destination: Path = Field(description="vault-relative destination path")
 
 
-class SearchNotesInput(Arguments):
+class SearchNotesInput(table.Arguments):
     """What to look for."""
 
-    query: Annotated[str, at_most(1_000)] = Field(
+    query: Annotated[str, table.at_most(1_000)] = Field(
         description="text to search for in note body or frontmatter values"
     )
     cursor: Mark = ""
 
 
-class NoteContent(Result):
+class NoteContent(table.Result):
     """A note."""
 
     fence: str = ""
@@ -145,7 +132,7 @@ class NoteContent(Result):
     hint: str = ""
 
 
-class NoteWritten(Result):
+class NoteWritten(table.Result):
     """A note that was changed; `letter` is the one that a draft became."""
 
     path: str
@@ -154,14 +141,14 @@ class NoteWritten(Result):
     hint: str = ""
 
 
-class NoteMatch(Result):
+class NoteMatch(table.Result):
     """A note in a list."""
 
     path: str
     snippet: str | None = None
 
 
-class NoteList(Result):
+class NoteList(table.Result):
     """Notes."""
 
     fence: str = ""
@@ -174,7 +161,7 @@ class NoteList(Result):
     hint: str = ""
 
 
-class NoteMoved(Result):
+class NoteMoved(table.Result):
     """A note that was moved, and the links that went with it."""
 
     moved: bool
@@ -187,14 +174,14 @@ class NoteMoved(Result):
     links: int = 0
 
 
-def read_note(visit: Visit, asked: ReadNoteInput) -> Result:
+def read_note(visit: table.Visit, asked: ReadNoteInput) -> table.Result:
     """Read a note; long text in windows: go on with offset=next_offset."""
     book = visit.desk.notebook
     kept = book.read(visit.call, asked.path, raw=asked.raw)
     return _content(visit, kept, asked.offset, asked.max_chars, raw=asked.raw)
 
 
-def write_note(visit: Visit, asked: WriteNoteInput) -> Result:
+def write_note(visit: table.Visit, asked: WriteNoteInput) -> table.Result:
     """Make a note, or replace one that you have read: its frontmatter and body become these."""
     kept = visit.desk.notebook.write(
         visit.call, asked.path, asked.frontmatter, asked.body, asked.if_match
@@ -202,7 +189,7 @@ def write_note(visit: Visit, asked: WriteNoteInput) -> Result:
     return _content(visit, kept, 0, max(SHOWN, len(asked.body) + 1))
 
 
-def edit_note(visit: Visit, asked: EditNoteInput) -> Result:
+def edit_note(visit: table.Visit, asked: EditNoteInput) -> table.Result:
     """Change a part of a note that you have read, all at once."""
     edit = Edit(
         append=asked.append,
@@ -217,7 +204,7 @@ def edit_note(visit: Visit, asked: EditNoteInput) -> Result:
     return NoteWritten(path=kept.path, etag=kept.etag, letter=kept.letter, hint=kept.hint)
 
 
-def list_notes(visit: Visit, asked: ListNotesInput) -> Waiting:
+def list_notes(visit: table.Visit, asked: ListNotesInput) -> table.Waiting:
     """List the notes of a folder and all below it, by path; cursor leads on.
 
     filter: field:value, joined by AND; a list matches by any value.
@@ -238,13 +225,12 @@ def list_notes(visit: Visit, asked: ListNotesInput) -> Waiting:
     )
 
 
-def move_note(visit: Visit, asked: MoveNoteInput) -> Waiting:
+def move_note(visit: table.Visit, asked: MoveNoteInput) -> table.Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
     book = visit.desk.notebook
     yield from _ready(visit, book)
-    done = yield from _told(
-        book.mover.move(visit.call, asked.source, asked.destination), "Rewriting links"
-    )
+    moving = book.mover.move(visit.call, asked.source, asked.destination)
+    done = yield from table.waiting_for(moving, _rewriting)
     return NoteMoved(
         moved=True,
         path=done.path,
@@ -258,7 +244,7 @@ def move_note(visit: Visit, asked: MoveNoteInput) -> Waiting:
     )
 
 
-def search_notes(visit: Visit, asked: SearchNotesInput) -> Waiting:
+def search_notes(visit: table.Visit, asked: SearchNotesInput) -> table.Waiting:
     """Find notes by their words, the best first; cursor leads on.
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
@@ -300,7 +286,9 @@ def _no_cursor() -> Invalid:
     return Invalid("This is no cursor of this tool", remedy="Begin without one.")
 
 
-def _content(visit: Visit, kept: Kept, offset: int, most: int, *, raw: bool = False) -> NoteContent:
+def _content(
+    visit: table.Visit, kept: Kept, offset: int, most: int, *, raw: bool = False
+) -> NoteContent:
     note, hidden = kept.note, 0
 
     def shown(text: str) -> str:
@@ -335,24 +323,13 @@ def _cleaned(value: Typed, shown: Callable[[str], str]) -> Typed:
     return shown(value) if isinstance(value, str) else value
 
 
-def _ready(visit: Visit, book: Notebook) -> Generator[float, None, None]:
+def _ready(visit: table.Visit, book: Notebook) -> Generator[float, None, None]:
     for progress in book.settling(visit.call):
-        yield Wait.of(INTERVAL, *progress, "Indexing the vault")
+        yield table.Wait.of(INTERVAL, *progress, "Indexing the vault")
 
 
-T = TypeVar("T")
-
-
-def _told(running: Generator[Progress, None, T], what: str) -> Generator[float, None, T]:
-    try:
-        while True:
-            progress = next(running)
-            yield Wait.of(0.0 if progress.total else INTERVAL, *progress, what)
-    except StopIteration as done:
-        found: T = done.value
-        return found
-    finally:
-        running.close()
+def _rewriting(progress: Progress) -> table.Wait:
+    return table.Wait.of(0.0 if progress.total else INTERVAL, *progress, "Rewriting links")
 
 
 def _fitting(matches: Iterable[NoteMatch]) -> Iterator[NoteMatch]:
@@ -373,7 +350,7 @@ def _few(names: Iterable[str]) -> tuple[str, ...]:
     return (*(cut(name, 160) for name in found[:FEW]), *more)
 
 
-def refuse(action: str, error: PostroomError) -> Reply:
+def refuse(action: str, error: PostroomError) -> table.Reply:
     """Return an error as the document's JSON."""
     if isinstance(error, Conflict):
         about: dict[str, object] = {"etag": error.etag} if error.etag else {}
@@ -381,13 +358,17 @@ def refuse(action: str, error: PostroomError) -> Reply:
     return mcperror.refusal(action, error, "internal_error")
 
 
-WRITES, EDITS = Hints(destructive=True, idempotent=True), Hints(destructive=True)
+WRITES, EDITS = table.Hints(destructive=True, idempotent=True), table.Hints(destructive=True)
 TOOLS: Final = (
-    Tool(read_note, "Read a note", ReadNoteInput, NoteContent, READS, actor="vault"),
-    Tool(write_note, "Write a note", WriteNoteInput, NoteContent, WRITES, actor="vault"),
-    Tool(edit_note, "Edit a note", EditNoteInput, NoteWritten, EDITS, actor="vault"),
-    Tool(list_notes, "List notes", ListNotesInput, NoteList, READS, actor="vault"),
-    Tool(move_note, "Move a note", MoveNoteInput, NoteMoved, EDITS, actor="vault"),
-    Tool(search_notes, "Search notes", SearchNotesInput, NoteList, READS, actor="vault"),
+    table.Tool(read_note, "Read a note", ReadNoteInput, NoteContent, table.READS, actor="vault"),
+    table.Tool(write_note, "Write a note", WriteNoteInput, NoteContent, WRITES, actor="vault"),
+    table.Tool(edit_note, "Edit a note", EditNoteInput, NoteWritten, EDITS, actor="vault"),
+    table.Tool(list_notes, "List notes", ListNotesInput, NoteList, table.READS, actor="vault"),
+    table.Tool(move_note, "Move a note", MoveNoteInput, NoteMoved, EDITS, actor="vault"),
+    table.Tool(
+        search_notes, "Search notes", SearchNotesInput, NoteList, table.READS, actor="vault"
+    ),
 )
-CONTRACT: Final = Contract(instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse)
+CONTRACT: Final = table.Contract(
+    instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse
+)
