@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from postroom.core.address import Address
-from postroom.core.errors import Invalid
+from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import (
     DRAFT,
@@ -23,6 +23,7 @@ from postroom.core.text import line
 
 MAX_PAGE = 100
 MAX_LABEL = 225  # characters
+SNIPPET = 200  # characters
 
 
 class Page(NamedTuple):
@@ -242,6 +243,21 @@ def check_page(limit: int) -> None:
     """Refuse a page of no size that is served."""
     if not 1 <= limit <= MAX_PAGE:
         raise Invalid(f"{limit} is no page size", remedy=f"Ask for 1 to {MAX_PAGE}.")
+
+
+def missing(what: str, id: str) -> NotFound:
+    """Return the error for a message, thread, draft or page that is not there."""
+    return NotFound(f"{what} ID {line(id[:40])} not found", remedy="Search for it again.")
+
+
+def no_cursor() -> Invalid:
+    """Return the error for a page that continues no other."""
+    return Invalid("That is no cursor", remedy="Give the one that the last answer ended with.")
+
+
+def changed_draft(id: str) -> Conflict:
+    """Return the error for a draft that is not at the version that was read."""
+    return Conflict(f"The draft {id} was changed since", remedy="Read it again, then decide.")
 
 
 def label_name(name: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
 from postroom.core.text import line
+from postroom.store.files import replace
 from postroom.store.locks import held
 
 EARLY: Final = 60.0  # seconds before its end at which a token counts as spent
@@ -242,24 +243,8 @@ def _expiry(found: Mapping[str, Any]) -> float:
 
 def write_token(file: Path, content: Mapping[str, Any]) -> None:
     """Replace the file of a token, or of a client, whole, for its owner alone."""
-    real = Path(os.path.realpath(file))
-    beside = real.with_name(f".{real.name}.{os.urandom(6).hex()}")
     try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(handle, "w", encoding="ascii") as stream:
-                json.dump(content, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            beside.replace(real)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        folder = os.open(real.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace(Path(os.path.realpath(file)), json.dumps(content).encode(), 0o600)
     except OSError as why:
         raise Unavailable(
             f"{file} cannot be written: {why.strerror}", remedy="Make its folder one you may write."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, Message, Thread
@@ -23,7 +23,7 @@ from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, Api, Json, at
 from postroom.mail.gmail.labels import Labels
-from postroom.mail.gmail.payload import LARGE, checked, inner, missing, name, names, number, rows
+from postroom.mail.gmail.payload import LARGE, checked, inner, name, names, number, rows
 from postroom.mail.gmail.sending import MAX_PAGES, Outgoing, in_thread
 from postroom.mail.mailbox import (
     Attached,
@@ -31,11 +31,12 @@ from postroom.mail.mailbox import (
     Draft,
     Page,
     Relabelled,
-    Sent,
-    Settled,
+    changed_draft,
     check_page,
     check_relabel,
     label_name,
+    missing,
+    no_cursor,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class GmailMailbox:
         self._now = now
         self._api = api
         self._labels = Labels(api, now)
-        self._outgoing = Outgoing(self._api, by_draft=by_draft)
+        self._outgoing = outgoing = Outgoing(self._api, by_draft=by_draft)
+        self.prepare, self.send, self.settle = outgoing.prepare, outgoing.send, outgoing.settle
+        self.release = outgoing.release
         self._sizes: dict[str, int] = {}
         self._own: tuple[Address, ...] = ()
         self._own_asked, self._whose = -OWN_SECONDS, ""
@@ -89,7 +92,7 @@ class GmailMailbox:
         """Return the newest mails that match, at most `limit`; Gmail reads the query itself."""
         check_page(limit)
         if cursor and not _CURSOR.fullmatch(cursor):
-            raise _no_cursor()
+            raise no_cursor()
         try:
             found = self._api.get(
                 f"{USER}/messages",
@@ -100,7 +103,7 @@ class GmailMailbox:
                 fields="messages(id),nextPageToken",
             )
         except Invalid as refused:
-            raise _no_cursor() if cursor else refused from refused
+            raise no_cursor() if cursor else refused from refused
         ids = [name(row, "id") for row in rows(found, "messages")]
         items = self._many(
             ids, fields=payload.SUMMARY, format="metadata", metadataHeaders=payload.SUMMARY_HEADERS
@@ -292,9 +295,7 @@ class GmailMailbox:
 
     def _check(self, id: str, version: str) -> None:
         if self._version(id) != version:
-            raise Conflict(
-                f"The draft {id} was changed since", remedy="Read it again, then decide."
-            )
+            raise changed_draft(id)
 
     def _made(self, found: Json, raw: bytes) -> Draft:
         made = inner(found)
@@ -319,27 +320,11 @@ class GmailMailbox:
                 remedy="Start again from a search.",
             ) from None
 
-    # Sending
+    # Sending: what else there is of it, `Outgoing` does
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the very bytes that `send` will hand over: Gmail has no envelope, so with Bcc."""
         return mime.build(letter, date=date, bcc=True)
-
-    def prepare(self, letter: Letter, wire: bytes) -> str:
-        """Store the letter as a draft, which sending it will consume; nothing leaves."""
-        return self._outgoing.prepare(letter, wire)
-
-    def release(self, proof: str) -> bool:
-        """Delete the draft of a letter that does not leave after all; false where it is gone."""
-        return self._outgoing.release(proof)
-
-    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
-        """Send once. `Uncertain`: it may have happened; other errors are Gmail's refusals."""
-        return self._outgoing.send(letter, wire, proof)
-
-    def settle(self, letter: Letter, proof: str) -> Settled:
-        """Say what became of a letter whose sending was interrupted."""
-        return self._outgoing.settle(letter, proof)
 
     def sweep(self, letter: Letter, proof: str = "") -> bool:
         """Delete drafts of this letter but that of the proof; return whether more may be listed later."""
@@ -377,10 +362,6 @@ def _notes(query: str) -> tuple[str, ...]:
     except Invalid as strange:
         return (f"{strange.message}; Gmail was asked for it as it stands.",)
     return ()
-
-
-def _no_cursor() -> Invalid:
-    return Invalid("That is no cursor", remedy="Give the one that the last answer ended with.")
 
 
 @contextmanager

@@ -9,10 +9,11 @@ from dataclasses import replace
 from html import unescape
 from typing import Any, Final
 
-from postroom.core.errors import NotFound, Unavailable
+from postroom.core.errors import Unavailable
 from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import line
 from postroom.mail import mime
+from postroom.mail.mailbox import SNIPPET, missing
 
 Json = dict[str, Any]
 
@@ -20,18 +21,12 @@ SUMMARY_HEADERS: Final = ("From", "To", "Subject", "Message-ID", "Content-Type")
 SUMMARY: Final = "id,threadId,labelIds,snippet,internalDate,sizeEstimate,payload(mimeType,headers)"
 WHOLE: Final = "id,threadId,labelIds,internalDate,sizeEstimate,raw"
 PARTS: Final = "id,threadId,labelIds,internalDate,sizeEstimate,payload"
-SNIPPET: Final = 200
 LARGE: Final = 4_000_000  # bytes of a mail beyond which its files stay at Gmail until wanted
 MAX_PARTS: Final = 1_000
 DEPTH: Final = 50  # parts within parts
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _BREAKS: Final = re.compile(r"[\r\n\0]+")
-
-
-def missing(what: str, id: str) -> NotFound:
-    """Return the error for a message, thread or draft that is not there."""
-    return NotFound(f"{what} ID {line(id[:40])} not found", remedy="Search for it again.")
 
 
 def checked(what: str, id: str) -> str:
@@ -186,13 +181,14 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
     kind = str(payload.get("mimeType") or "").lower()
     kind = kind if re.fullmatch(r"[a-z0-9][a-z0-9.+-]*/[a-z0-9.+-]+", kind) else "text/plain"
     below = rows(payload, "parts") if kind.startswith("multipart/") and depth < DEPTH else []
-    head = _head(payload, without={"content-transfer-encoding"} | _boundary(below))
     if below:
+        head = _head(payload, without={"content-transfer-encoding", "content-type"})
         mark = f"=_postroom_{depth}"
         within = [skeleton(part, depth + 1) for part in below[:MAX_PARTS]]
         joined = b"".join(f"\r\n--{mark}\r\n".encode() + part for part in within)
         head += f'Content-Type: {kind}; boundary="{mark}"\r\n'.encode()
         return head + joined + f"\r\n--{mark}--\r\n".encode()
+    head = _head(payload, without={"content-transfer-encoding"})
     body = enclosed(payload)
     data = b"" if "attachmentId" in body else decoded(body.get("data", ""))
     if kind.startswith("text/") and not data.isascii() and _is_utf8(data):
@@ -200,10 +196,6 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
         head = _head(payload, without={"content-transfer-encoding", "content-type"})
         head += f"Content-Type: {kind}; charset=utf-8\r\n".encode()
     return head + b"Content-Transfer-Encoding: base64\r\n\r\n" + base64.encodebytes(data)
-
-
-def _boundary(below: list[Json]) -> set[str]:
-    return {"content-type"} if below else set()
 
 
 def _head(payload: Json, without: set[str] | frozenset[str] = frozenset()) -> bytes:

@@ -10,7 +10,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Conflict, NotFound, PostroomError, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
 from postroom.core.message import (
@@ -27,7 +27,7 @@ from postroom.core.query import Labelled, Me, Query, View, leaves
 from postroom.mail import mime
 from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, plan, row_date
-from postroom.mail.local.rows import id_of, missing, row_of
+from postroom.mail.local.rows import id_of, row_of
 from postroom.mail.mailbox import (
     Arrival,
     Attached,
@@ -39,7 +39,10 @@ from postroom.mail.mailbox import (
     Relabelled,
     Sent,
     Settled,
+    changed_draft,
     check_page,
+    missing,
+    no_cursor,
 )
 from postroom.store.database import Database
 
@@ -223,9 +226,7 @@ class LocalMailbox:
         if not found:
             raise missing("Draft", id)
         if id_of(found[0]) != version:
-            raise Conflict(
-                f"The draft {id} was changed since", remedy="Read it again, then decide."
-            )
+            raise changed_draft(id)
         connection.execute("DELETE FROM draft WHERE id = ?", [id])
         rows.forget(connection, *found)
 
@@ -357,9 +358,7 @@ def _after(cursor: str) -> int:
     try:
         return row_of(cursor, "Page")
     except NotFound:
-        raise Invalid(
-            "That is no cursor", remedy="Give the one that the last answer ended with."
-        ) from None
+        raise no_cursor() from None
 
 
 def _without_bcc(wire: bytes) -> bytes:

@@ -9,9 +9,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from postroom.core.errors import NotFound
 from postroom.core.message import SPAM, Mail, Party, Summary, label_key, system_label
-from postroom.core.text import clean, line
+from postroom.core.text import line
 from postroom.mail import mime
 from postroom.mail.local.index import (
     LAST_SECOND,
@@ -21,11 +20,18 @@ from postroom.mail.local.index import (
     row_date,
     short_hash,
 )
-from postroom.mail.mailbox import MAX_LABEL, Arrival, Relabelled, check_relabel, label_name
+from postroom.mail.mailbox import (
+    MAX_LABEL,
+    SNIPPET,
+    Arrival,
+    Relabelled,
+    check_relabel,
+    label_name,
+    missing,
+)
 from postroom.store.database import Row
 
 SUMMARY = "thread, size, labels, people, subject, snippet, attachments, message_id"
-SNIPPET = 200
 LISTED_RECIPIENTS = 20
 FUTURE_SECONDS = 86_400  # a Date further ahead than this is not believed
 
@@ -45,11 +51,6 @@ def row_of(id: str, what: str) -> int:
     if not re.fullmatch(r"[0-9a-f]{1,15}", id):
         raise missing(what, id)
     return int(id, 16)
-
-
-def missing(what: str, id: str) -> NotFound:
-    """Return the error for a message, thread, draft or page that is not there."""
-    return NotFound(f"{what} ID {clean(id[:40]).text} not found", remedy="Search for it again.")
 
 
 # Putting mail in
