@@ -144,7 +144,7 @@ def _setup(
     config: Config, interval: int | None, stopping: threading.Event, tell: Teller
 ) -> Iterator[Setup]:
     from postroom.orchestrator.run import AGENT, Setup
-    from postroom.orchestrator.servers import servers
+    from postroom.orchestrator.servers import Servers
     from postroom.wiring.desk import needed
 
     model = _model(config, stopping)
@@ -155,7 +155,7 @@ def _setup(
         }
         with (
             found.orchestrating(),
-            servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
+            Servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
         ):
             yield Setup(
                 desk=found,

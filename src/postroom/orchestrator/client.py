@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -160,11 +160,8 @@ class MCPClient:
         data = json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
         def append() -> None:
-            vault = Vault(self.vault_path)
-            try:
+            with closing(Vault(self.vault_path)) as vault:
                 vault.append(f"Logs/orchestrator_{now[:10]}.jsonl", data)
-            finally:
-                vault.close()
 
         try:
             await anyio.to_thread.run_sync(append)
@@ -315,8 +312,7 @@ def _json(tool: str, arguments: Values) -> Values:
             f"The arguments for {line(tool)[:80]} are no JSON",
             remedy="Give texts, numbers, lists and objects, and no text that is half a character.",
         ) from None
-    (told,) = json.loads(sent).values()
-    found: Values = told
+    found: Values = json.loads(sent)[tool]
     return found
 
 

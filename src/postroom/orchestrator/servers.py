@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -36,16 +36,19 @@ class Question(NamedTuple):
             return refused
 
 
-class Servers:
-    """The servers by name, each started when it is first asked: a round without mail needs none."""
+class Servers(ExitStack):
+    """The servers by name, each started when it is first asked: a round without mail needs none.
+
+    They end with the block.
+    """
 
     def __init__(
-        self, commands: Mapping[str, Sequence[str]], vault: Path, timeout: float, stack: ExitStack
+        self, commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
     ) -> None:
+        super().__init__()
         self._commands = commands
         self._vault = vault
         self._timeout = timeout
-        self._stack = stack
         self._clients: dict[str, MCPClient] = {}
         self._away: dict[str, float] = {}  # until when a server that failed is not asked
         self.between: Callable[[], bool] = lambda: True  # called while an answer is waited for
@@ -54,17 +57,15 @@ class Servers:
     def _portal(self) -> BlockingPortal:
         from anyio.from_thread import start_blocking_portal
 
-        return self._stack.enter_context(start_blocking_portal())
+        return self.enter_context(start_blocking_portal())
 
     def _client(self, server: str) -> MCPClient:
         from postroom.orchestrator.client import MCPClient  # brings the SDK
 
         if server not in self._clients:
-            client = MCPClient(
-                server, list(self._commands[server]), self._vault, timeout=self._timeout
-            )
-            portal = self._portal
-            self._stack.callback(lambda: portal.call(_closed, client))
+            command = list(self._commands[server])
+            client = MCPClient(server, command, self._vault, timeout=self._timeout)
+            self.callback(self._portal.call, client.close)
             self._clients[server] = client
         return self._clients[server]
 
@@ -72,14 +73,7 @@ class Servers:
         self, server: str, tool: str, questions: Sequence[Question]
     ) -> list[Answer | PostroomError]:
         """Return the answers in order; what was refused is answered by its error."""
-        if time.monotonic() < self._away.get(server, 0):
-            return [question.alone() for question in questions]
-        client = self._client(server)
-
-        def away() -> None:
-            self._away[server] = time.monotonic() + PAUSE
-
-        answers = self._portal.start_task_soon(_asked, client, tool, questions, away)
+        answers = self._portal.start_task_soon(self._asked, server, tool, questions)
         while True:
             try:
                 return answers.result(TICK)
@@ -90,43 +84,27 @@ class Servers:
                     answers.cancel()
                     return [Unavailable("It was not waited for")] * len(questions)
 
+    async def _asked(
+        self, server: str, tool: str, questions: Sequence[Question]
+    ) -> list[Answer | PostroomError]:
+        import asyncio
 
-async def _asked(
-    client: MCPClient, tool: str, questions: Sequence[Question], away: Callable[[], None]
-) -> list[Answer | PostroomError]:
-    import asyncio
+        client, room = self._client(server), asyncio.Semaphore(AT_ONCE)
 
-    room, failed = asyncio.Semaphore(AT_ONCE), False
+        def without(question: Question) -> Answer:
+            self._away[server] = time.monotonic() + PAUSE
+            return question.fallback()
 
-    def without(question: Question) -> Answer:
-        nonlocal failed
-        failed = True
-        away()
-        return question.fallback()
-
-    async def one(question: Question) -> Answer | PostroomError:
-        async with room:
-            try:
-                if failed:  # whoever hangs once is not waited for again and again
+        async def one(question: Question) -> Answer | PostroomError:
+            async with room:
+                if time.monotonic() < self._away.get(server, 0):
+                    # Whoever hangs once is not waited for again and again.
                     return await asyncio.to_thread(question.alone)
-                return await client.call_tool(
-                    tool, dict(question.arguments), partial(without, question)
-                )
-            except PostroomError as refused:
-                return refused
+                try:
+                    return await client.call_tool(
+                        tool, dict(question.arguments), partial(without, question)
+                    )
+                except PostroomError as refused:
+                    return refused
 
-    return await asyncio.gather(*map(one, questions))
-
-
-async def _closed(client: MCPClient) -> None:
-    with suppress(PostroomError):
-        await client.close()
-
-
-@contextmanager
-def servers(
-    commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
-) -> Iterator[Servers]:
-    """Lend the servers of these commands; they end with the block."""
-    with ExitStack() as stack:
-        yield Servers(commands, vault, timeout, stack)
+        return await asyncio.gather(*map(one, questions))
