@@ -14,8 +14,9 @@ from postroom.core.errors import PostroomError
 from postroom.core.message import INBOX, UNREAD
 from postroom.core.triage import Case, Judgement
 from postroom.mail.mailbox import Arrival
-from postroom.orchestrator.run import Orchestrator, Setup
+from postroom.orchestrator.run import Orchestrator
 from postroom.orchestrator.servers import Answer, Question
+from postroom.orchestrator.setup import Setup
 from postroom.store.errands import Errand
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note

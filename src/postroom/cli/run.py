@@ -22,7 +22,7 @@ from postroom.core.text import line
 if TYPE_CHECKING:
     from postroom.config import Config
     from postroom.orchestrator.model import Model
-    from postroom.orchestrator.run import Setup
+    from postroom.orchestrator.setup import Setup
 
 CALL_SECONDS: Final = 20.0  # for one answer of a server
 AMISS: Final = 8  # the exit code of a single round after which something is amiss
@@ -143,8 +143,9 @@ def run_command(
 def _setup(
     config: Config, interval: int | None, stopping: threading.Event, tell: Teller
 ) -> Iterator[Setup]:
-    from postroom.orchestrator.run import AGENT, Setup
+    from postroom.orchestrator.run import AGENT
     from postroom.orchestrator.servers import Servers
+    from postroom.orchestrator.setup import Setup
     from postroom.wiring.desk import needed
 
     model = _model(config, stopping)

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
 
 from postroom.core import life
 from postroom.core.errors import PostroomError
-from postroom.core.stamp import Stamp
-from postroom.desk.desk import Desk
-from postroom.mail.mailbox import Mailbox
 from postroom.orchestrator.dashboard import Dashboard, Health
-from postroom.orchestrator.servers import Servers
+from postroom.orchestrator.setup import Setup
 from postroom.orchestrator.sheet import Sheets
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
 from postroom.vault.folders import HANDBOOK
-
-if TYPE_CHECKING:
-    from postroom.orchestrator.model import Model
 
 TICK: Final = 2.0  # seconds between two looks at what people did to letters
 SHORTEST: Final = 0.1  # and the least of it: another dispatcher may have the letter
@@ -31,70 +23,24 @@ LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo wind
 AGENT: Final = "watcher"  # as which the servers are asked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What the orchestrator works with."""
-
-    desk: Desk
-    mailboxes: Callable[[str], Mailbox]
-    accounts: Sequence[str]
-    servers: Servers
-    room: str
-    model: Model | None
-    model_name: str
-    most_drafts: int
-    interval: float
-    zone: tzinfo
-    tell: Callable[..., None]
-    stopping: threading.Event
-
-
-@dataclass(slots=True)
 class Orchestrator:
     """Goes round by round until it is told to stop."""
 
-    setup: Setup
-    _sheets: Sheets = field(init=False)
-    _watcher: Watcher = field(init=False)
-    _triage: Triage = field(init=False)
-    _dashboard: Dashboard = field(init=False)
-    _ticked: float = field(default=0.0, init=False)
-    _trouble: str = field(default="", init=False)
-    _said: set[str] = field(default_factory=set, init=False)
-    _folders: list[str] = field(default_factory=list, init=False)
-    _started: Stamp = field(init=False)
-
-    def __post_init__(self) -> None:
-        given = self.setup
-        desk, stopping = given.desk, given.stopping.is_set
-        self._started = desk.clock()
-        self._sheets = Sheets(desk.vault, desk.ledger, self._say)
-        self._watcher = Watcher(
-            desk=desk,
-            mailboxes=given.mailboxes,
-            sheets=self._sheets,
-            servers=given.servers,
-            several=len(given.accounts) > 1,
-            tell=given.tell,
-            stopping=stopping,
-            breathe=self._breathe,
-        )
-        self._triage = Triage(
-            desk=desk,
-            sheets=self._sheets,
-            servers=given.servers,
-            room=given.room,
-            model=given.model,
-            most_drafts=given.most_drafts,
-            tell=given.tell,
-            stopping=stopping,
-            breathe=self._breathe,
-        )
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self._started = setup.desk.clock()
+        self._sheets = Sheets(setup.desk.vault, setup.desk.ledger, self._say)
+        self._watcher = Watcher(setup, self._sheets, self._breathe)
+        self._triage = Triage(setup, self._sheets, self._breathe)
         self._dashboard = Dashboard(
-            desk, given.zone, self._health, lambda: self._folders, self._progress
+            setup.desk, setup.zone, self._health, lambda: self._folders, self._progress
         )
-        given.servers.between = self._between
-        if wrong := getattr(given.model, "why", None):  # known before any mail is judged
+        self._ticked = 0.0
+        self._trouble = ""
+        self._said: set[str] = set()
+        self._folders: list[str] = []
+        setup.servers.between = self._between
+        if wrong := getattr(setup.model, "why", None):  # known before any mail is judged
             self._triage.trouble["model"] = wrong.told
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
@@ -256,9 +202,7 @@ class Orchestrator:
                 name: {"cursor": watch.cursor if watch else ""} for name, watch in watched.items()
             },
             "mails": tally,
-            "health": [
-                {"part": one.part, "well": one.well, "said": one.said} for one in self._health()
-            ],
+            "health": [asdict(one) for one in self._health()],
         }
 
 

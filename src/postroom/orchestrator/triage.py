@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from postroom.core import handbook, life
 from postroom.core.audit import Action
@@ -42,10 +42,10 @@ from postroom.core.triage import (
     settled,
 )
 from postroom.desk.compose import Written
-from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
 from postroom.orchestrator.came import facts_of, judgement_of, text_of
-from postroom.orchestrator.servers import Answer, Question, Servers
+from postroom.orchestrator.servers import Answer, Question
+from postroom.orchestrator.setup import Setup
 from postroom.orchestrator.sheet import BY_HAND, Sheets
 from postroom.store.entries import Entry
 from postroom.store.errands import Errand
@@ -53,9 +53,6 @@ from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
 from postroom.vault.folders import HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
 from postroom.vault.note import Note
-
-if TYPE_CHECKING:
-    from postroom.orchestrator.model import Model
 
 CHUNK: Final = 32
 READ: Final = 50_000  # characters of a note
@@ -70,14 +67,8 @@ STATES: Final = {"archive": "done", "needs_info": "needs_info", "delegate": "del
 class Triage:
     """Judges what waits, and does what was decided."""
 
-    desk: Desk
+    setup: Setup
     sheets: Sheets
-    servers: Servers
-    room: str  # the path of Postroom's folder in the vault, with its slash
-    model: Model | None
-    most_drafts: int  # by itself, in one conversation, within a day
-    tell: Callable[..., None]
-    stopping: Callable[[], bool]
     breathe: Callable[[], None]
     rules: tuple[Rule, ...] = ()
     trouble: dict[str, str] = field(default_factory=dict)  # handbook and model: what is amiss
@@ -88,23 +79,23 @@ class Triage:
         """Go through all that can be judged or done now."""
         self._full = False
         self._letters()
-        with self.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.write(synced=False) as book:
             waits = book.errands("pending")
-        if self.stopping():
+        if self.setup.stopping.is_set():
             return
         due = any(self._due(one) for one in waits)
         # Where nothing is to be judged, no server is started to find out how the rules are.
         if self._handbook(asked=due) and due:
             self._judge_all()
         failed = next((one for one in waits if one.tries and one.held), None)
-        if failed is not None and self.model is not None:
+        if failed is not None and self.setup.model is not None:
             self.trouble.setdefault("model", failed.held)
-        with self.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.write(synced=False) as book:
             decided = book.errands("decided")
         # Where there is no room for all, the urgent ones have it.
         decided.sort(key=lambda one: judgement_of(one).decision != "urgent")
         for errand in decided:
-            if self.stopping() or self._full:
+            if self.setup.stopping.is_set() or self._full:
                 break
             if self._due(errand):
                 self._draft(errand)
@@ -112,7 +103,7 @@ class Triage:
         self.follow()
 
     def _due(self, errand: Errand) -> bool:
-        waited = self.desk.clock().wall - errand.changed
+        waited = self.setup.desk.clock().wall - errand.changed
         return not (errand.tries and 0 <= waited < back_off(errand.tries))
 
     def round_off(self) -> None:
@@ -122,7 +113,7 @@ class Triage:
 
     def follow(self) -> None:
         """Bring the notes of mail up to the ledger."""
-        with self.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.write(synced=False) as book:
             behind = book.unfollowed()
         for errand in behind:
             self.sheets.guarded(self.sheets.follow, errand)
@@ -133,7 +124,7 @@ class Triage:
         """Read the rules; where they do not parse, nothing is triaged rather than wrongly."""
         questions = [self._question(name, raw=True) for name in (HANDBOOK, STYLE)]
         found = self._read(questions) if asked else [one.alone() for one in questions]
-        if self.stopping():
+        if self.setup.stopping.is_set():
             return False
         self._texts = {}
         for name, answer in zip((HANDBOOK, STYLE), found, strict=True):
@@ -155,12 +146,12 @@ class Triage:
     def _amiss(self, what: str, why: str) -> bool:
         if self.trouble.get(what) != why:
             self.trouble[what] = why
-            self.tell("trouble", part=what, error=why)
+            self.setup.tell("trouble", part=what, error=why)
         return False
 
     def _read(self, questions: Sequence[Question]) -> list[Answer | PostroomError]:
         """Ask the vault's server; an answer that is no note is read without it."""
-        found = self.servers.ask("vault", "read_note", questions) if questions else []
+        found = self.setup.servers.ask("vault", "read_note", questions) if questions else []
         for at, answer in enumerate(found):
             if isinstance(answer, dict) and not (
                 isinstance(answer.get("frontmatter"), dict) and isinstance(answer.get("body"), str)
@@ -170,21 +161,21 @@ class Triage:
 
     def _question(self, path: str, *, raw: bool = False) -> Question:
         def read() -> Answer:
-            data = self.desk.vault.read(path)[0]
+            data = self.setup.desk.vault.read(path)[0]
             if raw:
                 text = data.decode(errors="replace").replace("\r\n", "\n")
                 return {"frontmatter": {}, "body": text}
             note = Note.parse(data)
             return {"frontmatter": note.values, "body": note.body}
 
-        return Question({"path": f"{self.room}{path}", "max_chars": READ, "raw": raw}, read)
+        return Question({"path": f"{self.setup.room}{path}", "max_chars": READ, "raw": raw}, read)
 
     # Judging
 
     def _judge_all(self) -> None:
         row = 0
-        while not self.stopping():
-            with self.desk.ledger.write(synced=False) as book:
+        while not self.setup.stopping.is_set():
+            with self.setup.desk.ledger.write(synced=False) as book:
                 waiting = book.waiting("pending", CHUNK, row)
             if not waiting:
                 return
@@ -193,10 +184,10 @@ class Triage:
             self.breathe()
 
     def _judge(self, errands: Sequence[Errand]) -> None:
-        placed = [(one, self.desk.ledger.place(one.key).path) for one in errands]
+        placed = [(one, self.setup.desk.ledger.place(one.key).path) for one in errands]
         placed = [(one, path) for one, path in placed if path]
         answers = self._read([self._question(path) for _, path in placed])
-        if self.stopping():
+        if self.setup.stopping.is_set():
             return
         judged: list[tuple[Errand, Judgement, str]] = []
         for (errand, path), answer in zip(placed, answers, strict=True):
@@ -206,7 +197,7 @@ class Triage:
                 self.sheets.say(f"{path}: {answer.told}")
             elif (
                 str(answer["frontmatter"].get("status")).strip().casefold() == "pending"
-                and not self.stopping()
+                and not self.setup.stopping.is_set()
                 and (found := self._judged(errand, answer))
             ):
                 judged.append((errand, *found))
@@ -222,9 +213,9 @@ class Triage:
         rule = None if errand.wish else handbook.decide(self.rules, facts)
         if rule is not None:
             return settled(rule.judgement, obstacle), f"line {rule.line} of {HANDBOOK}"
-        if self.model is None and not self._texts.get(HANDBOOK):
+        if self.setup.model is None and not self._texts.get(HANDBOOK):
             return Judgement("needs_info", why=f"There is no {HANDBOOK} with rules."), NO_RULE
-        if self.model is None:
+        if self.setup.model is None:
             return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
         judgement = self._asked(errand, note)
         if judgement is None or not self.sheets.unchanged(errand):
@@ -232,18 +223,17 @@ class Triage:
         return settled(judgement, obstacle), MODEL
 
     def _obstacle(self, errand: Errand) -> str:
-        with self.desk.ledger.write(synced=False) as book:
-            since = self.desk.clock().wall - DAY
+        with self.setup.desk.ledger.write(synced=False) as book:
+            since = self.setup.desk.clock().wall - DAY
             drafts = book.drafts_in(errand.account, errand.thread, since)
         # Another version that the person asked for is none of its own accord.
-        return not_answered(facts_of(errand), 0 if errand.wish else drafts, self.most_drafts)
+        return not_answered(facts_of(errand), 0 if errand.wish else drafts, self.setup.most_drafts)
 
     def _asked(self, errand: Errand, note: Answer) -> Judgement | None:
-        assert self.model is not None
         shown: dict[str, Any] = note["frontmatter"]
         draft = ""
         if errand.wish and errand.letter:
-            draft = self.desk.ledger.entry(errand.letter).letter.text
+            draft = self.setup.desk.ledger.entry(errand.letter).letter.text
         case = Case(
             sender=str(shown.get("from", "")),
             to=str(shown.get("to", "")),
@@ -262,7 +252,7 @@ class Triage:
             self._hold(errand, why.told)
             return None
         except PostroomError as why:
-            if self.stopping():
+            if self.setup.stopping.is_set():
                 return None
             self._amiss("model", why.told)
             if errand.tries + 1 >= TRIES:
@@ -274,9 +264,9 @@ class Triage:
 
     def _thought(self, case: Case) -> Judgement:
         """Let the model think in a thread of its own: what was approved does not wait for it."""
-        assert self.model is not None
+        assert self.setup.model is not None
         with ThreadPoolExecutor(1) as pool:
-            thinking = pool.submit(self.model.judge, case)
+            thinking = pool.submit(self.setup.model.judge, case)
             while True:
                 try:
                     return thinking.result(TICK)
@@ -286,7 +276,7 @@ class Triage:
                     self.breathe()
 
     def _hold(self, errand: Errand, why: str) -> None:
-        with suppress(Conflict), self.desk.ledger.write() as book:
+        with suppress(Conflict), self.setup.desk.ledger.write() as book:
             book.change(errand, held=why, tries=errand.tries + 1)
 
     def _decide(self, judged: Sequence[tuple[Errand, Judgement, str]]) -> None:
@@ -294,7 +284,7 @@ class Triage:
         if not judged:
             return
         done = []
-        with self.desk.ledger.write() as book:
+        with self.setup.desk.ledger.write() as book:
             for errand, judgement, by in judged:
                 state = STATES.get(judgement.decision, "decided")
                 with suppress(Conflict):
@@ -318,7 +308,7 @@ class Triage:
     def _draft(self, errand: Errand) -> None:
         """Put the answer that was decided on before the person; it waits there, whatever the settings."""
         judgement = judgement_of(errand)
-        if not self.desk.rules.live:
+        if not self.setup.desk.rules.live:
             self._rehearse(errand)
             return
         try:
@@ -342,7 +332,7 @@ class Triage:
                 self._hold(errand, why.message)
             return
         try:
-            with self.desk.ledger.write() as book:
+            with self.setup.desk.ledger.write() as book:
                 book.change(errand, state="drafted", letter=entry.id, wish="", held="", tries=0)
                 if not entry.replaces:
                     book.drafted_in(errand.account, errand.thread, entry.id)
@@ -352,23 +342,23 @@ class Triage:
         self.follow()
 
     def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
-        with suppress(Conflict), self.desk.ledger.write() as book:
+        with suppress(Conflict), self.setup.desk.ledger.write() as book:
             book.change(errand, state=state, judgement=json.dumps(asdict(judgement)), held="")
         self._tell("instead", errand, decision=judgement.decision, why=judgement.why)
 
     def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
         replaced = errand.letter if errand.wish else ""
         key = f"triage {errand.turn} {errand.account} {errand.message}"[:200]
-        with self.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.write(synced=False) as book:
             bound = book.bound(ORCHESTRATOR, key)
         if bound:  # drafted after this was decided, and stopped before that was written down
-            entry = self.desk.ledger.entry(bound[0])
-            self.desk.follow(entry)
+            entry = self.setup.desk.ledger.entry(bound[0])
+            self.setup.desk.follow(entry)
             return entry
         if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
             raise Denied(obstacle)
         self._refuse_answered(errand)
-        _, answer = self.desk.mailroom.answer(
+        _, answer = self.setup.desk.mailroom.answer(
             errand.account, id=errand.message, thread="", everyone=False
         )
         written = Written(
@@ -378,7 +368,7 @@ class Triage:
             answers=errand.message,
             account=errand.account,
         )
-        place = self.desk.ledger.place(errand.key).path
+        place = self.setup.desk.ledger.place(errand.key).path
         name = place.rpartition("/")[2].removesuffix(".md")
         urgent = {"priority": "urgent"} if judgement.decision == "urgent" else {}
         wish = Proposal(
@@ -388,14 +378,14 @@ class Triage:
             asks=True,
             fields={"reply_to_message_id": errand.message, "answers": f"[[{name}]]", **urgent},
         )
-        letter = self.desk.composer.letter(written)
-        if errand.by == NO_RULE and self.desk.reading.card(letter, ()).level is Level.STOP:
+        letter = self.setup.desk.composer.letter(written)
+        if errand.by == NO_RULE and self.setup.desk.reading.card(letter, ()).level is Level.STOP:
             raise Denied("no rule asks for it, and its risk card would be red")
-        return self.desk.propose(_CALL, letter, wish)
+        return self.setup.desk.propose(_CALL, letter, wish)
 
     def _refuse_answered(self, errand: Errand) -> None:
         """Refuse to answer what the person has answered meanwhile, from wherever."""
-        mails = self.desk.mailroom.box(errand.account).thread(errand.message).messages
+        mails = self.setup.desk.mailroom.box(errand.account).thread(errand.message).messages
         named = {one.mail.message_id for one in mails if one.id == errand.message} - {""}
         for one in mails:
             answers = {*one.mail.in_reply_to, *one.mail.references}
@@ -403,31 +393,33 @@ class Triage:
                 raise _AnsweredError("It was answered already.")
 
     def _rehearse(self, errand: Errand) -> None:
-        said = f"Postroom rehearses ({self.desk.rules.source}): it is drafted when that is over."
+        said = (
+            f"Postroom rehearses ({self.setup.desk.rules.source}): it is drafted when that is over."
+        )
         if errand.held != said:
-            self.desk.outbox.record(
+            self.setup.desk.outbox.record(
                 _CALL, result="dev_mode", parameters={"message": errand.message}
             )
             self._held(errand, said)
 
     def _held(self, errand: Errand, why: str) -> None:
         if errand.held != why:
-            with suppress(Conflict), self.desk.ledger.write() as book:
+            with suppress(Conflict), self.setup.desk.ledger.write() as book:
                 book.change(errand, held=why)
             self._tell("held", errand, why=why)
 
     def _tell(self, event: str, errand: Errand, **facts: str) -> None:
-        name = self.desk.ledger.place(errand.key).path.rpartition("/")[2].removesuffix(".md")
-        self.tell(event, account=errand.account, mail=errand.message, name=name, **facts)
+        name = self.setup.desk.ledger.place(errand.key).path.rpartition("/")[2].removesuffix(".md")
+        self.setup.tell(event, account=errand.account, mail=errand.message, name=name, **facts)
 
     # What became of the letters
 
     def _letters(self) -> None:
         """Let mails follow their letters: answered they are done, and otherwise the person's."""
-        with self.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.write(synced=False) as book:
             news = book.news()
         for errand in news:
-            entry = self.desk.ledger.entry(errand.letter)
+            entry = self.setup.desk.ledger.entry(errand.letter)
             changes: dict[str, str | int | float] = {}
             if errand.by == BY_HAND and errand.state == "done":
                 self._withdraw(errand, entry)
@@ -435,7 +427,7 @@ class Triage:
             match entry.state:
                 case life.Sent():
                     changes = {"state": "done", "held": ""}
-                case life.Rejected(revise=True, reason=wish) if self.model is not None:
+                case life.Rejected(revise=True, reason=wish) if self.setup.model is not None:
                     changes = {"state": "pending", "wish": wish or "Write it anew.", "tries": 0}
                 case _ if entry.kind in life.OPEN:
                     changes = {"state": "drafted"}
@@ -445,7 +437,7 @@ class Triage:
                     changes = {"state": "needs_info", "judgement": json.dumps(asdict(judged))}
             if errand.state == changes["state"]:
                 continue
-            with suppress(Conflict), self.desk.ledger.write() as book:
+            with suppress(Conflict), self.setup.desk.ledger.write() as book:
                 book.change(errand, **changes)
 
     def _withdraw(self, errand: Errand, entry: Entry) -> None:
@@ -453,13 +445,13 @@ class Triage:
         by = f"{BY_HAND}, whatever becomes of its letter"
         if isinstance(entry.state, life.Pending):
             try:
-                self.desk.withdraw(_CALL._replace(action_type="withdraw_letter"), entry.id)
+                self.setup.desk.withdraw(_CALL._replace(action_type="withdraw_letter"), entry.id)
             except Conflict:
                 pass  # it was decided in this moment
             except PostroomError:
                 return  # the next round does it
             by = f"{BY_HAND}; the answer that waited was withdrawn"
-        with suppress(Conflict), self.desk.ledger.write() as book:
+        with suppress(Conflict), self.setup.desk.ledger.write() as book:
             book.change(errand, by=by)
 
 

@@ -13,11 +13,11 @@ from typing import Final
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH, Summary
 from postroom.core.triage import Facts
-from postroom.desk.desk import Desk
 from postroom.desk.outbox import ORCHESTRATOR, Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox
 from postroom.orchestrator.came import BODY, Came, came, exposed, facts, values_of
-from postroom.orchestrator.servers import Answer, Question, Servers
+from postroom.orchestrator.servers import Answer, Question
+from postroom.orchestrator.setup import Setup
 from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand, Watch
 
@@ -32,13 +32,8 @@ NOT_OURS: Final = frozenset({DRAFT, SPAM, TRASH})
 class Watcher:
     """Follows the mailboxes of the accounts."""
 
-    desk: Desk
-    mailboxes: Callable[[str], Mailbox]
+    setup: Setup
     sheets: Sheets
-    servers: Servers
-    several: bool  # whether there is more than one account, so that each is named
-    tell: Callable[..., None]
-    stopping: Callable[[], bool]
     breathe: Callable[[], None]
     trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
     _told: dict[str, str] = field(default_factory=dict)
@@ -52,16 +47,16 @@ class Watcher:
             return
         self.trouble.pop(account, None)
         if new:
-            self.tell("found", account=account, mails=new)
+            self.setup.tell("found", account=account, mails=new)
 
     def _amiss(self, account: str, why: PostroomError) -> None:
         self.trouble[account] = why
         if self._told.get(account) != why.message:
             self._told[account] = why.message
-            self.tell("trouble", account=account, error=why.message, remedy=why.remedy)
+            self.setup.tell("trouble", account=account, error=why.message, remedy=why.remedy)
 
     def _look(self, account: str) -> int:
-        box, ledger = self.mailboxes(account), self.desk.ledger
+        box, ledger = self.setup.mailboxes(account), self.setup.desk.ledger
         with ledger.write(synced=False) as book:
             watch = book.watched(account)
         if watch is None:
@@ -91,40 +86,40 @@ class Watcher:
         floor = min((one.date for one in there if one.id not in added), default=0)
         floor = floor if page.cursor else 0
         watch = Watch(changes.cursor, floor)
-        with self.desk.ledger.write() as book:
+        with self.setup.desk.ledger.write() as book:
             book.watch(account, watch, changes.added)
             book.watch(account, watch, (one.id for one in there if one.id not in added), "before")
-        self.tell("watching", account=account, there=len(there) - len(added))
+        self.setup.tell("watching", account=account, there=len(there) - len(added))
         return len(changes.added)
 
     def _again(self, account: str, box: Mailbox, watch: Watch) -> int:
         """The provider has forgotten our cursor: look through the inbox for what we have not seen."""
-        self.tell("cursor_lost", account=account)
+        self.setup.tell("cursor_lost", account=account)
         cursor = box.changes().cursor
         new: list[str] = []
         for page in self._pages(box, "in:inbox", MAX_PAGES):
             ids = [one.id for one in page if one.date >= watch.floor]
-            with self.desk.ledger.write(synced=False) as book:
+            with self.setup.desk.ledger.write(synced=False) as book:
                 known = book.seen_of(account, ids)
                 again = book.reconsider(account, ids)
             if again:
-                self.tell("found", account=account, mails=again)
+                self.setup.tell("found", account=account, mails=again)
             new += [id for id in ids if id not in known]
             if not ids or len(known) == len(page):
                 break
         changes = box.changes(cursor)
-        with self.desk.ledger.write() as book:
+        with self.setup.desk.ledger.write() as book:
             # Oldest first, as they came.
             found = [*reversed(new), *changes.added]
             return book.watch(account, watch._replace(cursor=changes.cursor), found)
 
     def backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
-        box = self.mailboxes(account)
+        box = self.setup.mailboxes(account)
         ids: list[str] = []
         for page in self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE):
             ids += [one.id for one in page]
-        with self.desk.ledger.write() as book:
+        with self.setup.desk.ledger.write() as book:
             watch = book.watched(account)
             assert watch is not None
             new = 0
@@ -135,7 +130,7 @@ class Watcher:
                     new += 1
                 elif known is None:
                     new += book.watch(account, watch, [id])
-        self.tell("found", account=account, mails=new)
+        self.setup.tell("found", account=account, mails=new)
 
     def _pages(self, box: Mailbox, query: str, most: int) -> Iterable[tuple[Summary, ...]]:
         cursor = ""
@@ -151,8 +146,8 @@ class Watcher:
     def bring(self) -> None:
         """Read what was found, and write its notes."""
         row = 0
-        while not self.stopping():
-            with self.desk.ledger.write(synced=False) as book:
+        while not self.setup.stopping.is_set():
+            with self.setup.desk.ledger.write(synced=False) as book:
                 waiting = book.waiting("found", CHUNK, row)
             if not waiting:
                 break
@@ -164,8 +159,8 @@ class Watcher:
     def _bring(self, errands: list[Errand]) -> None:
         fresh = [one for one in errands if not self.sheets.finish(one)]
         questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
-        answers = self.servers.ask("email", "get_email", questions) if fresh else []
-        if self.stopping():
+        answers = self.setup.servers.ask("email", "get_email", questions) if fresh else []
+        if self.setup.stopping.is_set():
             return
         new: list[tuple[Errand, Came, Facts]] = []
         for errand, answer in zip(fresh, answers, strict=True):
@@ -177,9 +172,11 @@ class Watcher:
                 self._take(errand, answer, new)
         if new:
             # Whoever reads a note later reads the mail: its source is recorded before it is there.
-            self.desk.reading.record([exposed(errand.account, mail) for errand, mail, _ in new])
+            self.setup.desk.reading.record(
+                [exposed(errand.account, mail) for errand, mail, _ in new]
+            )
             self.sheets.begin(new)
-            self.tell("noted", mails=len(new))
+            self.setup.tell("noted", mails=len(new))
 
     def _take(self, errand: Errand, answer: Answer, new: list[tuple[Errand, Came, Facts]]) -> None:
         try:
@@ -187,7 +184,7 @@ class Watcher:
                 mail = came(answer)
             except Corrupt:
                 mail = came(self._reader(errand)())
-            own = self.desk.reading.own(errand.account)
+            own = self.setup.desk.reading.own(errand.account)
         except PostroomError as why:
             self._amiss(errand.account, why)
             return
@@ -197,18 +194,21 @@ class Watcher:
         elif self.sheets.filed(errand, mail):  # a ledger from a backup: it was dealt with
             self._aside(errand, "done")
         elif self.sheets.noted(errand, mail, known := facts(mail, own)):
-            self.desk.reading.record([exposed(errand.account, mail)])
+            self.setup.desk.reading.record([exposed(errand.account, mail)])
         else:
             new.append((errand, mail, known))
 
     def _aside(self, errand: Errand, state: str = "aside") -> None:
-        with suppress(Conflict), self.desk.ledger.write(synced=False) as book:
+        with suppress(Conflict), self.setup.desk.ledger.write(synced=False) as book:
             book.shown(book.change(errand, state=state))
 
     def _arguments(self, errand: Errand) -> dict[str, object]:
         asked: dict[str, object] = {"id": errand.message, "max_chars": BODY}
-        return asked | ({"account": errand.account} if self.several else {})
+        several = len(self.setup.accounts) > 1
+        return asked | ({"account": errand.account} if several else {})
 
     def _reader(self, errand: Errand) -> Callable[[], Answer]:
         call = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
-        return lambda: values_of(self.desk.mailroom.message(call, errand.account, errand.message))
+        return lambda: values_of(
+            self.setup.desk.mailroom.message(call, errand.account, errand.message)
+        )
