@@ -6,7 +6,10 @@ import base64
 import binascii
 import re
 from datetime import UTC, datetime, timedelta
+from email.charset import BASE64, QP, Charset
+from email.quoprimime import header_length
 from email.utils import format_datetime
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -28,9 +31,6 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _WORDS: Final = re.compile(r"[!-~]{1,68}(?: [!-~]{1,68})*")
 _SPEC: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9.-]+")
 _ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_Q_SAFE: Final = frozenset(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!*+-/"
-)  # RFC 2047 section 5 (3): what may stand in a phrase
 # What a mailbox file, a gateway or a boundary of ours would change or mistake.
 _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79}")
 
@@ -107,32 +107,10 @@ def _encoded(value: str, *, lead: int) -> list[str]:
     """
     if _CONTROL.search(value):
         raise Invalid("A header holds a line break or a control character")
-    sizes = [
-        sum(1 if octet in _Q_SAFE or octet == 32 else 3 for octet in c.encode()) for c in value
-    ]
-    quoted = sum(sizes) <= len(value.encode()) * 4 / 3
-    room = ENCODED_WORD - len("=?utf-8?q??=") - lead
-    chunks, chunk, used = [], "", 0
-    for char, size in zip(value, sizes, strict=True):
-        cost = size if quoted else len(char.encode())
-        if used + cost > (room if quoted else room // 4 * 3):
-            chunks.append(chunk)
-            chunk, used, room = "", 0, ENCODED_WORD - len("=?utf-8?q??=")
-        chunk += char
-        used += cost
-    chunks += [chunk] if chunk else []
-    if quoted:
-        return [_q_word(chunk) for chunk in chunks]
-    return [f"=?utf-8?b?{base64.b64encode(chunk.encode()).decode('ascii')}?=" for chunk in chunks]
-
-
-def _q_word(chunk: str) -> str:
-    octets = chunk.encode()
-    said = "".join(
-        chr(octet) if octet in _Q_SAFE else "_" if octet == 32 else f"={octet:02X}"
-        for octet in octets
-    )
-    return f"=?utf-8?q?{said}?="
+    octets, utf8 = value.encode(), Charset("utf-8")
+    utf8.header_encoding = QP if header_length(octets) <= len(octets) * 4 / 3 else BASE64
+    rooms = chain([ENCODED_WORD - lead], repeat(ENCODED_WORD))
+    return list(filter(None, utf8.header_encode_lines(value, rooms))) if value else []
 
 
 def _date(date: datetime) -> str:
