@@ -21,7 +21,7 @@ from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.desk.outbox import FIELDS, WHO
-from postroom.desk.placing import Placing
+from postroom.desk.placing import Placing, found_at
 from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -157,14 +157,7 @@ class Notes:
             new = self._changed(entry, note, place, notice, retext=retext).raw
         except Corrupt:
             new = raw  # broken by hand: it goes where it belongs, as it is
-        home, _, name = place.path.rpartition("/")
-        if home == folder(entry):
-            path = place.path
-            if new != raw:
-                file = self._vault.replace(path, new, file)
-        else:
-            path = self._placing.intended(entry.id, folder(entry), name, new)
-            file = self._vault.move(place.path, path, file, new if new != raw else None)
+        path, file = self._placing.bring(entry.id, place, folder(entry), raw, file, new)
         return placed(entry, path, new, file, notice)
 
     def finish(self, entry: Entry) -> bool:
@@ -380,13 +373,6 @@ def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
     texts = {key: note.text(key) for key in note.fields if key not in but}
     wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
     return {key: text for key, text in wanted.items() if text != texts[key]}
-
-
-def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
-    """Return what is remembered of a note that somebody moved or changed."""
-    digest = hashlib.sha256(data).hexdigest()
-    shown = (place.notice, place.pages, place.version)
-    return Place(path, digest, *shown, *file[1:])
 
 
 def _why(state: life.State) -> dict[str, str | None]:

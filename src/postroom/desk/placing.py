@@ -6,8 +6,16 @@ import hashlib
 from contextlib import suppress
 
 from postroom.core.errors import PostroomError
+from postroom.store.entries import Place
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import File, Vault
+
+
+def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
+    """Return what is remembered of a note that somebody moved or changed."""
+    digest = hashlib.sha256(data).hexdigest()
+    shown = (place.notice, place.pages, place.version)
+    return Place(path, digest, *shown, *file[1:])
 
 
 class Placing:
@@ -23,6 +31,16 @@ class Placing:
         with self._ledger.write(synced=False) as book:
             book.intend(key, path, hashlib.sha256(data).hexdigest())
         return path
+
+    def bring(
+        self, key: str, place: Place, where: str, raw: bytes, file: File, new: bytes
+    ) -> tuple[str, File]:
+        """Give a note that stands at a place its new text, in the folder where it belongs."""
+        at, _, name = place.path.rpartition("/")
+        if at == where:
+            return place.path, self._vault.replace(place.path, new, file) if new != raw else file
+        path = self.intended(key, where, name, new)
+        return path, self._vault.move(place.path, path, file, new if new != raw else None)
 
     def finish(self, key: str) -> tuple[str, bytes, File] | None:
         """Bring a write of ours to its end that was interrupted; return what stands there, if it began."""

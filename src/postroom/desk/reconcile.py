@@ -26,8 +26,9 @@ from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.core.text import line
 from postroom.desk.compose import settled
-from postroom.desk.notes import Notes, folder, found_at, text_of
+from postroom.desk.notes import Notes, folder, text_of
 from postroom.desk.outbox import PERSON, Outbox
+from postroom.desk.placing import found_at
 from postroom.desk.strays import Found, Strays, with_note
 from postroom.store.entries import Entry, Place, Standing
 from postroom.store.ledger import Ledger

@@ -13,7 +13,7 @@ from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.triage import Facts
-from postroom.desk.placing import Placing
+from postroom.desk.placing import Placing, found_at
 from postroom.desk.strays import MAIL
 from postroom.orchestrator.came import (
     STATUS,
@@ -85,7 +85,7 @@ class Sheets:
                 continue
         with self.ledger.write(synced=False) as book:
             for errand, path, data, file in made:
-                book.written(errand.key, _placed(path, data, file))
+                book.written(errand.key, found_at(NOWHERE, path, data, file))
                 book.shown(book.change(errand, state="pending", changed=errand.changed))
 
     def finish(self, errand: Errand) -> bool:
@@ -98,7 +98,7 @@ class Sheets:
             found = (begun, *edited) if edited else None
         if found:
             with self.ledger.write(synced=False) as book:
-                book.written(errand.key, _placed(*found))
+                book.written(errand.key, found_at(NOWHERE, *found))
                 if errand.state == "found":
                     book.shown(book.change(errand, state="pending", changed=errand.changed))
         return found is not None
@@ -122,7 +122,7 @@ class Sheets:
         if not found or path in self.ledger.standing(NEEDS_ACTION):
             return False
         with self.ledger.write() as book:
-            book.written(errand.key, _placed(path, *found))
+            book.written(errand.key, found_at(NOWHERE, path, *found))
             book.change(errand, state="pending", thread=mail.thread, facts=facts_json(known))
         return True
 
@@ -140,20 +140,14 @@ class Sheets:
             letter = errand.letter
             answer = link(self.ledger.place(letter).path, letter) if letter else ""
             new = shown(errand, note, answer).raw
-            at, _, name = place.path.rpartition("/")
-            path = place.path
-            if at == folder(errand):
-                file = self.vault.replace(path, new, file) if new != raw else file
-            else:
-                path = self._placing.intended(errand.key, folder(errand), name, new)
-                file = self.vault.move(place.path, path, file, new if new != raw else None)
+            path, file = self._placing.bring(errand.key, place, folder(errand), raw, file, new)
         except Corrupt as why:
             self._quarantine(errand, place, why)
             return
         except (Conflict, NotFound):
             return
         with self.ledger.write(synced=False) as book:
-            book.written(errand.key, _placed(path, new, file))
+            book.written(errand.key, found_at(NOWHERE, path, new, file))
             book.shown(errand)
 
     def guarded(
@@ -197,7 +191,7 @@ class Sheets:
             }
             self.vault.create(beside, render(fields, f"\n{quote(said)}\n"))
         with self.ledger.write(synced=False) as book:
-            book.written(errand.key, _placed(path, raw, file))
+            book.written(errand.key, found_at(NOWHERE, path, raw, file))
             book.shown(errand)
         self.say(f"{place.path} does not parse any more and went to {FAILED}/: {why.message}.")
 
@@ -233,7 +227,7 @@ class Sheets:
         except PostroomError:
             return
         with self.ledger.write(synced=False) as book:
-            book.set_place(errand.key, _placed(place.path, raw, file))
+            book.set_place(errand.key, found_at(NOWHERE, place.path, raw, file))
         self._worded(errand, note, shown=shown)
 
     def _worded(self, errand: Errand, note: Note, *, shown: bool) -> None:
@@ -326,7 +320,7 @@ class Sheets:
         except PostroomError:
             return
         with self.ledger.write(synced=False) as book:
-            book.set_place(errand.key, _placed(path, raw, file))
+            book.set_place(errand.key, found_at(NOWHERE, path, raw, file))
         if changes:
             self._change(errand, **changes)
 
@@ -379,13 +373,3 @@ _AGAIN: Final = {
     "wish": "",
     "letter": "",
 }
-
-
-def _placed(path: str, data: bytes, file: File) -> Place:
-    return NOWHERE._replace(
-        path=path,
-        hash=hashlib.sha256(data).hexdigest(),
-        size=file.size,
-        mtime=file.mtime_ns,
-        inode=file.inode,
-    )
