@@ -78,16 +78,15 @@ def _places(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[P
 def keep_client(config: Config, file: Path) -> Path:
     """Keep a copy of an OAuth client's file where it is looked for first; return that place."""
     try:
-        content = keys.client_json(file)
+        client = keys.read_client(file)
     except FileNotFoundError:
         raise NotFound(f"{file} is not there", remedy="Name the file from Google.") from None
-    keys.client_of(content, file)
     _, clients = _places(config, config.account())
     place = clients[0]
     if place != file.absolute():
         if not place.parent.exists():
             private_folder(place.parent)
-        keys.write_token(place, content)
+        keys.write_token(place, client.rest)
     return place
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
@@ -46,7 +47,8 @@ class Client(NamedTuple):
 
     id: str
     secret: str
-    auth_uri: str
+    auth_uri: str = ""
+    rest: Mapping[str, Any] = MappingProxyType({})  # the whole file
 
 
 class Token(NamedTuple):
@@ -171,7 +173,7 @@ class Keys:
     def _client(self, token: Token) -> Client:
         id, secret = token.rest.get("client_id"), token.rest.get("client_secret")
         if isinstance(id, str) and isinstance(secret, str):
-            return Client(id, secret, "")
+            return Client(id, secret)
         return find_client(self._clients)
 
 
@@ -276,22 +278,13 @@ def find_client(files: Sequence[Path]) -> Client:
 
 def read_client(file: Path) -> Client:
     """Return the OAuth client in this file; one of another kind is refused by its name."""
-    return client_of(client_json(file), file)
-
-
-def client_json(file: Path) -> dict[str, Any]:
-    """Return what the file of a client holds."""
     again = "Download it again from Google's console: Clients, Download JSON."
-    return _owned_json(file, stat.S_IWGRP | stat.S_IWOTH, again)
-
-
-def client_of(found: Mapping[str, Any], file: Path) -> Client:
-    """Return the OAuth client that this file holds."""
+    found = _owned_json(file, stat.S_IWGRP | stat.S_IWOTH, again)
     body = found.get("installed")
     if isinstance(body, dict):
         id, secret = _text(body, "client_id"), _text(body, "client_secret")
         if id and secret:
-            return Client(id, secret, _text(body, "auth_uri"))
+            return Client(id, secret, _text(body, "auth_uri"), found)
     kinds = {
         "web": "the client of a web application",
         "private_key": "the key of a service account",

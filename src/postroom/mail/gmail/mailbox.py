@@ -105,9 +105,8 @@ class GmailMailbox:
         except Invalid as refused:
             raise no_cursor() if cursor else refused from refused
         ids = [name(row, "id") for row in rows(found, "messages")]
-        items = self._many(
-            ids, fields=payload.SUMMARY, format="metadata", metadataHeaders=payload.SUMMARY_HEADERS
-        )
+        how = {"fields": payload.SUMMARY, "format": "metadata"}
+        items = self._all([_path(id, **how, metadataHeaders=payload.SUMMARY_HEADERS) for id in ids])
         summaries = tuple(payload.summary(item, self._named(item)) for item in items)
         if len(self._sizes) > REMEMBERED:
             self._sizes.clear()
@@ -186,9 +185,6 @@ class GmailMailbox:
             found = self._api.get(f"{USER}/messages/{id}", format="minimal", fields="sizeEstimate")
             known = self._sizes[id] = number(found, "sizeEstimate")
         return known
-
-    def _many(self, ids: Sequence[str], **params: str | Sequence[str]) -> list[Json]:
-        return self._all([_path(id, **params) for id in ids])
 
     def _all(self, paths: Sequence[str]) -> list[Json]:
         """Return what is at these paths, and learn the labels on the way; what is gone is left out."""
