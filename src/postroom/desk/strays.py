@@ -334,7 +334,8 @@ class Strays:
         found = slip(one.path, one.file, note)
         assert found is not None
         told = {title: fenced(text) for title, text in sections(note.body)}
-        text = told.get(WROTE, note.body.strip())
+        before = told.get(WROTE)  # where it was put before the person already
+        text = note.body.strip() if before is None else before
         letters: list[Entry] = []
         if agent is None:
             whom = quote(found.to or f"thread {found.thread}")
