@@ -21,8 +21,9 @@ guards that::
     mail       where mail lives: the protocols, MIME, and one package or module a provider
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
-    core       pure words and rules: errors, text, address, message, query, letter, outgoing_html, answer,
-               life, policy, risk, audit, redaction, stamp, filename
+    core       pure words and rules: errors, text, address, message, query, letter, answer, life, policy,
+               audit, redaction, stamp, filename; the HTML of letters: outgoing_html, href, plain_text; the
+               risk card: card, levels, findings, lookalike, risk
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:
