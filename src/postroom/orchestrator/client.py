@@ -347,11 +347,8 @@ def _object(text: str) -> Values | None:
 
 
 def _values(answer: types.CallToolResult) -> Values:
-    structured: Values | None = answer.structured_content
-    if structured is not None:
-        return structured
-    text = _text(answer)
-    found = _object(text)
+    text, structured = _text(answer), answer.structured_content
+    found = _object(text) if structured is None else structured
     return {"text": text} if found is None else found
 
 

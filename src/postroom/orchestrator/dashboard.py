@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Any, Final
 
 from postroom.core import life
@@ -59,15 +60,13 @@ class Dashboard:
         # What cannot be written now is written by the next round.
         with suppress(PostroomError):
             self.desk.belongs()
-            self._show(stopped=stopped)
-
-    def _show(self, *, stopped: bool) -> None:
-        with suppress(PostroomError):
-            self._dashboard(stopped=stopped)
-        with suppress(PostroomError):
-            self._briefing()
-        with suppress(PostroomError):
-            self._progress()
+            for write in (
+                partial(self._dashboard, stopped=stopped),
+                self._briefing,
+                self._progress,
+            ):
+                with suppress(PostroomError):
+                    write()
 
     def _local(self, wall: float) -> datetime:
         return datetime.fromtimestamp(wall, self.zone)

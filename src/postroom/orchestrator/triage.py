@@ -297,7 +297,15 @@ class Triage:
                         tries=0,
                         turn=errand.turn + 1,
                     )
-                    book.log(_line(errand, judgement.decision, by))
+                    about = {"message": errand.message, "decision": judgement.decision, "by": by}
+                    book.log(
+                        Action(
+                            actor=ORCHESTRATOR,
+                            action_type="triage_mail",
+                            agent=ORCHESTRATOR,
+                            parameters=about,
+                        )
+                    )
                     done.append((errand, judgement, by))
         for errand, judgement, by in done:
             self._tell("triaged", errand, decision=judgement.decision, by=by)
@@ -489,12 +497,3 @@ def _worded(judgement: Judgement) -> Judgement:
         return judgement
     text = DELEGATED if judgement.decision == "delegate" else ACKNOWLEDGEMENT
     return Judgement(judgement.decision, text, judgement.why)
-
-
-def _line(errand: Errand, decision: str, by: str) -> Action:
-    return Action(
-        actor=ORCHESTRATOR,
-        action_type="triage_mail",
-        agent=ORCHESTRATOR,
-        parameters={"message": errand.message, "decision": decision, "by": by},
-    )

@@ -5,16 +5,16 @@ The cursor and what was found up to it are one transaction. No clock of ours dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
-from postroom.core.message import DRAFT, INBOX, SPAM, TRASH, Summary
+from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.triage import Facts
 from postroom.desk.outbox import ORCHESTRATOR, Call
-from postroom.mail.mailbox import MAX_PAGE, Mailbox
+from postroom.mail.mailbox import MAX_PAGE, Mailbox, Page
 from postroom.orchestrator.came import BODY, Came, came, exposed, facts, values_of
 from postroom.orchestrator.servers import Answer, Question
 from postroom.orchestrator.setup import Setup
@@ -74,17 +74,13 @@ class Watcher:
     def _begin(self, account: str, box: Mailbox) -> int:
         """Watch from now on: what is there already was there before."""
         cursor = box.changes().cursor
-        there: list[Summary] = []
-        page = box.search("in:inbox", limit=MAX_PAGE)
-        there += page.items
-        while page.cursor and len(there) < BASELINE:
-            page = box.search("in:inbox", limit=MAX_PAGE, cursor=page.cursor)
-            there += page.items
+        pages = list(self._pages(box, "in:inbox", BASELINE // MAX_PAGE))
+        there = [one for page in pages for one in page.items]
         # What came while we looked is in both: it is new.
         changes = box.changes(cursor)
         added = set(changes.added)
         floor = min((one.date for one in there if one.id not in added), default=0)
-        floor = floor if page.cursor else 0
+        floor = floor if pages[-1].cursor else 0
         watch = Watch(changes.cursor, floor)
         with self.setup.desk.ledger.write() as book:
             book.watch(account, watch, changes.added)
@@ -98,14 +94,14 @@ class Watcher:
         cursor = box.changes().cursor
         new: list[str] = []
         for page in self._pages(box, "in:inbox", MAX_PAGES):
-            ids = [one.id for one in page if one.date >= watch.floor]
+            ids = [one.id for one in page.items if one.date >= watch.floor]
             with self.setup.desk.ledger.write(synced=False) as book:
                 known = book.seen_of(account, ids)
                 again = book.reconsider(account, ids)
             if again:
                 self.setup.tell("found", account=account, mails=again)
             new += [id for id in ids if id not in known]
-            if not ids or len(known) == len(page):
+            if not ids or len(known) == len(page.items):
                 break
         changes = box.changes(cursor)
         with self.setup.desk.ledger.write() as book:
@@ -116,9 +112,8 @@ class Watcher:
     def backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
         box = self.setup.mailboxes(account)
-        ids: list[str] = []
-        for page in self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE):
-            ids += [one.id for one in page]
+        pages = self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE)
+        ids = [one.id for page in pages for one in page.items]
         with self.setup.desk.ledger.write() as book:
             watch = book.watched(account)
             assert watch is not None
@@ -132,11 +127,11 @@ class Watcher:
                     new += book.watch(account, watch, [id])
         self.setup.tell("found", account=account, mails=new)
 
-    def _pages(self, box: Mailbox, query: str, most: int) -> Iterable[tuple[Summary, ...]]:
+    def _pages(self, box: Mailbox, query: str, most: int) -> Iterator[Page]:
         cursor = ""
         for _ in range(most):
             page = box.search(query, limit=MAX_PAGE, cursor=cursor)
-            yield page.items
+            yield page
             cursor = page.cursor
             if not cursor:
                 return
