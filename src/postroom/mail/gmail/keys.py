@@ -120,10 +120,7 @@ class Keys:
 
     def _renewed(self, file: Path, post: Post, spent: str) -> Token:
         with held(lock_of(file)):
-            try:
-                token = read_token(file, self.remedy)
-            except FileNotFoundError:
-                raise _missing(self.remedy) from None
+            token = find_token([file], self.remedy)
             return token if self._good(token, spent) else self._renew(token, post)
 
     def _renew(self, token: Token, post: Post) -> Token:
@@ -200,11 +197,7 @@ def find_token(files: Sequence[Path], remedy: str) -> Token:
         except FileNotFoundError:
             if aside := sorted(file.parent.glob(f"{file.name}.revoked*")):
                 raise _revoked(aside[-1], remedy) from None
-    raise _missing(remedy)
-
-
-def _missing(remedy: str) -> AuthRequired:
-    return AuthRequired("Nobody is signed in to Gmail", remedy=remedy, kind="missing")
+    raise AuthRequired("Nobody is signed in to Gmail", remedy=remedy, kind="missing")
 
 
 def _revoked(aside: Path, remedy: str) -> AuthRequired:

@@ -50,7 +50,7 @@ _CURSOR: Final = re.compile(r"[!-~]{1,2000}")
 
 
 class GmailMailbox:
-    """One Gmail account."""
+    """One Gmail account; what each method promises, `Mailbox` says."""
 
     def __init__(
         self,
@@ -115,14 +115,12 @@ class GmailMailbox:
         return Page(summaries, more if isinstance(more, str) else "", _notes(query))
 
     def message(self, id: str) -> Message:
-        """Return one mail, or raise `NotFound`."""
         with _named_missing("Message", id):
             large = self._size(id) > LARGE
             found = self._api.get(f"{USER}/messages/{id}", **_how(large=large))
         return payload.message(found, self._named(found))
 
     def thread(self, id: str) -> Thread:
-        """Return a conversation by its id or that of one of its mails, or raise `NotFound`."""
         with _named_missing("Thread", id):
             asked = "id,messages(id,sizeEstimate)"
             try:
@@ -143,12 +141,10 @@ class GmailMailbox:
         return Thread(name(found, "id"), tuple(mails))
 
     def raw(self, id: str) -> bytes:
-        """Return the bytes of a mail."""
         with _named_missing("Message", id):
             return b"".join(self._api.stream(f"{USER}/messages/{id}", "raw", format="raw"))
 
     def attachment(self, id: str, part: str) -> Attached:
-        """Return one attachment, or raise `NotFound`."""
         with _named_missing("Message", id):
             large = self._size(id) > LARGE
         if not large:
@@ -158,7 +154,7 @@ class GmailMailbox:
         message = payload.message(found, frozenset())
         for listed in message.mail.attachments:
             if listed.part == part:
-                body = payload.enclosed(payload.parts(found["payload"])[part])
+                body = inner(payload.parts(found["payload"])[part], "body")
                 pieces = self._pieces(id, body, listed.size)
                 return Attached(listed.name, listed.type, pieces)
         raise NotFound(
@@ -207,13 +203,11 @@ class GmailMailbox:
     # Sorting
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of all labels, the system's first."""
         return self._labels.all()
 
     def relabel(
         self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
     ) -> Relabelled:
-        """Add and remove labels; one that does not exist is made when it is first added."""
         for label in add:
             label_name(label)
         with _named_missing("Message", id):
@@ -238,7 +232,6 @@ class GmailMailbox:
     # Drafts
 
     def drafts(self) -> dict[str, str]:
-        """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
         found: dict[str, str] = {}
         token = ""
         for _ in range(MAX_PAGES):
@@ -257,18 +250,15 @@ class GmailMailbox:
         return found
 
     def draft(self, id: str) -> Draft:
-        """Return one draft, or raise `NotFound`."""
         version = self._version(id)
         return Draft(id, version, self.message(version))
 
     def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
-        """Store the letter as a draft."""
         raw, mail = self.wire(letter, date=date), in_thread(letter)
         made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, raw)
         return self._made(made, raw)
 
     def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
-        """Replace a draft that is still at this version, or raise `Conflict`."""
         self._check(id, version)
         raw, mail = self.wire(letter, date=date), in_thread(letter)
         with _named_missing("Draft", id):
@@ -277,7 +267,6 @@ class GmailMailbox:
         return self._made(made, raw)
 
     def discard_draft(self, id: str, *, version: str) -> None:
-        """Delete a draft that is still at this version, or raise `Conflict`."""
         self._check(id, version)
         try:
             self._api.change("DELETE", f"{USER}/drafts/{id}")

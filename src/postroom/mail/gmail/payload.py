@@ -142,11 +142,6 @@ def parts(payload: Json) -> dict[str, Json]:
     return {"1": payload} | found
 
 
-def enclosed(part: Json) -> Json:
-    """Return what Gmail says of the bytes of a part."""
-    return inner(part, "body")
-
-
 def inner(found: Json, key: str = "message") -> Json:
     """Return an object within an object; an empty one where there is none."""
     value = found.get(key)
@@ -159,7 +154,7 @@ def _from_parts(found: Json) -> Mail:
         raise Unavailable("Gmail's answer lacks the mail itself", remedy="Try again in a while.")
     mail, there = mime.read(skeleton(payload)), parts(payload)
     sized = tuple(
-        replace(file, size=number(enclosed(there.get(file.part, {})), "size"))
+        replace(file, size=number(inner(there.get(file.part, {}), "body"), "size"))
         for file in mail.attachments
     )
     damage = mail.damage
@@ -172,7 +167,9 @@ def _text_apart(part: Json) -> bool:
     """Whether Gmail keeps the text of a part apart, as it keeps files."""
     kind = str(part.get("mimeType") or "").lower()
     return (
-        kind.startswith("text/") and not part.get("filename") and "attachmentId" in enclosed(part)
+        kind.startswith("text/")
+        and not part.get("filename")
+        and "attachmentId" in inner(part, "body")
     )
 
 
@@ -189,7 +186,7 @@ def skeleton(payload: Json, depth: int = 0) -> bytes:
         head += f'Content-Type: {kind}; boundary="{mark}"\r\n'.encode()
         return head + joined + f"\r\n--{mark}--\r\n".encode()
     head = _head(payload, without={"content-transfer-encoding"})
-    body = enclosed(payload)
+    body = inner(payload, "body")
     data = b"" if "attachmentId" in body else decoded(body.get("data", ""))
     if kind.startswith("text/") and not data.isascii() and _is_utf8(data):
         # Whatever the header says: Gmail hands many charsets out as UTF-8.
