@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack
 from functools import cached_property, partial
 from pathlib import Path
@@ -74,15 +75,11 @@ class Servers(ExitStack):
     ) -> list[Answer | PostroomError]:
         """Return the answers in order; what was refused is answered by its error."""
         answers = self._portal.start_task_soon(self._asked, server, tool, questions)
-        while True:
-            try:
-                return answers.result(TICK)
-            except TimeoutError:
-                if answers.done():
-                    return answers.result()
-                if not self.between():
-                    answers.cancel()
-                    return [Unavailable("It was not waited for")] * len(questions)
+        while not wait([answers], TICK).done:
+            if not self.between():
+                answers.cancel()
+                return [Unavailable("It was not waited for")] * len(questions)
+        return answers.result()
 
     async def _asked(
         self, server: str, tool: str, questions: Sequence[Question]

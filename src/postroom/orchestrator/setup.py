@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from postroom.desk.desk import Desk
 from postroom.mail.mailbox import Mailbox
 from postroom.orchestrator.servers import Servers
+from postroom.store.errands import Errand
 
 if TYPE_CHECKING:
     from postroom.orchestrator.model import Model
+
+CHUNK: Final = 32  # mails that are read and written at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +35,14 @@ class Setup:
     zone: tzinfo
     tell: Callable[..., None]
     stopping: threading.Event
+
+    def waiting(self, state: str) -> Iterator[list[Errand]]:
+        """Yield the mails in this state, oldest first and some at once, until it is to stop."""
+        row = 0
+        while not self.stopping.is_set():
+            with self.desk.ledger.write(synced=False) as book:
+                found = book.waiting(state, CHUNK, row)
+            if not found:
+                return
+            row = found[-1][0]
+            yield [errand for _, errand in found]

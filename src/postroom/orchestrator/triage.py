@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TooLong
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
@@ -54,7 +53,6 @@ from postroom.vault.folders import HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
 from postroom.vault.note import Note
 
-CHUNK: Final = 32
 READ: Final = 50_000  # characters of a note
 TRIES: Final = 4  # before a mail that cannot be judged or answered is left to the person
 MODEL: Final = "the model"
@@ -86,7 +84,9 @@ class Triage:
         due = any(self._due(one) for one in waits)
         # Where nothing is to be judged, no server is started to find out how the rules are.
         if self._handbook(asked=due) and due:
-            self._judge_all()
+            for chunk in self.setup.waiting("pending"):
+                self._judge([one for one in chunk if self._due(one)])
+                self.breathe()
         failed = next((one for one in waits if one.tries and one.held), None)
         if failed is not None and self.setup.model is not None:
             self.trouble.setdefault("model", failed.held)
@@ -172,17 +172,6 @@ class Triage:
 
     # Judging
 
-    def _judge_all(self) -> None:
-        row = 0
-        while not self.setup.stopping.is_set():
-            with self.setup.desk.ledger.write(synced=False) as book:
-                waiting = book.waiting("pending", CHUNK, row)
-            if not waiting:
-                return
-            row = waiting[-1][0]
-            self._judge([one for _, one in waiting if self._due(one)])
-            self.breathe()
-
     def _judge(self, errands: Sequence[Errand]) -> None:
         placed = [(one, self.setup.desk.ledger.place(one.key).path) for one in errands]
         placed = [(one, path) for one, path in placed if path]
@@ -267,13 +256,9 @@ class Triage:
         assert self.setup.model is not None
         with ThreadPoolExecutor(1) as pool:
             thinking = pool.submit(self.setup.model.judge, case)
-            while True:
-                try:
-                    return thinking.result(TICK)
-                except TooLong:
-                    if thinking.done():
-                        return thinking.result()
-                    self.breathe()
+            while not wait([thinking], TICK).done:
+                self.breathe()
+            return thinking.result()
 
     def _hold(self, errand: Errand, why: str) -> None:
         with suppress(Conflict), self.setup.desk.ledger.write() as book:

@@ -21,7 +21,6 @@ from postroom.orchestrator.setup import Setup
 from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand, Watch
 
-CHUNK: Final = 32  # mails that are read and written at once
 BASELINE: Final = 500  # mails of the inbox that are known to have been there before
 MAX_PAGES: Final = 50  # that are looked through where the cursor was lost
 MAX_BACKLOG: Final = 1_000
@@ -140,14 +139,8 @@ class Watcher:
 
     def bring(self) -> None:
         """Read what was found, and write its notes."""
-        row = 0
-        while not self.setup.stopping.is_set():
-            with self.setup.desk.ledger.write(synced=False) as book:
-                waiting = book.waiting("found", CHUNK, row)
-            if not waiting:
-                break
-            row = waiting[-1][0]
-            self._bring([errand for _, errand in waiting])
+        for chunk in self.setup.waiting("found"):
+            self._bring(chunk)
             self.breathe()
         self._told = {name: said for name, said in self._told.items() if name in self.trouble}
 
