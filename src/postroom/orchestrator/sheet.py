@@ -66,14 +66,10 @@ class Sheets:
     def begin(self, errands: Sequence[tuple[Errand, Came, Facts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
         begun: list[tuple[Errand, str, bytes]] = []
-        taken: set[str] = set()
         with self.ledger.write() as book:
             for errand, mail, known in errands:
                 name, data = name_of(errand.account, mail), written(errand.account, mail)
                 path = self._placing.free(NEEDS_ACTION, name)
-                while path in taken:  # two accounts have a mail of one name
-                    path = f"{path.removesuffix('.md')} 2.md"
-                taken.add(path)
                 book.intend(errand.key, path, hashlib.sha256(data).hexdigest())
                 noted = book.change(errand, thread=mail.thread, facts=facts_json(known))
                 begun.append((noted, path, data))
@@ -81,7 +77,7 @@ class Sheets:
         for errand, path, data in begun:
             try:
                 made.append((errand, path, data, self.vault.create(path, data)))
-            except Conflict:  # somebody took the name in this moment: the next round finds another
+            except Conflict:  # the name was taken in this moment: the next round finds another
                 continue
         with self.ledger.write(synced=False) as book:
             for errand, path, data, file in made:
@@ -135,8 +131,10 @@ class Sheets:
         try:
             raw, file = self.vault.read(place.path)
             note = Note.parse(raw)
-            if hashlib.sha256(raw).hexdigest() != place.hash and status_of(note) == "done":
-                errand = self._filed(errand)  # a person was quicker
+            edited = hashlib.sha256(raw).hexdigest() != place.hash
+            if edited and status_of(note) == "done" and errand.state != "done":
+                with self.ledger.write() as book:  # a person was quicker
+                    errand = book.change(errand, state="done", by=BY_HAND, held="")
             letter = errand.letter
             answer = link(self.ledger.place(letter).path, letter) if letter else ""
             new = shown(errand, note, answer).raw
@@ -160,12 +158,6 @@ class Sheets:
             path = self.ledger.place(errand.key).path or errand.message
             self.amiss[path] = why.told
             self.say(f"{path}: {self.amiss[path]}")
-
-    def _filed(self, errand: Errand) -> Errand:
-        if errand.state == "done":
-            return errand
-        with self.ledger.write() as book:
-            return book.change(errand, state="done", by=BY_HAND, held="")
 
     def _quarantine(self, errand: Errand, place: Place, why: Corrupt) -> None:
         """Put a note of ours that does not parse any more aside, as it is, with the reason beside it."""
