@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from postroom.core.address import Address
@@ -138,42 +138,22 @@ class Letter:
         return _sha256({name: value for name, value in self._canonical().items() if name != "id"})
 
     def _canonical(self) -> dict[str, Any]:
-        return {
-            "version": 1,
-            "id": self.id,
-            "account": self.account,
-            "sender": _plain(self.sender),
-            "to": [_plain(a) for a in self.to],
-            "cc": [_plain(a) for a in self.cc],
-            "bcc": [_plain(a) for a in self.bcc],
-            "reply_to": [_plain(a) for a in self.reply_to],
-            "subject": self.subject,
-            "text": self.text,
-            "html": self.html,
-            "thread": self.thread,
-            "in_reply_to": self.in_reply_to,
-            "references": list(self.references),
-            "attachments": [
-                [a.name, a.type, len(a.content), hashlib.sha256(a.content).hexdigest()]
-                for a in self.attachments
-            ],
-        }
-
-    def with_id(self, new: str) -> Letter:
-        """Return the same letter, frozen anew under another id."""
-        return replace(self, id=new)
+        return {"version": 1, **{name: getattr(self, name) for name in FIELDS}}
 
 
-def _plain(address: Address) -> list[str]:
-    return [address.name, address.local, address.domain]
+FIELDS: Final = tuple(field.name for field in fields(Letter))
+
+
+def _plain(part: Address | Enclosure) -> list[str | int]:
+    if isinstance(part, Address):
+        return [part.name, part.local, part.domain]
+    return [part.name, part.type, len(part.content), hashlib.sha256(part.content).hexdigest()]
 
 
 def _sha256(value: dict[str, Any]) -> str:
     # JSON with sorted keys and ASCII escapes is one spelling for one value, in every Python.
-    encoded = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode(
-        "ascii"
-    )
-    return f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+    encoded = json.dumps(value, sort_keys=True, separators=(",", ":"), default=_plain)
+    return f"sha256:{hashlib.sha256(encoded.encode('ascii')).hexdigest()}"
 
 
 def _check_subject(subject: str) -> None:

@@ -14,7 +14,7 @@ from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.card import Card
 from postroom.core.errors import Corrupt, Invalid
-from postroom.core.letter import Enclosure, Letter
+from postroom.core.letter import FIELDS, Enclosure, Letter
 from postroom.core.stamp import Stamp
 from postroom.store.database import Row
 
@@ -152,26 +152,8 @@ def parsed(id: str) -> Iterator[None]:
 
 def frozen(letter: Letter) -> str:
     """Return a letter as JSON, but for its attachments."""
-    people = {
-        part: [[a.local, a.domain, a.name] for a in getattr(letter, part)]
-        for part in ("to", "cc", "bcc", "reply_to")
-    }
-    sender = letter.sender
-    return json.dumps(
-        {
-            "id": letter.id,
-            "account": letter.account,
-            "sender": [sender.local, sender.domain, sender.name],
-            **people,
-            "subject": letter.subject,
-            "text": letter.text,
-            "html": letter.html,
-            "thread": letter.thread,
-            "in_reply_to": letter.in_reply_to,
-            "references": letter.references,
-        },
-        ensure_ascii=False,
-    )
+    values = {name: getattr(letter, name) for name in FIELDS if name != "attachments"}
+    return json.dumps(values, default=lambda a: [a.local, a.domain, a.name], ensure_ascii=False)
 
 
 def thawed(text: str, attachments: tuple[Enclosure, ...]) -> Letter:

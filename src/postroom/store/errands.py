@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Conflict
-from postroom.store.database import Row
+from postroom.store.lists import OPEN as OPEN_LETTERS
 from postroom.store.visits import Visits
 
 # found: seen, its note is still to be written; decided: what is to be done is known, but not done;
@@ -78,11 +78,8 @@ class Errands(Visits):
     def seen_of(self, account: str, ids: Sequence[str]) -> set[str]:
         """Return those of the mails that were seen before."""
         marks = ", ".join("?" * len(ids))
-        rows = self._connection.execute(
-            f"SELECT message FROM errand WHERE account = ? AND message IN ({marks})",
-            [account, *ids],
-        )
-        return {id for (id,) in rows}
+        sql = f"SELECT message FROM errand WHERE account = ? AND message IN ({marks})"
+        return {id for (id,) in self._rows(sql, account, *ids)}
 
     def reconsider(self, account: str, ids: Iterable[str]) -> int:
         """Look again at mails that were put aside, since their labels changed."""
@@ -98,46 +95,38 @@ class Errands(Visits):
     def errands(self, *states: str) -> list[Errand]:
         """Return mails in these states, oldest first."""
         marks = ", ".join("?" * len(states))
-        rows = self._connection.execute(
-            f"SELECT {_COLUMNS} FROM errand WHERE state IN ({marks}) ORDER BY row", states
-        )
-        return [Errand(*row) for row in rows]
+        return self._errands(f"state IN ({marks})", *states)
 
     def waiting(self, state: str, most: int, after: int = 0) -> list[tuple[int, Errand]]:
         """Return the oldest mails in this state past a row, each with its row."""
-        rows: list[Row] = self._connection.execute(
+        rows = self._rows(
             f"SELECT row, {_COLUMNS} FROM errand WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
-            [state, after, most],
-        ).fetchall()
+            state, after, most,
+        )  # fmt: skip
         return [(row[0], Errand(*row[1:])) for row in rows]
 
     def errand(self, account: str, message: str) -> Errand | None:
         """Return what is known of a mail."""
-        row = self._row(
-            f"SELECT {_COLUMNS} FROM errand WHERE account = ? AND message = ?", account, message
-        )
-        return Errand(*row) if row else None
+        return next(iter(self._errands("account = ? AND message = ?", account, message)), None)
 
     def unfollowed(self) -> list[Errand]:
         """Return the mails whose note does not show what the ledger has."""
-        rows = self._connection.execute(
-            f"SELECT {', '.join(f'errand.{name}' for name in _COLUMNS.split(', '))} FROM errand"
-            " JOIN note ON note.letter = 'mail ' || account || ' ' || message"
-            " WHERE errand.unshown AND note.path != '' ORDER BY row"
+        return self._errands(
+            "unshown AND EXISTS (SELECT 1 FROM note WHERE path != ''"
+            " AND note.letter = 'mail ' || account || ' ' || message)"
         )
-        return [Errand(*row) for row in rows]
 
     def news(self) -> list[Errand]:
         """Return the mails whose letter has come to an end, or back from one."""
-        rows = self._connection.execute(
-            f"SELECT {', '.join(f'errand.{name}' for name in _COLUMNS.split(', '))} FROM errand"
-            " JOIN letter ON letter.id = errand.letter WHERE"
-            " (errand.state = 'drafted' AND letter.state NOT IN"
-            " ('pending', 'approved', 'sending', 'unknown')) OR (errand.state = 'needs_info' AND"
-            " letter.state IN ('pending', 'approved', 'sending', 'unknown', 'sent'))"
-            " OR (errand.state = 'done' AND errand.by = 'a person')"
-            " ORDER BY errand.row"
+        return self._errands(
+            "EXISTS (SELECT 1 FROM letter WHERE letter.id = errand.letter AND"
+            f" ((errand.state = 'drafted' AND letter.state NOT IN ({OPEN_LETTERS}))"
+            f" OR (errand.state = 'needs_info' AND letter.state IN ({OPEN_LETTERS}, 'sent'))"
+            " OR (errand.state = 'done' AND errand.by = 'a person')))"
         )
+
+    def _errands(self, where: str, *values: object) -> list[Errand]:
+        rows = self._rows(f"SELECT {_COLUMNS} FROM errand WHERE {where} ORDER BY row", *values)
         return [Errand(*row) for row in rows]
 
     def change(self, errand: Errand, **changes: str | int | float) -> Errand:
@@ -163,11 +152,9 @@ class Errands(Visits):
 
     def drafts_in(self, account: str, thread: str, since: float) -> int:
         """Return how many letters were drafted by themselves in a conversation since then."""
-        row = self._row(
-            "SELECT count(*) FROM drafting WHERE account = ? AND thread = ? AND at > ?",
-            account, thread, since,
-        )  # fmt: skip
-        return int(row[0]) if row else 0
+        sql = "SELECT count(*) FROM drafting WHERE account = ? AND thread = ? AND at > ?"
+        ((count,),) = self._rows(sql, account, thread, since)
+        return int(count)
 
     def drafted_in(self, account: str, thread: str, letter: str) -> None:
         """Count a letter that was drafted by itself in a conversation."""
@@ -178,9 +165,6 @@ class Errands(Visits):
 
     def tally(self, since: float = 0) -> dict[str, int]:
         """Return how many mails are in each state, of those that changed since then."""
-        since_then = "WHERE changed >= ?" if since else ""
-        rows = self._connection.execute(
-            f"SELECT state, count(*) FROM errand {since_then} GROUP BY state",
-            [since] if since else [],
-        )
-        return dict(rows.fetchall())
+        since_then, values = ("WHERE changed >= ?", [since]) if since else ("", [])
+        sql = f"SELECT state, count(*) FROM errand {since_then} GROUP BY state"
+        return dict(self._rows(sql, *values))

@@ -22,6 +22,9 @@ class Handling:
         found: Row | None = self._connection.execute(sql, values).fetchone()
         return found
 
+    def _rows(self, sql: str, *values: object) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
+
     def _do(self, sql: str, *values: object) -> int:
         return self._connection.execute(sql, values).rowcount
 
@@ -31,17 +34,16 @@ class Handling:
         A token that the mail has shown before keeps the time when it did so first.
         """
         now = self._clock().wall
-        row = self._row(
+        ((message,),) = self._rows(
             "INSERT INTO shown_mail VALUES (NULL, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, id)"
             " DO UPDATE SET sent = excluded.sent, last_at = excluded.last_at RETURNING row",
             *mail, now,
         )  # fmt: skip
-        assert row is not None
         self._connection.executemany(
             "INSERT INTO exposure VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (token, message, part)"
             " DO UPDATE SET last_at = excluded.last_at",
             [
-                (token, row[0], mail.sender, part, now, now)
+                (token, message, mail.sender, part, now, now)
                 for part, found in tokens.items()
                 for token in sorted(found)
             ],
@@ -73,7 +75,7 @@ class Handling:
     def drafts(self, account: str, agent: str) -> list[str]:
         """Return the drafts that Postroom made for this agent."""
         sql = "SELECT id FROM drafted WHERE account = ? AND agent = ?"
-        return [id for (id,) in self._connection.execute(sql, [account, agent])]
+        return [id for (id,) in self._rows(sql, account, agent)]
 
     def drop_draft(self, account: str, id: str) -> None:
         """Forget a draft that is gone."""
@@ -82,18 +84,17 @@ class Handling:
     def recent_moves(self, most: int) -> list[Stamp]:
         """Return when agents last moved or labelled a mail, so many times at most."""
         sql = "SELECT at, boot, steady FROM move ORDER BY number DESC LIMIT ?"
-        return [Stamp(*row) for row in self._connection.execute(sql, [most])]
+        return [Stamp(*row) for row in self._rows(sql, most)]
 
     def move(self, move: Move) -> int:
         """Remember a move by its inverse, and return its number."""
         values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
-        sql = "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"
         now = self._clock()
-        self._do(
-            sql, now.wall, move.agent, move.account, move.message, *values, now.boot, now.steady
-        )
-        row = self._row("SELECT last_insert_rowid()")
-        return int(row[0]) if row else 0
+        ((number,),) = self._rows(
+            "INSERT INTO move VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
+            now.wall, move.agent, move.account, move.message, *values, now.boot, now.steady,
+        )  # fmt: skip
+        return int(number)
 
     def unmove(self, number: int) -> None:
         """Forget a move that did not happen, or was undone."""

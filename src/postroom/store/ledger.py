@@ -87,16 +87,17 @@ class Ledger(Lists):
         with self._database.snapshot() as connection:
             yield Book(connection, self.clock, self._draw)
 
+    def _column(self, sql: str, *values: object) -> list[str]:
+        return [value for (value,) in self._database.rows(sql, values)]
+
     def find(self, id: str) -> str:
         """Return the whole id of the letter that this id, or the beginning of it, names."""
         beginning = id.strip().lower()
-        found = self._database.rows(
-            "SELECT id FROM letter WHERE id >= ? AND id < ? ORDER BY id LIMIT 2",
-            [beginning, beginning + "{"],
-        )
-        if len(found) == 1 and len(beginning) >= 3:
-            return str(found[0][0])
-        if found and len(beginning) >= 3:
+        sql = "SELECT id FROM letter WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
+        found = self._column(sql, beginning, beginning + "{") if len(beginning) >= 3 else []
+        if len(found) == 1:
+            return found[0]
+        if found:
             raise NotFound(f"Several letters begin with {beginning}", remedy="Type more of the id.")
         raise NotFound(
             f"There is no letter {beginning[:40]}", remedy="`postroom pending` lists what waits."
@@ -175,20 +176,17 @@ class Ledger(Lists):
 
     def claimed_before_edit(self, id: str) -> bool:
         """Whether a version of this letter was claimed before the one that it has now."""
-        return bool(
-            self._database.row(
-                "SELECT 1 FROM history WHERE letter = ? AND state = 'sending' AND version <="
-                " (SELECT max(version) FROM revision WHERE letter = ?)",
-                [id, id],
-            )
+        sql = (
+            "SELECT 1 FROM history WHERE letter = ?1 AND state = 'sending' AND version <="
+            " (SELECT max(version) FROM revision WHERE letter = ?1)"
         )
+        return self._database.row(sql, [id]) is not None
 
     def unreleased(self) -> list[str]:
         """Return the letters that are closed, and whose proof the provider has still to take back."""
-        rows = self._database.rows(
+        return self._column(
             f"SELECT letter FROM proof JOIN letter ON id = letter WHERE state NOT IN ({_OPEN})"
         )
-        return [str(id) for (id,) in rows]
 
     def orphans(self) -> dict[str, tuple[Stamp, Stamp | None]]:
         """Return the letters of which the provider may hold what no proof names: since when, last swept when."""
@@ -232,22 +230,20 @@ class Ledger(Lists):
 
     def old_html(self) -> list[str]:
         """Return the letters whose HTML an older version froze, and that are to be frozen anew or keyed."""
-        rows = self._database.rows(
+        return self._column(
             "SELECT old_html.letter FROM old_html JOIN letter ON id = old_html.letter"
             " WHERE NOT keyed OR state IN ('pending', 'approved')"
         )
-        return [str(id) for (id,) in rows]
 
     # Facts for the risk card
 
     def repeats(self, text: str, *, but: str) -> tuple[str, ...]:
         """Return earlier letters with the same text, newest first."""
-        rows = self._database.rows(
+        sql = (
             "SELECT id FROM letter WHERE text_key = ? AND id != ? AND state != 'rehearsal'"
-            " ORDER BY row DESC LIMIT 5",
-            [entries.text_key(text), but],
+            " ORDER BY row DESC LIMIT 5"
         )
-        return tuple(id for (id,) in rows)
+        return tuple(self._column(sql, entries.text_key(text), but))
 
     def exposures(self, tokens: frozenset[str], since: float) -> dict[str, tuple[Exposure, ...]]:
         """Return for each token the mail that showed it first, then one of each further sender.
@@ -256,27 +252,22 @@ class Ledger(Lists):
         A mail is no younger than when it was shown, whatever date it claims.
         """
         found: dict[str, dict[int, Exposure]] = {}
-        wanted = sorted(tokens)
-        for at in range(0, len(wanted), 500):
-            some = wanted[at : at + 500]
-            rows = self._database.rows(
-                "SELECT token, message, exposure.sender, subject, date, sent, part,"
-                " min(iif(date > 0, date, first_at), first_at) AS age FROM exposure"
-                " JOIN shown_mail ON row = message"
-                f" WHERE token IN ({', '.join('?' * len(some))}) AND exposure.last_at > ?"
-                " ORDER BY first_at, age, row",
-                [*some, since],
-            )
-            oldest = {row[0]: row for row in sorted(rows, key=lambda row: (-row[7], -row[5]))}
-            for token, message, sender, subject, date, sent, part, _ in (
-                *(row for row in oldest.values() if row[5]),
-                *rows,
-            ):
-                mails = found.setdefault(token, {})
-                if message in mails:
-                    mails[message] = replace(mails[message], parts=mails[message].parts | {part})
-                elif sender not in [one.sender for one in mails.values()] and len(mails) < 3:
-                    mails[message] = Exposure(sender, subject, date, bool(sent), frozenset({part}))
+        rows = self._database.rows(
+            "SELECT token, message, exposure.sender, subject, date, sent, part,"
+            " min(iif(date > 0, date, first_at), first_at) AS age FROM exposure"
+            " JOIN shown_mail ON row = message"
+            " WHERE token IN (SELECT value FROM json_each(?)) AND exposure.last_at > ?"
+            " ORDER BY first_at, age, row",
+            [json.dumps(sorted(tokens)), since],
+        )
+        oldest = {row[0]: row for row in sorted(rows, key=lambda row: (-row[7], -row[5]))}
+        sent_first = [row for row in oldest.values() if row[5]]
+        for token, message, sender, subject, date, sent, part, _ in sent_first + rows:
+            mails = found.setdefault(token, {})
+            if message in mails:
+                mails[message] = replace(mails[message], parts=mails[message].parts | {part})
+            elif sender not in [one.sender for one in mails.values()] and len(mails) < 3:
+                mails[message] = Exposure(sender, subject, date, bool(sent), frozenset({part}))
         return {token: tuple(mails.values()) for token, mails in found.items()}
 
     def correspondents(self, account: str) -> frozenset[str]:
@@ -284,8 +275,8 @@ class Ledger(Lists):
 
         Of some only the domain is known: `@example.org`.
         """
-        rows = self._database.rows("SELECT address FROM correspondent WHERE account = ?", [account])
-        return frozenset(address for (address,) in rows)
+        sql = "SELECT address FROM correspondent WHERE account = ?"
+        return frozenset(self._column(sql, account))
 
     def moves(self, newest: int = 1000) -> list[Move]:
         """Return the moves that can be undone, newest first."""
@@ -300,8 +291,8 @@ class Ledger(Lists):
 
     def head(self) -> int:
         """Return the number of the last action."""
-        row = self._database.row("SELECT max(seq) FROM action")
-        return int(row[0] or 0) if row else 0
+        ((last,),) = self._database.rows("SELECT max(seq) FROM action")
+        return int(last or 0)
 
     def actions(self, after: int = 0) -> list[tuple[int, str]]:
         """Return the actions past this number, each as the line that the log shows."""
@@ -376,9 +367,8 @@ class Book(Errands):
     def _entry(self, row: Row) -> Entry:
         (id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, kind,
          detail, version) = row  # fmt: skip
-        files = self._connection.execute(
-            "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place", [id]
-        )
+        sql = "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place"
+        files = self._rows(sql, id)
         with entries.parsed(id):
             return Entry(
                 letter=entries.thawed(frozen, tuple(Enclosure(*file) for file in files)),
@@ -490,10 +480,8 @@ class Book(Errands):
     def in_state(self, *states: str) -> list[Entry]:
         """Return all letters in these states, oldest first."""
         marks = ", ".join("?" * len(states))
-        rows = self._connection.execute(
-            f"SELECT {_ENTRY} FROM letter WHERE state IN ({marks}) ORDER BY row", states
-        ).fetchall()
-        return [self._entry(row) for row in rows]
+        sql = f"SELECT {_ENTRY} FROM letter WHERE state IN ({marks}) ORDER BY row"
+        return [self._entry(row) for row in self._rows(sql, *states)]
 
     # Keys and counts
 
@@ -514,20 +502,16 @@ class Book(Errands):
 
     def open_letters(self, agent: str) -> int:
         """Return how many letters of this agent wait or are on their way."""
-        row = self._row(
-            # The plus keeps SQLite from the agent's index, in which all closed letters are too.
-            f"SELECT count(*) FROM letter WHERE state IN ({_OPEN}) AND +agent = ?",
-            agent,
-        )
-        return int(row[0]) if row else 0
+        # The plus keeps SQLite from the agent's index, in which all closed letters are too.
+        sql = f"SELECT count(*) FROM letter WHERE state IN ({_OPEN}) AND +agent = ?"
+        ((count,),) = self._rows(sql, agent)
+        return int(count)
 
     def proposals(self, agent: str, most: int) -> list[Stamp]:
         """Return when the agent proposed its last letters, if there are so many; fewer are never too many."""
         newest = "SELECT created FROM letter WHERE agent = ? ORDER BY row DESC LIMIT ?"
-        if self._row(f"{newest} OFFSET ?", agent, 1, most - 1) is None:
-            return []
-        rows = self._connection.execute(newest, [agent, most]).fetchall()
-        return [entries.stamp(created) for (created,) in rows]
+        rows = self._rows(newest, agent, most)
+        return [entries.stamp(created) for (created,) in rows] if len(rows) == most else []
 
     # Limits and slips
 
@@ -536,12 +520,12 @@ class Book(Errands):
 
         None is older than one before it, whatever a clock said that was behind for a while.
         """
-        rows = self._connection.execute(
+        rows = self._rows(
             "SELECT recipients, thread, wall, boot, steady FROM claim WHERE row >= (SELECT min(row)"
             " FROM claim WHERE (boot = ?1 AND steady > ?2) OR ((boot != ?1 OR boot = '') AND wall > ?3))"
             " ORDER BY row",
-            [now.boot, now.steady - seconds, now.wall - seconds],
-        ).fetchall()
+            now.boot, now.steady - seconds, now.wall - seconds,
+        )  # fmt: skip
         claims, last = [], None
         for recipients, thread, *moment in rows:
             at = Stamp(*moment)
@@ -572,13 +556,8 @@ class Book(Errands):
 
     def used(self, id: str, slip: str) -> bool:
         """Whether this slip let the letter out before, and the person took that back."""
-        return bool(
-            self._row(
-                "SELECT 1 FROM history WHERE letter = ? AND state = 'approved' AND instr(detail, ?)",
-                id,
-                slip,
-            )
-        )
+        sql = "SELECT 1 FROM history WHERE letter = ? AND state = 'approved' AND instr(detail, ?)"
+        return self._row(sql, id, slip) is not None
 
     def see_slip(self, hash: str) -> None:
         """Remember when a slip was first seen."""
@@ -647,12 +626,8 @@ class Book(Errands):
 
     def drop_proof(self, id: str, proof: str = "", *, unanswered: bool = True) -> bool:
         """Forget a letter's proof, if it is this one; with `unanswered` false, only if every send had its answer."""
-        return bool(
-            self._do(
-                "DELETE FROM proof WHERE letter = ? AND ? IN ('', proof) AND (? OR unanswered = 0)",
-                id, proof, unanswered,
-            )
-        )  # fmt: skip
+        sql = "DELETE FROM proof WHERE letter = ? AND ? IN ('', proof) AND (? OR unanswered = 0)"
+        return self._do(sql, id, proof, unanswered) > 0
 
     def take_claim(self, entry: Entry) -> Entry:
         """Raise the version of a claimed letter: whoever claimed it before can keep no proof any more.
@@ -689,6 +664,8 @@ class Book(Errands):
 
     def log(self, action: Action) -> None:
         """Add an action to the chain."""
+        from uuid import UUID  # who only reads needs none
+
         row = self._row("SELECT seq, line FROM action ORDER BY seq DESC LIMIT 1")
         seq, previous = (row[0] + 1, audit.digest(row[1])) if row else (1, audit.GENESIS)
         line = audit.write(
@@ -697,7 +674,7 @@ class Book(Errands):
             previous=previous,
             desk=self.get("desk"),
             timestamp=self._clock().iso,
-            correlation_id=_uuid4(self._draw(16)),
+            correlation_id=str(UUID(bytes=self._draw(16), version=4)),
             key=self._key(),
         )
         self._do("INSERT INTO action VALUES (?, ?)", seq, line)
@@ -719,18 +696,5 @@ class Book(Errands):
             said: dict[str, Any] = read.record.get("parameters", {})
             self._claim(read.letter, said.get("recipients", 1), said.get("thread", ""), at)
             if slip := said.get("slip"):
-                self._do(
-                    "INSERT OR REPLACE INTO slip VALUES (?, ?, ?)",
-                    slip,
-                    json.dumps(at),
-                    read.letter,
-                )
-
-
-def _uuid4(drawn: bytes) -> str:
-    # RFC 9562 section 5.4: version and variant over random bits.
-    octets = bytearray(drawn)
-    octets[6] = octets[6] & 0x0F | 0x40
-    octets[8] = octets[8] & 0x3F | 0x80
-    text = octets.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+                sql = "INSERT OR REPLACE INTO slip VALUES (?, ?, ?)"
+                self._do(sql, slip, json.dumps(at), read.letter)

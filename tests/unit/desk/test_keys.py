@@ -17,7 +17,7 @@ OTHER = Call("send_email", "codex")
 
 def again(office, letter, n=1, **how):
     """Repeat a call: the same words, frozen under another id."""
-    return office.propose(letter.with_id("b" * (9 - n) + "z" * (n + 1)), **how)
+    return office.propose(replace(letter, id="b" * (9 - n) + "z" * (n + 1)), **how)
 
 
 def sent(office, letter, **wish):

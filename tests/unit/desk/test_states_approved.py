@@ -3,6 +3,7 @@
 import hashlib
 import os
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -319,7 +320,7 @@ def test_a_repeated_call_for_an_approved_letter_waits_out_the_undo_window_and_an
     office.propose(letter)
     office.move(letter.id, APPROVED)
     start = office.clock.wall
-    answer = office.propose(letter.with_id("bbbbbbbbbb"))
+    answer = office.propose(replace(letter, id="bbbbbbbbbb"))
     assert (answer.id, answer.kind) == (letter.id, "sent")
     assert office.clock.wall - start == 10
     assert office.where(letter.id) == DONE
@@ -331,7 +332,7 @@ def test_a_repeated_call_for_a_letter_whose_sender_died_answers_with_what_became
 ):
     entry = office.approved()
     office.killed_at("answered")
-    answer = office.propose(entry.letter.with_id("bbbbbbbbbb"))
+    answer = office.propose(replace(entry.letter, id="bbbbbbbbbb"))
     assert (answer.id, answer.kind) == (entry.id, "sent")
     assert len(courier.accepted) == 1
 
