@@ -219,11 +219,11 @@ def recall(id: str, state: State, now: Stamp) -> Pending:
 
 
 def reject(
-    id: str, state: State, *, at: Stamp, by: str, reason: str, revise: bool = False
+    id: str, state: State, now: Stamp, *, by: str, reason: str, revise: bool = False
 ) -> Rejected:
     """A person says no, or asks for another version."""
     if isinstance(state, Pending | Approved):
-        return Rejected(at, by, reason, revise)
+        return Rejected(now, by, reason, revise)
     raise refuse(id, state, "sent back" if revise else "rejected")
 
 

@@ -183,7 +183,7 @@ class Desk(Duty):
 
         shelf, room = self._shelf, f"{self._shelf.room}/" if self._shelf.room else ""
         self._opened = Notebook(
-            root=shelf.root,
+            vault=Vault(shelf.root),
             access=Access(shelf.room, shelf.folders),
             active=shelf.active,
             state=self._state,

@@ -9,6 +9,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -77,38 +78,25 @@ class Sorted(NamedTuple):
     number: int = 0
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Mailroom:
     """Mail as an agent may handle it."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        vault: Vault,
-        mailboxes: Callable[[str], Mailbox],
-        account: str,
-        outbox: Outbox,
-        reading: Reading,
-        rules: Rules,
-        outgoing: Sequence[Path],
-        paused: Callable[[], str],
-    ) -> None:
-        self._ledger = ledger
-        self._vault = vault
-        self._mailboxes = mailboxes
-        self._account = account
-        self._outbox = outbox
-        self._reading = reading
-        self._rules = rules
-        self._clock = ledger.clock
-        self._folders = outgoing
-        self._paused = paused
-        self._turns: deque[float] = deque(maxlen=SEARCHES)
-        self._taking = threading.Lock()
+    ledger: Ledger
+    vault: Vault
+    mailboxes: Callable[[str], Mailbox]
+    account: str
+    outbox: Outbox
+    reading: Reading
+    rules: Rules
+    outgoing: Sequence[Path]  # folders that files may go out from, beside the vault's
+    paused: Callable[[], str]
+    _turns: deque[float] = field(default_factory=lambda: deque(maxlen=SEARCHES))
+    _taking: threading.Lock = field(default_factory=threading.Lock)
 
     def box(self, account: str) -> Mailbox:
         """Return the account's mailbox; without a name, the default one's."""
-        return self._mailboxes(account or self._account)
+        return self.mailboxes(account or self.account)
 
     @contextmanager
     def _recorded(
@@ -116,7 +104,7 @@ class Mailroom:
     ) -> Iterator[None]:
         """Leave the one line of a call; what changes a mailbox is only rehearsed where we rehearse."""
         write = partial(
-            self._outbox.record, call, target=target, parameters=parameters, synced=changes
+            self.outbox.record, call, target=target, parameters=parameters, synced=changes
         )
         try:
             check_name(call)
@@ -124,7 +112,7 @@ class Mailroom:
         except PostroomError as refused:
             write(error=refused)
             raise
-        write(result="dev_mode" if changes and not self._rules.live else "success")
+        write(result="dev_mode" if changes and not self.rules.live else "success")
 
     # Reading
 
@@ -142,26 +130,26 @@ class Mailroom:
             for item in page.items:
                 with suppress(NotFound):  # it may be gone since
                     found[item.id] = self.box(account).message(item.id)
-            self._reading.shown(account, *found.values())
+            self.reading.shown(account, *found.values())
         return page, found
 
     def _page(self, account: str, query: str, limit: int, cursor: str) -> Page:
         box = self.box(account)
         page = box.search(query, limit=limit, cursor=cursor)
-        self._reading.listed(account, page.items)
+        self.reading.listed(account, page.items)
         if not (page.items or cursor or box.search("", limit=1).items):
             page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
 
     def turn(self) -> float:
         """Take the next place among the searches of one pace; return the seconds until it comes."""
-        now = self._clock().steady
+        now = self.ledger.clock().steady
         with self._taking:
             full = len(self._turns) == SEARCHES
-            wait = max(0.0, self._turns[0] + self._rules.pace - now) if full else 0.0
+            wait = max(0.0, self._turns[0] + self.rules.pace - now) if full else 0.0
             if wait > LONGEST_TURN:
                 raise Limited(
-                    f"Rate limit exceeded ({SEARCHES} searches/{self._rules.pace:g} seconds)",
+                    f"Rate limit exceeded ({SEARCHES} searches/{self.rules.pace:g} seconds)",
                     seconds=wait,
                     remedy=f"There is room again in {policy.duration(wait)}.",
                 )
@@ -172,14 +160,14 @@ class Mailroom:
         """Return one mail."""
         with self._recorded(call, message=id[:60]):
             found = self.box(account).message(id)
-            self._reading.shown(account, found)
+            self.reading.shown(account, found)
         return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
         """Return a conversation."""
         with self._recorded(call, thread=id[:60]):
             found = self.box(account).thread(id)
-            self._reading.shown(account, *found.messages)
+            self.reading.shown(account, *found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
@@ -189,19 +177,19 @@ class Mailroom:
             file, message = box.attachment(id, part), box.message(id)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
             begun = _first(file.pieces, READABLE)
-            self._reading.saved(account, message, part, Enclosure(file.name, file.type, begun))
+            self.reading.saved(account, message, part, Enclosure(file.name, file.type, begun))
             name = file_name(file.name)
             names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
             hashed = hashlib.sha256()
 
             def ready(name: str, inode: int) -> None:
                 tag = hashed.hexdigest()[:16]
-                with self._ledger.write() as book:
+                with self.ledger.write() as book:
                     book.add_tool_note(f"{folder}/{name}", inode, tag, call.agent)
 
             pieces = _hashing(chain([begun], file.pieces), hashed.update)
-            saved, made = self._vault.deposit(folder, names, pieces, ready)
-        return Saved(self._vault.root / folder / saved, file.name, file.type, made.size)
+            saved, made = self.vault.deposit(folder, names, pieces, ready)
+        return Saved(self.vault.root / folder / saved, file.name, file.type, made.size)
 
     # Writing
 
@@ -219,7 +207,7 @@ class Mailroom:
                 remedy="Name a mail of it.",
             )
         message = named[0] if named else answered(there)
-        self._reading.shown(account, message)  # whom it names is told of, in the letter
+        self.reading.shown(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own()}
         sent = SENT in message.labels
         return message.id, answer(message.mail, own, sent=sent, everyone=everyone)
@@ -253,17 +241,17 @@ class Mailroom:
 
     def _outgoing(self, path: str) -> tuple[bytes, str]:
         """Return the bytes of a file in one of the folders that files may go out from."""
-        inside = path.removeprefix(f"{self._vault.root}/")
+        inside = path.removeprefix(f"{self.vault.root}/")
         if inside.startswith(f"{OUTGOING}/"):
-            return self._vault.read(inside)[0], f"folder {OUTGOING}/"
-        for folder in self._folders:
+            return self.vault.read(inside)[0], f"folder {OUTGOING}/"
+        for folder in self.outgoing:
             if path.startswith(f"{folder}/"):
                 place = Vault(folder)  # as confined as the vault is: no link, no way up
                 try:
                     return place.read(path.removeprefix(f"{folder}/"))[0], f"folder {folder}"
                 finally:
                     place.close()
-        allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, self._folders)])
+        allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, self.outgoing)])
         raise Denied(
             f"{line(path)[:200]!r} is in no folder that files go out from",
             remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
@@ -276,32 +264,32 @@ class Mailroom:
         with self._recorded(call, changes=True, target=target, **about):
             box = self.box(letter.account)
             refuse_other_html(letter)
-            policy.admit(letter, self._rules, self._reading.own(letter.account))
+            policy.admit(letter, self.rules, self.reading.own(letter.account))
             version = ""
             if revises:
                 revises, version = self._draft(call, letter.account, revises)
             else:
                 self._admit_draft(call, box, letter.account)
-            if not self._rules.live:
+            if not self.rules.live:
                 return None
-            now = datetime.fromtimestamp(self._clock().wall, UTC)
+            now = datetime.fromtimestamp(self.ledger.clock().wall, UTC)
             made = (
                 box.revise_draft(revises, letter, version=version, date=now)
                 if revises
                 else box.create_draft(letter, date=now)
             )
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 book.keep_draft(letter.account, made.id, made.version, call.agent)
         return made
 
     def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
         """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
-        most = self._rules.open_letters
-        with self._ledger.write(synced=False) as book:
+        most = self.rules.open_letters
+        with self.ledger.write(synced=False) as book:
             if len(book.drafts(account, call.agent)) < most:
                 return
         there = box.drafts()
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             for id in book.drafts(account, call.agent):
                 if id not in there:
                     book.drop_draft(account, id)
@@ -313,18 +301,18 @@ class Mailroom:
 
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
-        account = account or self._account
+        account = account or self.account
         with self._recorded(call, changes=True, draft=id[:60]):
             id, version = self._draft(call, account, id)
-            if self._rules.live:
+            if self.rules.live:
                 self.box(account).discard_draft(id, version=version)
-                with self._ledger.write() as book:
+                with self.ledger.write() as book:
                     book.drop_draft(account, id)
-        return self._rules.live
+        return self.rules.live
 
     def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
         """Return the id of this agent's draft, and the version in which Postroom left it."""
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             known = book.drafted(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
             for draft, mail in self.box(account).drafts().items():
@@ -357,7 +345,7 @@ class Mailroom:
     def _sort(
         self, call: Call, account: str, id: str, add: frozenset[str], remove: frozenset[str]
     ) -> Sorted:
-        account = account or self._account
+        account = account or self.account
         with self._recorded(call, changes=True, message=id[:60], to=", ".join(sorted(add))):
             box = self.box(account)
             there = {label_key(label): label for label in box.message(id).labels}
@@ -368,22 +356,22 @@ class Mailroom:
                 )
             added = frozenset(label for label in add if label_key(label) not in there)
             removed = frozenset(there[label_key(r)] for r in remove if label_key(r) in there)
-            if not self._rules.live or not added | removed:
+            if not self.rules.live or not added | removed:
                 return Sorted(id, added, removed)
-            if paused := self._paused():
+            if paused := self.paused():
                 raise Denied(
                     f"Sending, moving and labelling mail is paused by {paused} in the vault",
                     remedy="Wait until the person has deleted that file.",
                 )
-            now = self._clock()
+            now = self.ledger.clock()
             intent = Move(0, now.wall, call.agent, account, id, added, removed)
-            with self._ledger.write() as book:  # before it happens, so that it can be undone
-                policy.admit_move(book.recent_moves(self._rules.moves_per_hour), now, self._rules)
+            with self.ledger.write() as book:  # before it happens, so that it can be undone
+                policy.admit_move(book.recent_moves(self.rules.moves_per_hour), now, self.rules)
                 number = book.move(intent)
             try:
                 box.relabel(id, add=added, remove=removed)
             except PostroomError:
-                with self._ledger.write() as book:
+                with self.ledger.write() as book:
                     book.unmove(number)
                 raise
         return Sorted(id, added, removed, number)
@@ -397,7 +385,7 @@ class Mailroom:
             gone = box.message(move.message).labels & {TRASH, SPAM}
             add = move.removed - {INBOX} if gone else move.removed
             box.relabel(move.message, add=add, remove=move.added)
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 book.unmove(move.number)
 
 

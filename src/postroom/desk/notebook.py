@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -77,34 +78,22 @@ class Listed(NamedTuple):
     loose: bool = False  # no note has the words themselves: these have words that begin so
 
 
+@dataclass(kw_only=True, eq=False)
 class Notebook:
     """The notes of the whole vault, for tools."""
 
-    def __init__(
-        self,
-        *,
-        root: Path,
-        access: Access,
-        active: bool,
-        state: Path,
-        ledger: Ledger,
-        outbox: Outbox,
-        settle: Callable[[], Sequence[str]],
-        rehearses: str,
-        in_room: Callable[[str], str],
-    ) -> None:
-        self.vault = Vault(root)
-        self.access = access
-        self._active = active
-        self._state = state
-        self._ledger = ledger
-        self._outbox = outbox
-        self._settle = settle
-        self._rehearses = rehearses  # by what; nothing where letters leave
-        self._in_room = in_room
-        self._seen: OrderedDict[tuple[str, str, str], str] = OrderedDict()
-        self._turn = threading.Lock()
-        self._keeper: Keeper | None = None
+    vault: Vault
+    access: Access
+    active: bool
+    state: Path
+    ledger: Ledger
+    outbox: Outbox
+    settle: Callable[[], Sequence[str]]
+    rehearses: str  # by what; nothing where letters leave
+    in_room: Callable[[str], str]
+    _seen: OrderedDict[tuple[str, str, str], str] = field(default_factory=OrderedDict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _keeper: Keeper | None = None
 
     def close(self) -> None:
         """Let go of the files, and of the index for whoever keeps it next."""
@@ -118,7 +107,7 @@ class Notebook:
         self, call: Call, target: str = "", *, changes: bool = False, once: str = "", **about: Value
     ) -> Iterator[None]:
         """Leave the one line of a call, on the disk where it changes something."""
-        write = partial(self._outbox.record, call, target=target, parameters=about, once=once)
+        write = partial(self.outbox.record, call, target=target, parameters=about, once=once)
         try:
             check_name(call)
             with self.given_up(call, once):
@@ -143,7 +132,7 @@ class Notebook:
 
     def _settle_move(self) -> None:
         """See to it that no note has two names because a move was interrupted."""
-        if (self._state / "vault" / "move.json").exists():
+        if (self.state / "vault" / "move.json").exists():
             self.mover.settle()
 
     def refuse_folder(self, path: str) -> None:
@@ -246,12 +235,12 @@ class Notebook:
 
     def made(self, path: str, raw: bytes) -> bool:
         """Whether it is as a tool has written it."""
-        return self._ledger.tool_wrote(self._in_room(path), etag(raw))
+        return self.ledger.tool_wrote(self.in_room(path), etag(raw))
 
     def refuse_letter(self, path: str) -> None:
         """Refuse a draft that is a letter by now."""
-        inside = self._in_room(path)
-        if found := self._ledger.standing(inside.rpartition("/")[0]).get(inside):
+        inside = self.in_room(path)
+        if found := self.ledger.standing(inside.rpartition("/")[0]).get(inside):
             raise Denied(
                 f"{path!r} is the letter {found[0]} now, and out of the tools' hands",
                 remedy="Write another draft, or take the letter back (withdraw_letter).",
@@ -305,8 +294,8 @@ class Notebook:
         """
 
         def record(inode: int) -> None:
-            with self._ledger.write() as book:
-                book.add_tool_note(self._in_room(path), inode, tag, agent)
+            with self.ledger.write() as book:
+                book.add_tool_note(self.in_room(path), inode, tag, agent)
 
         return record
 
@@ -315,7 +304,7 @@ class Notebook:
 
         Afterwards, not before: until then the file may still be there, under another name too.
         """
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             book.free_inode(was.inode)
 
     def refuse_marks(self, path: str, note: Note) -> None:
@@ -325,7 +314,7 @@ class Notebook:
         move the note.
         """
         ours = sorted(OURS & note.fields.keys())
-        if ours and (self.access.is_workflow(path) or self._ledger.place(note.text("letter")).path):
+        if ours and (self.access.is_workflow(path) or self.ledger.place(note.text("letter")).path):
             raise Denied(
                 f"`{ours[0]}` is the desk's own field: tools do not write it in its folders, nor in a"
                 " note that names one of its letters",
@@ -335,7 +324,7 @@ class Notebook:
     def refuse_slip(self, path: str, note: Note) -> None:
         """Refuse a note that would pass for an approval: tools only ask for one, and in Plans/ alone."""
         self.refuse_marks(path, note)
-        inside, workflow = self._in_room(path), self.access.is_workflow(path)
+        inside, workflow = self.in_room(path), self.access.is_workflow(path)
         if note.text("type") in TYPES and not inside.startswith(f"{folders.PLANS}/"):
             raise Denied(
                 f"A note of the type {note.text('type')} asks for approval, and belongs into"
@@ -350,7 +339,7 @@ class Notebook:
 
     def acts(self, before: str, after: str) -> Active | None:
         """Return what was added to a note that acts when it is opened, unless that is allowed."""
-        return None if self._active else added(before, after)
+        return None if self.active else added(before, after)
 
     def _refuse_active(self, before: str, made: Note) -> None:
         found = self.acts(before, made.source)
@@ -382,7 +371,7 @@ class Notebook:
         if self._keeper:
             with suppress(PostroomError):  # the keeper sees it too
                 self.index.refresh(self.vault, [path])
-        inside, tag = self._in_room(path), etag(made.raw)
+        inside, tag = self.in_room(path), etag(made.raw)
         kept = Kept(path, made, tag)
         kept = kept._replace(etag=self.remember(call, kept, whole=whole))
         if inside.startswith(f"{folders.DRAFTS}/"):
@@ -392,15 +381,15 @@ class Notebook:
 
     def _settled(self, kept: Kept, inside: str) -> Kept:
         """Return a draft after the desk has looked at it."""
-        said = [told for told in self._settle() if told.startswith(f"{inside} ")]
-        letter, _ = self._ledger.standing(folders.DRAFTS).get(inside, ("", None))
+        said = [told for told in self.settle() if told.startswith(f"{inside} ")]
+        letter, _ = self.ledger.standing(folders.DRAFTS).get(inside, ("", None))
         proposed = kept.note.text("status") == PROPOSED and kept.note.text("to")
         if letter:
             raw, _ = self.vault.read(kept.path)
             return Kept(kept.path, _parsed(kept.path, raw), etag(raw), letter, WAITS.format(letter))
-        if proposed and self._rehearses:
+        if proposed and self.rehearses:
             return kept._replace(
-                hint=f"Postroom rehearses ({self._rehearses}): it is no letter yet."
+                hint=f"Postroom rehearses ({self.rehearses}): it is no letter yet."
             )
         return kept._replace(hint=said[0] if said else "")
 
@@ -428,14 +417,14 @@ class Notebook:
         """The index of all notes."""
         from postroom.vault.index import Index  # a server that is never asked for it needs none
 
-        return Index(self._state / "vault" / "index.sqlite")
+        return Index(self.state / "vault" / "index.sqlite")
 
     @cached_property
     def mover(self) -> Mover:
         """Who moves notes."""
         from postroom.desk.moves import Mover
 
-        return Mover(self, self._state / "vault")
+        return Mover(self, self.state / "vault")
 
     def ready(self) -> Progress | None:
         """Return how far the index is; None where it shows the vault as it is."""
@@ -443,7 +432,7 @@ class Notebook:
 
         with self._turn:
             if self._keeper is None:
-                lock = self._state / "vault" / "index.lock"
+                lock = self.state / "vault" / "index.lock"
                 keeper = Keeper(self.vault, self.index, lock, self.access.hidden)
                 keeper.start()
                 self._keeper = keeper
@@ -512,7 +501,7 @@ class Notebook:
         except GeneratorExit:
             if not (once and self.mover.begun(once)):  # which is finished, and told then
                 gone = Unavailable("The client gave it up")
-                self._outbox.record(call, gone, synced=False)
+                self.outbox.record(call, gone, synced=False)
             raise
 
     def folder(self, folder: str) -> str:

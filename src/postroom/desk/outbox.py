@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, Protocol
+from functools import partial
+from typing import Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
 from postroom.core.audit import Action, Read, Value
@@ -84,16 +85,14 @@ class Assessor(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Outbox:
     """Proposals and verdicts."""
 
-    def __init__(
-        self, ledger: Ledger, rules: Rules, assessor: Assessor, clock: Callable[[], Stamp]
-    ) -> None:
-        self._ledger = ledger
-        self._rules = rules
-        self._assessor = assessor
-        self._clock = clock
+    ledger: Ledger
+    rules: Rules
+    assessor: Assessor
+    clock: Callable[[], Stamp]
 
     # Agents
 
@@ -109,14 +108,14 @@ class Outbox:
         check_name(call)
         letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
         refuse_other_html(letter)
-        policy.admit(letter, self._rules, self._assessor.own(letter.account))
-        with self._ledger.write() as book:
+        policy.admit(letter, self.rules, self.assessor.own(letter.account))
+        with self.ledger.write() as book:
             known = self._known(book, call, letter, wish)
             if known is not None:
                 return self._again(book, call, known, letter, wish)
         # Outside: the card asks the mailbox, and nobody should wait for that.
-        card = self._assessor.card(letter, wish.origins)
-        with self._ledger.write() as book:
+        card = self.assessor.card(letter, wish.origins)
+        with self.ledger.write() as book:
             known = self._known(book, call, letter, wish)
             if known is not None:
                 return self._again(book, call, known, letter, wish)
@@ -146,7 +145,7 @@ class Outbox:
                 if wish.verdict:  # a note that a sync client brought back is no new letter
                     return latest
                 fresh = bool(wish.key) or (bool(wish.slip) and book.unspent(wish.slip))
-                return latest if not fresh and elapsed(at, self._clock()) < DAY else None
+                return latest if not fresh and elapsed(at, self.clock()) < DAY else None
             case life.Rejected():
                 return latest
         return None
@@ -170,7 +169,7 @@ class Outbox:
         return known
 
     def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
-        rules, now = self._rules, self._clock()
+        rules, now = self.rules, self.clock()
         replaced = book.known(wish.replaces) if wish.replaces else None
         if wish.replaces and (replaced is None or replaced.agent != call.agent):
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
@@ -224,15 +223,15 @@ class Outbox:
         check_name(call)
         target = ""
         if letter is not None:
-            own = self._assessor.own(letter.account) if letter.in_reply_to else frozenset()
-            policy.admit(letter, self._rules, own)
+            own = self.assessor.own(letter.account) if letter.in_reply_to else frozenset()
+            policy.admit(letter, self.rules, own)
             target = addresses([address.spec for address in letter.envelope])
             parameters = {"subject": letter.subject}
         self.record(call, result="dev_mode", target=target, parameters=parameters)
 
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
-        now, folders_count = self._clock(), self._folders_count(book)
+        now, folders_count = self.clock(), self._folders_count(book)
         if wish.asks:
             return None
         if wish.verdict and folders_count:
@@ -240,21 +239,21 @@ class Outbox:
         if wish.slip and folders_count:
             return life.Verdict(PERSON, "slip", now, digest, wish.slip)
         pinned = book.get("passphrase") and book.get("required") == "true"
-        if not self._rules.required and not pinned:
+        if not self.rules.required and not pinned:
             return life.Verdict("nobody", "required = false", now, digest)
         return None
 
     def _folders_count(self, book: Book) -> bool:
         """Whether what stands in a folder is a verdict: by our rules, and by the ledger's as of now."""
         pinned = book.get("passphrase") and book.get("trust") == "desk"
-        return self._rules.trust == "folder" and not pinned
+        return self.rules.trust == "folder" and not pinned
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's that has not been claimed."""
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             entry = self._of(book, call, id)
             try:
-                state = life.withdraw(id, entry.state, self._clock())
+                state = life.withdraw(id, entry.state, self.clock())
             except Conflict as why:
                 why.remedy = "There is nothing more to do."
                 raise
@@ -264,14 +263,14 @@ class Outbox:
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             entry = self._of(book, call, id)
             self._line(book, call, entry, result="success")
             return entry
 
     def of(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's, and leave no line."""
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             return self._of(book, call, id)
 
     def _of(self, book: Book, call: Call, id: str) -> Entry:
@@ -290,27 +289,27 @@ class Outbox:
         `digest` is (the beginning of) what the person saw, `slip` the request that they moved.
         """
         self.refuse_rehearsal()
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             if via == "folder" and not self._folders_count(book):
                 raise Denied(
                     "At trust level desk a moved note is no verdict",
                     remedy=f"Approve it with `postroom approve {id}`.",
                 )
-            entry, now = book.entry(id), self._clock()
+            entry, now = book.entry(id), self.clock()
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
                 raise _not_as_seen(entry)
             if not self._lapsed(entry):
                 verdict = life.Verdict(by, via, now, entry.digest, slip)
-                state = life.approve(id, entry.state, verdict, self._rules.undo_seconds)
+                state = life.approve(id, entry.state, verdict, self.rules.undo_seconds)
                 return self._decided(book, entry, state, "approve_letter", by)
         self.expire()
-        raise life.refuse(id, self._ledger.entry(id).state, "approved")
+        raise life.refuse(id, self.ledger.entry(id).state, "approved")
 
     def refuse_rehearsal(self) -> None:
         """Refuse an approval that could send nothing."""
-        if not self._rules.live:
-            source = self._rules.source
+        if not self.rules.live:
+            source = self.rules.source
             wrong = "Nothing says otherwise" if source == "default" else f"{source} says so"
             raise Denied(
                 f"{NOT_LIVE} ({source}): nothing can be sent, and nothing approved",
@@ -320,38 +319,31 @@ class Outbox:
 
     def approve_by_slip(self, id: str, slip: str) -> Entry:
         """Let a waiting letter out by a slip that fits it; a slip has no undo window."""
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             entry = book.entry(id)
             if book.used(id, slip):
                 return entry
-            verdict = life.Verdict(PERSON, "slip", self._clock(), entry.digest, slip)
+            verdict = life.Verdict(PERSON, "slip", self.clock(), entry.digest, slip)
             state = life.approve(id, entry.state, verdict, 0)
             return self._decided(book, entry, state, "approve_letter")
 
     def reject(self, id: str, *, by: str, reason: str, revise: bool = False) -> Entry:
         """Say no, with a reason that reaches the agent; or ask it for another version."""
-        with self._ledger.write() as book:
-            entry = book.entry(id)
-            state = life.reject(
-                id, entry.state, at=self._clock(), by=by, reason=reason[:2000], revise=revise
-            )
-            action = "revise_letter" if revise else "reject_letter"
-            return self._decided(book, entry, state, action, by)
+        action = "revise_letter" if revise else "reject_letter"
+        rejected = partial(life.reject, by=by, reason=reason[:2000], revise=revise)
+        return self._decide(id, rejected, action, by)
 
     def recall(self, id: str, *, by: str = "") -> Entry:
         """Take an approval back, as long as nobody has claimed the letter."""
-        with self._ledger.write() as book:
-            entry = book.entry(id)
-            state = life.recall(id, entry.state, self._clock())
-            return self._decided(book, entry, state, "undo_letter", by)
+        return self._decide(id, life.recall, "undo_letter", by)
 
     def edit(self, id: str, letter: Letter, *, was: str = "", by: str = "") -> Entry:
         """Freeze a waiting letter anew as the person wants it; what it was is kept."""
-        entry = self._ledger.entry(id)
+        entry = self.ledger.entry(id)
         if was and was != entry.digest:
             raise _not_as_seen(entry)
         letter, card = self.edited(entry, letter)
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             new = book.swap(entry, entry.state, letter=letter, card=card)
             self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by)
             return new
@@ -363,22 +355,23 @@ class Outbox:
         if letter.text != entry.letter.text:
             letter = replace(letter, html="")  # it would say what the agent wrote
         refuse_other_html(letter)
-        policy.admit(letter, self._rules, self._assessor.own(letter.account))
-        return letter, self._assessor.card(letter, entry.origins)
+        policy.admit(letter, self.rules, self.assessor.own(letter.account))
+        return letter, self.assessor.card(letter, entry.origins)
 
     def resolve(self, id: str, *, by: str, sent: bool) -> Entry:
         """Settle a letter whose fate was unknown by what the person found out."""
-        with self._ledger.write() as book:
-            entry = book.entry(id)
-            state = life.resolve(id, entry.state, self._clock(), by, sent=sent)
-            return self._decided(book, entry, state, "resolve_letter", by)
+        return self._decide(id, partial(life.resolve, by=by, sent=sent), "resolve_letter", by)
 
     def reopen(self, id: str, *, by: str = "") -> Entry:
         """Put a closed letter that was not sent before the person again."""
-        with self._ledger.write() as book:
+        return self._decide(id, life.reopen, "reopen_letter", by)
+
+    def _decide(
+        self, id: str, change: Callable[[str, life.State, Stamp], life.State], action: str, by: str
+    ) -> Entry:
+        with self.ledger.write() as book:
             entry = book.entry(id)
-            state = life.reopen(id, entry.state, self._clock())
-            return self._decided(book, entry, state, "reopen_letter", by)
+            return self._decided(book, entry, change(id, entry.state, self.clock()), action, by)
 
     def _decided(
         self, book: Book, entry: Entry, state: life.State, action: str, by: str = ""
@@ -391,23 +384,23 @@ class Outbox:
 
     def _lapsed(self, entry: Entry) -> bool:
         since = entry.state.since if isinstance(entry.state, life.Pending) else None
-        return since is not None and elapsed(since, self._clock()) >= self._rules.expiry_seconds
+        return since is not None and elapsed(since, self.clock()) >= self.rules.expiry_seconds
 
     def expire(self, standings: dict[str, Standing] | None = None) -> list[Entry]:
         """Close what nobody decided in time; of all letters, or of these."""
-        standings = self._ledger.standings("pending") if standings is None else standings
+        standings = self.ledger.standings("pending") if standings is None else standings
         late = [
             id
             for id, (state, _) in standings.items()
             if isinstance(state, life.Pending)
-            and elapsed(state.since, self._clock()) >= self._rules.expiry_seconds
+            and elapsed(state.since, self.clock()) >= self.rules.expiry_seconds
         ]
         closed = []
         for id in late:
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 entry = book.entry(id)
                 if self._lapsed(entry):
-                    new = book.swap(entry, life.Expired(self._clock()))
+                    new = book.swap(entry, life.Expired(self.clock()))
                     self._line(book, Call("expire_letter", entry.agent, "desk"), new, "success")
                     closed.append(new)
         return closed
@@ -417,19 +410,19 @@ class Outbox:
 
         One that may have been sent keeps its bytes. Card, letter and state change in one transaction.
         """
-        entry = self._ledger.entry(id)
+        entry = self.ledger.entry(id)
         letter, why = _with_reduced_html(entry.letter)
         waits = isinstance(entry.state, life.Pending | life.Approved)
         if not waits or letter == entry.letter:
-            with self._ledger.write() as book:
+            with self.ledger.write() as book:
                 book.rekey(letter, done=waits)
             return None
         from postroom.core.levels import found
 
-        card = self._assessor.card(letter, entry.origins).adding(found("refrozen", why=why))
+        card = self.assessor.card(letter, entry.origins).adding(found("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)
-        with self._ledger.write() as book:
-            state = life.Pending(self._clock()) if approved else entry.state
+        with self.ledger.write() as book:
+            state = life.Pending(self.clock()) if approved else entry.state
             new = book.swap(entry, state, letter=letter, card=card)
             book.rekey(letter, done=True)
             self._line(book, Call("refreeze_letter", entry.agent, "desk"), new, "success")
@@ -443,10 +436,10 @@ class Outbox:
             known = named.get(read.letter)
             if read.letter and read.state and not (known and known.state == "sent"):
                 named[read.letter] = read
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             book.set(DISTRUSTED, why)
             # Of what tools wrote until now, some has no row here.
-            book.set(TOOL_NOTES_SINCE, str(self._clock().wall))
+            book.set(TOOL_NOTES_SINCE, str(self.clock().wall))
             for read in ahead:
                 book.take(read)
             doubtful = 0
@@ -463,7 +456,7 @@ class Outbox:
 
     def _logged(self, read: Read | None, why: str) -> life.State:
         """Return the state that the log gives; a claim, and what it does not name, is in doubt."""
-        now = self._clock()
+        now = self.clock()
         match read and read.state:
             case "sent":
                 return life.Sent(now, "", "", how="sent, as the log says")
@@ -483,7 +476,7 @@ class Outbox:
 
     def record_letter(self, call: Call, entry: Entry) -> Entry:
         """Write the one line of a call about a letter, as it is now; return it."""
-        with self._ledger.write() as book:
+        with self.ledger.write() as book:
             # What the log says last of a letter is believed: it must be no older than the ledger.
             now = book.entry(entry.id)
             self._line(book, call, now)
@@ -505,7 +498,7 @@ class Outbox:
         `once` names a thing that several may bring to its end, of whom one writes the line.
         """
         if not (error and call.trace and call.trace.written):
-            with self._ledger.write(synced=synced) as book:
+            with self.ledger.write(synced=synced) as book:
                 if once and book.get(ONCE) == once:
                     return
                 self._line(book, call, None, result, error, parameters, target=target)
@@ -520,7 +513,7 @@ class Outbox:
 
         Who does not call it leaves none.
         """
-        with self._ledger.write(synced=False, early=True) as book:
+        with self.ledger.write(synced=False, early=True) as book:
 
             def keep(**parameters: Value) -> None:
                 try:
@@ -549,29 +542,21 @@ class Outbox:
             result = _RESULTS.get(error.code, "error")
         elif not result:
             result = _result(entry.state) if entry else "success"
-        letter = entry.letter if entry else None
-        self._log(
-            book,
-            call,
-            result,
-            target=addresses([a.spec for a in letter.envelope]) if letter else target,
-            letter=entry.id if entry else "",
-            state=entry.kind if entry else "",
-            parameters={"subject": letter.subject, **({"by": by} if by else {})}
-            if letter
-            else parameters or {},
-            error=error.message if error else "",
-        )
-
-    def _log(self, book: Book, call: Call, result: str, **about: Any) -> None:  # noqa: ANN401
+        if entry:
+            target = addresses([a.spec for a in entry.letter.envelope])
+            parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
         book.log(
             Action(
                 actor=call.actor,
                 action_type=call.action_type,
                 agent=call.agent,
                 result=result,
+                target=target,
+                letter=entry.id if entry else "",
+                state=entry.kind if entry else "",
+                parameters=parameters or {},
+                error=error.message if error else "",
                 duration_ms=round(call.trace.took() * 1000) if call.trace else None,
-                **about,
             )
         )
         if call.trace:

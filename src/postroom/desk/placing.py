@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
+from dataclasses import dataclass
 
 from postroom.core.errors import PostroomError
 from postroom.store.entries import Place
@@ -18,17 +19,17 @@ def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
     return Place(path, digest, *shown, *file[1:])
 
 
+@dataclass(frozen=True, slots=True)
 class Placing:
     """Names for notes that no other has, and the end of writes that were interrupted."""
 
-    def __init__(self, vault: Vault, ledger: Ledger) -> None:
-        self._vault = vault
-        self._ledger = ledger
+    vault: Vault
+    ledger: Ledger
 
     def intended(self, key: str, where: str, name: str, data: bytes) -> str:
         """Return where a note will be written, after the ledger knows it."""
         path = self.free(where, name)
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             book.intend(key, path, hashlib.sha256(data).hexdigest())
         return path
 
@@ -38,32 +39,32 @@ class Placing:
         """Give a note that stands at a place its new text, in the folder where it belongs."""
         at, _, name = place.path.rpartition("/")
         if at == where:
-            return place.path, self._vault.replace(place.path, new, file) if new != raw else file
+            return place.path, self.vault.replace(place.path, new, file) if new != raw else file
         path = self.intended(key, where, name, new)
-        return path, self._vault.move(place.path, path, file, new if new != raw else None)
+        return path, self.vault.move(place.path, path, file, new if new != raw else None)
 
     def finish(self, key: str) -> tuple[str, bytes, File] | None:
         """Bring a write of ours to its end that was interrupted; return what stands there, if it began."""
-        path, hash = self._ledger.intended(key)
+        path, hash = self.ledger.intended(key)
         if not path:
             return None
         try:
-            raw, file = self._vault.read(path)
+            raw, file = self.vault.read(path)
         except PostroomError:
             return None
         if hashlib.sha256(raw).hexdigest() != hash:
             return None
-        place = self._ledger.place(key)
+        place = self.ledger.place(key)
         with suppress(PostroomError):  # the old one is gone, or somebody was at it
-            old, was = self._vault.read(place.path)
+            old, was = self.vault.read(place.path)
             if path != place.path and hashlib.sha256(old).hexdigest() == place.hash:
-                self._vault.remove(place.path, was)
+                self.vault.remove(place.path, was)
         return path, raw, file
 
     def free(self, where: str, name: str) -> str:
         """Return a path in this folder that no other file has."""
         stem, path, number = name.removesuffix(".md"), f"{where}/{name}", 1
-        while self._vault.stat(path) is not None:
+        while self.vault.stat(path) is not None:
             number += 1
             # A name has room for 255 octets.
             path = f"{where}/{stem.encode()[:240].decode(errors='ignore')} {number}.md"
@@ -72,5 +73,5 @@ class Placing:
     def put_back(self, path: str, file: File, where: str) -> str:
         """Move a note that stands in the wrong place, unchanged; return its new path."""
         target = self.free(where, path.rpartition("/")[2])
-        self._vault.move(path, target, file)
+        self.vault.move(path, target, file)
         return target

@@ -31,7 +31,7 @@ STATES = (
 EVENTS = {
     "approve": lambda state: life.approve(ID, state, VERDICT, 10),
     "recall": lambda state: life.recall(ID, state, NOW),
-    "reject": lambda state: life.reject(ID, state, at=NOW, by="ada", reason="no"),
+    "reject": lambda state: life.reject(ID, state, NOW, by="ada", reason="no"),
     "withdraw": lambda state: life.withdraw(ID, state, NOW),
     "resolve": lambda state: life.resolve(ID, state, NOW, "ada", sent=True),
     "reopen": lambda state: life.reopen(ID, state, NOW),
