@@ -102,12 +102,13 @@ def situations(draw):
     )
     own = draw(st.sampled_from([(), (one.sender,)]))
     thread = draw(st.sampled_from([None, frozenset(), frozenset({one.to[0].key})]))
-    known = frozenset(draw(st.lists(domains, max_size=4))) | {"paypal.com"}
+    known = {f"@{domain}" for domain in (*draw(st.lists(domains, max_size=4)), "paypal.com")}
     return one, Facts(
         own=own,
         written_to=frozenset(address.key for address in one.cc),
-        known_domains=known,
-        contacts=frozenset(draw(st.lists(addresses.map(lambda one: one.key), max_size=3))),
+        contacts=frozenset(known).union(
+            draw(st.lists(addresses.map(lambda one: one.key), max_size=3))
+        ),
         wrote=draw(st.sampled_from([{}, {one.to[0].key: 1.5e9}])),
         thread=thread,
         answered=thread or frozenset(),

@@ -136,8 +136,7 @@ class Facts:
 
     own: tuple[Address, ...] = ()
     written_to: frozenset[str] = frozenset()
-    known_domains: frozenset[str] = frozenset()
-    contacts: frozenset[str] = frozenset()  # addresses written to
+    contacts: frozenset[str] = frozenset()  # addresses written to; of some only `@domain`
     wrote: Mapping[str, float] = field(default_factory=dict)  # when a recipient last wrote
     thread: frozenset[str] | None = None  # everybody in the conversation that is answered
     answered: frozenset[str] = frozenset()  # From, To and Cc of the mail that is answered

@@ -221,8 +221,7 @@ class _Assessment:
         self.familiar = facts.written_to | self.own
         self.own_domains = {address.domain.casefold() for address in own}
         written = {key.rpartition("@")[2] for key in self.familiar | facts.contacts}
-        domains = self.own_domains | facts.known_domains | written
-        self.known = findings.Known(domains, facts.contacts | self.familiar)
+        self.known = findings.Known(self.own_domains | written, facts.contacts | self.familiar)
         self.named = tuple(dict.fromkeys((*letter.envelope, *letter.reply_to)))
         self.recipients = {address.key for address in letter.envelope}
         # A sender in this set reads what becomes of an address or a link in their mail.

@@ -142,19 +142,16 @@ class Correspondence:
         return None
 
     def _handed(self, call: Call, me: Me, taken: Taken, *, peek: bool) -> Handed:
-        kept = False
         try:
             letter = self.post.letter(taken.message, me.name)
             with self.outbox.recording(call, target=taken.message.sender) as keep:
                 keep(**_as(call, me, id=taken.message.id))
-                kept = not peek
-            return Handed(taken if kept else None, letter, me.name)
         except BaseException:
-            kept = False
+            taken.release()  # it was not handed out
             raise
-        finally:
-            if not kept:
-                taken.release()  # it was not handed out
+        if peek:
+            taken.release()
+        return Handed(None if peek else taken, letter, me.name)
 
     def left(self, handed: Handed) -> int:
         """Return how many wait behind this one, of which its reader thereby knows."""

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from typing import Any
 
 from postroom.core import audit
@@ -209,13 +210,8 @@ class ActionLog:
 
     def _lines(self, name: str) -> Iterator[str]:
         data = self.files.tail(f"{FOLDER}/{name}", MAX_FILE)
-        start = 0
-        while start < len(data):
-            end = data.find(b"\n", start)
-            end = len(data) if end < 0 else end
-            # One byte more than a line has is enough to see that it is none.
-            yield _text(data[start : min(end, start + audit.MAX_LINE + 1)])
-            start = end + 1
+        for line in BytesIO(data):
+            yield _text(line.removesuffix(b"\n"))
         if len(data) >= MAX_FILE:
             raise Corrupt(f"larger than {MAX_FILE // 1_000_000} MB, of which only the end was read")
 
@@ -233,6 +229,7 @@ def _number(line: bytes) -> int:
 
 
 def _text(line: bytes) -> str:
+    # One byte more than a line has is enough to see that it is none.
     return line[: audit.MAX_LINE + 1].decode("utf-8", "replace")
 
 

@@ -69,14 +69,14 @@ class Reading:
         self.record(
             [
                 Shown(
-                    ShownMail(account, one.id, _key(one.sender), one.subject[:MAX_SUBJECT], one.date, SENT in one.labels),
+                    _mail(account, one, one.sender, one.subject),
                     "line",
                     [("from", _key(one.sender)), *(("to", _key(party)) for party in one.to)],
                     [("name", one.sender.name), ("subject", one.subject), ("body", one.snippet)],
                 )
                 for one in summaries
             ]
-        )  # fmt: skip
+        )
 
     def saved(self, account: str, message: Message, part: str, file: Enclosure) -> None:
         """Record what a file of a mail shows, before it is on the disk for anybody to read."""
@@ -165,26 +165,12 @@ class Reading:
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to, after a look at what was sent since the last time."""
-        key, cursor = f"contacts.{account}", ""
-        last, newest = self._ledger.meta(key), ""
-        found: set[str] = set()
-        for _ in range(PAGES):
-            # Mostly there is one more letter than the last time.
-            page = box.search("in:sent", limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
-            newest = newest or (page.items[0].id if page.items else "")
-            for summary in page.items:
-                if summary.id == last:
-                    break
-                found.update(_key(party) for party in summary.to)
-            else:
-                cursor = page.cursor
-                if cursor:
-                    continue
-            break
-        if newest != last:
+        key = f"contacts.{account}"
+        if sent := list(_sent_since(box, self._ledger.meta(key))):
+            found = {_key(party) for summary in sent for party in summary.to}
             with self._ledger.write(synced=False) as book:
                 book.record_correspondents(account, frozenset(found - {""}))
-                book.set(key, newest)
+                book.set(key, sent[0].id)
         return self._ledger.correspondents(account)
 
 
@@ -192,6 +178,11 @@ def _key(party: Party | None) -> str:
     from postroom.core.findings import address_key  # few commands need its tables
 
     return address_key(party.address)[:MAX_ADDRESS] if party else ""
+
+
+def _mail(account: str, one: Message | Summary, sender: Party | None, subject: str) -> ShownMail:
+    sent = SENT in one.labels
+    return ShownMail(account, one.id, _key(sender), subject[:MAX_SUBJECT], one.date, sent)
 
 
 def _whole(account: str, message: Message) -> Shown:
@@ -202,14 +193,7 @@ def _whole(account: str, message: Message) -> Shown:
     # With its ending and without: box@example.org.pdf is read as an address too.
     files = [text for a in mail.attachments for text in (a.name, a.name.rpartition(".")[0])]
     return Shown(
-        ShownMail(
-            account,
-            message.id,
-            _key(mail.sender),
-            mail.subject[:MAX_SUBJECT],
-            message.date,
-            SENT in message.labels,
-        ),
+        _mail(account, message, mail.sender, mail.subject),
         "whole",
         [(part, _key(party)) for part, party in people],
         [
@@ -249,6 +233,21 @@ def _tokens(shown: Shown) -> dict[str, set[str]]:
     if shown.html:
         found["html"] = set(tokens("", shown.html, most=MOST)) - found.get("body", set())
     return {part: of - {""} for part, of in found.items()}
+
+
+def _sent_since(box: Mailbox, last: str) -> Iterator[Summary]:
+    """Yield what was sent since this mail, newest first."""
+    cursor = ""
+    for _ in range(PAGES):
+        # Mostly there is one more letter than the last time.
+        page = box.search("in:sent", limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
+        for summary in page.items:
+            if summary.id == last:
+                return
+            yield summary
+        cursor = page.cursor
+        if not cursor:
+            return
 
 
 def _wrote(box: Mailbox, address: Address) -> float:

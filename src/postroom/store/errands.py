@@ -58,8 +58,8 @@ class Errands(Visits):
 
     def watched(self, account: str) -> Watch | None:
         """Return how far this account was followed; None where it never was."""
-        row = self._row("SELECT value FROM meta WHERE key = ?", WATCH + account)
-        return Watch(*json.loads(row[0])) if row else None
+        kept = self.get(WATCH + account)
+        return Watch(*json.loads(kept)) if kept else None
 
     def watch(self, account: str, watch: Watch, ids: Iterable[str], state: str = "found") -> int:
         """Remember what was seen and how far that goes, both or neither; return how many are new."""
@@ -72,7 +72,7 @@ class Errands(Visits):
             )
             for id in ids
         )  # fmt: skip
-        self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", WATCH + account, json.dumps(watch))
+        self.set(WATCH + account, json.dumps(watch))
         return new
 
     def seen_of(self, account: str, ids: Sequence[str]) -> set[str]:

@@ -28,6 +28,15 @@ class Handling:
     def _do(self, sql: str, *values: object) -> int:
         return self._connection.execute(sql, values).rowcount
 
+    def set(self, key: str, value: str) -> None:
+        """Keep a value under a key."""
+        self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
+
+    def get(self, key: str) -> str:
+        """Return what was kept under this key, or nothing."""
+        row = self._row("SELECT value FROM meta WHERE key = ?", key)
+        return str(row[0]) if row else ""
+
     def record_exposure(self, mail: ShownMail, tokens: Mapping[str, Collection[str]]) -> None:
         """Record which tokens a mail shows, by the part of the mail that they stand in.
 

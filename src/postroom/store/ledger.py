@@ -653,15 +653,6 @@ class Book(Errands):
         """Forget that the provider may hold something of a letter."""
         self._do("DELETE FROM meta WHERE key = ?", f"orphan {id}")
 
-    def set(self, key: str, value: str) -> None:
-        """Keep a value under a key."""
-        self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
-
-    def get(self, key: str) -> str:
-        """Return what was kept under this key, or nothing."""
-        row = self._row("SELECT value FROM meta WHERE key = ?", key)
-        return str(row[0]) if row else ""
-
     def log(self, action: Action) -> None:
         """Add an action to the chain."""
         from uuid import UUID  # who only reads needs none

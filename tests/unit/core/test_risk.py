@@ -27,7 +27,7 @@ BOB = Address.parse("bob@example.net")
 KNOWN = Facts(
     own=(YOU,),
     written_to=frozenset({ANN.key}),
-    known_domains=frozenset({"paypal.com", "north-bank.de", "acme.co.uk", "microsoft.com"}),
+    contacts=frozenset({"@paypal.com", "@north-bank.de", "@acme.co.uk", "@microsoft.com"}),
 )
 PLAIN, LOOK, STOP = Level
 
@@ -167,7 +167,9 @@ LOOK_ALIKES = {
 def test_a_domain_that_looks_like_a_known_one_is_red(domain):
     card = assess(to(f"ann@{domain}"), KNOWN)
     assert ("look_alike", STOP) in found(card)
-    assert any(name in of(card, "look_alike")[0] for name in (*KNOWN.known_domains, "example."))
+    assert any(
+        name.strip("@") in of(card, "look_alike")[0] for name in (*KNOWN.contacts, "example.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +182,7 @@ def test_a_known_or_a_plainly_different_domain_is_no_look_alike(domain):
 
 
 def test_a_host_below_a_known_domain_that_others_share_is_no_look_alike():
-    facts = known(known_domains=frozenset({"gov.uk", "com", ""}))
+    facts = known(contacts=frozenset({"@gov.uk", "@com", "@"}))
     for domain in ("tax.gov.uk", "tax.co.uk", "other.com"):
         assert not of(assess(to(f"ann@{domain}"), facts), "look_alike")
 
