@@ -20,10 +20,10 @@ from postroom.config import load
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.audit import Action
+from postroom.core.card import Card, Level, Line
 from postroom.core.letter import Letter, letter_id
 from postroom.core.policy import DAY
 from postroom.core.redaction import addresses
-from postroom.core.risk import Card, Level, Line
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Tools
 from postroom.desk.outbox import HOME, Call

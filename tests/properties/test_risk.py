@@ -6,19 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.address import Address
-from postroom.core.findings import MAX_TOKENS, links, masked, said, secrets
+from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Line
+from postroom.core.findings import MAX_TOKENS, links, masked, said, secrets, tokens
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.risk import (
-    MAX_LINE,
-    MAX_LINES,
-    Card,
-    Exposure,
-    Facts,
-    Line,
-    assess,
-    letter_tokens,
-    tokens,
-)
+from postroom.core.risk import MAX_LINES, assess, letter_tokens
 from postroom.core.text import clean, line
 
 SPICE = (

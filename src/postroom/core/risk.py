@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.core import findings
-from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source, day
-from postroom.core.findings import PUBLIC_MAIL, Link, names, readable, site, tokens
+from postroom.core.card import MAX_LINE, Card, Line, Source, day
+from postroom.core.findings import PUBLIC_MAIL, Link, names, readable, site
 from postroom.core.levels import FINDINGS, found
 from postroom.core.text import line
 
@@ -17,19 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from postroom.core.address import Address
+    from postroom.core.card import Exposure, Facts
     from postroom.core.letter import Enclosure, Letter
-
-__all__ = [
-    "Card",
-    "Exposure",
-    "Facts",
-    "Level",
-    "Line",
-    "Source",
-    "assess",
-    "letter_tokens",
-    "tokens",
-]
 
 MAX_LINES: Final = 60
 MAX_QUOTE: Final = 60

@@ -138,7 +138,6 @@ class Desk(Duty):
         self._mailboxes = mailboxes
         self._state = state
         self._account = account
-        self._opened: Notebook | None = None
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -182,7 +181,7 @@ class Desk(Duty):
         from postroom.vault.access import Access
 
         shelf, room = self._shelf, f"{self._shelf.room}/" if self._shelf.room else ""
-        self._opened = Notebook(
+        return Notebook(
             vault=Vault(shelf.root),
             access=Access(shelf.room, shelf.folders),
             active=shelf.active,
@@ -193,7 +192,6 @@ class Desk(Duty):
             rehearses="" if self.rules.live else self.rules.source,
             in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
         )
-        return self._opened
 
     @cached_property
     def correspondence(self) -> Correspondence:
@@ -206,8 +204,8 @@ class Desk(Duty):
 
     def close_notebook(self) -> None:
         """Let go of the notes, if they were opened."""
-        if self._opened:
-            self._opened.close()
+        if "notebook" in self.__dict__:
+            self.notebook.close()
 
     def close(self) -> None:
         """Let go of the files."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -17,7 +18,7 @@ from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:
-    from postroom.core.message import Message, Party, Summary
+    from postroom.core.message import Mail, Message, Party, Summary
     from postroom.mail.mailbox import Mailbox
 
 MEMORY: Final = 30 * 86_400.0  # seconds for which a mail that was shown counts as the source
@@ -120,16 +121,11 @@ class Reading:
 
     def answered(self, letter: Letter) -> str:
         """Return the key of the address that an answer to the answered mail goes to."""
-        if not (letter.thread and letter.in_reply_to):
-            return ""
-        try:
-            thread = self._mailboxes(letter.account).thread(letter.thread)
-        except PostroomError:
-            return ""
-        for message in thread.messages:
-            if message.mail.message_id == letter.in_reply_to:
-                whom = message.mail.reply_to or (message.mail.sender,)
-                return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
+        with suppress(PostroomError):
+            for mail in _thread(self._mailboxes(letter.account), letter) or ():
+                if mail.message_id == letter.in_reply_to:
+                    whom = mail.reply_to or (mail.sender,)
+                    return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
         return ""
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
@@ -221,7 +217,7 @@ def _decoded(content: bytes) -> Iterator[str]:
 
 def _tokens(shown: Shown) -> dict[str, set[str]]:
     """Return the tokens of each part of a mail."""
-    from postroom.core.risk import tokens
+    from postroom.core.findings import tokens
 
     found: dict[str, set[str]] = {}
     for part, key in shown.people:
@@ -269,16 +265,23 @@ def _written_to(box: Mailbox, address: Address) -> bool:
     return False
 
 
+def _thread(box: Mailbox, letter: Letter) -> list[Mail] | None:
+    """Return the mails of the conversation that a letter answers; None where it answers none."""
+    if not (letter.thread and letter.in_reply_to):
+        return None
+    return [message.mail for message in box.thread(letter.thread).messages]
+
+
 def _conversation(
     box: Mailbox, letter: Letter
 ) -> tuple[frozenset[str] | None, frozenset[str], bool]:
     """Return who takes part in the conversation, whom the answered mail names, and whether that is automatic."""
-    if not (letter.thread and letter.in_reply_to):
-        return None, frozenset(), False
     try:
-        mails = [message.mail for message in box.thread(letter.thread).messages]
+        mails = _thread(box, letter)
     except NotFound:
-        return frozenset(), frozenset(), False
+        mails = []
+    if mails is None:
+        return None, frozenset(), False
     answered = [mail for mail in mails if mail.message_id == letter.in_reply_to]
     named = {_key(one) for mail in answered for one in (mail.sender, *mail.to, *mail.cc)}
     others = {_key(one) for mail in mails for one in (mail.sender, *mail.to, *mail.cc, *mail.reply_to)}  # fmt: skip

@@ -5,21 +5,11 @@ import json
 import pytest
 
 from postroom.core.address import Address
+from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source
 from postroom.core.errors import Invalid
+from postroom.core.findings import tokens
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.risk import (
-    MAX_LINE,
-    MAX_LINES,
-    Card,
-    Exposure,
-    Facts,
-    Level,
-    Line,
-    Source,
-    assess,
-    letter_tokens,
-    tokens,
-)
+from postroom.core.risk import MAX_LINES, assess, letter_tokens
 
 YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
