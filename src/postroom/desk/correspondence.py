@@ -178,15 +178,11 @@ class Correspondence:
         if folder is None:
             return []
         me = person(self.post.environ)
-        statuses = self.post.statuses()
-        ignored = folder.ignored()
-        names = [name for name in everybody(folder, me) if name != me.name and name not in ignored]
+        statuses, left_out = self.post.statuses(), {me.name, *folder.ignored()}
         return [
-            (
-                Agent(name, is_current=False, status=statuses.get(name, "")),
-                self.post.box(name).unread(),
-            )
-            for name in names
+            (Agent(name, name == me.name, statuses.get(name, "")), self.post.box(name).unread())
+            for name in everybody(folder, me)
+            if name not in left_out
         ]
 
     def search(

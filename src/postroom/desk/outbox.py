@@ -161,7 +161,8 @@ class Outbox:
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
         same = same and not (wish.slip and book.used(known.id, wish.slip))
-        if isinstance(known.state, life.Pending) and verdict and same and not self._lapsed(known):
+        waits = isinstance(known.state, life.Pending) and not self._lapsed(known.state)
+        if waits and verdict and same:
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = wish.once and isinstance(known.state, life.Sent)
@@ -299,7 +300,7 @@ class Outbox:
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
                 raise _not_as_seen(entry)
-            if not self._lapsed(entry):
+            if not self._lapsed(entry.state):
                 verdict = life.Verdict(by, via, now, entry.digest, slip)
                 state = life.approve(id, entry.state, verdict, self.rules.undo_seconds)
                 return self._decided(book, entry, state, "approve_letter", by)
@@ -382,24 +383,18 @@ class Outbox:
 
     # Time, and backups
 
-    def _lapsed(self, entry: Entry) -> bool:
-        since = entry.state.since if isinstance(entry.state, life.Pending) else None
+    def _lapsed(self, state: life.State) -> bool:
+        since = state.since if isinstance(state, life.Pending) else None
         return since is not None and elapsed(since, self.clock()) >= self.rules.expiry_seconds
 
     def expire(self, standings: dict[str, Standing] | None = None) -> list[Entry]:
         """Close what nobody decided in time; of all letters, or of these."""
         standings = self.ledger.standings("pending") if standings is None else standings
-        late = [
-            id
-            for id, (state, _) in standings.items()
-            if isinstance(state, life.Pending)
-            and elapsed(state.since, self.clock()) >= self.rules.expiry_seconds
-        ]
         closed = []
-        for id in late:
+        for id in [id for id, (state, _) in standings.items() if self._lapsed(state)]:
             with self.ledger.write() as book:
                 entry = book.entry(id)
-                if self._lapsed(entry):
+                if self._lapsed(entry.state):
                     new = book.swap(entry, life.Expired(self.clock()))
                     self._line(book, Call("expire_letter", entry.agent, "desk"), new, "success")
                     closed.append(new)
@@ -457,20 +452,16 @@ class Outbox:
     def _logged(self, read: Read | None, why: str) -> life.State:
         """Return the state that the log gives; a claim, and what it does not name, is in doubt."""
         now = self.clock()
-        match read and read.state:
-            case "sent":
-                return life.Sent(now, "", "", how="sent, as the log says")
-            case "pending" | "approved":  # whose word it was is lost: it is asked for again
-                return life.Pending(now)
-            case "rejected":
-                return life.Rejected(now, PERSON, "as the log says")
-            case "withdrawn":
-                return life.Withdrawn(now)
-            case "expired":
-                return life.Expired(now)
-            case "failed":
-                return life.Failed(now, "as the log says")
-        return life.Unknown(now, why, now)
+        logged: dict[str, life.State] = {
+            "sent": life.Sent(now, "", "", how="sent, as the log says"),
+            "pending": life.Pending(now),
+            "approved": life.Pending(now),  # whose word it was is lost: it is asked for again
+            "rejected": life.Rejected(now, PERSON, "as the log says"),
+            "withdrawn": life.Withdrawn(now),
+            "expired": life.Expired(now),
+            "failed": life.Failed(now, "as the log says"),
+        }
+        return logged.get(read.state if read else "", life.Unknown(now, why, now))
 
     # The log
 

@@ -15,10 +15,6 @@ from postroom.store.visits import Visits
 OPEN: Final = ("found", "pending", "decided", "drafted", "needs_info", "delegated", "failed")
 CLOSED: Final = ("done", "aside", "before", "gone")
 WATCH: Final = "watch "
-_COLUMNS: Final = (
-    "account, message, thread, state, facts, judgement, by, letter, wish, held, tries, turn, seen,"
-    " changed, version"
-)
 
 
 class Watch(NamedTuple):
@@ -51,6 +47,9 @@ class Errand(NamedTuple):
     def key(self) -> str:
         """What its note is kept under."""
         return f"mail {self.account} {self.message}"
+
+
+_COLUMNS: Final = ", ".join(Errand._fields)
 
 
 class Errands(Visits):

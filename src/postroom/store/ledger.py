@@ -42,10 +42,8 @@ from postroom.store.lists import OPEN as _OPEN
 from postroom.store.lists import Lists
 from postroom.store.schema import MIGRATIONS
 
-_ENTRY = (
-    "id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, state,"
-    " detail, version"
-)
+_AS_IT_IS = ("agent", "digest", "content_key", "home", "form", "replaces", "version")
+_ENTRY = f"id, frozen, state, detail, created, card, origins, {', '.join(_AS_IT_IS)}"
 MAX_CLAIMS = 100_000  # that are remembered; more than any window has room for
 _PLACE = "path, hash, notice, pages, note.version, size, mtime, inode"
 DISTRUSTED = "distrusted"  # the key under which a ledger remembers that it came from a backup
@@ -365,24 +363,17 @@ class Book(Errands):
         return None if row is None else self._entry(row)
 
     def _entry(self, row: Row) -> Entry:
-        (id, agent, content_key, digest, frozen, origins, card, home, form, replaces, created, kind,
-         detail, version) = row  # fmt: skip
+        id, frozen, kind, detail, created, card, origins, *others = row
         sql = "SELECT name, type, content FROM enclosure WHERE letter = ? ORDER BY place"
         files = self._rows(sql, id)
         with entries.parsed(id):
             return Entry(
                 letter=entries.thawed(frozen, tuple(Enclosure(*file) for file in files)),
-                agent=agent,
                 state=life.load(kind, detail),
                 created=entries.stamp(created),
                 card=Card.from_json(json.loads(card)),
-                digest=digest,
-                content_key=content_key,
-                home=home,
-                form=form,
-                replaces=replaces,
                 origins=tuple(json.loads(origins)),
-                version=version,
+                **dict(zip(_AS_IT_IS, others, strict=True)),
             )
 
     def replacement(self, agent: str, id: str) -> tuple[str, life.State] | None:
