@@ -24,6 +24,7 @@ from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
 from postroom.desk.passphrase import Unlocked
+from postroom.desk.placing import Placing
 from postroom.desk.reading import Reading
 from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
@@ -111,7 +112,7 @@ class Desk(Duty):
         self.composer = Composer(mailboxes, tools.draw, account)
         self.outbox = Outbox(ledger, rules, self.reading, clock)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
-        self._notes = Notes(vault, ledger, rules, clock, desk=id)
+        self._notes = Notes(vault, ledger, rules, clock, id, Placing(vault, ledger))
         said: list[str] = []
         self._strays = Strays(
             vault=vault,

@@ -136,20 +136,13 @@ class ActionLog:
         return audit.verify(lines(), desk=self.desk, head=head, known=known) + unreadable
 
     def records(
-        self,
-        *,
-        since: str = "",
-        until: str = "",
-        letter: str = "",
-        actor: str = "",
-        result: str = "",
+        self, *, since: str = "", until: str = "", **wanted: str
     ) -> Iterator[dict[str, Any]]:
         """Yield what the files say of all desks, newest last.
 
         `since` and `until` are dates or moments in UTC, as ISO 8601 or a beginning of it, both
-        inclusive.
+        inclusive; others are fields of a line, of which an empty one says nothing.
         """
-        wanted = {"letter": letter, "actor": actor, "result": result}
         for name in self._names():
             # A line never stands in a file of an earlier day than its own.
             if name[: min(10, len(since))] < since[:10]:

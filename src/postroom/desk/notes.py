@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import life
@@ -92,26 +93,16 @@ def form(letter: Letter) -> str:
     return f"{head}Subject: {letter.subject}\n\n{letter.text}"
 
 
+@dataclass(frozen=True, slots=True)
 class Notes:
     """Writes the notes of letters."""
 
-    def __init__(
-        self,
-        vault: Vault,
-        ledger: Ledger,
-        rules: Rules,
-        clock: Callable[[], Stamp],
-        *,
-        desk: str,
-    ) -> None:
-        self._vault = vault
-        self._ledger = ledger
-        self._rules = rules
-        self._clock = clock
-        self._desk = desk
-        self._placing = Placing(vault, ledger)
-        self.put_back = self._placing.put_back
-        self.free = self._placing.free
+    vault: Vault
+    ledger: Ledger
+    rules: Rules
+    clock: Callable[[], Stamp]
+    desk: str
+    placing: Placing
 
     def follow(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
@@ -121,13 +112,13 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is only written again with `restore`: somebody may have moved it.
         """
-        entry = self._ledger.current(entry)
+        entry = self.ledger.current(entry)
         self.finish(entry)
-        place = self._ledger.place(entry.id)
+        place = self.ledger.place(entry.id)
         if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
             return
         try:
-            found = self._vault.read(place.path) if place.path else None
+            found = self.vault.read(place.path) if place.path else None
         except PostroomError:  # gone, or something else has taken its place
             found = None
             if not restore:
@@ -138,13 +129,13 @@ class Notes:
                 standing = self._create(entry, notice)
         except (Conflict, NotFound):
             return  # somebody was at it in this moment: the next look finds out what they did
-        with self._ledger.write(synced=False) as book:
+        with self.ledger.write(synced=False) as book:
             book.written(entry.id, standing)
 
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
-        path = self._placing.intended(entry.id, folder(entry), _name(entry), data)
-        file = self._vault.create(path, data)
+        path = self.placing.intended(entry.id, folder(entry), _name(entry), data)
+        file = self.vault.create(path, data)
         return placed(entry, path, data, file, notice)
 
     def _update(
@@ -157,25 +148,25 @@ class Notes:
             new = self._changed(entry, note, place, notice, retext=retext).raw
         except Corrupt:
             new = raw  # broken by hand: it goes where it belongs, as it is
-        path, file = self._placing.bring(entry.id, place, folder(entry), raw, file, new)
+        path, file = self.placing.bring(entry.id, place, folder(entry), raw, file, new)
         return placed(entry, path, new, file, notice)
 
     def finish(self, entry: Entry) -> bool:
         """Bring a write of ours to its end that was interrupted; return whether there was one."""
-        found = self._placing.finish(entry.id)
+        found = self.placing.finish(entry.id)
         if found:
-            with self._ledger.write(synced=False) as book:
+            with self.ledger.write(synced=False) as book:
                 book.written(entry.id, placed(entry, *found)._replace(version=0))
         return found is not None
 
     def untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
-        verdict, place = getattr(entry.state, "verdict", None), self._ledger.place(entry.id)
+        verdict, place = getattr(entry.state, "verdict", None), self.ledger.place(entry.id)
         if verdict is None or verdict.slip:
             return False  # a slip has no letter, and may be taken away
         if not place.path:
             return _direct(entry.state)
-        file = self._vault.stat(place.path)
+        file = self.vault.stat(place.path)
         same = file is not None and (file.size, file.mtime_ns, file.inode) == place[-3:]
         return same and place.path.startswith(f"{folder(entry)}/")
 
@@ -188,11 +179,11 @@ class Notes:
             # With their names, since these fields are read back and compared.
             named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
             named = {"from": str(letter.sender)} | named | {"subject": letter.subject}
-            named |= json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            named |= json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
             named |= {"notice": inert(notice)} if notice else {}
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
-        more = json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+        more = json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
         return render(_given(self.fields(entry)) | more, "".join(pages))
 
     def _changed(
@@ -214,7 +205,7 @@ class Notes:
             text = settled(note.body)
             if not retext and ours[""] != _hash(text):
                 pages["Letter"] = f"## Letter\n{_text(text)}\n"
-            more = json.loads(self._ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            more = json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
             fields |= inert_fields(note, but={*fields, *more})
             fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
             return note.set(fields, "\n" + "".join(pages.values()))
@@ -250,9 +241,9 @@ class Notes:
             "letter": entry.id,
             "digest": entry.digest,
             "letter_version": str(entry.version),
-            "desk": self._desk,
+            "desk": self.desk,
             "agent": entry.agent,
-            "expires": _later(waits, self._rules.expiry_seconds) if waits else None,
+            "expires": _later(waits, self.rules.expiry_seconds) if waits else None,
             "risk": LEVELS[entry.card.level],
             **_why(state),
         }
@@ -264,7 +255,7 @@ class Notes:
             texts.insert(len(warnings), "Facts:" if facts else "")
             found = " ".join(texts).strip()[:MAX_FOUND]
             common |= {"risk_assessment": found or None}
-            common |= {"trust": self._rules.trust, "mode": self._rules.mode}
+            common |= {"trust": self.rules.trust, "mode": self.rules.mode}
             return _inert(common) | (_as_written(entry, note) if note else {})
         shown: dict[str, str | None] = {
             "type": "email_reply" if reply else "email_send",
@@ -285,7 +276,7 @@ class Notes:
             pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
         pages.append(("Letter", _text(letter.text)))
-        former = self._ledger.former(entry.id) if entry.version > 1 else None
+        former = self.ledger.former(entry.id) if entry.version > 1 else None
         if former is not None and form(former) != form(letter):
             pages.append(("Difference", _text(difference(form(former), form(letter)))))
         pages.append(("Risk assessment", _card(entry.card)))
@@ -293,7 +284,7 @@ class Notes:
         return pages
 
     def _what_to_do(self, entry: Entry) -> str:
-        id, state, folder_counts = entry.id, entry.state, self._rules.trust == "folder"
+        id, state, folder_counts = entry.id, entry.state, self.rules.trust == "folder"
         match state:
             case life.Pending() if folder_counts:
                 said = (
@@ -326,7 +317,7 @@ class Notes:
             "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
         )
         risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
-        active = f"Trust level: {self._rules.trust} ({level}). Mode: {quote(self._rules.mode)}."
+        active = f"Trust level: {self.rules.trust} ({level}). Mode: {quote(self.rules.mode)}."
         return f"{risk}{said}\n\n{active}\n"
 
     def _rollback(self, entry: Entry) -> str:
@@ -335,7 +326,7 @@ class Notes:
             case life.Sent():
                 return f"{gone}\n"
             case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
-                window = self._rules.undo_seconds
+                window = self.rules.undo_seconds
                 waits = duration(window) if window else "no time"
                 return f"After approval it waits {waits}: `postroom undo {entry.id}` recalls it. {gone}\n"
         return (

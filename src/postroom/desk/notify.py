@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from postroom.core.redaction import addresses, subject
 from postroom.store.entries import Entry
@@ -22,26 +23,24 @@ _APPLE = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
     """Tells in the background; what fails there is nobody's error."""
 
-    def __init__(
-        self, *, desktop: bool, command: Sequence[str], environ: Mapping[str, str] = os.environ
-    ) -> None:
-        self._desktop = desktop
-        self._command = tuple(command)
-        self._environ = environ
+    desktop: bool
+    command: Sequence[str]
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def __call__(self, entry: Entry, page: str = "") -> None:
         """Tell of one letter: to whom, about what, from which agent, on which page; never what it says."""
         people = [address.spec for address in entry.letter.envelope]
         about = subject(entry.letter.subject) or "(no subject)"
         title = f"A letter of {entry.agent} waits"
-        if self._command:
+        if self.command:
             # Whose command it is knows the person; the addresses are theirs to see.
             told = {"letter": entry.id, "agent": entry.agent, "to": people, "subject": about}
-            _run(self._command, json.dumps(told | ({"page": page} if page else {})))
-        elif self._desktop:
+            _run(self.command, json.dumps(told | ({"page": page} if page else {})))
+        elif self.desktop:
             text = "\n".join(filter(None, [f"{addresses(people)}: {about}", page]))
             if shown := self._shown(title, text):
                 _run(shown, "")
@@ -50,8 +49,8 @@ class Notifier:
         if sys.platform == "darwin":
             script = [part for line in _APPLE for part in ("-e", line)]
             return ["/usr/bin/osascript", *script, title, text]
-        seat = self._environ.get("WAYLAND_DISPLAY") or self._environ.get("DISPLAY")
-        program = shutil.which("notify-send", path=self._environ.get("PATH", ""))
+        seat = self.environ.get("WAYLAND_DISPLAY") or self.environ.get("DISPLAY")
+        program = shutil.which("notify-send", path=self.environ.get("PATH", ""))
         # The text may hold markup to notification servers: links, and images from elsewhere.
         plain = [html.escape(title), html.escape(text)]
         return [program, "--app-name=Postroom", "--", *plain] if seat and program else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
@@ -49,17 +50,15 @@ class Shown(NamedTuple):
     html: str = ""
 
 
+@dataclass(slots=True)
 class Reading:
     """The one port between a mailbox and the risk card: written to, and seen in mail."""
 
-    def __init__(
-        self, ledger: Ledger, mailboxes: Callable[[str], Mailbox], clock: Callable[[], Stamp]
-    ) -> None:
-        self._ledger = ledger
-        self._mailboxes = mailboxes
-        self._clock = clock
-        self._pruned = -SHORTLY
-        self._recent: dict[tuple[str, str, str], float] = {}
+    ledger: Ledger
+    mailboxes: Callable[[str], Mailbox]
+    clock: Callable[[], Stamp]
+    _pruned: float = -SHORTLY
+    _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
     def shown(self, account: str, *messages: Message) -> None:
         """Record what mails show that an agent is about to read."""
@@ -94,12 +93,12 @@ class Reading:
 
     def record(self, mails: Iterable[Shown], *, synced: bool = False) -> None:
         """Record what mails show; what was recorded within the hour is left out."""
-        now = self._clock().wall
+        now = self.clock().wall
         new = {(*one.mail[:2], one.how): one for one in mails if not self._remembered(one, now)}
         if not new:
             return
         found = [(one.mail, _tokens(one)) for one in new.values()]
-        with self._ledger.write(synced=synced) as book:
+        with self.ledger.write(synced=synced) as book:
             for mail, tokens in found:
                 book.record_exposure(mail, tokens)
             if not 0 <= now - self._pruned < SHORTLY:  # which looks at all that is remembered
@@ -117,12 +116,12 @@ class Reading:
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
-        return frozenset(address.key for address in self._mailboxes(account).own())
+        return frozenset(address.key for address in self.mailboxes(account).own())
 
     def answered(self, letter: Letter) -> str:
         """Return the key of the address that an answer to the answered mail goes to."""
         with suppress(PostroomError):
-            for mail in _thread(self._mailboxes(letter.account), letter) or ():
+            for mail in _thread(self.mailboxes(letter.account), letter) or ():
                 if mail.message_id == letter.in_reply_to:
                     whom = mail.reply_to or (mail.sender,)
                     return whom[0].address.casefold() if len(whom) == 1 and whom[0] else ""
@@ -133,7 +132,7 @@ class Reading:
         from postroom.core.levels import found
         from postroom.core.risk import assess, letter_tokens  # its tables are for new letters alone
 
-        seen = self._ledger.exposures(letter_tokens(letter), self._clock().wall - MEMORY)
+        seen = self.ledger.exposures(letter_tokens(letter), self.clock().wall - MEMORY)
         try:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
@@ -141,7 +140,7 @@ class Reading:
             return assess(letter, Facts(seen=seen), origins).adding(unchecked)
 
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> Facts:
-        box = self._mailboxes(letter.account)
+        box = self.mailboxes(letter.account)
         thread, answered, automatic = _conversation(box, letter)
         written_to = frozenset(
             address.key for address in letter.envelope if _written_to(box, address)
@@ -155,19 +154,19 @@ class Reading:
             thread=thread,
             answered=answered,
             seen=seen,
-            repeats=self._ledger.repeats(letter.text, but=letter.id),
+            repeats=self.ledger.repeats(letter.text, but=letter.id),
             automatic=automatic,
         )
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to, after a look at what was sent since the last time."""
         key = f"contacts.{account}"
-        if sent := list(_sent_since(box, self._ledger.meta(key))):
+        if sent := list(_sent_since(box, self.ledger.meta(key))):
             found = {_key(party) for summary in sent for party in summary.to}
-            with self._ledger.write(synced=False) as book:
+            with self.ledger.write(synced=False) as book:
                 book.record_correspondents(account, frozenset(found - {""}))
                 book.set(key, sent[0].id)
-        return self._ledger.correspondents(account)
+        return self.ledger.correspondents(account)
 
 
 def _key(party: Party | None) -> str:

@@ -373,7 +373,7 @@ class Reconciler:
                 self._say(f"{one.path} is a copy of the letter {entry.id}, and counts for nothing.")
             elif in_place or standing:
                 self._say(f"{one.path} is a copy of the letter {entry.id}, and went to {right}/.")
-                self.notes.put_back(one.path, one.file, right)
+                self.notes.placing.put_back(one.path, one.file, right)
             else:
                 self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
                 self._take(entry.id, with_note(self.vault, one), place)

@@ -120,14 +120,14 @@ class Strays:
             )
         elif self.rules.trust != "folder":
             where = folders.PENDING if written else folders.DRAFTS
-            self.notes.put_back(one.path, one.file, where)
+            self.notes.placing.put_back(one.path, one.file, where)
             self.say(
                 f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
             )
         elif written and by and by.inode_only:
             # Perhaps another file that got the number of one that a tool wrote: the person's word
             # stays theirs, but has to be given again.
-            self.notes.put_back(one.path, one.file, folders.PENDING)
+            self.notes.placing.put_back(one.path, one.file, folders.PENDING)
             with self.ledger.write(synced=False) as book:
                 book.free_inode(one.file.inode)
             self.say(
@@ -213,7 +213,7 @@ class Strays:
         else:
             where, mark = folders.DONE, {"status": "done"}
             self.say(f"{one.path} was spent on the letter {letter} and went to Done/.")
-        target = self.notes.put_back(one.path, one.file, where)
+        target = self.notes.placing.put_back(one.path, one.file, where)
         with self.ledger.write(synced=False) as book:
             book.set(filed, target)
         raw, file = self.vault.read(target)
@@ -354,7 +354,7 @@ class Strays:
         except Corrupt as why:
             self.say(f"{one.path} was not taken as a request: {why.message}.")
             return False
-        target = self.notes.free(folders.PENDING, one.path.rpartition("/")[2])
+        target = self.notes.placing.free(folders.PENDING, one.path.rpartition("/")[2])
         adopted = slip(target, one.file, new)
         assert adopted is not None
 
