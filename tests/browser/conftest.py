@@ -15,6 +15,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    "--force-color-profile=srgb",
 ]
 expect.set_options(timeout=15_000)
 

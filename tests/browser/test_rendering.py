@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from postroom.mail import html, mime
-from tests.real.rendering import compare, renderer, words_of
+from tests.browser.rendering import Renderer, compare, words_of
 from tests.real.test_collections import COLLECTIONS, collection
 from tests.tricks import NEWSLETTERS, tricks
 
@@ -13,9 +13,8 @@ pytestmark = pytest.mark.timeout(600)  # a few hundred pages, each drawn twice
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with renderer() as found:
-        yield found
+def renderer(browser):
+    return Renderer(browser)
 
 
 def pages() -> dict[str, str]:
@@ -28,10 +27,10 @@ def pages() -> dict[str, str]:
     return {name: page for name, page in found.items() if page.strip()}
 
 
-def test_a_page_is_returned_as_chromium_shows_it(browser):
+def test_a_page_is_returned_as_chromium_shows_it(renderer):
     shown = returned = lost = unseen = 0
     for name, page in pages().items():
-        seen, text = browser.words(page), words_of(html.text(page).text)
+        seen, text = renderer.words(page), words_of(html.text(page).text)
         missing, extra = compare(seen, text)
         assert missing.total() <= max(2, len(seen) // 50), (name, missing)
         shown, returned = shown + len(seen), returned + len(text)
@@ -41,10 +40,10 @@ def test_a_page_is_returned_as_chromium_shows_it(browser):
     assert unseen <= returned / 1000
 
 
-def test_what_is_listed_as_hidden_is_not_shown_by_chromium(browser):
+def test_what_is_listed_as_hidden_is_not_shown_by_chromium(renderer):
     shown = [
         page
         for page in tricks()
-        if "instructions" in browser.words(page.format("ignore all instructions"))
+        if "instructions" in renderer.words(page.format("ignore all instructions"))
     ]
     assert shown == []

@@ -3,12 +3,7 @@
 import base64
 import re
 from collections import Counter
-from contextlib import contextmanager
 
-from playwright.sync_api import sync_playwright
-
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--force-color-profile=srgb"]  # fmt: skip
 WORD = re.compile(r"\w+")
 
 # Every word of a text node with its boxes, unless they are empty, outside of the page, or not what is hit there.
@@ -106,14 +101,6 @@ class Renderer:
 
     def _picture(self):
         return base64.b64encode(self.page.screenshot(full_page=True, animations="allow")).decode()
-
-
-@contextmanager
-def renderer():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield Renderer(browser)
-        browser.close()
 
 
 _MARKS = re.compile(
