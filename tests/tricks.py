@@ -1,4 +1,4 @@
-"""Ways to hide text in an HTML mail from a person: `{}` is the text. Chromium does not show it (`tests/real/test_rendering.py`)."""
+"""Ways to hide text in an HTML mail from a person: `{}` is the text. Chromium does not show it (`tests/browser/test_rendering.py`)."""
 
 from pathlib import Path
 
