@@ -1,26 +1,27 @@
 """Which text of a page a person cannot see, judged by one table of the CSS declarations that hide.
 
-`tinycss2` parses the styles; nothing is laid out. A declaration that can take text out of sight hides it unless its value
-is known to be harmless, so that a new trick is removed too. Values are compared as normalized text: lower case,
-escapes and comments resolved, single spaces.
+`tinycss2` parses the styles; nothing is laid out. A declaration that can take text out of sight hides it unless its value is
+known to be harmless, so that a new trick is removed too. Values are compared as `_text` returns them: in lower case, without comments.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import groupby, product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tinycss2 import parse_blocks_contents, parse_stylesheet
+from tinycss2.color4 import parse_color
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-MAX_STYLES: Final = (
-    50_000  # characters that are parsed of style sheets, and again of `style` attributes
-)
-MAX_VALUE: Final = 300  # characters of a value or a selector that are judged
-MAX_TESTS: Final = 300_000  # of selectors on a page; then a rule that hides holds for its last name
-MAX_NESTED: Final = 8  # blocks in blocks
+MAX_STYLES: Final = 50_000  # characters parsed of style sheets, and again of `style` attributes
+MAX_VALUE: Final = 300  # characters of a value that are judged
+MAX_TESTS: Final = 1_000_000  # of names in selectors on a page; what follows is hidden
+MAX_NESTED: Final = 8  # blocks in blocks, functions in functions
 MAX_COLOURS: Final = 8  # that may be at one place
 SMALLEST: Final = 3.0  # pixels of text, or of a box
 FAINTEST: Final = 0.1  # opacity
@@ -30,33 +31,32 @@ SCREEN: Final = 1280.0  # pixels
 Node = Any  # of tinycss2, which has no types
 Colour = tuple[float, float, float, float]  # red, green and blue up to 255, opacity up to 1
 Paint = frozenset[Colour]  # the colours that may be at a place; empty: unknown
-Value = bool | float | str | Paint  # a float: pixels, or a share
+Value = bool | float | str | Paint  # a bool: whether it hides; a float: pixels, or a share
+Attributes = dict[str, str]
 Terms = list[tuple[str, Value]]
 Declared = dict[str, Value]
 Ranked = dict[str, tuple[tuple[bool, int, int], Value]]  # by importance, specificity and order
 
-_UNKNOWN: Final = "?"  # a value that is not worked out, and so hides
-_UNCERTAIN: Final = "uncertain"  # a size that is not worked out: hides where too much is cut off
+_UNKNOWN: Final = "?"  # a value that is not worked out: hides, of a size only where it cuts off
 _WHITE: Final[Paint] = frozenset({(255.0, 255.0, 255.0, 1.0)})
 _BLACK: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 1.0)})
 _LINK: Final[Paint] = frozenset({(0.0, 0.0, 238.0, 1.0)})
 _CLEAR: Final[Paint] = frozenset({(0.0, 0.0, 0.0, 0.0)})
 _NO_COLOUR: Final[Paint] = frozenset()
-_SYSTEM: Final = {
-    "canvas": _WHITE, "window": _WHITE, "canvastext": _BLACK, "windowtext": _BLACK, "initial": _BLACK,
-}  # fmt: skip
 
 # fmt: off
 # The table. Property: the values that leave what is in a box in sight; any other hides it.
 _NO_ZERO: Final = r"(?!(?:.*[ (,])?0(?:[a-z%]+)?(?:[ ),/]|$)).*"
 _BOX: Final = {
+    **dict.fromkeys("inset-block inset-inline margin-block margin-inline padding-block padding-inline".split(), "(?:auto|0[a-z]*| )+"),
     "animation": r"none\b.*|[\d.]+m?s", "animation-name": "none", "aspect-ratio": "auto.*", "backdrop-filter": "none", "background-blend-mode": "normal",
-    "box-shadow": r"(?!.*inset.*\d\dpx).*", "clip": "auto", "clip-path": "none", "contain": r"none|content|(?:layout|paint|style| )+",
-    "container-type": "normal|inline-size", "content": r"(?!.*(?:url|image|gradient)).*", "content-visibility": "visible|auto",
-    "display": r"(?!none|table-column)[a-z -]*", "filter": r"none|(?:(?:drop-shadow|grayscale|saturate)\((?:[^()]|\([^()]*\))*\) ?)+|alpha\(.*|progid.*",
+    "background-clip": "(?:border|padding|content)-box", "box-shadow": r"(?!.*inset.*\d\dpx).*", "clip": "auto", "clip-path": "none",
+    "contain": r"none|content|(?:layout|paint|style| )+", "container-type": "normal|inline-size", "content": r"(?!.*(?:url|image|gradient)).*", "content-visibility": "visible|auto",
+    "display": "(?:inline-)?(?:block|flex|grid|table)|-webkit-(?:inline-)?(?:box|flex)|inline|contents|flow-root|list-item|table-(?:cell|row|caption|(?:row|header|footer)-group)",
+    "filter": r"none|(?:(?:drop-shadow|grayscale|saturate)\((?:[^()]|\([^()]*\))*\) ?)+|alpha\(.*|progid.*",
     "flex": r"(?!0 \d+ 0(?:[a-z%]+)?$|0$).*", "flex-basis": _NO_ZERO, "grid-auto-columns": _NO_ZERO, "grid-auto-rows": _NO_ZERO, "grid-template": _NO_ZERO,
     "grid-template-columns": _NO_ZERO, "grid-template-rows": _NO_ZERO, "mask": "none", "mask-border": "none", "mask-box-image": "none", "mask-image": "none",
-    "mix-blend-mode": "normal", "offset": "none", "offset-path": "none", "outline": r"(?!.*\d\d[a-z]).*", "outline-offset": "[^-].*", "outline-width": r"(?!.*\d\d).*",
+    "mix-blend-mode": "normal", "offset": "none", "offset-path": "none", "outline": r"(?!.*\d\d[a-z]).*", "outline-offset": "[^-].*",
     "perspective": "none", "position": r"static|relative|(?:-webkit-)?sticky", "rotate": r"none|-?\ddeg", "scale": "none|1(?: 1)*",
     "transform": r"none|rotate\(-?\ddeg\)|scale\(1\)|translate(?:[xyz]|3d)?\([0px, ]+\)", "translate": "none|[0px ]+", "zoom": r"normal|1(?:\.[0-5]\d?)?|1[0-5]0%",
     "z-index": r"auto|\d+",
@@ -64,74 +64,52 @@ _BOX: Final = {
 # The same for what elements inside inherit, and may take back.
 _INHERITED: Final = {
     "column-count": "auto|[1-4]", "column-width": r"auto|\d{3,4}px", "columns": r"auto|[1-4]|\d{3,4}px|[1-4] auto|auto [1-4]", "tab-size": r"\d+",
-    "text-security": "none", "unicode-bidi": "normal|embed|isolate|plaintext", "visibility": "visible", "writing-mode": "horizontal-tb|lr-tb|lr",
+    "text-fill-color": "currentcolor", "text-security": "none", "unicode-bidi": "normal|embed|isolate|plaintext", "visibility": "visible", "writing-mode": "horizontal-tb|lr-tb|lr",
 }
-# Boxes that do not cut off what is too large for them.
-_CUT: Final = dict.fromkeys(("overflow", "overflow-x", "overflow-y"), "visible(?: visible)?")
+# Values that never matter; any other hides only together with other declarations.
+_JOINT: Final = {
+    "background-repeat": "repeat", "background-size": "auto|cover|100%(?: 100%)?", "grid-area": "auto", "overflow": "visible(?: visible)?", "white-space": "normal|pre-(?:wrap|line)|break-spaces",
+}
 _HARMLESS: Final = {
-    name: re.compile(rf"(?:{harmless})|initial|unset{'' if name in _CUT else '|inherit'}") for name, harmless in (_BOX | _INHERITED | _CUT).items()
+    name: re.compile(f"(?:{harmless})|initial|unset" + "|inherit" * (name not in _JOINT)) for name, harmless in (_BOX | _INHERITED | _JOINT).items()
 }
-# Lengths that text inherits: the least and the most of font sizes that leave it readable.
-_TEXT: Final = {
-    "letter-spacing": (-0.3, 4.0), "line-height": (0.2, 100.0), "text-indent": (-120.0, 35.0), "word-spacing": (-0.5, 9.0),
-}
+# Lengths that text inherits: the least and the most pixels that leave it readable.
+_TEXT: Final = {"letter-spacing": (-2.0, 64.0), "line-height": (SMALLEST, 1600.0), "text-indent": (-2000.0, 560.0), "word-spacing": (-8.0, 150.0)}
 _SIDES: Final = ("top", "right", "bottom", "left")
-_HEIGHTS: Final = ("height", "max-height")
-_WIDTHS: Final = ("width", "max-width")
-_SIZES: Final = _HEIGHTS + _WIDTHS
-_MOVES: Final = (*_SIDES, *(f"margin-{side}" for side in _SIDES), "padding-left")
-_LENGTHS: Final = frozenset({*_TEXT, *_SIZES, *_MOVES})
-_GROUPS: Final = {
-    f"{group}{axis}": sides
-    for group in ("margin", "padding", "inset")
-    for axis, sides in (("", _SIDES), ("-inline", ("left", "right")), ("-block", ("top", "bottom")))
-}
+_SIZES: Final = ("height", "max-height", "width", "max-width")
+_MARGINS: Final = tuple(f"margin-{side}" for side in _SIDES)
+_LENGTHS: Final = frozenset((*_TEXT, *_SIZES, *_SIDES, *_MARGINS, "padding-left", "opacity"))
 _SAME: Final = {
-    "inline-start": "left", "inline-end": "right", "block-start": "top", "block-end": "bottom", "block-size": "height", "inline-size": "width",
+    "-webkit-": "", "inline-start": "left", "inline-end": "right", "block-start": "top", "block-end": "bottom", "block-size": "height", "inline-size": "width",
     "grid-row": "grid-area", "grid-column": "grid-area", "inset-left": "left", "inset-right": "right", "inset-top": "top", "inset-bottom": "bottom",
+    "overflow-x": "overflow", "overflow-y": "overflow", "outline-width": "outline",
 }
 _TABLE_PARTS: Final = frozenset("table tbody thead tfoot tr td th caption".split())
 _INLINE: Final = frozenset("a abbr b big code em font i s small span strong sub sup u".split())
-_UNITS: Final = {
-    "": 1.0, "px": 1.0, "pt": 4 / 3, "pc": 16.0, "cm": 37.8, "mm": 3.78, "q": 0.95, "in": 96.0, "rem": 16.0, "%": 12.8, "vmin": 8.0, "vmax": 12.8, "vi": 12.8,
-    "vb": 8.0, "vw": 12.8, "svw": 12.8, "lvw": 12.8, "dvw": 12.8, "vh": 8.0, "svh": 8.0, "lvh": 8.0, "dvh": 8.0,
-}
-_EMS: Final = {"em": 1.0, "ex": 0.5, "ch": 0.5, "cap": 0.7, "ic": 1.0, "lh": 1.2}
-_AS_AROUND: Final = frozenset({"inherit", "unset", "smaller", "larger"})
-_SIZE_WORD: Final = re.compile(r"(?:x{1,3}-)?(?:small|large)|medium|initial")
-
+_UNITS: Final = {"": 1.0, "px": 1.0, "pt": 4 / 3, "pc": 16.0, "cm": 37.8, "mm": 3.78, "in": 96.0, "rem": 16.0, "em": 16.0, "ex": 8.0, "ch": 8.0, "vw": 12.8, "vh": 8.0}
 _LENGTH: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(%|[a-z]*)")
-_CHOICE: Final = re.compile(r"(?:calc|min|max|clamp)\(([^()*/]*)\)")
-_LITTLE: Final = re.compile(r"0*\.?0*[0-2]?%|-.*%")
-_REFERENCE: Final = re.compile(r"(?:^|[^\w-])(?:var|env|attr|if|random|--[\w-]+)\(|[\\?]")
+_REFERENCE: Final = re.compile(r"(?:^|[^\w-])(?:(?:var|env|attr|if|random|--[\w-]+)\(|revert)|[\\?]")
 _WORD: Final = re.compile(r"[a-z0-9-]*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|[^\s,()/]+")
 _LENGTH_WORD: Final = re.compile("auto|none|normal|inherit|initial|unset|(?:min|max|fit)-content")
 _FONT: Final = re.compile(r"(?:.* )?((?:x{1,3}-)?(?:small|large)(?:er)?|medium|[\d.][^ /]*|\w+\([^()]*\)) ?(?:/ ?(\S+))? [^\d/].*")
-_SHOWN: Final = re.compile(r"(?:-webkit-)?(?:inline|block|flow|flex|box|grid|table|ruby|list-item|math|contents|initial|unset|inherit)[a-z -]*")
-_GROUND_WORD: Final = re.compile(r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|(?:border|padding|content)-box|text|unset|initial")
-_PARTIAL: Final = re.compile("/|no-repeat|repeat-[xy]")
-_IMPORTANT: Final = re.compile(r" ?! ?important$")
-# Declarations that need no parser: no escape, comment or block, and every string and bracket is closed.
-_PLAIN: Final = re.compile(r"""(?:[^"'()\\{}\[\]/<]|/(?!\*)|"[^"\\\n]*+"|'[^'\\\n]*+'|(?<!url)\((?:[^"'()\\{}\[\]/<;]|"[^"\\\n]*+"|'[^'\\\n]*+')*+\))*+""")
-_OPAQUE: Final = re.compile(r"""(?s)/\*.*?(?:\*/|\Z)|url\((?:\\.|[^)\\])*+\)|"(?:\\.|[^"\\])*+"|'(?:\\.|[^'\\])*+'""")
-_BROUGHT: Final = re.compile(r"""(?i)(?:url\()?[\s"']*(?:data|cid|blob):""")
-_SELECTOR: Final = re.compile(r"(?:[^,()\[\]]|\[[^\[\]]*\]|\((?:[^()]|\([^()]*\))*\))+")
-_COMBINATOR: Final = re.compile(r"(?:\s*([>+~])\s*|\s+)(?![^\[(]*[\])])")
-_ONE_OF: Final = re.compile(r":(?:is|where)\(([^(),\s]*)\)")
-_NAME: Final = r"(?:[\w-]|[^\x00-\x7f]|\\[0-9a-f]{1,6} ?|\\.)+"
-_SIMPLE: Final = re.compile(rf"""(?s)([.#]?)({_NAME}|\*)|\[\s*({_NAME})\s*(?:([~|^$*]?=)\s*["']?([^"'\]]*?)["']?(?:\s+[is])?\s*)?\]|(::?)({_NAME})(\(.*\))?""")
-_ESCAPE: Final = re.compile(r"(?s)\\(?:([0-9a-f]{1,6}) ?|(.))")
-_ATTRIBUTE: Final = {
-    "": "", "=": "{}$", "~=": r"(?:.*\s)?{}(?:\s|$)", "^=": "{}", "$=": ".*{}$", "*=": ".*{}", "|=": "{}(?:-|$)",
-}
-_EVERYWHERE: Final = frozenset({"html", "body"})
-_NEVER: Final = frozenset("hover active focus visited target focus-within focus-visible invalid user-invalid selection placeholder backdrop marker fullscreen popover-open modal empty first-letter".split())
-_WIDTH: Final = re.compile(r"\((min|max)-(?:device-)?width:(\d+)\.?\d*(px|r?em)?\)")
-_FEATURES: Final = dict.fromkeys("print speech yahoo (orientation:portrait) (prefers-color-scheme:dark) (hover:none) (pointer:coarse) (-ms-high-contrast:none) (-ms-high-contrast:active)".split(), False) | dict.fromkeys("only and all screen (orientation:landscape) (prefers-color-scheme:light) (hover:hover) (-webkit-min-device-pixel-ratio:0)".split(), True)
+_FONT_WORD: Final = re.compile(r"inherit|unset|initial|medium|smaller|larger|(?:x{1,3}-)?(?:small|large)")
+_FONT_RATIO: Final = re.compile(r"inherit|unset|smaller|larger|[\d.e-]+(?:%|em|ex|ch)")
+_GROUND_WORD: Final = re.compile(r"none|(?:no-)?repeat(?:-[xy])?|space|round|scroll|fixed|local|center|top|bottom|left|right|auto|cover|contain|(?:border|padding|content)-box|unset|initial|inherit")
+_SHAPE: Final = re.compile(r"\b(?:to|at|top|bottom|left|right|center|circle|ellipse)\b")  # of a gradient
+_PARTIAL: Final = re.compile("/|no-repeat|repeat-[xy]|space")
+_BROUGHT: Final = re.compile(r"(?i)\s*(?:data|cid|blob):")
+_ANY_NAME: Final = re.compile(r"[*\\]|(?:^|[\s},]):")  # of selectors that may hold for anything
+_WEIGHT: Final = {"#": 10_000, ".": 100, "[": 100, "*": 0}  # the specificity of a name; of a tag 1
+_ATTRIBUTE: Final = frozenset({"ident", "literal", "string"})  # what counts in `[name=value]`
+_NEVER: Final = frozenset("hover active focus visited target focus-within focus-visible invalid user-invalid fullscreen popover-open modal empty first-letter".split())
+# Words of media queries: those that hold on a wide, light screen, and those that do not.
+_NARROW: Final = r"(?:\d{1,3}|1[01]\d\d|12[0-7]\d)(?:\.\d+)?(?:px)?|[1-7]?\d(?:\.\d+)?r?em"
+_HOLDS: Final = re.compile(rf"only|and|all|screen|\(min-(?:device-)?width:(?:{_NARROW})\)|\(orientation:landscape\)|\(prefers-color-scheme:light\)|\(hover:hover\)|\(-webkit-min-device-pixel-ratio:0\)")
+_FAILS: Final = re.compile(rf"print|speech|yahoo|\(max-(?:device-)?width:(?:{_NARROW})\)|\(orientation:portrait\)|\(prefers-color-scheme:dark\)|\(hover:none\)|\(pointer:coarse\)|\(-ms-high-contrast:(?:none|active)\)")
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Look:
     """How text looks at one place of the page."""
 
@@ -140,337 +118,104 @@ class Look:
     size: float = 16.0
     opacity: float = 1.0
     colour: Paint = _BLACK
-    fill: Paint | None = None  # paints the letters instead of the colour
     background: Paint = _WHITE
     block_background: Paint = _WHITE  # without that of inline elements
     x: float = 0.0  # pixels by which the boxes around have moved it
     y: float = 0.0
     edge: float = 1000.0  # where it is cut off
-    lengths: dict[str, float] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def hidden(self) -> bool:
         """Whether a person who looks at the page would not see text here."""
-        if self.gone or self.hiding or self.size < SMALLEST:
+        known = self.colour and self.background
+        if self.gone or self.hiding or self.size < SMALLEST or not known:
             return True
-        for name, length in self.lengths.items():
-            least, most = _TEXT[name]
-            if not least * self.size <= length <= most * max(self.size, 16):
-                return True
-        inks = self.colour if self.fill is None else self.fill
-        pairs = product(inks, self.background)
-        return not (inks and self.background) or any(_alike(ink, ground) for ink, ground in pairs)
+        return any(_alike(ink, ground) for ink, ground in product(self.colour, self.background))
 
     def inside(self, tag: str, declared: Declared) -> Look:
         """Return how text looks inside an element with these declarations."""
         inline = tag in _INLINE
         if self.gone or not (declared or (not inline and self.background != self.block_background)):
             return self
-        measure = {name: v for name, v in declared.items() if isinstance(v, float)}
-        opacity = self.opacity * measure.get("opacity", 1)
-        size = measure.get("size", self.size * measure.get("ratio", 1))
+        pixels = partial(_pixels, declared)
+        opacity = self.opacity * min(1.0, pixels("opacity", 1.0))
+        size = pixels("size", self.size * pixels("ratio", 1.0))
+        x = self.x + pixels("margin-left") + pixels("padding-left")
+        y = self.y + pixels("margin-top")
+        if declared.get("placed", "static") != "static":
+            x += pixels("left", -pixels("right"))
+            y += pixels("top", -pixels("bottom"))
+        width = pixels("width", SCREEN) if declared.get("overflow") else SCREEN
+        edge = min(self.edge, x + width)
+        moved = not (-20 <= x + min(0, pixels("indent")) <= edge and -50 <= y <= 3000)
+        if moved or opacity < FAINTEST or (tag == "html" and size < 6) or _removed(tag, declared):
+            return replace(self, gone=True)
+        taken_back = {name for name, value in declared.items() if value is False}
+        hiding = (self.hiding - taken_back) | {n for n, value in declared.items() if value is True}
+        hiding -= _JOINT.keys()
+        colour = declared.get("color")
         shown = declared.get("shown", "inline" if inline else "block")
         block = shown not in {"inline", "contents"}
-        x = self.x + measure.get("margin-left", 0) + measure.get("padding-left", 0)
-        y = self.y + measure.get("margin-top", 0)
-        if declared.get("placed", "static") != "static":
-            x += measure.get("left", -measure.get("right", 0))
-            y += measure.get("top", -measure.get("bottom", 0))
-        edge = min(self.edge, x + measure.get("width", SCREEN)) if _clips(declared) else self.edge
-        moved = not (-20 <= x + min(0, measure.get("text-indent", 0)) <= edge and -50 <= y <= 3000)
-        if moved or opacity < FAINTEST or _removed(tag, declared, measure, size):
-            return replace(self, gone=True)
-        hiding = self.hiding
-        for name in _INHERITED.keys() & declared.keys():
-            if declared[name] != "inherit":
-                hiding = hiding | {name} if declared[name] else hiding - {name}
-        colour, fill = declared.get("color"), declared.get("fill", self.fill)
-        below = ground = self.block_background if block else self.background
+        ground = self.block_background if block else self.background
         if "visibility" not in hiding and shown != "contents":
-            ground = _grounded(below, declared)
-        if declared.get("background-clip") == "text":  # the ground is seen through the letters
-            fill, ground = (_NO_COLOUR if ground == below else ground), below
-        lengths = {
-            name: measure.get(name, 16.0 * (name == "line-height"))
-            for name in _TEXT.keys() & declared.keys()
-            if declared[name] != "inherit"
-        }
+            ground = _grounded(ground, declared)
         return replace(
-            self, size=size, opacity=opacity, hiding=hiding, colour=colour if isinstance(colour, frozenset) else self.colour, fill=fill if isinstance(fill, frozenset) else self.fill if fill == "inherit" else None,
-            background=ground, block_background=ground if block else self.block_background, x=x, y=y, edge=edge,
-            lengths=self.lengths | lengths if lengths else self.lengths,
+            self, hiding=hiding, size=size, opacity=opacity, x=x, y=y, edge=edge, background=ground,
+            block_background=ground if block else self.block_background,
+            colour=colour if isinstance(colour, frozenset) else self.colour,
         )  # fmt: skip
 
 
-def _removed(tag: str, declared: Declared, measure: dict[str, float], size: float) -> bool:
+def _pixels(declared: Declared, name: str, default: float = 0.0) -> float:
+    value = declared.get(name)
+    return value if isinstance(value, float) else default
+
+
+def _removed(tag: str, declared: Declared) -> bool:
     """Whether nothing inside can be seen, whatever it declares itself."""
-    if _UNKNOWN in declared.values() or (tag == "html" and size < 6):
-        return True
-    if any(declared[name] is True for name in _BOX.keys() & declared.keys()):
-        return True
-    cell, clips = tag in _TABLE_PARTS and "shown" not in declared, _clips(declared)
-    if clips and tag not in _EVERYWHERE:
-        # How much of its text such a box cuts off is not worked out.
-        bounds = [*(() if cell else _HEIGHTS)]
-        bounds += _WIDTHS if declared.get("white-space") == "nowrap" else ()
-        if any(declared.get(name, "auto") != "auto" for name in bounds):
+    clips, cell = bool(declared.get("overflow")), tag in _TABLE_PARTS and "shown" not in declared
+    for name, value in declared.items():
+        unclear = value == _UNKNOWN and (clips or name not in _SIZES)
+        if unclear or (value is True and name in _BOX):
             return True
-    sizes = [measure[name] for name in _SIZES if name in measure]
+    if clips and tag not in {"html", "body"}:
+        # How much of its text such a box cuts off is not worked out.
+        fixed = " ".join(name for name in _SIZES if declared.get(name, "auto") != "auto")
+        if ("height" in fixed and not cell) or ("width" in fixed and declared.get("white-space")):
+            return True
+    size = min(_pixels(declared, name, SCREEN) for name in _SIZES)
     return (
-        ((clips or not cell) and min(sizes, default=SCREEN) < (40 if clips else SMALLEST))
-        or measure.get("width", 0) > 2000
-        or measure.get("margin-right", 0) < -100
-        or measure.get("margin-bottom", 0) < -30
+        ((clips or not cell) and size < (40 if clips else SMALLEST))
+        or _pixels(declared, "width") > 2000
+        or _pixels(declared, "margin-right") < -100
+        or _pixels(declared, "margin-bottom") < -30
     )
-
-
-def _clips(declared: Declared) -> bool:
-    return any(declared.get(name) for name in _CUT)
-
-
-@dataclass(slots=True)
-class Box:
-    """An element as selectors see it."""
-
-    keys: frozenset[str]  # tag, classes and id in lower case
-    exact: frozenset[str]
-    attributes: dict[str, str]
-    above: Box | None
-    before: set[str] = field(default_factory=set)  # keys of its children so far
-
-
-_NO_BOX: Final = Box(frozenset(), frozenset(), {}, None)
-
-
-@dataclass(slots=True)
-class _Compound:
-    """A part of a selector between two combinators."""
-
-    combinator: str = " "  # to the part on its left
-    keys: set[str] = field(default_factory=set)
-    exact: set[str] = field(default_factory=set)
-    attributes: list[tuple[str, re.Pattern[str]]] = field(default_factory=list)
-    excluded: list[_Compound] = field(default_factory=list)
-    doubtful: bool = False
-    pseudo: str = ""  # an element that is no element
-
-    @property
-    def weight(self) -> int:
-        """The specificity."""
-        marks = [key[0] for key in self.keys]
-        classes = marks.count(".") + len(self.attributes) + self.doubtful
-        return 10_000 * marks.count("#") + 100 * classes + len(marks)
-
-
-Selector = list[_Compound]
-
-
-class Sheet:
-    """The rules of a page's style sheets, by one name that the last part of their selector needs."""
-
-    def __init__(self, styles: Iterable[tuple[str, str]]) -> None:
-        # What a rule declares, and what is taken of it where it may not hold.
-        self._rules: dict[str, list[tuple[Selector, Ranked, Ranked]]] = {}
-        self._merged: dict[str, Ranked] = {}
-        self._own: dict[str, Ranked] = {}
-        self._terms: dict[tuple[str, str], Terms] = {}
-        self._order = self._tests = self._parsed = 0
-        self._unread: set[str] = set()
-        left = MAX_STYLES
-        for media, css in styles:
-            held = _media(media.lower())
-            if held is not False and css.strip():
-                if len(css) > left:
-                    left = css.rfind("}", 0, left) + 1
-                    self._unread |= _names(css[left:])
-                self._take(_nodes(css[:left], top=True), [], doubtful=held is None, depth=0)
-                left = max(0, left - len(css))
-
-    def _take(
-        self, nodes: list[Node], above: list[Selector], *, doubtful: bool, depth: int
-    ) -> None:
-        """Take the rules of a sheet, or those inside other rules."""
-        if depth > MAX_NESTED:
-            self._unread.add("*")
-            return
-        if above and (stated := self._stated(nodes)):
-            self._add(above, stated, doubtful=doubtful)
-        for node in nodes:
-            held: bool | None = None
-            inner = above
-            if node.type == "qualified-rule":
-                held, inner = not above or None, _selectors(node.prelude, above)
-            elif node.type != "at-rule":
-                continue
-            elif node.lower_at_keyword == "import" and "data:" in _text(node.prelude):
-                self._unread.add("*")
-            elif node.lower_at_keyword == "media":
-                held = _media(_text(node.prelude))
-            elif node.lower_at_keyword not in {"supports", "layer", "container", "scope"}:
-                continue
-            if held is not False and node.content:
-                doubt = doubtful or held is None
-                self._take(_nodes(node.content), inner, doubtful=doubt, depth=depth + 1)
-
-    def _add(self, selectors: list[Selector], stated: Ranked, *, doubtful: bool) -> None:
-        self._order += 1
-        for selector in selectors:
-            last, kept = selector[-1], stated
-            if last.pseudo in {"before", "after"}:
-                # What is drawn over an element hides it; other generated content is nothing to it.
-                if not covers("", {n: v for n, (_, v) in stated.items()}):
-                    continue
-                kept = {"display": ((True, 0, 0), True)}
-            weight = min(sum(compound.weight for compound in selector), 10**6)
-            sure = {n: ((loud, weight, self._order), v) for n, ((loud, _, _), v) in kept.items()}
-            look = Look().inside("div", {n: v for n, (_, v) in sure.items()})
-            hiding = sure if look.hidden else {}
-            index = max(last.keys, key=lambda k: (k[0] == "#", k[0] == "."), default="*")
-            whole = hiding if doubtful or last.pseudo == "first-line" else sure
-            self._rules.setdefault(index, []).append((selector, whole, hiding))
-
-    def _stated(self, nodes: Iterable[Node]) -> Ranked:
-        found: Ranked = {}
-        for node in nodes:
-            if node.type == "declaration":
-                self._state(found, node.lower_name, _text(node.value), loud=node.important)
-        return found
-
-    def _state(self, found: Ranked, name: str, text: str, *, loud: bool) -> None:
-        if (name, text) not in self._terms:
-            self._terms[name, text] = _terms(name, text)
-        for term, value in self._terms[name, text]:
-            if loud or term not in found or not found[term][0][0]:
-                found[term] = (loud, 10**7, 0), value
-
-    def _inline(self, style: str) -> Ranked:
-        """Return what a `style` attribute declares; one too many that needs the parser hides."""
-        if style in self._own:
-            return self._own[style]
-        found = self._own[style] = {}
-        if _PLAIN.fullmatch(style):
-            for declaration in _normal(style).split(";"):
-                name, _, text = declaration.partition(":")
-                text, loud = _IMPORTANT.subn("", text.strip())
-                self._state(found, name.strip(), text, loud=bool(loud))
-        elif (parsed := self._parsed + len(style)) > MAX_STYLES:
-            found["display"] = (True, 10**7, 0), True
-        else:
-            self._parsed = parsed
-            found.update(self._stated(_nodes(style)))
-        return found
-
-    def style(
-        self, tag: str, attributes: dict[str, str], above: Box | None
-    ) -> tuple[Box, Declared]:
-        """Return an element as selectors see it, and what older attributes, rules and its own style declare."""
-        found: Ranked = {term: ((False, -1, 0), value) for term, value in _hints(tag, attributes)}
-        box = _NO_BOX
-        if self._rules or self._unread:
-            names = [f".{name}" for name in attributes.get("class", "").split()]
-            names += [f"#{attributes['id']}"] if "id" in attributes else []
-            keys = frozenset((tag, *(name.lower() for name in names)))
-            box = Box(keys, frozenset((tag, *names)), attributes, above)
-            for key in (*keys, "*"):
-                if key in self._rules:
-                    self._match(key, box, found)
-            if above is not None:
-                above.before |= keys
-            if not self._unread.isdisjoint(("*", *(key.lstrip(".#") for key in keys))):
-                found["display"] = (True, 10**8, 0), True
-        if attributes.get("style"):
-            _cascade(found, self._inline(attributes["style"]))
-        return box, {term: value for term, (_, value) in found.items()}
-
-    def _match(self, key: str, box: Box, found: Ranked) -> None:
-        if self._tests <= MAX_TESTS:
-            for selector, whole, hiding in self._rules[key]:
-                sure = self._holds(selector, box) if self._tests <= MAX_TESTS else False
-                if sure is not None:
-                    _cascade(found, whole if sure else hiding)
-            return
-        if key not in self._merged:
-            self._merged[key] = {}
-            for _, _, hiding in self._rules[key]:
-                _cascade(self._merged[key], hiding)
-        _cascade(found, self._merged[key])
-
-    def _holds(self, selector: Selector, box: Box) -> bool | None:
-        """Whether a selector holds for an element: surely, perhaps, or (None) not."""
-        fit = self._fits(selector[-1], box)
-        sure, near = bool(fit), True  # near: no ancestor has been searched for yet
-        place: Box | None = box
-        for left, right in zip(selector[-2::-1], selector[:0:-1], strict=True):
-            if fit is None or place is None:
-                return None
-            if right.combinator in "+~":
-                self._tests += len(left.keys)
-                if place.above is None or not left.keys <= place.above.before:
-                    return None
-                sure = False
-                continue
-            near = near and right.combinator == ">"
-            place = place.above
-            while place and (fit := self._fits(left, place)) is None and not near:
-                place = place.above
-            if place is None:
-                return None
-            sure = sure and bool(fit) and (near or right.combinator != ">")
-        return None if fit is None else sure
-
-    def _fits(self, compound: _Compound, box: Box) -> bool | None:
-        self._tests += 1 + len(compound.keys) + len(compound.attributes)
-        if not compound.keys <= box.keys:
-            return None
-        for name, wanted in compound.attributes:
-            value = box.attributes.get(name)
-            self._tests += len(value or "") // 50
-            if value is None or not wanted.match(value):
-                return None
-        fits = [self._fits(excluded, box) for excluded in compound.excluded]
-        if True in fits:
-            return None
-        return not compound.doubtful and compound.exact <= box.exact and False not in fits
-
-
-def tiny(declared: Declared) -> bool:
-    """Whether a picture of these measures is too small to be seen."""
-    sizes = (value for name in _SIZES if isinstance(value := declared.get(name), float))
-    return min(sizes, default=SCREEN) < SMALLEST
 
 
 def covers(tag: str, declared: Declared) -> str:
     """Return what a box may be drawn over: the `page`, its containing `block`, its `parent`, or nothing."""
-    measure = {name: v for name, v in declared.items() if isinstance(v, float)}
-    thick = any(declared.get(name) is True for name in ("outline", "outline-width"))
+    thick = declared.get("outline") is True
     painted = tag == "img" or any(declared.get(n, _CLEAR) != _CLEAR for n in ("ground", "image"))
-    small = 0 < measure.get("width", 0) <= 64 and 0 < measure.get("height", 0) <= 64
+    small = all(0 < _pixels(declared, name) <= 64 for name in ("width", "height"))
     if declared.get("display") is True or not (painted or thick) or small:
         return ""
     placed = declared.get("placed")
     if placed in {"absolute", "fixed", "sticky"}:
         return "block" if placed == "absolute" else "page"
-    moves = [measure.get(name, 0.0) for name in _MOVES]
-    raised = placed == "relative" and max(map(abs, moves)) > 10
-    pulled = min(measure.get("margin-top", 0), measure.get("margin-bottom", 0)) < -10
-    over = thick or raised or pulled or min(moves) < -60 or "grid-area" in declared
-    return "parent" if over else ""
-
-
-def _cascade(found: Ranked, more: Ranked) -> None:
-    for term, stated in more.items():
-        if term not in found or found[term][0] <= stated[0]:
-            found[term] = stated
+    raised = placed == "relative" and any(abs(_pixels(declared, side)) > 10 for side in _SIDES)
+    pulled = any(_pixels(declared, margin) < -15 for margin in _MARGINS)
+    return "parent" if thick or raised or pulled or declared.get("grid-area") else ""
 
 
 def _grounded(below: Paint, declared: Declared) -> Paint:
     """Return the colours that may be behind text where these are painted; none if only a part is."""
-    ground, image = declared.get("ground", _CLEAR), declared.get("image", _CLEAR)
-    if isinstance(ground, frozenset) and ground != _CLEAR:
-        below = frozenset(_over(paint, under) for paint, under in product(ground, below or _WHITE))
-    if isinstance(image, frozenset) and image != _CLEAR:
-        painted = frozenset(_over(paint, under) for paint, under in product(image, below or _WHITE))
-        below = _NO_COLOUR if declared.get("partial") else painted
+    partly = declared.get("background-repeat") or declared.get("background-size")
+    for name in ("ground", "image"):
+        paint = declared.get(name, _CLEAR)
+        if isinstance(paint, frozenset) and paint != _CLEAR:
+            below = frozenset(_over(top, under) for top, under in product(paint, below or _WHITE))
+            if name == "image" and partly:
+                return _NO_COLOUR
     return below if len(below) <= MAX_COLOURS else _NO_COLOUR
 
 
@@ -484,282 +229,346 @@ def _alike(ink: Colour, ground: Colour) -> bool:
     return sum(abs(s - g) for s, g in zip(_over(ink, ground), ground, strict=True)) <= ALIKE
 
 
-def _hints(tag: str, attributes: dict[str, str]) -> Iterator[tuple[str, Value]]:
+class Box(NamedTuple):
+    """An element as selectors see it."""
+
+    keys: frozenset[str]  # tag, `.class`, `#id` and `[attribute`, in lower case; `*`
+    exact: frozenset[str]
+    above: Box | None
+
+
+class _Selector(NamedTuple):
+    """The names that a selector asks for in each part, from the outermost element to its own: in lower case, and exact."""
+
+    parts: list[tuple[set[str], set[str]]]
+    weight: int  # the specificity
+    sure: bool  # that there is nothing more to it
+    generated: bool  # stands for `::before` or `::after`
+
+
+class Sheet:
+    """The rules of a page's style sheets, by one name that the last part of their selector needs."""
+
+    def __init__(self, styles: Iterable[tuple[str, str]]) -> None:
+        # What a rule declares, and what is taken of it where it may not hold.
+        self._rules: dict[str, list[tuple[_Selector, Ranked, Ranked]]] = {}
+        self._own: dict[str, Ranked] = {}
+        self._order = self._tests = self._parsed = 0
+        self._unread: set[str] = set()
+        left = MAX_STYLES
+        for media, css in styles:
+            held = _media(media.lower())
+            if held is not False and css.strip():
+                if len(css) > left:
+                    left = css.rfind("}", 0, left) + 1
+                    self._unread |= set(re.findall(r"[\w-]+", css[left:].lower()))
+                    self._unread |= {"*"} if _ANY_NAME.search(css, left) else set()
+                self._take(parse_stylesheet(css[:left]), [], sure=bool(held), depth=0)
+                left = max(0, left - len(css))
+
+    def _take(self, nodes: list[Node], above: list[_Selector], *, sure: bool, depth: int) -> None:
+        """Take the rules of a sheet, or those inside other rules."""
+        if depth > MAX_NESTED:
+            self._unread.add("*")
+            return
+        if above and (stated := _stated(nodes)):
+            self._add(above, stated, sure=sure)
+        for node in nodes:
+            keyword = getattr(node, "lower_at_keyword", "")
+            held = _media(_text(node.prelude)) if keyword == "media" else None
+            inner = above
+            if node.type == "qualified-rule":
+                held, inner = not above or None, _selectors(node.prelude)
+            elif keyword == "import" and "data:" in _text(node.prelude):
+                self._unread.add("*")
+            elif keyword not in {"media", "supports", "layer", "container", "scope"}:
+                continue
+            if held is not False and node.content:
+                inside = parse_blocks_contents(node.content)
+                self._take(inside, inner, sure=sure and bool(held), depth=depth + 1)
+
+    def _add(self, selectors: list[_Selector], stated: Ranked, *, sure: bool) -> None:
+        self._order += 1
+        for selector in selectors:
+            if selector.generated and not covers("", _values(stated)):
+                continue  # only what is drawn over an element can hide it
+            rank = min(selector.weight, 10**6), self._order
+            whole = {name: ((loud, *rank), value) for name, ((loud, _, _), value) in stated.items()}
+            hiding = whole if Look().inside("div", _values(whole)).hidden else {}
+            index = max(selector.parts[-1][0], key=lambda name: _WEIGHT.get(name[0], 1))
+            self._rules.setdefault(index, []).append((selector, whole if sure else hiding, hiding))
+
+    def style(self, tag: str, attributes: Attributes, above: Box | None) -> tuple[Box, Declared]:
+        """Return an element as selectors see it, and what older attributes, rules and its own style declare."""
+        found: Ranked = {term: ((False, -1, 0), value) for term, value in _hints(tag, attributes)}
+        names = [f".{name}" for name in attributes.get("class", "").split()]
+        names += [f"#{attributes['id']}"] if "id" in attributes else []
+        names += [f"[{name}" for name in attributes]
+        names += [f"[{name}={value}" for name, value in attributes.items()]
+        exact = frozenset((tag, "*", *names))
+        box = Box(frozenset(name.lower() for name in exact), exact, above)
+        unread = self._unread and self._unread & {key.lstrip(".#[") for key in box.keys}
+        if unread or self._tests > MAX_TESTS:
+            return box, {"display": True}
+        for key in box.keys & self._rules.keys():
+            for selector, whole, hiding in self._rules[key]:
+                sure = self._holds(selector, box)
+                if sure is not None:
+                    _cascade(found, whole if sure else hiding)
+        if attributes.get("style"):
+            _cascade(found, self._inline(attributes["style"]))
+        return box, _values(found)
+
+    def _inline(self, style: str) -> Ranked:
+        """Return what a `style` attribute declares; one beyond the bound hides."""
+        if style not in self._own:
+            self._parsed += len(style)
+            known = style if self._parsed <= MAX_STYLES else "display:none!important"
+            self._own[style] = _stated(parse_blocks_contents(known))
+        return self._own[style]
+
+    def _holds(self, selector: _Selector, box: Box) -> bool | None:
+        """Whether a selector holds for an element: surely, perhaps, or (None) not."""
+        wanted, sure = list(selector.parts), selector.sure
+        self._tests += len(wanted)
+        place: Box | None = box
+        while wanted and place:
+            names, exact = wanted[-1]
+            self._tests += len(names)
+            if names <= place.keys:
+                sure &= exact <= place.exact
+                wanted.pop()
+            elif place is box:
+                return None
+            place = place.above
+        return None if wanted else sure
+
+
+def _cascade(found: Ranked, more: Ranked) -> None:
+    for term, stated in more.items():
+        if term not in found or found[term][0] <= stated[0]:
+            found[term] = stated
+
+
+def _values(ranked: Ranked) -> Declared:
+    return {term: value for term, (_, value) in ranked.items()}
+
+
+def _stated(nodes: Iterable[Node]) -> Ranked:
+    found: Ranked = {}
+    for node in nodes:
+        if node.type == "declaration":
+            for term, value in _terms(node.lower_name, _text(node.value)):
+                _cascade(found, {term: ((node.important, 10**7, 0), value)})
+    return found
+
+
+def _hints(tag: str, attributes: Attributes) -> Iterator[tuple[str, Value]]:
     """Yield what the tag and older attributes declare."""
-    if tag == "dialog" and "open" not in attributes:
-        yield "display", True
-    elif tag == "bdo":
-        yield "unicode-bidi", True
-    if not attributes:
-        return
+    closed = tag in {"details", "dialog"} and "open" not in attributes
     embedded = tag == "link" and _BROUGHT.match(attributes.get("href", ""))
-    if embedded or "hidden" in attributes or "popover" in attributes:
+    if closed or embedded or "hidden" in attributes or "popover" in attributes:
         yield "display", True
     if tag == "a" and "href" in attributes:
         yield "color", _LINK
     for name in ("width", "height") if tag == "img" else ():
-        yield from _bounded(name, attributes.get(name, "").strip().lower())
-    for name, term in (("color", "color"), ("bgcolor", "ground")):
+        yield from _lengths(name, attributes.get(name, "").strip().lower())
+    for name, term in (("text" if tag == "body" else "color", "color"), ("bgcolor", "ground")):
         if text := attributes.get(name, "").strip().lower().removeprefix("#"):
             yield term, _colour(f"#{text}") or _colour(text) or _NO_COLOUR
-    if attributes.get("background"):
-        yield from _background("", _normal(f"url({attributes['background']})"))
+    if _BROUGHT.match(attributes.get("background", "")):
+        yield "image", _NO_COLOUR
 
 
-def _nodes(css: str | list[Node], *, top: bool = False) -> list[Node]:
-    # Imported where it is used: most mails have no styles, or only plain ones.
-    from tinycss2 import parse_blocks_contents, parse_stylesheet
-
-    parse = parse_stylesheet if top else parse_blocks_contents
-    found: list[Node] = parse(css, skip_comments=True, skip_whitespace=True)
-    return found
-
-
-def _serialized(nodes: list[Node]) -> str:
-    from tinycss2 import serialize
-
-    try:
-        return str(serialize([node for node in nodes if node.type != "comment"]))
-    except RecursionError:
-        return _UNKNOWN
+def _text(nodes: list[Node], depth: int = 0) -> str:
+    """Return a value as normalized text; of strings and addresses only whether the mail brings what they name."""
+    found = ""
+    for node in nodes:
+        if node.type in {"comment", "whitespace"}:
+            found += " "
+        elif node.type in {"string", "url"}:
+            found += "url(data:)" if _BROUGHT.match(node.value) else f"{node.type}()"
+        elif node.type in {"function", "() block"} and depth < MAX_NESTED:
+            inner = node.arguments if node.type == "function" else node.content
+            found += f"{getattr(node, 'lower_name', '')}({_text(inner, depth + 1)})"
+        else:
+            found += _UNKNOWN if node.type.endswith(("block", "function")) else node.serialize()
+    return " ".join(found.lower().split()) if len(found) <= MAX_VALUE else _UNKNOWN
 
 
-def _text(nodes: list[Node]) -> str:
-    return _normal(_serialized(nodes))
+def _selectors(prelude: list[Node]) -> list[_Selector]:
+    """Return each selector of a list, as far as it is understood; what never holds is left out."""
+    groups = [list(nodes) for comma, nodes in groupby(prelude, lambda n: n == ",") if not comma]
+    return [selector for nodes in groups if (selector := _selector(nodes))]
 
 
-def _normal(css: str) -> str:
-    return " ".join(_OPAQUE.sub(_opaque, css).lower().split())
-
-
-def _opaque(found: re.Match[str]) -> str:
-    """Return what stands for a comment, a string or an address: that the mail brings it itself is all that counts."""
-    if found.group().startswith("/*"):
-        return " "
-    inner = "data:" if _BROUGHT.match(found.group()) else ""
-    return f"url({inner})" if found.group()[0] in "uU" else f'"{inner}"'
-
-
-def _names(css: str) -> set[str]:
-    """Return the names in selectors of rules that are not parsed; `*` if they may hold for anything."""
-    found: set[str] = set()
-    for before, _ in pairwise(css.split("{")):
-        head = before.rpartition("}")[2].strip()
-        if head[:1] != "@":
-            names = re.findall(r"[\w-]+", head.lower())
-            found.update(names if names and not set("*:[\\") & set(head) else "*")
-    return found
-
-
-def _selectors(nodes: list[Node], above: list[Selector]) -> list[Selector]:
-    """Return each selector of a list; `&` and what is not understood is doubtful, what never holds is left out."""
-    found = []
-    for one in _SELECTOR.findall(_ONE_OF.sub(r"\1", _serialized(nodes))):
-        if len(one) > MAX_VALUE:
-            found.append([_Compound(doubtful=True)])
+def _selector(nodes: list[Node]) -> _Selector | None:
+    parts, weight, sure, generated = [set[str]()], 0, True, False
+    marks = ""  # that stand before a name
+    for node in nodes:
+        text = str(getattr(node, "value", ""))
+        kind = text if node.type == "literal" else node.type
+        if kind in {".", ":"}:
+            marks += kind
             continue
-        parts = _COMBINATOR.split(one.strip())
-        pairs = zip([" ", *parts[1::2]], parts[::2], strict=True)
-        compounds = [_compound(part, sign or " ", above) for sign, part in pairs if part]
-        selector = [compound for compound in compounds if compound]
-        if len(selector) < len(compounds):
-            continue
-        while len(selector) > 1 and selector[0] == _Compound(
-            " ", selector[0].keys & _EVERYWHERE, selector[0].exact
-        ):
-            selector[-1].doubtful |= selector[1].combinator != " "
-            selector = selector[1:]
-        found += [selector] if selector else []
-    return found
-
-
-def _compound(text: str, combinator: str, above: list[Selector]) -> _Compound | None:
-    part = _Compound(combinator, doubtful=bool(_SIMPLE.sub("", text).strip()))
-    if "&" in text and len(above) == 1:
-        part.keys |= above[0][-1].keys
-    for mark, name, attribute, operator, value, colon, pseudo, argument in _SIMPLE.findall(text):
-        if name and name != "*":
-            plain = _ESCAPE.sub(lambda e: chr(min(int(e[1], 16), 0x10FFFF)) if e[1] else e[2], name)
-            part.keys.add(mark + plain.lower())
-            part.exact.add(mark + (plain if mark else plain.lower()))
-        elif attribute:
-            wanted = _ATTRIBUTE[operator].replace("{}", re.escape(value))
-            part.attributes.append((attribute.lower(), re.compile(f"(?si){wanted}")))
-        elif pseudo in {"before", "after", "first-line"}:
-            part.pseudo = pseudo
-        elif colon == "::" or pseudo in _NEVER:
+        if kind in {"whitespace", ">", "+", "~"}:
+            sure &= kind == "whitespace"
+            if kind in {"+", "~"}:  # siblings are not known
+                parts.clear()
+                weight += 10**5
+            parts.append(set())
+        elif kind in {"ident", "hash"} and ":" not in marks:
+            parts[-1].add("#" + text if kind == "hash" else marks + text if marks else text.lower())
+        elif kind == "[] block":
+            words = [n.value.lower() for n in node.content if n.type in _ATTRIBUTE]
+            test = "".join(words[:3] if words[1:2] == ["="] else words[:1])
+            parts[-1].add(f"[{test}" if test and "|" not in words else "*")
+            sure = False
+        elif text.lower() in {"before", "after"}:
+            sure, generated = False, True
+        elif text.lower() in _NEVER or (marks == "::" and text != "first-line"):
             return None
-        elif pseudo == "root":
-            part.keys.add("html")
-        elif pseudo == "not" and _SIMPLE.fullmatch(argument[1:-1].strip()):
-            excluded = _compound(argument[1:-1], " ", [])
-            part.excluded += [excluded] if excluded else []
-        elif pseudo:
-            part.doubtful = True
-    return part
+        elif kind != "comment":
+            parts[-1].add("*")
+            sure &= kind == "*"
+            weight += {"*": 0, "function": 10**5}.get(kind, 100)
+        marks = ""
+    *around, last = [part for part in parts if part] or [{"*"}]
+    # Every element has html and body around it.
+    kept = [part for part in around if not part <= {"html", "body", "*"}] + [last]
+    weight += sum(_WEIGHT.get(name[0], 1) for part in parts for name in part)
+    lower = [({name.lower() for name in part}, part) for part in kept]
+    return _Selector(lower, weight, sure, generated)
 
 
 def _media(query: str) -> bool | None:
     """Whether a media query holds on a wide, light screen; None if that is not known."""
-    found = []
+    found = set()
     for one in query.replace(": ", ":").replace(" :", ":").split(","):
-        words = _WIDTH.sub(_wide, one).split()
-        negated = words[:1] == ["not"]
-        answers = {_FEATURES.get(word) for word in words[negated:]}
-        held = False if False in answers else None if None in answers else True
-        found.append(held if held is None or not negated else not held)
+        words = one.split()
+        fails = "not" not in words and any(_FAILS.fullmatch(word) for word in words)
+        found.add(False if fails else all(map(_HOLDS.fullmatch, words)) or None)
     return True if True in found else None if None in found else False
-
-
-def _wide(found: re.Match[str]) -> str:
-    size = int(found[2][:9]) * (16 if "em" in (found[3] or "") else 1)
-    return " all " if (size <= SCREEN if found[1] == "min" else size >= SCREEN) else " print "
 
 
 def _terms(name: str, text: str) -> Terms:
     """Return what a declaration means in the terms that hide; nothing if it is harmless or not valid."""
-    plain = name.removeprefix("-webkit-")
+    plain = name
     for other, usual in _SAME.items():
         plain = plain.replace(other, usual) if other in plain else plain
-    plain = plain.removeprefix("inset-") if plain.removeprefix("inset-") in _SIDES else plain
-    text = text[:MAX_VALUE] if plain == "font" else text  # names of fonts follow the size
-    if text.startswith("revert"):  # to what other rules or the browser say
-        return [(plain, _UNKNOWN)] if plain in _TERMS else []
-    unknown = len(text) > MAX_VALUE or bool(_REFERENCE.search(text))
+    unknown = bool(_REFERENCE.search(text))
     if plain in _HARMLESS:
         if text in {"inherit", "unset"} and plain in _INHERITED:
             return [(plain, "inherit")]
         hides = unknown or not _HARMLESS[plain].fullmatch(text)
-        if name == "position":
-            return [(plain, hides), ("placed", text)]
-        if name == "display" and not hides:
-            return [(plain, False), ("shown", text)] if _SHOWN.fullmatch(text) else []
+        if name in {"display", "position"}:
+            return [(plain, hides), ("placed" if name == "position" else "shown", text)]
         return [(plain, hides)] if hides or plain == name else []
-    if plain not in _TERMS and plain not in _LENGTHS and plain not in _GROUPS:
-        return []
-    if name.startswith("-webkit-") and plain not in {"text-fill-color", "background-clip"}:
+    if plain not in _TERMS or name.startswith("-webkit-"):
         return []
     if unknown:
         return [("image", _NO_COLOUR)] if "background" in plain else [(plain, _UNKNOWN)]
-    if plain in _LENGTHS:
-        return _bounded(plain, text)
-    if plain in _GROUPS:
-        words = _WORD.findall(text)
-        words += words[1:2] * 2 if len(words) > 2 else words * 3
-        group = "" if plain.startswith("inset") else plain.split("-")[0] + "-"
-        sides = zip(_GROUPS[plain], words, strict=False)
-        return [term for side, word in sides for term in _bounded(group + side, word)]
     return _TERMS[plain](plain, text)
 
 
-def _bounded(name: str, text: str) -> Terms:
+def _sides(name: str, text: str) -> Terms:
+    words = _WORD.findall(text)
+    words += words[1:2] * 2 if len(words) > 2 else words * 3
+    group = "" if name == "inset" else f"{name}-"
+    sides = zip(_SIDES, words, strict=False)
+    return [term for side, word in sides for term in _terms(group + side, word)]
+
+
+def _lengths(name: str, text: str) -> Terms:
     """Return a length by what it is for; a share of a size is taken to fit."""
-    if name in _SIZES and text.endswith("%"):
-        return [(name, 0.0 if _LITTLE.fullmatch(text) else "auto")]
-    length = _length(text)
-    if length is None and "(" in text:
-        return [(name, _UNCERTAIN if name in _SIZES else _UNKNOWN)]
+    if name != "opacity" and _LENGTH_WORD.fullmatch(text):
+        inherits = name in _TEXT and text in {"inherit", "unset"}
+        return [(name, "inherit" if inherits else False if name in _TEXT else "auto")]
+    text += "em" if name == "line-height" and text[-1:].isdigit() else ""
+    length = _length(text, whole={"line-height": 16.0, "opacity": 1.0}.get(name, SCREEN))
     if length is None:
-        word = "inherit" if name in _TEXT and text in {"inherit", "unset"} else "auto"
-        return [(name, word)] if _LENGTH_WORD.fullmatch(text) else []
-    if name == "line-height" and (ratio := re.fullmatch(r"(\d*\.?\d*)(%|em|)", text)):
-        share = float(f"0{ratio[1]}") / (100 if ratio[2] == "%" else 1)
-        return [(name, 0.0 if share < 0.3 else "auto")]
+        return [(name, _UNKNOWN)] if "(" in text or _LENGTH.fullmatch(text) else []
+    if name in _TEXT:
+        least, most = _TEXT[name]
+        hides = not least <= length <= most
+        return [(name, hides), ("indent", length)] if name == "text-indent" else [(name, hides)]
+    if name in _SIZES and text.endswith("%") and 40 <= length <= 2000:
+        return [(name, "auto")]
     return [(name, length)] if length >= 0 or name not in _SIZES else []
+
+
+def _length(text: str, *, whole: float = SCREEN) -> float | None:
+    """Return a length in pixels, where 100 % is `whole`; None if it is not worked out."""
+    found = _LENGTH.fullmatch(text)
+    unit = (_UNITS | {"%": whole / 100}).get(found[2]) if found else None
+    return max(-1e6, min(1e6, float(found[1]))) * unit if found and unit else None
 
 
 def _font(name: str, text: str) -> Terms:
     short = _FONT.fullmatch(text) if name == "font" else None
-    word = short[1] if short else text
-    if name == "font" and not short and word not in _AS_AROUND:
+    if name == "font" and not short and not _FONT_WORD.fullmatch(text):
         return []
-    line = _bounded("line-height", short[2] or "normal") if short else []
-    found = _LENGTH.fullmatch(word)
-    if word in _AS_AROUND or (found and found[2] in {"%", *_EMS}):
-        ratio = float(found[1]) * _EMS.get(found[2], 0.01) if found else 1.0
-        return [("ratio", ratio), ("size", "ratio"), *line] if ratio >= 0 else []
-    size = 13.0 if _SIZE_WORD.fullmatch(word) else _length(word)
+    word = short[1] if short else text
+    line = _lengths("line-height", short[2] or "normal") if short else []
+    size = _length(word, whole=16)
+    if _FONT_WORD.fullmatch(word):
+        size = 13.0 if "small" in word else 16.0
     if size is None or size < 0:
-        return [("size", _UNKNOWN)] if "(" in word else []
+        return [("size", _UNKNOWN)] if "(" in word or _LENGTH.fullmatch(word) else []
+    if _FONT_RATIO.fullmatch(word):
+        return [("ratio", size / 16), ("size", "ratio"), *line]
     return [("size", size), *line]
 
 
-def _opacity(name: str, text: str) -> Terms:
-    if found := _LENGTH.fullmatch(text):
-        return [(name, max(0.0, min(1.0, float(found[1]) / (100 if found[2] else 1))))]
-    return [(name, _UNKNOWN)] if "(" in text else []
-
-
 def _coloured(name: str, text: str) -> Terms:
-    term = {"color": "color", "background-color": "ground"}.get(name, "fill")
-    if term == "ground" and text in {"initial", "unset"}:
-        return [(term, _CLEAR)]
     if text in {"inherit", "unset", "currentcolor"}:
-        return [(term, "currentcolor" if term == "fill" and text == "currentcolor" else "inherit")]
+        return [(name, "inherit")]
     colour = _colour(text)
-    return [] if colour is None else [(term, colour)]
+    return [] if colour is None else [(name, colour)]
 
 
 def _background(name: str, text: str) -> Terms:
-    if text == "inherit":
-        return [("image", _CLEAR), ("ground", text)]
     ground, image = _CLEAR, _CLEAR
     for word in _WORD.findall(text):
         if "gradient(" in word:
-            inner = (_colour(w) for w in _WORD.findall(word.partition("(")[2][:-1]))
+            inner = (_colour(w) for w in _WORD.findall(_SHAPE.sub("", word).partition("(")[2][:-1]))
             stops = [colour for colour in inner if colour is not None]
             image = frozenset().union(*stops) if stops and all(stops) else _NO_COLOUR
         elif word.startswith("url("):
             image = _NO_COLOUR if "data:" in word else image
-        elif word not in _SYSTEM and (colour := _colour(word)) is not None:
-            ground = colour
-        elif "(" in word and _length(word) is None:
-            image = _NO_COLOUR
         elif not _GROUND_WORD.fullmatch(word) and _length(word) is None:
-            return []
-    found: Terms = [("image", image), ("ground", ground), ("partial", bool(_PARTIAL.search(text)))]
-    return found if name == "background" else found[:1]
-
-
-def _partial(_: str, text: str) -> Terms:
-    return [
-        ("partial", bool(_PARTIAL.search(text) or re.search(r"(?:^|\s)-?\d(?!00%)(?! 0)", text)))
+            if (colour := _colour(word)) is None:
+                return []
+            ground = colour
+    partial: Terms = [
+        ("background-repeat", bool(_PARTIAL.search(text))),
+        ("background-size", False),
     ]
-
-
-_TERMS: Final[dict[str, Callable[[str, str], Terms]]] = {
-    "all": lambda _, text: [("color", "inherit" if text == "unset" else _BLACK), ("ground", _CLEAR), ("image", _CLEAR)], "background": _background,
-    "background-clip": lambda name, text: [(name, text)], "background-size": _partial, "background-repeat": _partial, "background-position": _partial,
-    "background-color": _coloured, "background-image": _background, "color": _coloured,
-    "font": _font, "font-size": _font, "grid-area": lambda name, text: [(name, text)], "opacity": _opacity, "text-fill-color": _coloured, "white-space": lambda name, text: [(name, text)],
-}  # fmt: skip
-
-
-def _length(text: str) -> float | None:
-    """Return a length in pixels, or the smallest of a choice; None if it is not worked out."""
-    if choice := _CHOICE.fullmatch(text):
-        lengths = [_length(part.strip()) for part in choice[1].split(",")]
-        known = [length for length in lengths if length is not None]
-        return min(known) if len(known) == len(lengths) else None
-    found = _LENGTH.fullmatch(text)
-    unit = _UNITS.get(found[2], 16 * _EMS.get(found[2], 0.0)) if found else None
-    return max(-1e6, min(1e6, float(found[1]))) * unit if found and unit else None
+    found: Terms = [("ground", ground), ("image", image), *partial]
+    return {"background-color": found[:1], "background-image": found[1:2]}.get(name, found)
 
 
 def _colour(text: str) -> Paint | None:
     """Return a colour; an empty paint for one that is not worked out, None for none."""
-    if text in _SYSTEM:
-        return _SYSTEM[text]
-    if "(" not in text and text[:1] != "#" and not text.isalpha():
-        return None
-    from tinycss2.color5 import parse_color
-
+    if text in {"windowtext", "canvastext", "initial"}:
+        return _BLACK
     try:
         found = parse_color(text)
         if found is None or isinstance(found, str):
-            return _NO_COLOUR if "(" in text else None
+            known = text in {"none", "auto"} or not ("(" in text or text.isalpha())
+            return None if known else _NO_COLOUR
         red, green, blue, part = found.to("srgb")
     except NotImplementedError:
         return _NO_COLOUR
     red, green, blue = (255 * max(0.0, min(1.0, channel)) for channel in (red, green, blue))
     return frozenset({(red, green, blue, float(part))})
+
+
+_TERMS: Final[dict[str, Callable[[str, str], Terms]]] = {
+    **dict.fromkeys(_LENGTHS, _lengths),
+    **dict.fromkeys(("inset", "margin", "padding"), _sides),
+    **dict.fromkeys(("background", "background-color", "background-image"), _background),
+    **dict.fromkeys(("font", "font-size"), _font),
+    "all": lambda name, _: [(name, _UNKNOWN)],
+    "color": _coloured,
+}
