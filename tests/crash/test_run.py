@@ -5,6 +5,7 @@
 approves and rejects answers in the vault meanwhile.
 """
 
+import hashlib
 import json
 import os
 import random
@@ -300,7 +301,9 @@ def subject_of(number):
 def mail_of(number):
     subject = subject_of(number)
     fire = subject.startswith("fire")
-    sender = "boss@example.net" if fire else f"Ann <ann{number}@example.com>"
+    # No two of them look alike: an answer to somebody who could be taken for another is not drafted.
+    name = hashlib.sha256(str(number).encode()).hexdigest()[:12]
+    sender = "boss@example.net" if fire else f"Ann <{name}@example.com>"
     return MAIL.format(sender=sender, subject=subject, number=number)
 
 
