@@ -1,5 +1,6 @@
 """Hidden text, with Chromium as the judge: what a person sees at 1280 pixels is returned, and nothing else."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ def test_a_page_is_returned_as_chromium_shows_it(renderer):
         assert missing.total() <= max(2, len(seen) // 50), (name, missing)
         shown, returned = shown + len(seen), returned + len(text)
         lost, unseen = lost + missing.total(), unseen + extra.total()
+    sys.stdout.write(f"\n{lost} of {shown} shown words lost, {unseen} of {returned} not shown\n")
     assert shown > 8_000
     assert lost <= shown / 100
     assert unseen <= returned / 1000
