@@ -66,7 +66,7 @@ def test_a_file_size_limit_stops_an_import_with_a_clear_message_and_keeps_what_w
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
-    outcome = full.run("import", "big.mbox", preexec_fn=limit)
+    outcome = full.run_as_process("import", "big.mbox", preexec_fn=limit)
     assert outcome.code == 8, outcome
     assert "default.sqlite" in outcome.err
     assert "Traceback" not in outcome.err

@@ -370,7 +370,7 @@ def test_a_reader_that_goes_away_is_no_error(reader):
 
 def test_an_argument_that_is_no_text_is_answered_in_words(reader):
     for command in ("search", "read", "thread", "import"):
-        outcome = reader.run(command, b"caf\xe9")
+        outcome = reader.run(command, os.fsdecode(b"caf\xe9"))
         assert outcome.code in {2, 3}
         assert outcome.err.startswith("error: ")
         assert "Traceback" not in outcome.err
@@ -380,7 +380,7 @@ def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person):
     (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="=?utf-8?b?5Lya6K2w?=")))
     assert person.run("import", "mail.mbox").code == 0
     person.environment |= {"PYTHONIOENCODING": "latin-1"}
-    outcome = person.run("search")
+    outcome = person.run_as_process("search")
     assert outcome.code == 0, outcome.err
     assert "\\u4f1a\\u8b70" in outcome.out
 

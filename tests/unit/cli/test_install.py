@@ -273,7 +273,7 @@ def test_a_link_out_of_the_project_is_not_followed(person):
 def test_without_a_terminal_the_change_is_shown_and_nothing_written(person):
     write(file(person), THEIRS)
     before = files(person)
-    refused = person.run("install", "claude-code", start_new_session=True)
+    refused = person.run("install", "claude-code")
     assert refused.code == 4
     assert "Nothing was written" in refused.err
     assert '+    "postroom": {' in refused.out

@@ -46,7 +46,7 @@ def test_no_is_the_answer_to_anything_but_yes(live):
 
 def test_a_yes_on_stdin_is_nobodys_word(live):
     id = live.draft()
-    piped = live.run("approve", id, start_new_session=True)
+    piped = live.run_as_process("approve", id, start_new_session=True)
     assert piped.code == 4
     assert "--yes" in piped.err
     assert live.show(id)["state"] == "pending"
@@ -256,7 +256,7 @@ def test_trust_level_desk_asks_for_the_passphrase(person):
     (person.vault / "Drafts/hello.md").rename(person.vault / "Approved/hello.md")
     assert "not approved" in person.run("pending").err
     assert (person.vault / "Drafts/hello.md").exists()
-    assert person.run("approve", id, "--yes", yes, start_new_session=True).code == 4
+    assert person.run("approve", id, "--yes", yes).code == 4
     wrong = person.at_terminal("approve", id, "--yes", yes, answers=[("Passphrase:", "guess it\n")])
     assert wrong.code == 4
     assert sent(person) == []
