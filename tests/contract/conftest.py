@@ -16,7 +16,7 @@ from postroom.core.letter import Letter
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Arrival, Mailbox, Sent
-from tests.gmail.boxes import NOW, SENDING, YOU, gmail_box, letter, token_file
+from tests.gmail.boxes import NOW, SENDING, YOU, box_on, gmail_box, letter, token_file
 from tests.gmail.double import Gmail
 
 ALIAS = Address.parse("desk@example.org")
@@ -57,12 +57,21 @@ def local(folder: Path) -> Iterator[Post]:
 
 
 @contextmanager
-def gmail(folder: Path, **how: bool) -> Iterator[Post]:
-    """Gmail, as far as our own double of it goes."""
+def gmail(folder: Path, *, by_draft: bool = True) -> Iterator[Post]:
+    """Gmail, as far as our own double of it goes, in process."""
+    service = Gmail(now=lambda: NOW)
+    token = token_file(folder, service.token())
+    with closing(box_on(service, token, by_draft=by_draft)) as box:
+        # Google replaces the Message-ID of what is sent.
+        yield Post(box, service.receive, frozenset({"message id"}))
+
+
+@contextmanager
+def gmail_over_http(folder: Path) -> Iterator[Post]:
+    """The double on a local port."""
     with Gmail(now=lambda: NOW) as service:
         token = token_file(folder, service.token())
-        with closing(gmail_box(service.endpoint, service.token_uri, token, **how)) as box:
-            # Google replaces the Message-ID of what is sent.
+        with closing(gmail_box(service.endpoint, service.token_uri, token)) as box:
             yield Post(box, service.receive, frozenset({"message id"}))
 
 
@@ -89,6 +98,7 @@ PROVIDERS = {
     "local": local,
     "gmail": gmail,
     "gmail-by-message": gmail_by_message,
+    "gmail-over-http": gmail_over_http,
     "emulate": emulate,
 }
 DEFAULT = ("local", "gmail", "gmail-by-message")  # those that need nothing but Python

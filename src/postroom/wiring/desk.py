@@ -30,14 +30,23 @@ from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
 if TYPE_CHECKING:
+    from httpx2 import BaseTransport
+
     from postroom.mail.mailbox import Mailbox
 
 
 @contextmanager
-def desk(config: Config, *, make: bool = False, moved: bool = False) -> Iterator[Desk | None]:
+def desk(
+    config: Config,
+    *,
+    make: bool = False,
+    moved: bool = False,
+    transport: BaseTransport | None = None,
+) -> Iterator[Desk | None]:
     """Lend the desk of these settings; None where there is none yet, unless it is to be made.
 
-    `moved` says that the person has moved Postroom's folders in the vault.
+    `moved` says that the person has moved Postroom's folders in the vault, `transport` carries requests to
+    a provider in place of HTTP.
     """
     state = state_folder(config, make=make)
     if state is not None:
@@ -46,7 +55,7 @@ def desk(config: Config, *, make: bool = False, moved: bool = False) -> Iterator
         yield None
         return
     with ExitStack() as stack:
-        yield open_desk(config, state, stack, moved=moved)
+        yield open_desk(config, state, stack, moved=moved, transport=transport)
 
 
 @contextmanager
@@ -70,6 +79,7 @@ def open_desk(
     tools: Tools | None = None,
     moved: bool = False,
     adopts: bool = False,
+    transport: BaseTransport | None = None,
 ) -> Desk:
     """Open the desk that is kept in this state folder; the stack closes it.
 
@@ -92,7 +102,7 @@ def open_desk(
     def mailboxes(account: str) -> Mailbox:
         with opening:
             if account not in opened:
-                found = mailbox(config, account, make=True)
+                found = mailbox(config, account, make=True, transport=transport)
                 assert found is not None
                 stack.callback(found.close)
                 opened[account] = found

@@ -2,19 +2,27 @@
 
 import json
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx2
 import pytest
 
 from postroom.config import load
+from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
+from postroom.desk.desk import Desk
+from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
+from postroom.store.entries import Entry
 from postroom.wiring.desk import desk
+from tests.cases import for_each
+from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
 
@@ -27,7 +35,7 @@ DAY = 86_400
 class Post:
     """A person whose letters leave through Gmail, and the agent who writes them."""
 
-    def __init__(self, person, service):
+    def __init__(self, person: Person, service: Gmail) -> None:
         self.person = person
         self.service = service
         self.ahead = 0
@@ -35,30 +43,37 @@ class Post:
         self.token = at_gmail(person, service)
 
     @contextmanager
-    def desk(self):
+    def desk(self) -> Iterator[Desk]:
         config = load(self.person.environment, self.person.folder, self.person.folder)
-        with desk(config, make=True) as found:
+        with desk(config, make=True, transport=self.service.transport()) as found:
+            assert found is not None
             yield found
 
-    def write(self, desk, subject="Tea"):
+    def use(self, service: Gmail) -> None:
+        """Sign in at this service from now on."""
+        self.service = service
+        self.token = at_gmail(self.person, service)
+
+    def write(self, desk: Desk, subject: str = "Tea") -> Entry:
         letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
         return desk.post(AGENT, letter, Proposal())
 
-    def approve(self, desk, id):
+    def approve(self, desk: Desk, id: str) -> life.State:
         desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
         desk.send_approved()
         return desk.ledger.entry(id).state
 
-    def carry_out_late(self):
+    def carry_out_late(self) -> int:
         """Have Gmail carry out the last send whose answer was lost, as if it had been held up."""
         lost = next(one for one in reversed(self.service.requests) if one.path.endswith("/send"))
         assert lost.status == 0
         token = json.loads(self.token.read_text())["token"]
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        address = f"{self.service.endpoint}{lost.path}"
-        return httpx2.post(address, headers=headers, content=lost.body).status_code
+        with httpx2.Client(transport=self.service.transport()) as client:
+            address = f"{self.service.endpoint}{lost.path}"
+            return client.post(address, headers=headers, content=lost.body).status_code
 
-    def forget_waits(self, **changes):
+    def forget_waits(self, **changes: int) -> None:
         """Make what waits due, and change what the ledger keeps of the letter's state."""
         file = self.person.folder / "state" / "ledger.sqlite"
         with closing(sqlite3.connect(file)) as ledger:
@@ -74,7 +89,7 @@ class Post:
                 )
             ledger.commit()
 
-    def lose(self, desk):
+    def lose(self, desk: Desk) -> str:
         """Write and approve a letter whose first request never reaches Gmail; return its id."""
         id = self.write(desk).id
         self.service.fail(ACT, lost="before")
@@ -83,11 +98,16 @@ class Post:
 
 
 @pytest.fixture
-def post(person, service):
+def service() -> Gmail:
+    return Gmail()
+
+
+@pytest.fixture
+def post(person: Person, service: Gmail) -> Post:
     return Post(person, service)
 
 
-def name(state):
+def name(state: life.State) -> str:
     return type(state).__name__.lower()
 
 
@@ -137,22 +157,20 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(post, servi
 def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(post, service):
     with post.desk() as desk:
         id = post.write(desk).id
-    with Gmail("mallory@example.net", aliases=()) as other:
-        post.token = at_gmail(post.person, other)
-        with post.desk() as desk:
-            state = post.approve(desk, id)
-            assert name(state) == "approved"
-            assert "you@example.org" in state.held
-        assert not other.sent
+    other = Gmail("mallory@example.net", aliases=())
+    post.use(other)
+    with post.desk() as desk:
+        state = post.approve(desk, id)
+        assert isinstance(state, life.Approved)
+        assert "you@example.org" in state.held
+    assert not other.sent
     assert not service.sent
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"), [(400, "invalidArgument"), (404, "notFound"), (403, "forbidden")]
-)
+@for_each(("status", "reason"), [(400, "invalidArgument"), (404, "notFound"), (403, "forbidden")])
 def test_what_gmail_refuses_for_good_while_the_draft_is_made_fails(post, service, status, reason):
     with post.desk() as desk:
-        id = post.write(desk).id
+        id = post.write(desk, reason).id
         service.fail(r"POST /gmail/v1/users/me/drafts$", status=status, reason=reason)
         assert name(post.approve(desk, id)) == "failed"
 
@@ -206,10 +224,9 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(pos
 
 
 def test_an_account_without_a_display_name_writes_letters(person):
-    with Gmail(name="", aliases=()) as service:
-        post = Post(person, service)
-        with post.desk() as desk:
-            assert post.write(desk).letter.sender.spec == "you@example.org"
+    post = Post(person, Gmail(name="", aliases=()))
+    with post.desk() as desk:
+        assert post.write(desk).letter.sender.spec == "you@example.org"
 
 
 def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(post, service):
@@ -232,11 +249,11 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def die_at(number):
+def die_at(number: int) -> tuple[Callable[[str], None], list[str]]:
     """Return a step that lets so many pass, and ends the process at the next."""
-    passed = []
+    passed: list[str] = []
 
-    def step(name):
+    def step(name: str) -> None:
         passed.append(name)
         if len(passed) == number:
             raise Killed(name)
@@ -244,8 +261,8 @@ def die_at(number):
     return step, passed
 
 
-STORIES = {
-    "plain": (None, False),
+STORIES: dict[str, tuple[dict[str, Any], bool]] = {
+    "plain": ({}, False),
     "answer lost, carried out": ({"lost": "after"}, False),
     "answer lost, not carried out": ({"lost": "before"}, False),
     "rejected after a first try": ({"lost": "before"}, True),
@@ -258,35 +275,35 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(per
     number, ended = 0, False
     while not ended:
         number += 1
-        with Gmail() as service:
-            folder = person.folder / str(number)
-            folder.mkdir()
-            post = Post(type(person)(folder), service)
-            with post.desk() as desk:
-                id = post.write(desk).id
-                desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
-                if fault:
-                    service.fail(ACT, **fault)
-                if rejected:
-                    desk.send_approved()
-                    desk.reject(id, by="ada", reason="no")
-                step, passed = die_at(number)
-                try:
-                    replace(desk.dispatcher, step=step).everything()
-                except Killed:
-                    pass
-                else:
-                    ended = True
-            with post.desk() as desk:
-                for _ in range(3):
-                    desk.send_approved()
-                entry = desk.ledger.entry(id)
-                # Whether the draft was deleted or sent at last nobody knows who died just then.
-                wanted = "unknown" if passed[-1] == "released" and not ended else "rejected"
-                assert entry.kind == (wanted if rejected else "sent"), passed
-                assert desk.ledger.proof(id) is None, passed
-            assert len(service.sent) == (not rejected), passed
-            assert not service.mailbox.drafts, passed
+        service = Gmail()
+        folder = person.folder / str(number)
+        folder.mkdir()
+        post = Post(type(person)(folder), service)
+        with post.desk() as desk:
+            id = post.write(desk).id
+            desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+            if fault:
+                service.fail(ACT, **fault)
+            if rejected:
+                desk.send_approved()
+                desk.reject(id, by="ada", reason="no")
+            step, passed = die_at(number)
+            try:
+                replace(desk.dispatcher, step=step).everything()
+            except Killed:
+                pass
+            else:
+                ended = True
+        with post.desk() as desk:
+            for _ in range(3):
+                desk.send_approved()
+            entry = desk.ledger.entry(id)
+            # Whether the draft was deleted or sent at last nobody knows who died just then.
+            wanted = "unknown" if passed[-1] == "released" and not ended else "rejected"
+            assert entry.kind == (wanted if rejected else "sent"), passed
+            assert desk.ledger.proof(id) is None, passed
+        assert len(service.sent) == (not rejected), passed
+        assert not service.mailbox.drafts, passed
     assert number >= 3
 
 
@@ -300,13 +317,12 @@ def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(post, service)
         post.approve(desk, id)
         proof = desk.ledger.proof(id)
     away.times = 0
-    with Gmail("mallory@example.net", aliases=()) as other:
-        at_gmail(post.person, other)
-        post.forget_waits(asked=120)
-        with post.desk() as desk:
-            desk.send_approved()
-            assert (desk.ledger.entry(id).kind, desk.ledger.proof(id)) == ("unknown", proof)
-    post.token = at_gmail(post.person, service)
+    post.use(Gmail("mallory@example.net", aliases=()))
+    post.forget_waits(asked=120)
+    with post.desk() as desk:
+        desk.send_approved()
+        assert (desk.ledger.entry(id).kind, desk.ledger.proof(id)) == ("unknown", proof)
+    post.use(service)
     post.forget_waits(asked=120)
     with post.desk() as desk:
         desk.send_approved()
@@ -354,7 +370,9 @@ def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(post
         desk.reject(id, by="ada", reason="no")
         service.fail(r"DELETE /gmail/v1/users/me/drafts/", lost="after")
         desk.send_approved()
-        assert not desk.ledger.proof(id).unanswered
+        proof = desk.ledger.proof(id)
+        assert proof is not None
+        assert not proof.unanswered
         desk.send_approved()
         assert desk.ledger.entry(id).kind == "rejected"
         assert desk.ledger.proof(id) is None
@@ -421,18 +439,18 @@ CREATE = r"POST /gmail/v1/users/me/drafts$"
 MANY = 1000  # messages, and requests
 
 
-def later(desk, seconds):
+def later(desk: Desk, seconds: float) -> Dispatcher:
     """Return the desk's dispatcher as it is so many seconds from now."""
     clock = desk.dispatcher.clock
 
-    def ahead():
+    def ahead() -> Stamp:
         wall, boot, steady = clock()
         return Stamp(wall + seconds, boot, steady + seconds)
 
     return replace(desk.dispatcher, clock=ahead)
 
 
-def look_later(post, desk, times=2):
+def look_later(post: Post, desk: Desk, times: int = 2) -> None:
     """Let dispatchers run, with a pause before each."""
     for _ in range(times):
         post.ahead += 1000
@@ -475,7 +493,7 @@ def test_a_letter_that_failed_and_is_accepted_afterwards_is_unknown_until_it_is_
     assert len(service.sent) == 1
 
 
-FALSE_ANSWERS = [
+FALSE_ANSWERS: list[dict[str, Any]] = [
     {"status": 302, "headers": {"Location": "https://example.com/"}},
     {"status": 400, "reason": "invalidArgument"},
     {"status": 401, "reason": "authError"},
@@ -542,22 +560,25 @@ def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(post, 
 def test_a_rejected_letter_whose_draft_vanished_is_unknown_only_after_a_send_without_an_answer(
     person,
 ):
-    stories = {"429": ({"status": 429}, "rejected"), "lost": ({"lost": "before"}, "unknown")}
+    stories: dict[str, tuple[dict[str, Any], str]] = {
+        "429": ({"status": 429}, "rejected"),
+        "lost": ({"lost": "before"}, "unknown"),
+    }
     for story, (fault, wanted) in stories.items():
         folder = person.folder / story
         folder.mkdir()
-        with Gmail() as service:
-            post = Post(type(person)(folder), service)
-            with post.desk() as desk:
-                id = post.write(desk).id
-                service.fail(ACT, **fault)
-                post.approve(desk, id)
-                desk.reject(id, by="ada", reason="no")
-                service.fail(DELETE, lost="after")
-                for _ in range(3):
-                    desk.send_approved()
-                assert desk.ledger.entry(id).kind == wanted
-                assert desk.ledger.proof(id) is None
+        service = Gmail()
+        post = Post(type(person)(folder), service)
+        with post.desk() as desk:
+            id = post.write(desk).id
+            service.fail(ACT, **fault)
+            post.approve(desk, id)
+            desk.reject(id, by="ada", reason="no")
+            service.fail(DELETE, lost="after")
+            for _ in range(3):
+                desk.send_approved()
+            assert desk.ledger.entry(id).kind == wanted, story
+            assert desk.ledger.proof(id) is None, story
 
 
 def test_by_messages_only_gmails_own_refusal_is_not_sent(post, service):

@@ -1,7 +1,9 @@
-"""Sending through Gmail: one request, and proof of what became of it; over real HTTP."""
+"""Sending through Gmail: one request, and proof of what became of it."""
 
+import re
 from contextlib import closing
 
+import httpx2
 import pytest
 
 from postroom.core.errors import (
@@ -14,7 +16,9 @@ from postroom.core.errors import (
 )
 from postroom.core.message import SENT
 from postroom.mail.mailbox import NotSent, Sent, Unknown
-from tests.gmail.boxes import SENDING, asked, gmail_box, letter
+from tests.cases import for_each
+from tests.gmail.boxes import SENDING, asked, box_on, gmail_box, letter
+from tests.gmail.double import Gmail
 
 LIST = r"GET /gmail/v1/users/me/messages$"
 ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
@@ -31,17 +35,18 @@ def try_to_send(box, one=None):
     return box.send(one, wire, proof)
 
 
-@pytest.mark.parametrize("by_draft", [True, False])
-@pytest.mark.parametrize(
+BROKEN = [{"lost": "before"}, {"lost": "after"}, {"cut": True}]  # ways that a connection fails
+
+
+@for_each("by_draft", [True, False])
+@for_each(
     ("how", "error"),
     [
+        *((how, Uncertain) for how in BROKEN),
         ({"status": 500}, Uncertain),
         ({"status": 502}, Uncertain),
         ({"status": 503, "headers": {"Retry-After": "1"}}, Uncertain),
         ({"status": 504}, Uncertain),
-        ({"lost": "before"}, Uncertain),
-        ({"lost": "after"}, Uncertain),
-        ({"cut": True}, Uncertain),
         ({"body": b"{}"}, Uncertain),
         ({"body": b"<html>"}, Uncertain),
         ({"body": b'{"id": 3, "threadId": null}'}, Uncertain),
@@ -53,14 +58,65 @@ def try_to_send(box, one=None):
     ],
 )
 def test_a_send_is_one_request_whatever_becomes_of_it(service, token, by_draft, how, error):
-    pauses = []
-    where = service.endpoint, service.token_uri, token, pauses
-    with closing(gmail_box(*where, by_draft=by_draft)) as box:
-        service.fail(ACT, times=99, **how)
-        with pytest.raises(error):
+    pauses: list[float] = []
+    service.requests.clear()
+    with closing(box_on(service, token, pauses, by_draft=by_draft)) as box:
+        with service.failing(ACT, **how), pytest.raises(error):
             try_to_send(box)
         assert asked(service, ACT) == 1
         assert not pauses
+
+
+@for_each("how", BROKEN)
+def test_a_send_over_a_connection_that_breaks_is_one_request(http_box, service, pauses, how):
+    service.requests.clear()
+    with service.failing(ACT, **how), pytest.raises(Uncertain):
+        try_to_send(http_box)
+    assert asked(service, ACT) == 1
+    assert not pauses
+
+
+class Breaking(httpx2.BaseTransport):
+    """A way to the service that breaks off, as this error says, instead of sending a letter."""
+
+    def __init__(self, service: Gmail, error: type[httpx2.RequestError]) -> None:
+        self._service = service.transport()
+        self._error = error
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        if re.search(ACT, f"{request.method} {request.url.path}"):
+            raise self._error("broken", request=request)
+        return self._service.handle_request(request)
+
+
+@for_each(
+    ("broken", "error"),
+    [
+        # Nothing can have been sent before there is a connection, and a request.
+        (httpx2.ConnectError, Unavailable),
+        (httpx2.ConnectTimeout, Unavailable),
+        (httpx2.PoolTimeout, Unavailable),
+        (httpx2.ProxyError, Unavailable),
+        (httpx2.UnsupportedProtocol, Unavailable),
+        (httpx2.LocalProtocolError, Unavailable),
+        (httpx2.ReadTimeout, Uncertain),
+        (httpx2.WriteTimeout, Uncertain),
+        (httpx2.ReadError, Uncertain),
+        (httpx2.WriteError, Uncertain),
+        (httpx2.CloseError, Uncertain),
+        (httpx2.RemoteProtocolError, Uncertain),
+        (httpx2.DecodingError, Uncertain),
+        (httpx2.TooManyRedirects, Uncertain),
+    ],
+)
+def test_a_send_that_breaks_off_is_uncertain_unless_nothing_can_have_left(
+    service, token, broken, error
+):
+    where = service.endpoint, service.token_uri, token
+    with closing(gmail_box(*where, transport=Breaking(service, broken))) as box:
+        with pytest.raises(error):
+            try_to_send(box)
+        assert not service.sent
 
 
 def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(box, service):
@@ -96,7 +152,7 @@ def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same
 def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_search_lags(
     service, token, by_draft, forgotten
 ):
-    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=by_draft)) as box:
+    with closing(box_on(service, token, by_draft=by_draft)) as box:
         one = letter()
         wire, proof = prepared(box, one)
         service.lags = True
@@ -112,7 +168,7 @@ def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_searc
 
 
 def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(service, token):
-    with closing(gmail_box(service.endpoint, service.token_uri, token, by_draft=False)) as box:
+    with closing(box_on(service, token, by_draft=False)) as box:
         one = letter()
         wire, proof = prepared(box, one)
         service.fail(ACT, lost="before")

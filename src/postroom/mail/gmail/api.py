@@ -72,7 +72,7 @@ Found = TypeVar("Found")
 
 
 class Api:
-    """An account's line to Gmail."""
+    """An account's line to Gmail; `transport` carries its requests in place of HTTP."""
 
     def __init__(
         self,
@@ -82,6 +82,7 @@ class Api:
         now: Callable[[], float],
         pause: Callable[[float], None],
         chance: Callable[[], float],
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self._endpoint = endpoint.rstrip("/")
         self._keys = keys
@@ -90,6 +91,7 @@ class Api:
         self._chance = chance
         self._batches = True
         self._http = httpx2.Client(
+            transport=transport,
             timeout=TIMEOUT,
             # A machine's own address is not asked for through a proxy.
             trust_env=endpoint.startswith("https://gmail.googleapis.com"),

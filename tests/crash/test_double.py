@@ -5,7 +5,11 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import product
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
@@ -490,6 +494,49 @@ def test_a_fault_strikes_where_and_as_often_as_it_is_told(gmail, api):
     gmail.fail("profile", body=b"<html>", status=200)
     assert api.get(f"{ME}/profile").content == b"<html>"
     assert api.get(f"{ME}/profile").status_code == 200
+
+
+def outcome(ask: Callable[[], httpx2.Response]) -> object:
+    """Return what a caller gets: the answer's parts, or the error and its text."""
+    try:
+        answer = ask()
+    except httpx2.RequestError as error:
+        return type(error), str(error)
+    return answer.status_code, dict(answer.headers), answer.content
+
+
+def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail, api):
+    headers = dict(api.headers)
+    requests = [
+        ("GET", f"{ME}/profile", None),
+        ("GET", f"{ME}/messages?q=a%20b&labelIds=INBOX&labelIds=UNREAD", None),
+        ("GET", "/nowhere", None),
+        ("POST", f"{ME}/labels", {"name": "inbox"}),
+        ("DELETE", f"{ME}/drafts/r1", None),
+        ("POST", "/token", {"grant_type": "none"}),
+    ]
+    faults: list[dict[str, Any]] = [
+        {},
+        {"lost": "before"},
+        {"lost": "after"},
+        {"cut": True},
+        {"status": 429, "headers": {"Retry-After": "2"}, "message": "Slöw"},
+        {"status": 302, "headers": {"Location": "https://example.com/"}},
+        {"body": b""},
+        {"body": b"<html>" * 20_000, "status": 502},
+        {"body": b"<html>" * 20_000, "cut": True},
+    ]
+    where = {"base_url": gmail.endpoint, "headers": headers}
+    with httpx2.Client(**where, transport=gmail.transport()) as inside:
+        for (method, path, body), fault in product(requests, faults):
+            found = []
+            for client in (inside, api):
+                if fault:
+                    gmail.fail("", **fault)
+                found.append(outcome(partial(client.request, method, path, json=body)))
+            assert found[0] == found[1], (method, path, fault)
+            first, second = gmail.requests[-2:]
+            assert first == second, (method, path, fault)
 
 
 def test_one_connection_serves_many_requests_and_a_slow_one_holds_up_nobody(gmail, api):
