@@ -6,7 +6,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # One more than there are cores: many tests wait for a process of their own.
 WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
-.PHONY: help demo test crash test-real check lint picture screens bench lock coverage clean
+.PHONY: help demo test crash test-real check lint picture screens bench lock coverage mutants clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -60,10 +60,16 @@ screens: $(VENV)/.browser  ## make the pictures of the page in docs/ anew, in a 
 bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same run
 	$(BIN)/python -m bench
 
-coverage: $(VENV)/.dev  ## which branches the tests reach
+coverage: export COVERAGE_FILE := $(CURDIR)/.coverage
+coverage: $(VENV)/.dev  ## which branches the tests reach, room by room, child processes included
 	$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=pyproject.toml $(BIN)/coverage run -m pytest tests --ignore tests/real --ignore tests/crash --ignore tests/browser
-	$(BIN)/coverage combine && $(BIN)/coverage report
+	-COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml COVERAGE_DURATIONS=$(CURDIR)/.durations.json $(BIN)/python -m pytest -p tests.tracing -n $(WORKERS) --dist worksteal -o timeout=600 tests --ignore tests/real --ignore tests/crash --ignore tests/browser
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered
+	$(BIN)/coverage json --quiet -o - | $(BIN)/python -m tests.rooms
+
+mutants: $(VENV)/.dev  ## which of 200 small changes of the code the tests notice (after make coverage; half an hour)
+	$(BIN)/python -m tests.mutants --count 200 --seed 23
 
 lock: $(VENV)/.dev  ## resolve the locks anew (brings uv into its own folder)
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip --quiet install uv
