@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
-# One more than there are cores: many tests wait for a process of their own.
-WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help demo test crash test-real check lint picture screens bench lock coverage mutants clean
+.PHONY: help demo test crash test-real check nightly lint picture screens bench lock coverage mutants clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -31,10 +30,12 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
-test: $(VENV)/.dev  ## the tests that need nothing but Python (POSTROOM_EXAMPLES, in percent, for more examples)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash --ignore tests/browser
+# In memory where there is such a folder: a test that kills nothing need not wait for a disk.
+test: export PYTEST_DEBUG_TEMPROOT ?= $(shell test -w /dev/shm && echo /dev/shm)
+test: $(VENV)/.dev  ## the tests that need nothing but Python, and the CPU time they take
+	$(BIN)/python tests/cpu.py $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 
-crash: $(VENV)/.dev  ## two dispatchers, and the vault's tools, killed at every step
+crash: $(VENV)/.dev  ## dispatchers, the vault's tools and servers, killed at every step
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/crash
 
 test-real: $(VENV)/.browser  ## the tests against real programs, browsers and collections, which it installs
@@ -48,7 +49,11 @@ lint: $(VENV)/.dev  ## format, lint, types, rooms
 	$(BIN)/lint-imports --no-cache
 
 check: export POSTROOM_EXAMPLES ?= 100
-check: lint test crash test-real  ## all that must hold before a change lands
+check: lint test crash test-real  ## all that must hold before a change lands, with reduced counts
+
+nightly: export POSTROOM_EXAMPLES ?= 1000
+nightly: export POSTROOM_CRASH ?= 100
+nightly: lint test crash test-real  ## the same with the full counts of kills and examples
 
 picture: $(VENV)/.runtime  ## draw docs/desk.svg anew
 	$(BIN)/python docs/picture.py

@@ -1,12 +1,11 @@
 """Sixteen senders, four receivers of one name, cleaning up meanwhile, all killed at random: each message once.
 
-`POSTROOM_CRASH_SECONDS` is how long; `POSTROOM_CRASH_SEED` chooses other moments. All are processes of
+All are processes of
 the command or servers, as agents have them. What a process was killed over was not answered: it may have
 been sent, but not twice, and was not received.
 """
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -20,10 +19,9 @@ from pathlib import Path
 import pytest
 
 from tests.agents import Wire
-from tests.crash.vault_worker import SECONDS
+from tests.crash.counts import SECONDS, SEED
 from tests.mates import member, messages
 
-SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
 SENDERS, RECEIVERS, SERVERS = 16, 2, 2
 LONGEST = 0.12  # seconds after which a process that is to be killed is killed
 

@@ -1,7 +1,6 @@
 """Dispatchers, an agent and a person, killed at every step: nothing is sent twice, nothing is lost.
 
-`POSTROOM_CRASH_LETTERS` is the least number of letters in all, `POSTROOM_CRASH_SEED` chooses another
-order of deaths. The processes are forked from this one, which opens no database while they live.
+The processes are forked from this one, which opens no database while they live.
 """
 
 import json
@@ -29,15 +28,13 @@ from postroom.core.audit import GENESIS, digest, read
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.desk.outbox import Proposal
 from tests.crash import worker
+from tests.crash.counts import LETTERS, SEED, share
 from tests.crash.worker import Asked, Late, Mute
 
-LETTERS = int(os.environ.get("POSTROOM_CRASH_LETTERS", "1020"))
-SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
 SHARE = -(-LETTERS // 3)  # of one provider
-MORE = max(1, LETTERS // 1000)
-KILLS = 20 * MORE  # at each step, with each provider
-KILLS_WITHIN = 7 * MORE  # at each of the finer ones
-ANYWHERE = {"": 30 * MORE}  # that die at a random moment
+KILLS = share(40)  # at each step, with each provider
+KILLS_WITHIN = share(14)  # at each of the finer ones
+ANYWHERE = {"": share(60)}  # that die at a random moment
 LIVES = {"dispatch": 0.5, "write": 2.0}  # seconds at most, of one that dies anywhere
 PATIENCE = 2.0  # seconds that a worker is given to reach the step at which it dies
 LONGEST = 180 + LETTERS  # seconds for one provider, on a machine that others use too

@@ -1,9 +1,5 @@
-"""Killed while Gmail has the letter: sent once, whatever was lost, and known to be.
+"""Killed while Gmail has the letter: sent once, whatever was lost, and known to be."""
 
-`POSTROOM_CRASH_LETTERS` chooses how many letters: a tenth of it, a hundred at least.
-"""
-
-import os
 import random
 import sqlite3
 import sys
@@ -19,11 +15,11 @@ from postroom.core.address import Address
 from postroom.desk.compose import Written
 from postroom.desk.outbox import Call, Proposal
 from postroom.wiring.desk import desk
+from tests.crash.counts import GMAIL_LETTERS as LETTERS
+from tests.crash.counts import SEED
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 
-LETTERS = max(100, int(os.environ.get("POSTROOM_CRASH_LETTERS", "0")) // 10)
-SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
 SETTINGS = """dry_run = false
 [approvals]
 undo_seconds = 0

@@ -2,9 +2,6 @@
 
 Answers are lost, come late, or are false, before and after a request was carried out; lists lag. Three
 dispatchers run beside an agent and a person who approves, takes back, changes and rejects.
-
-`POSTROOM_CRASH_LETTERS` chooses how many letters: a tenth of it, sixty at least. `POSTROOM_CRASH_SEED`
-chooses other faults and other deaths.
 """
 
 import json
@@ -25,12 +22,13 @@ from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.desk.dispatch import ASK_AGAIN, LATEST
 from tests.crash import worker
-from tests.crash.test_crash import SEED, Storm, planned
+from tests.crash.counts import GMAIL_LETTERS as LETTERS
+from tests.crash.counts import SEED
+from tests.crash.test_crash import Storm, planned
 from tests.crash.worker import Asked
 from tests.gmail.boxes import gmail_box, token_file
 from tests.gmail.double import Fault, Gmail
 
-LETTERS = max(60, int(os.environ.get("POSTROOM_CRASH_LETTERS", "0")) // 10)
 LONGEST = 120 + LETTERS  # seconds, on a machine that others use too
 SPEED = 60.0  # seconds that pass in the storm for one outside
 STEPS = (

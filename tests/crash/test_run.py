@@ -1,7 +1,6 @@
 """`postroom run` and its servers, killed at any moment: each mail is triaged once, each approved answer sent once.
 
-`POSTROOM_CRASH_MAILS` is how many mails come in, and with it grows how often something is killed, if
-`POSTROOM_CRASH_LIVES` does not say that; `POSTROOM_CRASH_SEED` chooses other moments. All are real processes; the test itself is the person who
+All are real processes; the test itself is the person who
 approves and rejects answers in the vault meanwhile.
 """
 
@@ -26,10 +25,9 @@ from postroom.desk.outbox import ORCHESTRATOR
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
+from tests.crash.counts import MAILS, SEED
 
-MAILS = int(os.environ.get("POSTROOM_CRASH_MAILS", "200"))
-SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
-LIVES = int(os.environ.get("POSTROOM_CRASH_LIVES", MAILS // 8))  # of which each ends by force
+LIVES = MAILS // 8  # of which each ends by force
 STOPS = max(4, MAILS // 50)  # that are asked for, in the other test
 LONGEST = 4.0  # seconds of a life in which too little is said
 PATIENCE = 30.0  # seconds in which a process has to be gone, on a machine that others use too

@@ -1,12 +1,9 @@
 """Agents at the vault's tools, many at once or killed at every step: no update is lost, no note torn or doubled.
 
-`POSTROOM_CRASH_SECONDS` is how long many write at once, and with it grows how often a process is killed
-anywhere; `POSTROOM_CRASH_SEED` chooses other moments. The processes are forked from this one, which
-opens no database while they live, or are servers.
+The processes are forked from this one, which opens no database while they live, or are servers.
 """
 
 import json
-import os
 import random
 import re
 import select
@@ -24,10 +21,10 @@ from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.conftest import Person
 from tests.crash import vault_worker as worker
-from tests.crash.vault_worker import END, LINKING, MOVING, PERSONS, SECONDS, SHARED, WHOLE
+from tests.crash.counts import SECONDS, SEED
+from tests.crash.vault_worker import END, LINKING, MOVING, PERSONS, SHARED, WHOLE
 from tests.crash.worker import lines
 
-SEED = os.environ.get("POSTROOM_CRASH_SEED", "7")
 PROCESSES = 16
 KILLS = int(2.5 * SECONDS)  # at random moments
 PATIENCE = 60.0  # seconds for what takes one, on a machine that others use too

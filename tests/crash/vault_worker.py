@@ -34,6 +34,7 @@ from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, Visit
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import desk as desk_of
+from tests.crash.counts import SECONDS
 from tests.crash.worker import append
 
 MODELS = {
@@ -158,7 +159,6 @@ class Doom:
 
 # What agents and a person do at once
 
-SECONDS = float(os.environ.get("POSTROOM_CRASH_SECONDS", "10"))
 SIZE = 1 + int(SECONDS) // 40  # so that no note outgrows what one answer shows
 SHARED = tuple(f"Shared/log {number}.md" for number in range(3 * SIZE))
 WHOLE = tuple(f"Shared/whole {number}.md" for number in range(2 * SIZE))
