@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ class Office:
 
     own = YOU
 
-    def __init__(self, folder: Path, *, after: float = 0, **rules: object) -> None:
+    def __init__(self, folder: Path, *, after: float = 0, **rules: Any) -> None:
         self.folder = folder
         self.vault = folder / "vault"
         self.state = folder / "state"
@@ -99,7 +100,7 @@ class Office:
         self.rules = Rules(**{"live": True, "source": "test", **rules})
         self.told: list[Entry] = []
         self.chance = random.Random(7)
-        self.wrap: Callable[[Mailbox], Mailbox] = lambda box: box
+        self.wrap: Callable[[LocalMailbox], Mailbox] = lambda box: box
         self.step: Callable[[str], None] = lambda _name: None
         self.sleep: Callable[[float], None] = self.clock.go
         self.ledgers: type[Ledger] = Ledger
@@ -146,7 +147,7 @@ class Office:
         """Close it; the files stay."""
         self._stack.close()
 
-    def reopen(self, **rules: object) -> Desk:
+    def reopen(self, **rules: Any) -> Desk:
         """Close and open it, with other rules if any are given."""
         self.close()
         if rules:
@@ -189,10 +190,10 @@ class Office:
 
     # Letters
 
-    def letter(self, **changes: object) -> Letter:
+    def letter(self, **changes: Any) -> Letter:
         """Return a new letter to Ann."""
         self.drawn += 1
-        values = {
+        values: dict[str, Any] = {
             "id": letter_id(self.drawn.to_bytes(7, "big")),
             "account": "default",
             "sender": YOU,
@@ -204,11 +205,11 @@ class Office:
             changes["html"], changes["text"], _ = reduce_html(changes["html"])
         return Letter(**{**values, **changes})
 
-    def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: object) -> Entry:
+    def propose(self, letter: Letter | None = None, call: Call = SEND, **wish: Any) -> Entry:
         """Let an agent ask for a letter."""
         return self.desk.post(call, letter or self.letter(), Proposal(**wish))
 
-    def approved(self, **changes: object) -> Entry:
+    def approved(self, **changes: Any) -> Entry:
         """Return a letter that a person approved, its undo window passed."""
         entry = self.propose(self.letter(**changes))
         entry = self.desk.approve(entry.id, by="ada", digest=entry.digest)

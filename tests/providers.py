@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.mail.local import LocalMailbox
-from postroom.mail.mailbox import Sent, Settled, Unknown
+from postroom.mail.mailbox import Mailbox, Sent, Settled, Unknown
 
 BUSY = Unavailable("the server is busy")
 BARRED = Denied("the server wants none of this")
@@ -40,9 +40,9 @@ class Courier:
         self.watch: Callable[[Letter, bytes], None] = lambda _letter, _wire: None
         self.arranged: list[tuple[Exception | None, bool, tuple[Address, ...]]] = []
 
-    def __call__(self, box: LocalMailbox) -> Line:
+    def __call__(self, box: LocalMailbox) -> Mailbox:
         """Stand before this mailbox; `Office.wrap`."""
-        return Line(self, box)
+        return cast(Mailbox, Line(self, box))  # what it lacks, the mailbox does
 
     def refuses(self, why: Exception = BUSY, times: int = 1) -> None:
         """Refuse: nothing happens."""

@@ -56,7 +56,7 @@ class Thinker:
 class Rounds(Office):
     """A person's mailbox and vault, and the orchestrator's rounds over them."""
 
-    def __init__(self, folder: Path, **rules: object) -> None:
+    def __init__(self, folder: Path, **rules: Any) -> None:
         self.told_of: list[tuple[str, dict[str, Any]]] = []
         self.model: Thinker | None = None
         self.most_drafts = 2
@@ -86,7 +86,7 @@ class Rounds(Office):
         )
         return self.orchestrator
 
-    def restart(self, **rules: object) -> None:
+    def restart(self, **rules: Any) -> None:
         """End the process and start another."""
         self.reopen(**rules)
         self.start()

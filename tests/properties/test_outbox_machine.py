@@ -47,6 +47,10 @@ TAKEN_BACK = ("pending", "rejected", "withdrawn", "expired", "failed")
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 
+def nothing(_inode: int) -> None:
+    """Take note of no inode."""
+
+
 class Fate:
     """What befalls the process: at the so-many-th time at a point it dies, or somebody acts."""
 
@@ -73,36 +77,58 @@ class FragileVault(Vault):
 
     fate: Fate
 
-    def create(self, path: str, data: bytes, *, mode: int = 0o644) -> File:
+    def create(self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = nothing) -> File:
         self.fate.meet("vault before")
-        made = super().create(path, data, mode=mode)
+        made = super().create(path, data, mode=mode, ready=ready)
         self.fate.meet("vault after")
         return made
 
-    def replace(self, path: str, data: bytes, was: File, *ready: Ready) -> File:
+    def replace(self, path: str, data: bytes, was: File, ready: Ready = nothing) -> File:
         self.fate.meet("vault before")
-        made = super().replace(path, data, was, *ready)
+        made = super().replace(path, data, was, ready)
         self.fate.meet("vault after")
         return made
 
     def move(
-        self, source: str, target: str, was: File, data: bytes | None = None, *ready: Ready
+        self,
+        source: str,
+        target: str,
+        was: File,
+        data: bytes | None = None,
+        ready: Ready = nothing,
     ) -> File:
         self.fate.meet("vault before")
         if self.fate.point == "vault between" and self.fate.left == 0:
-            super().create(target, self.read(source)[0] if data is None else data)
+            self._double(source, target, was, data, ready)
         self.fate.meet("vault between")
-        made = super().move(source, target, was, data, *ready)
+        made = super().move(source, target, was, data, ready)
         self.fate.meet("vault after")
         return made
 
-    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
+    def _double(
+        self, source: str, target: str, was: File, data: bytes | None, ready: Ready
+    ) -> None:
+        """Leave both names behind: one file if its content stays, two if it changes."""
+        if data is not None:
+            super().create(target, data, ready=ready)
+            return
+        ready(was.inode)
+        self.root.joinpath(target).parent.mkdir(parents=True, exist_ok=True)
+        self.root.joinpath(target).hardlink_to(self.root / source)
+
+    def remove(self, path: str, was: File) -> None:
+        self.fate.meet("vault before")
+        super().remove(path, was)
+        self.fate.meet("vault after")
+
+    def append(self, path: str, data: bytes, mode: int = 0o600) -> int:
         self.fate.meet("log before")
         if self.fate.point == "log half" and self.fate.left == 0:
             super().append(path, data[: len(data) // 2], mode)
         self.fate.meet("log half")
-        super().append(path, data, mode)
+        size = super().append(path, data, mode)
         self.fate.meet("log after")
+        return size
 
 
 class FragileLedger(Ledger):
@@ -111,9 +137,9 @@ class FragileLedger(Ledger):
     fate: Fate
 
     @contextmanager
-    def write(self, *, synced: bool = True) -> Iterator[Book]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
         self.fate.meet("ledger before")
-        with super().write(synced=synced) as book:
+        with super().write(synced=synced, early=early) as book:
             yield book
         self.fate.meet("ledger after")
 
@@ -248,7 +274,8 @@ class OutboxMachine(RuleBasedStateMachine):
         waited = [
             self.clock.passed - yes.passed if yes.boot == self.clock.boot else DAY for yes in words
         ]
-        if words and not verdict.slip and max(waited) < self.office.rules.undo_seconds:
+        by_slip = verdict is not None and verdict.slip
+        if words and not by_slip and max(waited) < self.office.rules.undo_seconds:
             self.faults.append(f"{letter.id} left before the undo window had passed")
         if any(yes.text != letter.text for yes in words):
             self.faults.append(f"{letter.id} left with another text")
@@ -588,6 +615,7 @@ class OutboxMachine(RuleBasedStateMachine):
         path.write_text(f"---\n{head}---\n", "utf-8")
         self.touched(path, where)
         written = slip(path.name, File("", 0, 0, 0), Note.parse(path.read_bytes()))
+        assert written is not None
         self.slips[written.hash] = who.key
 
     @precondition(lambda self: self.slips)
@@ -723,10 +751,9 @@ class OutboxMachine(RuleBasedStateMachine):
             entry = self.other.desk.ledger.entry(line.id)
             place = self.other.desk.ledger.place(line.id)
             notes = self.office.notes(line.id)
-            if not place.path and getattr(entry.state, "verdict", None) and not notes:
-                assert (
-                    entry.state.verdict.slip
-                )  # it leaves within a call, and has a note afterwards
+            verdict = getattr(entry.state, "verdict", None)
+            if not place.path and verdict and not notes:
+                assert verdict.slip  # it leaves within a call, and has a note afterwards
                 continue
             assert self.office.vault / place.path in notes, (entry.state, place.path, notes)
             assert place.path.partition("/")[0] == folder(entry), (entry.state, place.path)
