@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -13,7 +14,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Reply:
-    """What the service answers; `hangs` never does."""
+    """What the service answers; `hangs` begins to, and never ends."""
 
     body: Json | bytes
     status: int = 200
@@ -60,8 +61,7 @@ class Service:
                 service.reached.set()
                 reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
                 if reply.hangs:
-                    service._closing.wait(60)
-                    self.close_connection = True
+                    self.hang()
                     return
                 said = (
                     reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
@@ -73,6 +73,14 @@ class Service:
                     self.send_header("Location", reply.location)
                 self.end_headers()
                 self.wfile.write(said)
+
+            def hang(self) -> None:
+                """Send one header after the other, so that no single read takes long."""
+                self.close_connection = True
+                with suppress(OSError):  # nobody listens any more
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                    while not service._closing.wait(0.05):
+                        self.wfile.write(b"X-Wait: 1\r\n")
 
             def log_message(self, *arguments: object) -> None:
                 """Say nothing."""

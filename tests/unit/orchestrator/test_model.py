@@ -8,8 +8,11 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpcore2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +36,22 @@ CASE = Case(
     style="Short. Signed: M.",
 )
 ANSWER = {"decision": "draft_reply", "text": "Gladly.\nM.", "why": "A friend asks."}
+PRINT_ANSWER = f"printf '%s' {shlex.quote(json.dumps(ANSWER))}"
 JUDGED = Judgement("draft_reply", "Gladly.\nM.", "A friend asks.")
 
 
-def command(program: str, *, timeout: float = 30, stopping: threading.Event | None = None):
+@pytest.fixture(scope="module", autouse=True)
+def one_tls_context() -> Iterator[None]:
+    """Read the machine's certificates once, not for each question: all services here speak HTTP."""
+    lent = httpcore2.default_ssl_context()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(httpcore2, "default_ssl_context", lambda **_options: lent)
+        yield
+
+
+def command(
+    program: str, *, timeout: float = 30, stopping: threading.Event | None = None
+) -> Command:
     return Command(
         [sys.executable, "-I", "-S", "-c", program],
         timeout=timeout,
@@ -45,10 +60,23 @@ def command(program: str, *, timeout: float = 30, stopping: threading.Event | No
 
 
 def saying(text: str) -> Command:
-    return command(f"print({text!r})")
+    argv = ["printf", "%s\\n", text]
+    return Command(argv, timeout=30, stopping=threading.Event())
 
 
-def named(name: str, *, timeout: float = 30, stopping=None, key: str = SECRET, **options) -> Named:
+def shell(script: str, *, timeout: float = 30, stopping: threading.Event | None = None) -> Command:
+    argv = ["/bin/sh", "-c", script]
+    return Command(argv, timeout=timeout, stopping=stopping or threading.Event())
+
+
+def named(
+    name: str,
+    *,
+    timeout: float = 30,
+    stopping: threading.Event | None = None,
+    key: str = SECRET,
+    **options: Any,
+) -> Named:
     return Named(
         name,
         timeout=timeout,
@@ -109,7 +137,8 @@ def test_a_mark_that_the_mail_holds_in_any_form_is_not_used(body):
 @pytest.mark.parametrize("field", [name for name in Case._fields if name != "files"])
 def test_a_mark_that_any_text_holds_is_not_used(field):
     drawn = iter(["a" * 16, "b" * 16])
-    assert mark(CASE._replace(**{field: "A" * 16}), lambda: next(drawn)) == "b" * 16
+    case = Case(**CASE._asdict() | {field: "A" * 16})
+    assert mark(case, lambda: next(drawn)) == "b" * 16
 
 
 def test_a_mark_that_the_name_of_a_file_holds_is_not_used():
@@ -238,7 +267,7 @@ def test_text_and_reason_are_cleaned_and_a_long_reason_is_cut():
 
 def test_what_is_not_utf8_is_corrupt():
     with pytest.raises(Corrupt):
-        command(r"import sys; sys.stdout.buffer.write(b'\xff\xfe')").judge(CASE)
+        shell(r"printf '\377\376'").judge(CASE)
 
 
 def test_a_program_is_told_everything_on_stdin_in_an_empty_folder_of_its_own(tmp_path):
@@ -262,19 +291,14 @@ print({json.dumps(ANSWER)!r})
 
 def test_a_program_that_never_reads_does_not_hold_us_up():
     long = CASE._replace(body="x" * 20_000, handbook="y" * 8_000, style="z" * 8_000)
-    program = f"print({json.dumps(ANSWER)!r})"
-    assert command(program).judge(long._replace(draft="d" * 8_000, wish="w" * 8_000)) == JUDGED
+    long = long._replace(draft="d" * 8_000, wish="w" * 8_000)
+    assert saying(json.dumps(ANSWER)).judge(long) == JUDGED
 
 
 def test_a_grandchild_that_keeps_the_output_open_does_not_hold_us_up_and_is_ended(tmp_path):
     born = tmp_path / "born"
-    program = f"""
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-open({str(born)!r}, "w").write(str(child.pid))
-print({json.dumps(ANSWER)!r})
-"""
-    assert command(program).judge(CASE) == JUDGED
+    script = f"sleep 100 & echo $! >{born}; {PRINT_ANSWER}"
+    assert shell(script).judge(CASE) == JUDGED
     assert gone(int(born.read_text()))
 
 
@@ -287,7 +311,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(tmp_path):
 
 def test_a_program_is_ended_with_its_children_when_postroom_stops(tmp_path):
     born, stopping = tmp_path / "born", threading.Event()
-    threading.Thread(target=lambda: (awaited(born), stopping.set())).start()
+    threading.Thread(target=stop_after, args=(lambda: awaited(born), stopping)).start()
     with pytest.raises(Unavailable, match="stopping"):
         hanging(born, timeout=60, stopping=stopping).judge(CASE)
     assert gone(int(born.read_text()))
@@ -297,15 +321,19 @@ def test_a_program_is_not_even_started_when_postroom_stops(tmp_path):
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(Unavailable):
-        command(f"open({str(tmp_path / 'ran')!r}, 'w')", stopping=stopping).judge(CASE)
+        shell(f"touch {tmp_path / 'ran'}", stopping=stopping).judge(CASE)
     assert not (tmp_path / "ran").exists()
 
 
 def hanging(born: Path, *, timeout: float, stopping: threading.Event | None = None) -> Command:
     """Return a program that has a child, writes its id down and never ends."""
     script = f"sleep 100 & echo $! >{born}.new; mv {born}.new {born}; wait"
-    argv = ["/bin/sh", "-c", script]
-    return Command(argv, timeout=timeout, stopping=stopping or threading.Event())
+    return shell(script, timeout=timeout, stopping=stopping)
+
+
+def stop_after(waits: Callable[[], object], stopping: threading.Event) -> None:
+    waits()
+    stopping.set()
 
 
 def awaited(path: Path) -> None:
@@ -329,16 +357,16 @@ def gone(pid: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("ends", ["", "; time.sleep(100)"], ids=["and ends", "and goes on"])
+@pytest.mark.parametrize("ends", ["", "; sleep 100"], ids=["and ends", "and goes on"])
 def test_a_program_that_prints_without_end_is_corrupt(ends):
     with pytest.raises(Corrupt, match="more than"):
-        command(f"import time; print('x' * 2_000_000, flush=True){ends}").judge(CASE)
+        shell(f"head -c 2000000 /dev/zero{ends}").judge(CASE)
 
 
 def test_a_program_that_fails_is_unavailable_and_its_words_stay_with_it():
-    program = f"import sys; print({json.dumps(ANSWER)!r}); sys.exit('{SECRET}')"
+    script = f"{PRINT_ANSWER}; echo {SECRET} >&2; exit 1"
     with pytest.raises(Unavailable, match="code 1") as failed:
-        command(program).judge(CASE)
+        shell(script).judge(CASE)
     assert SECRET not in str(failed.value)
 
 
@@ -377,9 +405,9 @@ KINDS = [
 ]
 
 
-def served(name: str, service: Service, endpoint: bool = True, **options) -> Named:
+def served(name: str, service: Service, endpoint: bool = True, **options: Any) -> Named:
     """Return the model that this service serves, at an endpoint or as the provider's own."""
-    where = (
+    where: dict[str, Any] = (
         {"endpoint": service.address}
         if endpoint
         else {"homes": {name.partition(":")[0]: service.address}}
@@ -491,7 +519,9 @@ def test_a_model_that_hangs_is_not_waited_for(name, interface, endpoint, caplog)
 def test_a_model_is_not_waited_for_when_postroom_stops(name, interface, endpoint, caplog):
     stopping = threading.Event()
     with Service(Reply({}, hangs=True)) as service:
-        threading.Thread(target=lambda: (service.reached.wait(30), stopping.set())).start()
+        threading.Thread(
+            target=stop_after, args=(lambda: service.reached.wait(30), stopping)
+        ).start()
         with pytest.raises(Unavailable, match="stopping"):
             served(name, service, endpoint, timeout=60, stopping=stopping).judge(CASE)
     assert caplog.records == []
@@ -644,7 +674,7 @@ def test_with_a_broken_extra_the_remedy_is_to_install_it(monkeypatch):
 
 def test_settings_name_a_model_or_a_command_or_neither(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    rest = {"endpoint": "", "timeout": 1.0, "stopping": threading.Event()}
+    rest: dict[str, Any] = {"endpoint": "", "timeout": 1.0, "stopping": threading.Event()}
     assert model("", (), **rest) is None
     assert isinstance(model("", ("cat",), **rest), Command)
     assert isinstance(model("openai:m", (), **rest), Named)
