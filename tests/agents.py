@@ -1,4 +1,4 @@
-"""An agent for tests: the SDK's own client, over stdio or HTTP, in either era of the protocol."""
+"""An agent for tests: the SDK's own client, in memory, over stdio or HTTP, in either era of the protocol."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ import json
 import os
 import re
 import select
-import subprocess
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types import TextResourceContents
 
-from postroom.cli.mcp import Office
-from postroom.config import Config, load
+from postroom.cli.mcp import SERVERS, Office
+from postroom.config import load
+from postroom.desk.desk import Desk
 from postroom.tools.contracts.all import CONTRACT
 from postroom.tools.serve import Service
 from postroom.tools.table import Contract
 from tests.conftest import Person
+from tests.forked import fork
 
 SAMPLE = Path(__file__).parents[1] / "src" / "postroom" / "sample" / "mail.mbox"
 ERAS = ("auto", "legacy")  # 2026-07-28, and the handshake before it
@@ -82,6 +87,7 @@ class Visitor:
 
     def read(self, uri: str) -> str:
         (content,) = self.portal.call(self.client.read_resource, uri).contents
+        assert isinstance(content, TextResourceContents)
         return content.text
 
 
@@ -99,14 +105,35 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
         yield found
 
 
+class OfficeInside(Office):
+    """The desk of a person's settings, for a server that shares this process with others."""
+
+    def __init__(self, person: Person) -> None:
+        self._person = person
+        self._fitting = threading.Lock()
+        super().__init__(lambda: load(person.environment, person.folder, person.folder))
+
+    def desk(self) -> Desk:
+        """Return the desk, which finds the person's variables and folder as in a process of its own."""
+        with self._fitting:
+            first, found = self._opened is None, super().desk()
+            if first:
+                folder, variables = str(self._person.folder), dict(self._person.environment)
+                found._tools = replace(found._tools, cwd=folder, environ=variables)
+            return found
+
+
+def contract_of(server: str = "all", contract: str = "postroom") -> Contract:
+    """Return the contract that `postroom mcp` serves when it is started with these words."""
+    found = import_module(f"postroom.tools.contracts.{SERVERS[server][contract]}").CONTRACT
+    assert isinstance(found, Contract)
+    return found
+
+
 @contextmanager
 def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", contract: Contract = CONTRACT, **options: Any) -> Iterator[Visitor]:  # fmt: skip
     """Lend an agent of a server in this very process: the same but for its stdin and stdout."""
-
-    def settings() -> Config:
-        return load(person.environment, person.folder, person.folder)
-
-    service = Service(contract, Office(settings), agent=agent)
+    service = Service(contract, OfficeInside(person), agent=agent)
     try:
         with connected(Client(service.server, mode=era, **options)) as found:
             yield found
@@ -136,16 +163,20 @@ def connected(client: Client, *others: Any) -> Iterator[Visitor]:
 @contextmanager
 def http_server(person: Person, *arguments: str) -> Iterator[str]:
     """Run a server over HTTP and lend its address."""
-    process = person.start("mcp", "--http", "0", *arguments)
+    process = fork(["mcp", "--http", "0", *arguments], person.environment, person.folder)
     try:
-        yield re.search(r"http://\S+", line_of(process.stderr, "Serving"))[0]
+        found = re.search(r"http://\S+", line_of(process.stderr, "Serving"))
+        assert found
+        yield found[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == -signal.SIGTERM  # uvicorn ends by the signal it was sent
     finally:
-        process.terminate()
-        process.communicate(timeout=30)
+        process.close()
 
 
-def line_of(stream: Any, word: str) -> str:
+def line_of(stream: IO[bytes] | None, word: str) -> str:
     """Wait, within reason, for a line with this word."""
+    assert stream
     deadline = time.monotonic() + 30
     while True:
         ready, _, _ = select.select([stream], [], [], max(0, deadline - time.monotonic()))
@@ -160,14 +191,10 @@ class Wire:
     """The bytes themselves: a server's stdin and stdout, line by line."""
 
     def __init__(self, person: Person, *arguments: str, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "postroom", "mcp", "--agent", "claude", *arguments],
-            cwd=person.folder,
-            env=person.environment | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
+        self.process = fork(
+            ["mcp", "--agent", "claude", *arguments],
+            person.environment | environment,
+            person.folder,
         )
         self._rest = b""
         self._id = 0
@@ -198,6 +225,7 @@ class Wire:
             self._rest += piece
         raw, _, self._rest = self._rest.partition(b"\n")
         message = json.loads(raw)
+        assert isinstance(message, dict)
         assert message["jsonrpc"] == "2.0"
         return message
 
@@ -221,11 +249,7 @@ class Wire:
 
     def ended(self) -> tuple[int, str]:
         err = self.process.stderr.read().decode()
-        return self.process.wait(timeout=30), err
+        return self.process.wait(), err
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            stream.close()
-        self.process.wait(timeout=30)
+        self.process.close()

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import forked
 from tests.in_process import run_in_process
 
 # How many examples properties are tried on, in percent.
@@ -39,6 +40,19 @@ settings.load_profile("postroom")
 
 
 def pytest_configure() -> None:
+    """Make this process one in which commands and servers run as in their own: in UTC, and unseen."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):  # where people would see notifications
+        os.environ.pop(variable, None)
+    _leave_terminal()
+
+
+def pytest_unconfigure() -> None:
+    forked.stop()
+
+
+def _leave_terminal() -> None:
     """Let go of the controlling terminal: commands that run in this process must not find one."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.agents.record import Message, read_message
-from tests.agents import Visitor, visiting
+from tests.agents import Visitor, contract_of, visiting_inside
 from tests.conftest import Person
 
 
@@ -23,10 +23,14 @@ def member(folder: Path, name: str = "", **environment: str) -> Person:
 
 @contextmanager
 def mates(folder: Path, *names: str, server: str = "agents") -> Iterator[list[Visitor]]:
-    """Start a server for each name and lend the agents, who know of each other."""
+    """Lend the agents of a server for each name, in this process, who know of each other."""
     listing = "list-recipients" if server == "agents" else "list_agents"
+    contract = contract_of(server)
     with ExitStack() as stack:
-        found = [stack.enter_context(visiting(member(folder, n), server, agent="")) for n in names]
+        found = [
+            stack.enter_context(visiting_inside(member(folder, name), agent="", contract=contract))
+            for name in names
+        ]
         for one in found:
             one.done(listing)
         yield found

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents import SAMPLE, Visitor, visiting
+from tests.agents import SAMPLE, Visitor, contract_of, visiting_inside
 from tests.arrivals import arrive
 from tests.conftest import Person
 from tests.gmail.people import at_gmail
@@ -110,8 +110,8 @@ def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", a
     settle(
         person, mode, {"undo_seconds": 0, **(approvals or {})}, WIDE if limits is None else limits
     )
-    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
-    with visiting(person, *server) as agent:
+    server = contract_of("vault") if contract == "vault" else contract_of("email", contract)
+    with visiting_inside(person, contract=server) as agent:
         yield Site(person, agent)
 
 

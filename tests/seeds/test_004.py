@@ -6,7 +6,7 @@ import pytest
 
 from postroom.agents.record import Message, write_message
 from postroom.tools.contracts import agents
-from tests.agents import Wire, visiting
+from tests.agents import Wire, visiting_inside
 from tests.mates import logged, mates, member, messages
 
 SCHEMAS = {
@@ -249,12 +249,12 @@ def test_each_call_leaves_one_line_without_the_message(tmp_path):
 
 def test_with_neither_tmux_nor_a_name_the_server_starts_and_explains(person):
     """004, without tmux"""
-    with visiting(person, "agents", agent="") as nobody:
+    with visiting_inside(person, agent="", contract=agents.CONTRACT) as nobody:
         assert len(nobody.tools()) == 4
         said = nobody.call("receive")
         assert refused(said) == "agentmail must run inside a tmux session"
         assert "AGENTMAIL_NAME" in said.values["error"]["remedy"]
-    with visiting(person, "agents", agent="alice") as alice:
+    with visiting_inside(person, agent="alice", contract=agents.CONTRACT) as alice:
         said = alice.call("send", recipient="bob", message="x")
         assert refused(said) == "not in a git repository: not in a git repository"
 
