@@ -31,7 +31,7 @@ demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
 # pytest keeps the tests that it has rewritten: half of what collecting them costs.
-test coverage mutants: unexport PYTHONDONTWRITEBYTECODE
+test coverage mutants: export PYTHONDONTWRITEBYTECODE :=
 # In memory where there is such a folder: a test that kills nothing need not wait for a disk.
 test: export PYTEST_DEBUG_TEMPROOT ?= $(shell test -w /dev/shm && echo /dev/shm)
 test: $(VENV)/.dev  ## the tests that need nothing but Python, and the CPU time they take
