@@ -1,5 +1,7 @@
 """Mail that arrives for a person in tests, and what became of their letters."""
 
+from typing import Any
+
 from tests.conftest import Person
 
 MAIL = """From: {sender}
@@ -12,7 +14,7 @@ Date: Sat, 14 Nov 2026 10:00:00 +0000
 """
 
 
-def arrive(person, id="one", *, sender="Ann <ann@example.com>", to="you@example.org", subject="Tea", body="Come at four.", headers=""):  # fmt: skip
+def arrive(person: Person, id: str="one", *, sender: str="Ann <ann@example.com>", to: str="you@example.org", subject: str="Tea", body: str="Come at four.", headers: str="") -> str:  # fmt: skip
     """Bring one mail in and return its id."""
     file = person.folder / f"{id}.eml"
     text = MAIL.format(id=id, sender=sender, to=to, subject=subject, body=body, headers=headers)
@@ -22,17 +24,17 @@ def arrive(person, id="one", *, sender="Ann <ann@example.com>", to="you@example.
     return found[0]["id"]
 
 
-def letter(person: Person, id: str):
+def letter(person: Person, id: str) -> dict[str, Any]:
     """Return a letter as the person sees it."""
     return person.show(id)
 
 
-def sent(person: Person):
+def sent(person: Person) -> list[dict[str, Any]]:
     """Return the mails that were sent of late."""
     return person.run("search", "in:sent newer_than:1d", "--json").json["messages"]
 
 
-def attached(person: Person, name: str, content: str = "<b>hi</b>", id: str = "file"):
+def attached(person: Person, name: str, content: str = "<b>hi</b>", id: str = "file") -> str:
     """Bring one mail with a file in, and return its id."""
     part = (
         f'--b\nContent-Type: text/plain\n\nSee file.\n--b\nContent-Type: text/html; name="{name}"\n'

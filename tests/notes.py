@@ -2,44 +2,53 @@
 
 import json
 import time
+from pathlib import Path
+from typing import Any
+
+from tests.agents import Visitor
+from tests.conftest import Person
 
 
 class Notes:
     """An agent at the vault server, and the folder on the disk."""
 
-    def __init__(self, person, agent):
+    def __init__(self, person: Person, agent: Visitor) -> None:
         self.person, self.agent, self.root = person, agent, person.vault
 
-    def call(self, tool, **arguments):
+    def call(self, tool: str, **arguments: str) -> tuple[Any, ...]:
         raw = self.agent.call(tool, **arguments).raw
         said = json.loads(raw.content[0].text)
         assert said == raw.structured_content
         return said, raw.is_error
 
-    def done(self, tool, **arguments):
+    def done(self, tool: str, **arguments: dict[str, str] | int | str) -> dict[str, Any]:
         said, refused = self.call(tool, **arguments)
         assert not refused, said
         return said
 
-    def refused(self, tool, **arguments):
+    def refused(
+        self, tool: str, **arguments: dict[str, Any] | int | list[str] | str
+    ) -> dict[str, Any]:
         said, refused = self.call(tool, **arguments)
         assert refused, said
         return said
 
-    def file(self, path, text):
+    def file(self, path: str, text: bytes | str) -> Path:
         there = self.root / path
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(text if isinstance(text, bytes) else text.encode())
         return there
 
-    def found(self, query, expected=None, **more):
+    def found(self, query: str, expected: list[str] | None = None, **more: Any) -> list[str]:
         """Return the paths that a search finds, once they are these: edits outside are seen soon."""
         return self._until("search_notes", expected, query=query, **more)
 
-    def listed(self, directory="", expected=None, **more):
+    def listed(
+        self, directory: str = "", expected: list[str] | None = None, **more: str
+    ) -> list[str]:
         return self._until("list_notes", expected, directory=directory, **more)
 
-    def _until(self, tool, expected, **arguments):
+    def _until(self, tool: str, expected: list[str] | None, **arguments: str) -> list[str]:
         deadline = time.monotonic() + 10
         while True:
             paths = [note["path"] for note in self.done(tool, **arguments)["notes"]]

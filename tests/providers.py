@@ -42,7 +42,7 @@ class Courier:
 
     def __call__(self, box: LocalMailbox) -> Mailbox:
         """Stand before this mailbox; `Office.wrap`."""
-        return cast(Mailbox, Line(self, box))  # what it lacks, the mailbox does
+        return cast("Mailbox", Line(self, box))  # what it lacks, the mailbox does
 
     def refuses(self, why: Exception = BUSY, times: int = 1) -> None:
         """Refuse: nothing happens."""

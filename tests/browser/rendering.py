@@ -3,6 +3,9 @@
 import base64
 import re
 from collections import Counter
+from typing import Any
+
+from tests.unit.web.browser import Browser
 
 WORD = re.compile(r"\w+")
 
@@ -78,7 +81,7 @@ _DIFFER = """async ([one, two, boxes]) => {
 class Renderer:
     """A browser without network or scripts of the page."""
 
-    def __init__(self, browser):
+    def __init__(self, browser: Browser) -> None:
         context = browser.new_context(
             viewport={"width": 1280, "height": 800}, java_script_enabled=False
         )
@@ -88,7 +91,7 @@ class Renderer:
         self.page.set_default_timeout(20_000)
         self.canvas = browser.new_context().new_page()
 
-    def words(self, html):
+    def words(self, html: str) -> Any:
         """Return the words that a person sees, in the order of the source."""
         self.page.set_content(html, wait_until="load")
         self.page.evaluate(_STYLE, _ALL)
@@ -99,7 +102,7 @@ class Renderer:
         contrast = self.canvas.evaluate(_DIFFER, [shot, bare, found])
         return [word[0] for word, most in zip(found, contrast, strict=True) if most > 30]
 
-    def _picture(self):
+    def _picture(self) -> Any:
         return base64.b64encode(self.page.screenshot(full_page=True, animations="allow")).decode()
 
 
@@ -108,12 +111,12 @@ _MARKS = re.compile(
 )
 
 
-def words_of(text):
+def words_of(text: str) -> Any:
     """Return the words of a page as text, without addresses of links, pictures and marks of lists."""
     return WORD.findall(_MARKS.sub(" ", text))
 
 
-def compare(shown, returned):
+def compare(shown: str, returned: Any) -> Any:
     """Return how many shown words are missing, and how many returned ones are not shown."""
     shown, returned = Counter(shown), Counter(returned)
     return shown - returned, returned - shown

@@ -1,6 +1,7 @@
 """axe-core finds nothing serious on any page, in light and dark, on a desktop and a phone."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ RUN = """async () => {
 
 
 @pytest.fixture(scope="module")
-def shown(rooms):
+def shown(rooms: Any) -> Any:
     """A desk with a letter of each kind, and the addresses of their pages."""
     room = rooms(undo_seconds=600)
     (room.person.vault / "Outgoing").mkdir(exist_ok=True)
@@ -48,7 +49,7 @@ def shown(rooms):
     return room
 
 
-def violations(page):
+def violations(page: str) -> Any:
     """Return what axe finds in every look of a page."""
     page.evaluate(AXE)
     page.evaluate("document.querySelectorAll('.postmark').forEach((one) => one.classList.remove('fresh'))")  # fmt: skip
@@ -65,27 +66,27 @@ def violations(page):
     "name",
     ["queue", "calm", "red", "html", "files", "answer", "rejected", "edit", "history", "no such search", "agents", "health", "not found"],
 )  # fmt: skip
-def test_axe_finds_nothing_on(shown, visits, name):
+def test_axe_finds_nothing_on(shown: str, visits: Any, name: str) -> None:
     page = visits.page(shown, shown.pages[name], bypass_csp=True)
     page.wait_for_function("!document.querySelector('[data-load]') && !document.body.textContent.includes('One moment…')")  # fmt: skip
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_page_of_an_approval(shown, visits):
+def test_axe_finds_nothing_on_the_page_of_an_approval(shown: str, visits: Any) -> None:
     page = visits.page(shown, shown.pages["approved"], bypass_csp=True, reduced_motion="reduce")
     page.get_by_role("button", name="Approve and send").click()
     page.locator("#undo").wait_for()
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_forms_of_a_reason(shown, visits):
+def test_axe_finds_nothing_on_the_forms_of_a_reason(shown: str, visits: Any) -> None:
     page = visits.page(shown, shown.pages["calm"], bypass_csp=True)
     for choice in ("reject", "revise"):
         page.locator(f"#{choice} summary").click()
         assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown, visits):
+def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown: str, visits: Any) -> None:
     page = visits.page(shown, f"{shown.pages['changed']}/edit", bypass_csp=True)
     page.get_by_label("To").fill("")
     page.get_by_role("button", name="Look at the difference").click()
@@ -101,14 +102,14 @@ def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown, visits):
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_list_of_keys(shown, visits):
+def test_axe_finds_nothing_on_the_list_of_keys(shown: str, visits: Any) -> None:
     page = visits.page(shown, bypass_csp=True)
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_at_the_door(shown, visits):
+def test_axe_finds_nothing_at_the_door(shown: str, visits: Any) -> None:
     page = visits.window(bypass_csp=True).new_page()
     page.route("**/static/desk.js*", lambda route: route.abort())  # it would go on by itself
     visits.tolerated = "net::ERR_FAILED"
@@ -118,7 +119,7 @@ def test_axe_finds_nothing_at_the_door(shown, visits):
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_an_empty_desk(rooms, visits):
+def test_axe_finds_nothing_on_an_empty_desk(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=1)
     page = visits.page(room, bypass_csp=True)
     for path in ("/", "/history", "/agents"):
@@ -127,7 +128,7 @@ def test_axe_finds_nothing_on_an_empty_desk(rooms, visits):
         assert violations(page) == []
 
 
-def test_axe_finds_nothing_where_the_passphrase_is_asked_for(rooms, visits):
+def test_axe_finds_nothing_where_the_passphrase_is_asked_for(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=0, trust="desk")
     page = visits.window(bypass_csp=True).new_page()
     page.goto(room.invite())

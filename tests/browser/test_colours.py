@@ -1,21 +1,24 @@
 """Light and dark: the page follows the reader's system."""
 
+from typing import Any
+
 from playwright.sync_api import expect
 
 from tests.browser.served import red
+from tests.unit.desk.test_log import Desk
 
 
-def colours(page, query):
+def colours(page: str, query: str) -> Any:
     found = "one => { const style = getComputedStyle(one); return [style.color, style.backgroundColor]; }"
     return page.locator(query).first.evaluate(found)
 
 
-def brightness(colour):
+def brightness(colour: Any) -> Any:
     numbers = [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
     return sum(numbers) / 3
 
 
-def test_the_page_is_dark_where_the_system_is(desk, visits):
+def test_the_page_is_dark_where_the_system_is(desk: Desk, visits: Any) -> None:
     id = red(desk)
     seen = {}
     for scheme in ("light", "dark"):
@@ -29,14 +32,14 @@ def test_the_page_is_dark_where_the_system_is(desk, visits):
     assert brightness(dark_table) < 80 < 180 < brightness(light_ink)
 
 
-def test_the_page_follows_when_the_system_changes(desk, visits):
+def test_the_page_follows_when_the_system_changes(desk: Desk, visits: Any) -> None:
     page = visits.page(desk, color_scheme="light")
     before = colours(page, "body")
     page.emulate_media(color_scheme="dark")
     assert colours(page, "body") != before
 
 
-def test_who_wants_no_motion_sees_none(desk, visits):
+def test_who_wants_no_motion_sees_none(desk: Desk, visits: Any) -> None:
     page = visits.letter(desk, desk.propose(), reduced_motion="reduce")
     page.get_by_role("button", name="Approve and send").click()
     mark = page.locator(".postmark")
@@ -44,7 +47,7 @@ def test_who_wants_no_motion_sees_none(desk, visits):
     assert mark.evaluate("one => getComputedStyle(one).animationName") == "none"
 
 
-def test_a_letter_is_printed_without_its_buttons(desk, visits):
+def test_a_letter_is_printed_without_its_buttons(desk: Desk, visits: Any) -> None:
     page = visits.letter(desk, desk.propose(body="On paper."))
     page.emulate_media(media="print")
     expect(page.locator("#letter .body")).to_be_visible()

@@ -2,28 +2,30 @@
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.agents import visiting
 from tests.browser.served import red, until
+from tests.unit.desk.test_log import Desk
 
 
-def text_of_sent(room, subject):
+def text_of_sent(room: str, subject: str) -> Any:
     """Return the mail under Sent with this subject."""
     (found,) = room.person.run("search", f'in:sent subject:"{subject}"', "--json").json["messages"]
     return room.person.run("read", found["id"], "--json").json
 
 
-def approve(page):
+def approve(page: str) -> None:
     page.get_by_role("button", name="Approve and send").click()
 
 
 # Approving
 
 
-def test_an_approved_letter_is_sent_and_bears_a_postmark(quick, visits):
+def test_an_approved_letter_is_sent_and_bears_a_postmark(quick: Any, visits: Any) -> None:
     id = quick.propose(subject="Postmarked")
     page = visits.letter(quick, id)
     approve(page)
@@ -38,7 +40,7 @@ def test_an_approved_letter_is_sent_and_bears_a_postmark(quick, visits):
     assert quick.sent().count("Postmarked") == 1
 
 
-def test_the_count_down_counts_and_undo_puts_the_letter_back(desk, visits):
+def test_the_count_down_counts_and_undo_puts_the_letter_back(desk: Desk, visits: Any) -> None:
     id = desk.propose(subject="Taken back")
     page = visits.letter(desk, id)
     approve(page)
@@ -53,7 +55,7 @@ def test_the_count_down_counts_and_undo_puts_the_letter_back(desk, visits):
     assert "Taken back" not in desk.sent()
 
 
-def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms, visits):
+def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=2)
     id = room.propose(subject="In its time")
     page = visits.letter(room, id)
@@ -64,7 +66,9 @@ def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms, visits):
     assert room.sent().count("In its time") == 1
 
 
-def test_a_red_letter_is_approved_only_by_who_says_that_they_read_it(quick, visits):
+def test_a_red_letter_is_approved_only_by_who_says_that_they_read_it(
+    quick: Any, visits: Any
+) -> None:
     id = red(quick)
     page = visits.letter(quick, id)
     expect(page.locator(".card-lines")).to_contain_text("Red")
@@ -76,7 +80,7 @@ def test_a_red_letter_is_approved_only_by_who_says_that_they_read_it(quick, visi
     expect(page.locator("#letter .state")).to_contain_text("Sent")
 
 
-def test_two_clicks_approve_once(quick, visits):
+def test_two_clicks_approve_once(quick: Any, visits: Any) -> None:
     id = quick.propose(subject="Clicked twice")
     page = visits.letter(quick, id)
     page.get_by_role("button", name="Approve and send").dblclick()
@@ -84,7 +88,7 @@ def test_two_clicks_approve_once(quick, visits):
     assert quick.sent().count("Clicked twice") == 1
 
 
-def test_every_recipient_stands_on_the_sheet(desk, visits):
+def test_every_recipient_stands_on_the_sheet(desk: Desk, visits: Any) -> None:
     id = desk.propose(cc=["carl@example.com"], bcc=["boss@example.net"])
     page = visits.letter(desk, id)
     for who in ("ann@example.com", "carl@example.com", "boss@example.net"):
@@ -92,14 +96,16 @@ def test_every_recipient_stands_on_the_sheet(desk, visits):
     expect(page.locator(".digest")).to_contain_text(desk.person.show(id)["digest"])
 
 
-def test_an_answer_shows_the_conversation_that_it_answers(desk, visits):
+def test_an_answer_shows_the_conversation_that_it_answers(desk: Desk, visits: Any) -> None:
     mail = desk.agent.first("in:inbox")
     id = desk.agent.done("reply_email", id=mail, body="Thank you.")["letter"]
     page = visits.letter(desk, id)
     expect(page.locator(".thread details[open]")).to_contain_text("is answered")
 
 
-def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(desk, visits):
+def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(
+    desk: Desk, visits: Any
+) -> None:
     outgoing = desk.person.vault / "Outgoing"
     outgoing.mkdir(exist_ok=True)
     (outgoing / "plan.html").write_text("<script>alert(1)</script>")
@@ -114,7 +120,7 @@ def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(desk, vis
 # Editing
 
 
-def test_the_edited_letter_is_what_leaves(quick, visits):
+def test_the_edited_letter_is_what_leaves(quick: Any, visits: Any) -> None:
     id = quick.propose(subject="Draft one", body="Good day, Ann. All is well.")
     page = visits.letter(quick, id)
     page.get_by_role("link", name="Edit").click()
@@ -140,7 +146,7 @@ def test_the_edited_letter_is_what_leaves(quick, visits):
     assert "Draft one" not in quick.sent()
 
 
-def test_an_edited_letter_may_go_on_waiting(desk, visits):
+def test_an_edited_letter_may_go_on_waiting(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Better words.")
@@ -153,7 +159,7 @@ def test_an_edited_letter_may_go_on_waiting(desk, visits):
     assert (seen["state"], seen["text"]) == ("pending", "Better words.\n")
 
 
-def test_an_edit_can_be_gone_on_with_and_left(desk, visits):
+def test_an_edit_can_be_gone_on_with_and_left(desk: Desk, visits: Any) -> None:
     id = desk.propose(body="As it was.")
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Half of it")
@@ -164,7 +170,9 @@ def test_an_edit_can_be_gone_on_with_and_left(desk, visits):
     expect(page.locator("#letter .body")).to_have_text("As it was.")
 
 
-def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(desk, visits):
+def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(
+    desk: Desk, visits: Any
+) -> None:
     id = desk.propose()
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("To").fill("ann@@example.com")
@@ -176,13 +184,13 @@ def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(desk, visits
     assert desk.state(id) == "pending"
 
 
-def test_an_edit_that_changes_nothing_says_so(desk, visits):
+def test_an_edit_that_changes_nothing_says_so(desk: Desk, visits: Any) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
     page.get_by_role("button", name="Look at the difference").click()
     expect(page.locator("main .notice")).to_contain_text("Nothing was changed yet")
 
 
-def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk, visits):
+def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk: Desk, visits: Any) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
     page.get_by_label("Text").fill("My key is AKIAIOSFODNN7EXAMQLE.")
     page.get_by_role("button", name="Look at the difference").click()
@@ -197,7 +205,7 @@ def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk, visits):
 # Turning down
 
 
-def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk, visits):
+def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#reject summary").click()
@@ -217,7 +225,9 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk, visits):
         ("#revise", "What should be different?", "Ask for another version"),
     ],
 )
-def test_the_reason_reaches_the_agent(desk, visits, choice, asks, does):
+def test_the_reason_reaches_the_agent(
+    desk: Desk, visits: Any, choice: Any, asks: Any, does: Any
+) -> None:
     with visiting(desk.person) as agent:
         id = agent.done("send_email", to=["ann@example.com"], subject=does, body=choice)["letter"]
         page = visits.letter(desk, id)
@@ -230,7 +240,7 @@ def test_the_reason_reaches_the_agent(desk, visits, choice, asks, does):
         assert "Say it more kindly" in said.text
 
 
-def test_another_version_is_not_asked_for_without_a_word(desk, visits):
+def test_another_version_is_not_asked_for_without_a_word(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()
@@ -239,7 +249,7 @@ def test_another_version_is_not_asked_for_without_a_word(desk, visits):
     assert desk.state(id) == "pending"
 
 
-def test_the_next_version_is_a_link_away(desk, visits):
+def test_the_next_version_is_a_link_away(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()

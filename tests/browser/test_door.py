@@ -1,13 +1,18 @@
 """The door: who gets in, and what a post must bring."""
 
+from typing import Any
+
 import httpx2
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.served import trap
+from tests.unit.desk.test_log import Desk
 
 
-def posted(page, address=None, *, headers=None, **changes):
+def posted(
+    page: str, address: str | None = None, *, headers: dict[str, str] | None = None, **changes: Any
+) -> Any:
     """Post an approval as the page would, but for these changes."""
     (cookie,) = page.context.cookies()
     form = page.locator("form.approve")
@@ -20,7 +25,7 @@ def posted(page, address=None, *, headers=None, **changes):
     )
 
 
-def test_the_address_leads_to_the_queue_by_itself(desk, visits):
+def test_the_address_leads_to_the_queue_by_itself(desk: Desk, visits: Any) -> None:
     page = visits.window().new_page()
     page.goto(desk.invite())
     page.wait_for_url(f"{desk.address}/")
@@ -28,7 +33,7 @@ def test_the_address_leads_to_the_queue_by_itself(desk, visits):
     expect(page.locator("header")).to_contain_text("Ada")
 
 
-def test_without_scripts_it_takes_one_click(desk, visits):
+def test_without_scripts_it_takes_one_click(desk: Desk, visits: Any) -> None:
     page = visits.window(java_script_enabled=False).new_page()
     page.goto(desk.invite("Bo"))
     page.get_by_role("button", name="Open the desk").click()
@@ -36,7 +41,7 @@ def test_without_scripts_it_takes_one_click(desk, visits):
     expect(page.locator("header")).to_contain_text("Bo")
 
 
-def test_the_address_lets_only_one_browser_in(desk, visits):
+def test_the_address_lets_only_one_browser_in(desk: Desk, visits: Any) -> None:
     address = desk.invite()
     visits.window().new_page().goto(address)
     second = visits.window().new_page()
@@ -46,7 +51,9 @@ def test_the_address_lets_only_one_browser_in(desk, visits):
     expect(second.locator("main")).to_contain_text("not signed in")
 
 
-def test_a_page_that_was_not_entered_yet_lets_nobody_in_once_another_was(desk, visits):
+def test_a_page_that_was_not_entered_yet_lets_nobody_in_once_another_was(
+    desk: Desk, visits: Any
+) -> None:
     address = desk.invite()
     slow, quick = (visits.window(java_script_enabled=False).new_page() for _ in range(2))
     for page in (slow, quick):
@@ -57,14 +64,14 @@ def test_a_page_that_was_not_entered_yet_lets_nobody_in_once_another_was(desk, v
     expect(slow.locator("main")).to_contain_text("used already")
 
 
-def test_a_made_up_address_lets_nobody_in(desk, visits):
+def test_a_made_up_address_lets_nobody_in(desk: Desk, visits: Any) -> None:
     page = visits.window().new_page()
     assert page.goto(f"{desk.address}/in/{'x' * 43}").status == 403
     assert page.goto(f"{desk.address}/history").status == 401
     assert page.context.cookies() == []
 
 
-def test_nothing_is_shown_or_done_for_who_was_not_let_in(desk):
+def test_nothing_is_shown_or_done_for_who_was_not_let_in(desk: Desk) -> None:
     id = desk.propose()
     for path in ("/", f"/letter/{id}", "/history", "/agents", "/health"):
         assert httpx2.get(desk.address + path).status_code == 401
@@ -74,7 +81,7 @@ def test_nothing_is_shown_or_done_for_who_was_not_let_in(desk):
     assert desk.state(id) == "pending"
 
 
-def test_the_cookie_is_kept_from_scripts_and_from_other_sites(desk, visits):
+def test_the_cookie_is_kept_from_scripts_and_from_other_sites(desk: Desk, visits: Any) -> None:
     page = visits.window().new_page()
     page.goto(desk.invite())
     page.wait_for_url(f"{desk.address}/")
@@ -84,7 +91,7 @@ def test_the_cookie_is_kept_from_scripts_and_from_other_sites(desk, visits):
     assert page.evaluate("document.cookie") == ""
 
 
-def test_who_signs_out_is_not_let_in_again(desk, visits):
+def test_who_signs_out_is_not_let_in_again(desk: Desk, visits: Any) -> None:
     page = visits.window().new_page()
     page.goto(desk.invite())
     page.wait_for_url(f"{desk.address}/")
@@ -114,25 +121,27 @@ def test_who_signs_out_is_not_let_in_again(desk, visits):
     ],
     ids=repr,
 )
-def test_a_post_that_is_not_of_our_page_decides_nothing(desk, visits, wrong):
+def test_a_post_that_is_not_of_our_page_decides_nothing(
+    desk: Desk, visits: Any, wrong: str
+) -> None:
     id = desk.propose()
     answer = posted(visits.letter(desk, id), **wrong)
     assert 400 <= answer.status_code < 500
     assert desk.state(id) == "pending"
 
 
-def test_the_same_post_with_nothing_wrong_decides(desk, visits):
+def test_the_same_post_with_nothing_wrong_decides(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     assert posted(visits.letter(desk, id)).status_code == 303
     assert desk.state(id) == "approved"
 
 
-def test_a_name_that_leads_here_by_a_trick_is_not_answered(desk):
+def test_a_name_that_leads_here_by_a_trick_is_not_answered(desk: Desk) -> None:
     for host in ("evil.example", f"evil.example:{desk.port}", "127.0.0.1", f"127.0.0.1.nip.io:{desk.port}"):  # fmt: skip
         assert httpx2.get(desk.address, headers={"Host": host}).status_code == 403
 
 
-def test_looking_at_the_address_of_a_verdict_decides_nothing(desk, visits):
+def test_looking_at_the_address_of_a_verdict_decides_nothing(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     for verb in ("approve", "reject", "revise", "change"):
@@ -141,7 +150,9 @@ def test_looking_at_the_address_of_a_verdict_decides_nothing(desk, visits):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])  # of the same site, and of another
-def test_a_page_of_another_origin_decides_nothing_in_the_same_browser(desk, visits, host):
+def test_a_page_of_another_origin_decides_nothing_in_the_same_browser(
+    desk: Desk, visits: Any, host: str
+) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     form = page.locator("form.approve")
@@ -155,7 +166,7 @@ def test_a_page_of_another_origin_decides_nothing_in_the_same_browser(desk, visi
     assert desk.state(id) == "pending"
 
 
-def test_a_page_of_another_origin_cannot_frame_the_desk(desk, visits):
+def test_a_page_of_another_origin_cannot_frame_the_desk(desk: Desk, visits: Any) -> None:
     visits.tolerated = "frame|X-Frame-Options|Content Security Policy"
     page = visits.page(desk)
     with trap(lambda: f'<iframe src="{desk.address}/"></iframe>') as other:

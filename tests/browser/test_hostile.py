@@ -1,7 +1,9 @@
 """A letter that wants more than to be read: nothing in it loads, runs, leads anywhere or covers the desk."""
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from html import escape
+from typing import Any
 
 import pytest
 from mcp_types import Implementation
@@ -9,13 +11,14 @@ from playwright.sync_api import expect
 
 from tests.agents import visiting_inside
 from tests.browser.served import trap, until
+from tests.unit.desk.test_log import Desk
 
 PWNED = "window.pwned=1;window.top.pwned=1;alert(1)"
 TAG = f'<img src=x onerror="{PWNED}">'
 FLAG = "() => Boolean(window.pwned)"
 
 
-def hostile(evil):
+def hostile(evil: str) -> Any:
     """Return a page of HTML that tries everything it can think of against these addresses."""
     return f"""<!doctype html><html><head>
 <base href="{evil}/base/">
@@ -54,29 +57,29 @@ body {{ background: url({evil}/css) ; font-family: f }} p {{ position: fixed; in
 class Watch:
     """Everything that a browser's window asks for, opens or says."""
 
-    def __init__(self, context):
+    def __init__(self, context: Any) -> None:
         self.asked, self.dialogs, self.windows, self.downloads = [], [], [], []
         context.on("request", lambda request: self.asked.append(request.url))
         context.on("page", self._opened)
 
-    def _opened(self, page):
+    def _opened(self, page: str) -> None:
         self.windows.append(page)
         page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
         page.on("download", lambda download: self.downloads.append(download.url))
 
-    def foreign(self, address):
+    def foreign(self, address: str) -> Any:
         """Return what was asked for elsewhere."""
         return [url for url in self.asked if not url.startswith(f"{address}/")]
 
 
 @pytest.fixture
-def evil():
+def evil() -> Iterator[Any]:
     with trap() as made:
         yield made
 
 
 @pytest.fixture
-def looked_at(desk, visits, evil):
+def looked_at(desk: Desk, visits: Any, evil: str) -> Iterator[Any]:
     """A hostile letter's page, and what was seen of it."""
     at = f"http://127.0.0.1:{evil.port}"
     info = Implementation(name=f"zed{TAG}", version="1")
@@ -103,7 +106,7 @@ def looked_at(desk, visits, evil):
     assert desk.person.show(id)["state"] == "pending"
 
 
-def test_the_same_page_elsewhere_would_have_done_all_that(visits, evil):
+def test_the_same_page_elsewhere_would_have_done_all_that(visits: Any, evil: str) -> None:
     """What is looked for below would be seen, if it happened."""
     visits.tolerated = "."
     context = visits.window()
@@ -121,7 +124,7 @@ def test_the_same_page_elsewhere_would_have_done_all_that(visits, evil):
         assert watch.foreign(f"http://127.0.0.1:{other.port}")
 
 
-def test_nothing_of_it_loads_or_runs(looked_at):
+def test_nothing_of_it_loads_or_runs(looked_at: Any) -> None:
     page = looked_at
     assert "Hello <img" in page.title()
     expect(page.locator("h1")).to_contain_text("<script>")
@@ -130,7 +133,7 @@ def test_nothing_of_it_loads_or_runs(looked_at):
     expect(page.locator("#letter .body a")).to_have_count(0)
 
 
-def test_its_source_is_text(looked_at, desk):
+def test_its_source_is_text(looked_at: Any, desk: Desk) -> None:
     page = looked_at
     answer = page.goto(page.url + "/source")
     assert answer.headers["content-type"].startswith("text/plain")
@@ -138,7 +141,7 @@ def test_its_source_is_text(looked_at, desk):
     expect(page.locator("body")).to_contain_text("&lt;script&gt;")
 
 
-def test_no_list_or_form_of_the_desk_runs_it(looked_at, desk):
+def test_no_list_or_form_of_the_desk_runs_it(looked_at: Any, desk: Desk) -> None:
     page = looked_at
     id = page.url.rpartition("/")[2]
     for path in ("/", "/agents", "/history?agent=zed%3Cimg&q=%3Cscript%3E", f"/letter/{id}/edit"):
@@ -149,7 +152,7 @@ def test_no_list_or_form_of_the_desk_runs_it(looked_at, desk):
     expect(page.locator("ins").first).to_be_visible()
 
 
-def test_text_that_turns_around_is_shown_as_it_is(desk, visits):
+def test_text_that_turns_around_is_shown_as_it_is(desk: Desk, visits: Any) -> None:
     """Bidirectional and hidden characters are taken out or named; none reaches the eye unseen."""
     with ExitStack() as stack:
         agent = stack.enter_context(visiting_inside(desk.person))
@@ -169,7 +172,7 @@ def test_text_that_turns_around_is_shown_as_it_is(desk, visits):
     assert "\u202e" not in page.title()
 
 
-def test_mail_in_the_conversation_does_not_run_either(desk, visits, evil):
+def test_mail_in_the_conversation_does_not_run_either(desk: Desk, visits: Any, evil: str) -> None:
     mail = desk.person.folder / "hostile.eml"
     at = f"http://127.0.0.1:{evil.port}"
     mail.write_text(

@@ -1,5 +1,7 @@
 """At trust level desk: the passphrase is asked for at the door, and again after a while."""
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import expect
 
@@ -7,16 +9,18 @@ from tests.browser.served import PASSPHRASE, until
 
 
 @pytest.fixture
-def guarded(rooms):
+def guarded(rooms: Any) -> Any:
     return rooms(undo_seconds=0, trust="desk")
 
 
-def give(page, passphrase, button):
+def give(page: str, passphrase: Any, button: Any) -> None:
     page.get_by_label("Your passphrase").fill(passphrase)
     page.get_by_role("button", name=button).click()
 
 
-def test_a_wrong_passphrase_is_refused_and_the_address_still_works(guarded, visits):
+def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
+    guarded: Any, visits: Any
+) -> None:
     page = visits.window().new_page()
     page.goto(guarded.invite())
     expect(page.get_by_label("Your passphrase")).to_be_focused()
@@ -28,7 +32,7 @@ def test_a_wrong_passphrase_is_refused_and_the_address_still_works(guarded, visi
     expect(page.locator("header")).to_contain_text("trust desk")
 
 
-def test_the_address_alone_lets_nobody_in(guarded, visits):
+def test_the_address_alone_lets_nobody_in(guarded: Any, visits: Any) -> None:
     page = visits.window().new_page()
     page.goto(guarded.invite())
     page.evaluate("document.querySelector('form').noValidate = true")
@@ -37,7 +41,7 @@ def test_the_address_alone_lets_nobody_in(guarded, visits):
     assert page.goto(guarded.address).status == 401
 
 
-def test_an_approval_needs_no_passphrase_again_at_once(guarded, visits):
+def test_an_approval_needs_no_passphrase_again_at_once(guarded: Any, visits: Any) -> None:
     id = guarded.propose()
     page = visits.window().new_page()
     page.goto(guarded.invite())
@@ -48,7 +52,7 @@ def test_an_approval_needs_no_passphrase_again_at_once(guarded, visits):
     assert guarded.person.show(id)["state"] == "sent"
 
 
-def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded, visits):
+def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded: Any, visits: Any) -> None:
     """A desk that was started anew is locked, as after a while of doing nothing."""
     one, two = guarded.propose(subject="Locked out"), guarded.propose()
     approving = visits.letter(guarded, one, java_script_enabled=False)
@@ -71,7 +75,9 @@ def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded, visits):
     expect(editing.locator("#letter .body")).to_have_text("An hour's work,\nkept & well.")
 
 
-def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(guarded, visits):
+def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(
+    guarded: Any, visits: Any
+) -> None:
     visits.tolerated = "net::ERR_"
     id = guarded.propose(subject="Behind the lock")
     page = visits.page(guarded, f"/letter/{id}")
@@ -86,7 +92,7 @@ def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(guarded, vi
     expect(page.locator("#letter")).to_contain_text("Behind the lock")
 
 
-def test_the_lock_leads_to_no_other_place(guarded, visits):
+def test_the_lock_leads_to_no_other_place(guarded: Any, visits: Any) -> None:
     visits.tolerated = "net::ERR_"
     page = visits.page(guarded, "/history?q=a%20b")
     if not page.get_by_role("heading", name="Locked").count():
@@ -97,7 +103,7 @@ def test_the_lock_leads_to_no_other_place(guarded, visits):
     expect(page).to_have_url(f"{guarded.address}/")
 
 
-def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms, visits):
+def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=1, trust="desk")
     page = visits.window().new_page()
     page.goto(room.invite())
@@ -107,7 +113,7 @@ def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms, visits):
     give(page, PASSPHRASE, "Open the desk")
     expect(page.locator(".notice.stop")).to_contain_text("Too many wrong passphrases")
 
-    def in_at_last():
+    def in_at_last() -> Any:
         give(page, PASSPHRASE, "Open the desk")
         page.wait_for_load_state()
         return page.get_by_role("button", name="Sign out").count()

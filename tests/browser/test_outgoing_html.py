@@ -2,6 +2,9 @@
 
 import random
 import re
+from typing import Any
+
+from hypothesis.strategies import DrawFn
 
 from postroom.core.errors import Invalid
 from postroom.core.outgoing_html import reduce_html
@@ -26,7 +29,7 @@ INLINE = "b strong em i u s code span sub a".split()
 TEXTS = ["Hello", "Ann,", " ", "\n", "pay", "9000", "&euro;", "&amp;", "שלום", "مرحبا", "\u202eabc", "x\u200by", "&nbsp;", "5 &lt; 6", "<br>", "क्\u200dष", "👩\u200d💻"]  # fmt: skip
 
 
-def page(draw, depth=5, *, blocks=True):
+def page(draw: DrawFn, depth: int = 5, *, blocks: Any = True) -> Any:
     """Draw a page, mostly of the subset."""
     pieces = []
     for _ in range(draw.randint(1, 4)):
@@ -52,7 +55,7 @@ def page(draw, depth=5, *, blocks=True):
     return "".join(pieces)
 
 
-def agree(visits, pages):
+def agree(visits: Any, pages: Any) -> Any:
     """Check each page that is not refused against the browser; return how many there are."""
     reduced = []
     for given in pages:
@@ -68,12 +71,12 @@ def agree(visits, pages):
     return len(reduced)
 
 
-def test_a_generated_page_says_in_a_browser_what_its_plain_text_says(visits):
+def test_a_generated_page_says_in_a_browser_what_its_plain_text_says(visits: Any) -> None:
     draw = random.Random(22)
     assert agree(visits, [page(draw) for _ in range(600)]) > 400
 
 
-def test_every_trick_is_refused_or_shows_its_words_in_both_parts(visits):
+def test_every_trick_is_refused_or_shows_its_words_in_both_parts(visits: Any) -> None:
     every = tricks()
     assert len(every) > 250
     assert agree(visits, every) > 100

@@ -1,15 +1,19 @@
 """On a phone: one column, nothing to scroll sideways, large enough to tap."""
 
+from typing import Any
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.served import PHONE, red
+from tests.conftest import Person
+from tests.unit.desk.test_log import Desk
 
 LONG = "https://example.com/" + "a" * 300
 
 
 @pytest.fixture(scope="module")
-def full(rooms):
+def full(rooms: Any) -> Any:
     """A desk with letters of every width."""
     room = rooms(undo_seconds=600)
     room.ids = {
@@ -26,13 +30,13 @@ def full(rooms):
     return room
 
 
-def sideways(page):
+def sideways(page: str) -> Any:
     """Return how far a page can be scrolled sideways."""
     return page.evaluate("document.documentElement.scrollWidth") - 390
 
 
 @pytest.mark.parametrize("path", ["/", "/history", "/agents", "/health", "/nothing-here"])
-def test_no_page_scrolls_sideways(full, visits, path):
+def test_no_page_scrolls_sideways(full: Person, visits: Any, path: str) -> None:
     page = visits.page(full, path, **PHONE)
     page.wait_for_load_state("networkidle" if path == "/nothing-here" else "load")
     expect(page.locator("[data-load]")).to_have_count(0)
@@ -40,12 +44,12 @@ def test_no_page_scrolls_sideways(full, visits, path):
 
 
 @pytest.mark.parametrize("which", ["calm", "red", "html", "many", "file", "rejected"])
-def test_no_letter_scrolls_sideways(full, visits, which):
+def test_no_letter_scrolls_sideways(full: Person, visits: Any, which: int) -> None:
     page = visits.letter(full, full.ids[which], **PHONE)
     assert sideways(page) <= 0
 
 
-def test_nothing_scrolls_sideways_while_editing(full, visits):
+def test_nothing_scrolls_sideways_while_editing(full: Person, visits: Any) -> None:
     page = visits.page(full, f"/letter/{full.ids['html']}/edit", **PHONE)
     assert sideways(page) <= 0
     page.get_by_label("Text").fill(f"Other words {LONG}")
@@ -55,7 +59,7 @@ def test_nothing_scrolls_sideways_while_editing(full, visits):
     assert sideways(page) <= 0
 
 
-def test_the_door_does_not_scroll_sideways(full, visits):
+def test_the_door_does_not_scroll_sideways(full: Person, visits: Any) -> None:
     page = visits.window(java_script_enabled=False, **PHONE).new_page()
     page.goto(full.invite())
     assert sideways(page) <= 0
@@ -63,7 +67,7 @@ def test_the_door_does_not_scroll_sideways(full, visits):
     assert sideways(page) <= 0
 
 
-def test_queue_and_letter_are_one_column(full, visits):
+def test_queue_and_letter_are_one_column(full: Person, visits: Any) -> None:
     page = visits.page(full, **PHONE)
     queue, main = page.locator("#queue").bounding_box(), page.locator("main").bounding_box()
     assert queue["width"] > 340
@@ -73,7 +77,7 @@ def test_queue_and_letter_are_one_column(full, visits):
     assert page.locator("#letter").bounding_box()["width"] > 340
 
 
-def test_a_letter_is_approved_and_taken_back_by_tapping(desk, visits):
+def test_a_letter_is_approved_and_taken_back_by_tapping(desk: Desk, visits: Any) -> None:
     id = desk.propose(subject="Tapped")
     page = visits.page(desk, **PHONE)
     page.locator(f'#queue a[href="/letter/{id}"]').tap()
@@ -86,7 +90,7 @@ def test_a_letter_is_approved_and_taken_back_by_tapping(desk, visits):
     assert desk.state(id) == "pending"
 
 
-def test_buttons_are_large_enough_for_a_thumb_and_in_reach(full, visits):
+def test_buttons_are_large_enough_for_a_thumb_and_in_reach(full: Person, visits: Any) -> None:
     page = visits.letter(full, full.ids["many"], **PHONE)
     for button in ("#approve", "#edit", "#reject summary", "#revise summary"):
         expect(page.locator(button)).to_be_in_viewport()  # however long the letter is

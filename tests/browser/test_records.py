@@ -1,13 +1,14 @@
 """Looking back, and looking after it: history, agents, health, the chart, and what an empty desk says."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 
 @pytest.fixture(scope="module")
-def past(rooms):
+def past(rooms: Any) -> Any:
     """A desk where one letter was sent and one rejected."""
     room = rooms(undo_seconds=0)
     room.kept = room.propose(to=["gerda@example.com"], subject="Invoice of May", body="Attached is nothing, wombat.")  # fmt: skip
@@ -19,7 +20,9 @@ def past(rooms):
 
 
 @pytest.mark.parametrize("words", ["gerda@example.com", "Invoice", "wombat", "invoice WOMBAT"])
-def test_the_history_is_found_by_recipient_subject_and_words(past, visits, words):
+def test_the_history_is_found_by_recipient_subject_and_words(
+    past: Any, visits: Any, words: list[str]
+) -> None:
     page = visits.page(past, "/history")
     expect(page.locator("main tbody tr")).to_have_count(2)
     page.get_by_label("Search letters").fill(words)
@@ -30,7 +33,7 @@ def test_the_history_is_found_by_recipient_subject_and_words(past, visits, words
     expect(page.locator("#letter .state")).to_contain_text("Sent")
 
 
-def test_the_history_is_narrowed_by_outcome(past, visits):
+def test_the_history_is_narrowed_by_outcome(past: Any, visits: Any) -> None:
     page = visits.page(past, "/history")
     page.get_by_label("Outcome").select_option("rejected")
     page.get_by_role("button", name="Search").click()
@@ -38,18 +41,18 @@ def test_the_history_is_narrowed_by_outcome(past, visits):
     expect(page.locator("main tbody tr")).to_contain_text("Party")
 
 
-def test_a_search_that_finds_nothing_says_what_to_do(past, visits):
+def test_a_search_that_finds_nothing_says_what_to_do(past: Any, visits: Any) -> None:
     page = visits.page(past, "/history?q=%3Cb%3Enothing%3C%2Fb%3E%22%27")
     expect(page.locator("main")).to_contain_text("Search for fewer words")
     expect(page.get_by_label("Search letters")).to_have_value("<b>nothing</b>\"'")
 
 
-def test_the_chain_of_the_log_is_compared(past, visits):
+def test_the_chain_of_the_log_is_compared(past: Any, visits: Any) -> None:
     page = visits.page(past, "/history")
     expect(page.locator("main")).to_contain_text("The audit chain is whole")
 
 
-def test_a_log_that_somebody_changed_is_told(rooms, visits):
+def test_a_log_that_somebody_changed_is_told(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=1)
     room.propose()
     room.person.run("pending")
@@ -60,7 +63,7 @@ def test_a_log_that_somebody_changed_is_told(rooms, visits):
     expect(page.locator("main")).to_contain_text("postroom audit verify")
 
 
-def test_the_last_weeks_are_drawn(past, visits):
+def test_the_last_weeks_are_drawn(past: Any, visits: Any) -> None:
     for path in ("/", "/history"):
         page = visits.page(past, path)
         chart = page.get_by_role("img", name=re.compile("1 approved, 1 rejected, 1 sent"))
@@ -68,7 +71,7 @@ def test_the_last_weeks_are_drawn(past, visits):
         expect(chart.locator("rect").first).to_be_attached()
 
 
-def test_each_agent_is_listed_with_its_letters(past, visits):
+def test_each_agent_is_listed_with_its_letters(past: Any, visits: Any) -> None:
     page = visits.page(past, "/agents")
     row = page.get_by_role("row", name=re.compile("claude"))
     expect(row).to_be_visible()
@@ -76,7 +79,7 @@ def test_each_agent_is_listed_with_its_letters(past, visits):
     expect(page.locator("main tbody tr")).to_have_count(2)
 
 
-def test_the_health_page_names_remedies(past, visits):
+def test_the_health_page_names_remedies(past: Any, visits: Any) -> None:
     page = visits.page(past, "/health")
     checks = page.locator("main .checks").first
     expect(checks.get_by_role("listitem").filter(has_text="mode")).to_be_visible()
@@ -85,7 +88,7 @@ def test_the_health_page_names_remedies(past, visits):
     expect(page.locator("main .checks")).to_have_count(2)
 
 
-def test_a_pause_is_told_on_every_page_with_its_remedy(rooms, visits):
+def test_a_pause_is_told_on_every_page_with_its_remedy(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=1)
     paused = room.person.vault / "PAUSED.md"
     paused.write_text("")
@@ -94,7 +97,7 @@ def test_a_pause_is_told_on_every_page_with_its_remedy(rooms, visits):
     paused.unlink()
 
 
-def test_a_letter_that_is_none_is_not_found(past, visits):
+def test_a_letter_that_is_none_is_not_found(past: Any, visits: Any) -> None:
     page = visits.page(past)
     assert page.goto(past.url("aaaaaaaaaa")).status == 404
     expect(page.get_by_role("heading", name="Not found")).to_be_visible()
@@ -102,7 +105,7 @@ def test_a_letter_that_is_none_is_not_found(past, visits):
     expect(page).to_have_url(f"{past.address}/")
 
 
-def test_an_empty_desk_says_what_will_be_there(rooms, visits):
+def test_an_empty_desk_says_what_will_be_there(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=3)
     page = visits.page(room)
     expect(page.get_by_role("heading", name="No letter waits")).to_be_visible()
@@ -114,7 +117,7 @@ def test_an_empty_desk_says_what_will_be_there(rooms, visits):
     expect(page.locator("main")).to_contain_text("postroom install claude-code")
 
 
-def test_a_queue_of_many_has_pages(rooms, visits):
+def test_a_queue_of_many_has_pages(rooms: Any, visits: Any) -> None:
     room = rooms(undo_seconds=5)
     for _ in range(52):
         room.propose()

@@ -1,19 +1,22 @@
 """Several who decide at once: each sees what the other did, and the first word counts."""
 
+from typing import Any
+
 from playwright.sync_api import expect
 
 from tests.browser.served import until
+from tests.unit.desk.test_log import Desk
 
 SOON = 5.0  # seconds; it takes a second or less on a quiet machine
 
 
-def reject(page, why):
+def reject(page: str, why: str) -> None:
     page.locator("#reject summary").click()
     page.get_by_label("Reason, which").fill(why)
     page.locator("#reject").get_by_role("button", name="Reject").click()
 
 
-def test_what_one_decides_the_other_sees_at_once(desk, visits):
+def test_what_one_decides_the_other_sees_at_once(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     reject(bo, "Not this one")
@@ -25,7 +28,9 @@ def test_what_one_decides_the_other_sees_at_once(desk, visits):
     expect(ada.locator("#toast")).to_contain_text("Rejected by Bo")
 
 
-def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(quick, visits):
+def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(
+    quick: Any, visits: Any
+) -> None:
     id = quick.propose(subject="Too late")
     ada = visits.letter(quick, id, java_script_enabled=False)
     reject(visits.letter(quick, id, name="Bo"), "Not this one")
@@ -38,7 +43,7 @@ def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(quick, v
     assert "Too late" not in quick.sent()
 
 
-def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick, visits):
+def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick: Any, visits: Any) -> None:
     id = quick.propose(subject="Edited meanwhile")
     ada = visits.letter(quick, id, java_script_enabled=False)
     bo = visits.page(quick, f"/letter/{id}/edit", name="Bo")
@@ -53,7 +58,9 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick, visits):
     assert "Edited meanwhile" not in quick.sent()
 
 
-def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(desk, visits):
+def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(
+    desk: Desk, visits: Any
+) -> None:
     id = desk.propose(subject="Ten", body="Send 10.")
     ada = visits.letter(desk, id)
     bo = visits.page(desk, f"/letter/{id}/edit", name="Bo")
@@ -68,7 +75,7 @@ def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(desk, 
     assert desk.state(id) == "pending"
 
 
-def test_what_somebody_types_is_kept_when_another_decides(desk, visits):
+def test_what_somebody_types_is_kept_when_another_decides(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("An hour's work")
@@ -80,7 +87,7 @@ def test_what_somebody_types_is_kept_when_another_decides(desk, visits):
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
 
 
-def test_who_looks_at_a_difference_sees_that_another_decided(desk, visits):
+def test_who_looks_at_a_difference_sees_that_another_decided(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("Better words")
@@ -90,7 +97,7 @@ def test_who_looks_at_a_difference_sees_that_another_decided(desk, visits):
     expect(ada.locator("body")).to_contain_text("Rejected by Bo")
 
 
-def test_who_was_refused_still_gets_news(desk, visits):
+def test_who_was_refused_still_gets_news(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     ada = visits.letter(desk, id, java_script_enabled=False)
     reject(visits.letter(desk, id, name="Bo"), "Not this one")
@@ -116,7 +123,7 @@ def test_who_was_refused_still_gets_news(desk, visits):
     expect(live.locator(f'#queue a[href="/letter/{other}"]')).to_be_visible()
 
 
-def test_half_a_reason_is_kept_when_another_decides(desk, visits):
+def test_half_a_reason_is_kept_when_another_decides(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     ada.locator("#reject summary").click()
@@ -126,14 +133,14 @@ def test_half_a_reason_is_kept_when_another_decides(desk, visits):
     expect(ada.get_by_label("Reason, which")).to_have_value("Because")
 
 
-def test_what_is_decided_in_the_terminal_shows_on_the_page(desk, visits):
+def test_what_is_decided_in_the_terminal_shows_on_the_page(desk: Desk, visits: Any) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     assert desk.person.run("reject", id, "--reason", "said in the terminal").code == 0
     expect(page.locator("#letter .state")).to_contain_text("said in the terminal")
 
 
-def test_what_is_decided_in_the_vault_shows_on_the_page(desk, visits):
+def test_what_is_decided_in_the_vault_shows_on_the_page(desk: Desk, visits: Any) -> None:
     id = desk.person.draft("moved")
     page = visits.letter(desk, id)
     (desk.person.vault / "Rejected").mkdir(exist_ok=True)
@@ -141,7 +148,7 @@ def test_what_is_decided_in_the_vault_shows_on_the_page(desk, visits):
     expect(page.locator("#letter .state")).to_contain_text("Rejected")
 
 
-def test_a_new_letter_appears_in_the_queue_by_itself(desk, visits):
+def test_a_new_letter_appears_in_the_queue_by_itself(desk: Desk, visits: Any) -> None:
     page = visits.page(desk)
     before = int(page.locator("header .count").inner_text()) if page.locator("header .count").count() else 0  # fmt: skip
     id = desk.propose(subject="Just written")
@@ -149,7 +156,9 @@ def test_a_new_letter_appears_in_the_queue_by_itself(desk, visits):
     expect(page.locator("header .count")).to_have_text(str(before + 1))
 
 
-def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(desk, visits):
+def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(
+    desk: Desk, visits: Any
+) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     desk.agent.done("withdraw_letter", id=id)
@@ -157,7 +166,7 @@ def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(desk, visit
     expect(page.locator("#approve")).to_have_count(0)
 
 
-def test_each_gives_their_own_word(quick, visits):
+def test_each_gives_their_own_word(quick: Any, visits: Any) -> None:
     for name in ("Ada", "Bo"):
         page = visits.letter(quick, quick.propose(), name=name)
         page.get_by_role("button", name="Approve and send").click()
@@ -165,7 +174,7 @@ def test_each_gives_their_own_word(quick, visits):
         expect(page.locator("ol.history")).to_contain_text(f"Approved by {name}")
 
 
-def test_a_page_finds_the_desk_again_after_it_was_away(desk, visits):
+def test_a_page_finds_the_desk_again_after_it_was_away(desk: Desk, visits: Any) -> None:
     visits.tolerated = "net::ERR_"
     page = visits.page(desk)
     desk.restart()

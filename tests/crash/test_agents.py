@@ -29,7 +29,7 @@ LONGEST = 0.12  # seconds after which a process that is to be killed is killed
 class Crowd:
     """What was sent, what was answered, and what was received."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ends = time.monotonic() + SECONDS
         self.answered = set()
@@ -40,10 +40,10 @@ class Crowd:
         self._lock = threading.Lock()
 
     @property
-    def going(self):
+    def going(self) -> bool:
         return time.monotonic() < self.ends and not self.wrong
 
-    def command(self, name, *words):
+    def command(self, name: str, *words: str) -> subprocess.Popen[bytes]:
         person = member(self.folder, name)
         return subprocess.Popen(
             [sys.executable, "-m", "postroom", "agentmail", *words],
@@ -54,7 +54,9 @@ class Crowd:
             stderr=subprocess.PIPE,
         )
 
-    def end(self, process, chance, kind):
+    def end(
+        self, process: subprocess.Popen[bytes], chance: float, kind: str
+    ) -> tuple[int, str, str] | None:
         """Let a process end, or kill it somewhere before; return what it said if it ended by itself."""
         with suppress(subprocess.TimeoutExpired):
             out, err = process.communicate(timeout=chance)
@@ -67,7 +69,7 @@ class Crowd:
             self.kills[kind] += 1
         return None
 
-    def send(self, number):
+    def send(self, number: int) -> None:
         chance = random.Random(f"{SEED} sender {number}")
         count = 0
         while self.going:
@@ -83,7 +85,7 @@ class Crowd:
                 with self._lock:
                     self.answered.add(text)
 
-    def receive(self, number):
+    def receive(self, number: int) -> None:
         chance = random.Random(f"{SEED} receiver {number}")
         while self.going:
             patience = chance.uniform(0.02, LONGEST) if chance.random() < 0.4 else 60
@@ -93,12 +95,12 @@ class Crowd:
             elif done:
                 self.take(done[1])
 
-    def take(self, said):
+    def take(self, said: str) -> None:
         found = re.search(r"s\d\d-\d+", said)
         with self._lock:
             self.received.update([found[0]] if found else [])
 
-    def serve(self, number):
+    def serve(self, number: int) -> None:
         """Receive by a server, which is killed while it answers."""
         chance = random.Random(f"{SEED} server {number}")
         while self.going:
@@ -118,7 +120,7 @@ class Crowd:
             finally:
                 wire.kill()
 
-    def clean(self):
+    def clean(self) -> None:
         chance = random.Random(f"{SEED} cleaning")
         while self.going:
             process = self.command("s00", "cleanup", "--delivered-hours", "0")
@@ -129,7 +131,7 @@ class Crowd:
 
 
 @pytest.mark.timeout(120 + 10 * SECONDS)
-def test_every_message_is_delivered_once_whoever_is_killed(tmp_path):
+def test_every_message_is_delivered_once_whoever_is_killed(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
     assert crowd.end(crowd.command("bob", "recipients"), 60, "")[0] == 0
     work = [

@@ -3,6 +3,8 @@
 The processes are forked from this one, which opens no database while they live.
 """
 
+from __future__ import annotations
+
 import json
 import mmap
 import os
@@ -16,20 +18,22 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core import life
-from postroom.core.audit import GENESIS, digest, read
+from postroom.core.audit import GENESIS, Read, digest, read
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.desk.outbox import Proposal
 from tests.crash import worker
 from tests.crash.counts import LETTERS, SEED, share
 from tests.crash.worker import Asked, Late, Mute
+from tests.unit.desk.test_log import Desk
 
 SHARE = -(-LETTERS // 3)  # of one provider
 KILLS = share(40)  # at each step, with each provider
@@ -81,7 +85,7 @@ class Storm:
     killed: Counter = field(default_factory=Counter)
     at_hand: defaultdict = field(default_factory=lambda: defaultdict(set))  # letters, by step
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.chance = random.Random(f"{SEED} {self.provider.__name__} {self.rules}")
         self._parent = os.getpid()
         self._shared = mmap.mmap(-1, 16)  # seconds that the clock is ahead; whether it is enough
@@ -90,28 +94,28 @@ class Storm:
         with self.office() as (desk, _), desk.ledger.write() as book:
             book.set("desk", worker.DESK)
 
-    def office(self, **options):
+    def office(self, **options: Any) -> AbstractContextManager[Any]:
         """Open the desk in this process; no other may be started meanwhile."""
         return worker.office(self.folder, self.provider, self._offset, **options, **self.rules)
 
-    def _offset(self):
+    def _offset(self) -> float:
         return struct.unpack_from("d", self._shared)[0]
 
-    def _go(self, seconds):
+    def _go(self, seconds: float) -> None:
         struct.pack_into("d", self._shared, 0, self._offset() + seconds)
 
-    def _halted(self):
+    def _halted(self) -> Any:
         # Where the tests themselves were killed, their workers end too.
         return self._shared[8] != 0 or os.getppid() != self._parent
 
-    def written(self):
+    def written(self) -> dict[int, str]:
         """Return the letters that the agent had an answer about: number and id."""
         found = worker.lines(self.folder / "proposed")
         return {int(number): id for number, id in found}
 
     # Processes
 
-    def run(self, letters, plans):
+    def run(self, letters: int, plans: dict[str, list[str]]) -> None:
         """Start workers and kill them until each step was died at as planned, and so much is written.
 
         `plans` has the steps for each role; a worker without one dies at random.
@@ -145,7 +149,7 @@ class Storm:
                 workers.remove(dead)
                 self._ended(dead)
 
-    def _start(self, role, step, lives):
+    def _start(self, role: str, step: str, lives: float) -> Worker:
         # The pipe ends with the process, however that ends.
         pipe, end = os.pipe()
         nth = 1 if step == "asking" else self.chance.randint(1, 3)
@@ -161,10 +165,10 @@ class Storm:
         os.close(end)
         return Worker(pid, pipe, role, step, time.monotonic() + lives)
 
-    def _work(self, role, step, nth, end):
+    def _work(self, role: str, step: str, nth: Any, end: str) -> None:
         left, at_hand = nth, lambda: ""
 
-        def reached(name):
+        def reached(name: str) -> None:
             nonlocal left
             left -= name == step
             if not left:
@@ -175,12 +179,12 @@ class Storm:
             at_hand = lambda: box.at_hand  # noqa: E731
             self._act(role, desk)
 
-    def _act(self, role, desk):
+    def _act(self, role: str, desk: Desk) -> None:
         """Do what a worker of this role does, until it is enough."""
         act = worker.dispatch if role == "dispatch" else worker.write
         act(desk, self.folder, self._halted)
 
-    def _wait(self, workers):
+    def _wait(self, workers: list[Worker]) -> list[Worker]:
         """Return those that ended, as soon as one did; kill those whose time has come."""
         by_pipe = {one.pipe: one for one in workers}
         while True:
@@ -193,7 +197,7 @@ class Storm:
                     os.kill(one.pid, signal.SIGKILL)
                     one.doom += LONGEST
 
-    def _ended(self, dead):
+    def _ended(self, dead: Worker) -> bool:
         """Take in how a worker ended; return whether it died where it should."""
         with open(dead.pipe, "rb") as pipe:
             said = [json.loads(line) for line in pipe.read().splitlines()]
@@ -209,7 +213,7 @@ class Storm:
 
     # Afterwards
 
-    def calm(self):
+    def calm(self) -> None:
         """Let one process that nobody kills bring everything to its end."""
         begun = {int(number) for (number,) in worker.lines(self.folder / "begun")}
         with self.office() as (desk, _):
@@ -222,11 +226,11 @@ class Storm:
                 self._go(ASK_AGAIN + 1)
             desk.reconcile()
 
-    def accepted(self):
+    def accepted(self) -> list[tuple[str, str]]:
         """Return what the provider took: letter and SHA-256 of the bytes, each time."""
         return self.provider.accepted(self.folder / "provider")
 
-    def resolve(self):
+    def resolve(self) -> None:
         """Be the person who looks into the mailbox, says what was sent, and approves the rest again."""
         there = dict(self.accepted())
         with self.office() as (desk, _):
@@ -234,7 +238,7 @@ class Storm:
                 desk.resolve(line.id, by="ada", sent=line.id in there)
         self.calm()
 
-    def repeat(self, numbers):
+    def repeat(self, numbers: range) -> dict[int, str]:
         """Be the agent that asks for the same letters again; return what they are."""
         with self.office() as (desk, _):
             return {
@@ -242,7 +246,7 @@ class Storm:
                 for n in numbers
             }
 
-    def tell(self, took):
+    def tell(self, took: float) -> None:
         """Print what was done, for whoever runs this."""
         deaths = Counter()
         for (role, step), count in self.killed.items():
@@ -256,7 +260,7 @@ class Storm:
 
     # What must hold
 
-    def check(self, legal):
+    def check(self, legal: set[tuple[str, str]]) -> defaultdict[Any, Any]:
         """Check all that must hold of every letter, and return the ids by state."""
         with self.office() as (desk, _):
             assert desk.log.verify() == []
@@ -283,7 +287,9 @@ class Storm:
         self._check_notes(listed)
         return by_state
 
-    def _check_history(self, id, history, accepted, legal):
+    def _check_history(
+        self, id: str, history: list[Any], accepted: str | None, legal: set[tuple[str, str]]
+    ) -> None:
         """A letter went a way that there is, left as it was claimed, and only then is `sent`."""
         names = [life.name(state) for state in history]
         assert {("", names[0]), *pairwise(names)} <= legal | {("", "pending")}, (id, names)
@@ -294,7 +300,7 @@ class Storm:
             last = [state for state in history if isinstance(state, life.Sending)][-1]
             assert accepted == last.wire, f"{id} left with other bytes than its claim has"
 
-    def _check_budget(self, histories):
+    def _check_budget(self, histories: dict[str, Any]) -> None:
         """What is spent is what was claimed, but for the claims that a proof gave back."""
         with closing(sqlite3.connect(self.folder / "state" / "ledger.sqlite")) as connection:
             spent = Counter(id for (id,) in connection.execute("SELECT letter FROM claim"))
@@ -305,7 +311,7 @@ class Storm:
             claimed[id] = claims - moves.count(("sending", "approved"))
         assert spent == +claimed
 
-    def _check_chain(self, actions, histories):
+    def _check_chain(self, actions: list[Read], histories: dict[str, Any]) -> None:
         """The chain is whole by its own numbers and hashes, and tells every claim."""
         before = GENESIS
         for seq, action in enumerate(actions, 1):
@@ -315,7 +321,7 @@ class Storm:
         for id, history in histories.items():
             assert claims[id] == sum(isinstance(state, life.Sending) for state in history)
 
-    def _check_notes(self, listed):
+    def _check_notes(self, listed: dict[str, Any]) -> None:
         """Every letter has one note, where its state has it."""
         found = defaultdict(list)
         for path in (self.folder / "vault").rglob("*.md"):
@@ -328,16 +334,16 @@ class Storm:
         assert found.keys() == wanted.keys()
 
 
-def _tell(end, **words):
+def _tell(end: str, **words: Any) -> None:
     os.write(end, json.dumps(words).encode() + b"\n")
 
 
-def planned(kills):
+def planned(kills: dict[str, int]) -> list[str]:
     return [step for step in kills for _ in range(kills[step])]
 
 
 @pytest.fixture
-def storm(request, tmp_path):
+def storm(request: pytest.FixtureRequest, tmp_path: Path) -> Storm:
     """An office after the storm, and after one clean pass."""
     storm = Storm(tmp_path, request.param)
     began = time.monotonic()
@@ -353,7 +359,7 @@ def storm(request, tmp_path):
 
 @pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("storm", [Asked], indirect=True)
-def test_where_the_provider_can_be_asked_all_is_sent_once(storm):
+def test_where_the_provider_can_be_asked_all_is_sent_once(storm: Storm) -> None:
     ids = storm.check(LEGAL)
     assert ids.keys() == {"sent"}
     again = storm.repeat(range(1, 21))
@@ -364,8 +370,8 @@ def test_where_the_provider_can_be_asked_all_is_sent_once(storm):
 @pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("storm", [Late], indirect=True)
 def test_where_the_provider_answers_late_what_it_has_is_found_and_the_rest_waits_for_a_person(
-    storm,
-):
+    storm: Storm,
+) -> None:
     ids = storm.check(LEGAL)
     assert ids["sent"] == dict(storm.accepted()).keys()
     assert ids["unknown"] == {*storm.written().values()} - ids["sent"]
@@ -377,7 +383,9 @@ def test_where_the_provider_answers_late_what_it_has_is_found_and_the_rest_waits
 
 @pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("storm", [Mute], indirect=True)
-def test_where_the_provider_tells_nothing_what_was_interrupted_is_unknown_and_listed(storm):
+def test_where_the_provider_tells_nothing_what_was_interrupted_is_unknown_and_listed(
+    storm: Storm,
+) -> None:
     ids = storm.check(LEGAL)
     assert ids.keys() == {"sent", "unknown"}
     with storm.office() as (desk, _):
@@ -392,7 +400,9 @@ def test_where_the_provider_tells_nothing_what_was_interrupted_is_unknown_and_li
 
 
 @pytest.mark.timeout(2 * LONGEST)
-def test_what_an_agent_may_send_at_once_is_sent_once_however_often_it_dies_and_asks_again(tmp_path):
+def test_what_an_agent_may_send_at_once_is_sent_once_however_often_it_dies_and_asks_again(
+    tmp_path: Path,
+) -> None:
     storm = Storm(tmp_path, Asked, rules={"required": False}, dispatchers=1)
     began = time.monotonic()
     kills = dict.fromkeys(STEPS + WITHIN[1:], KILLS_WITHIN)

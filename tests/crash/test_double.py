@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import product
@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from httpx2 import Client
 
 from tests.gmail.double import SCOPE, Gmail
 from tests.mails import DAY, mail
@@ -23,13 +24,13 @@ ME = "/gmail/v1/users/me"
 
 
 @pytest.fixture
-def gmail():
+def gmail() -> Iterator[Gmail]:
     with Gmail(now=lambda: NOW) as gmail:
         yield gmail
 
 
 @contextmanager
-def user(gmail: Gmail, **token):
+def user(gmail: Gmail, **token: int | list[str]) -> Iterator[Client]:
     """A client of the API with a token of its own."""
     headers = {"Authorization": f"Bearer {gmail.token(**token)['token']}"}
     with httpx2.Client(base_url=gmail.endpoint, headers=headers, trust_env=False) as client:
@@ -37,7 +38,7 @@ def user(gmail: Gmail, **token):
 
 
 @pytest.fixture
-def api(gmail):
+def api(gmail: Gmail) -> Iterator[Client]:
     with user(gmail) as client:
         yield client
 
@@ -72,7 +73,7 @@ def batched(api: httpx2.Client, *paths: str) -> tuple[httpx2.Response, dict[str,
     return answer, {name: (int(status), json.loads(body)) for name, status, body in found}
 
 
-def test_a_mail_is_the_same_in_every_format(gmail, api):
+def test_a_mail_is_the_same_in_every_format(gmail: Gmail, api: Client) -> None:
     boundary = 'multipart/mixed; boundary="x"'
     words = "Tom & Jérôme’s it's"
     raw = (
@@ -112,7 +113,9 @@ def test_a_mail_is_the_same_in_every_format(gmail, api):
     assert "payload" not in api.get(f"{ME}/messages/{id}", params={"format": "minimal"}).json()
 
 
-def test_a_list_comes_in_pages_newest_first_and_hides_spam_and_trash(gmail, api):
+def test_a_list_comes_in_pages_newest_first_and_hides_spam_and_trash(
+    gmail: Gmail, api: Client
+) -> None:
     ids = [
         gmail.receive(mail(subject=f"n{n}", date=DAY.replace(minute=n, day=1 if n else 2)))
         for n in range(5)
@@ -140,7 +143,7 @@ def test_a_list_comes_in_pages_newest_first_and_hides_spam_and_trash(gmail, api)
     assert reason(wrong) == (400, "invalidArgument")
 
 
-def test_a_search_means_what_the_project_means_by_it(gmail, api):
+def test_a_search_means_what_the_project_means_by_it(gmail: Gmail, api: Client) -> None:
     work = gmail.receive(mail(subject="Plan", message_id="<p@x>"), frozenset({"To Do", "TRASH"}))
     gmail.receive(mail(subject="Other"), frozenset({"INBOX", "CATEGORY_PRIMARY"}))
 
@@ -160,7 +163,9 @@ def test_a_search_means_what_the_project_means_by_it(gmail, api):
     assert found("before:2026/11/01") == []
 
 
-def test_mails_that_refer_to_each_other_are_one_thread_whichever_comes_first(gmail, api):
+def test_mails_that_refer_to_each_other_are_one_thread_whichever_comes_first(
+    gmail: Gmail, api: Client
+) -> None:
     first = gmail.receive(mail(message_id="<a@x>"))
     answer = gmail.receive(mail(message_id="<c@x>", more="In-Reply-To: <b@x>\r\n"))
     thread = {id: api.get(f"{ME}/messages/{id}").json()["threadId"] for id in (first, answer)}
@@ -173,7 +178,9 @@ def test_mails_that_refer_to_each_other_are_one_thread_whichever_comes_first(gma
     assert reason(api.get(f"{ME}/threads/{answer}")) == (404, "notFound")
 
 
-def test_a_mail_leaves_under_a_message_id_of_gmails_with_its_words_unchanged(gmail, api):
+def test_a_mail_leaves_under_a_message_id_of_gmails_with_its_words_unchanged(
+    gmail: Gmail, api: Client
+) -> None:
     text = "Grüße, " + "w" * 100 + "\r\n.\r\nend "
     more = "X-Postroom-Letter: L-1\r\nBcc: b@example.net\r\n"
     raw = mail(to="Ann <ann@example.com>", text=text, message_id="<mine@x>", more=more)
@@ -196,7 +203,7 @@ def test_a_mail_leaves_under_a_message_id_of_gmails_with_its_words_unchanged(gma
     assert gmail.sent[1].raw == raw.replace(b"Bcc: b@example.net\r\n", b"")
 
 
-def test_a_mail_is_taken_by_every_way_of_upload(gmail, api):
+def test_a_mail_is_taken_by_every_way_of_upload(gmail: Gmail, api: Client) -> None:
     raw = mail(to="desk@example.org", subject="Re: Hello")
     parent = gmail.receive(mail())
     media = {"Content-Type": "message/rfc822"}
@@ -234,7 +241,7 @@ def test_a_mail_is_taken_by_every_way_of_upload(gmail, api):
         (b"To: a@example.com\r\nCc: <<>\r\n\r\nhi", "Invalid Cc header"),
     ],
 )
-def test_a_mail_to_nobody_stays(gmail, api, raw, message):
+def test_a_mail_to_nobody_stays(gmail: Gmail, api: Client, raw: bytes, message: str) -> None:
     answer = api.post(f"{ME}/messages/send", json={"raw": coded(raw)})
     assert (*reason(answer), answer.json()["error"]["message"]) == (400, "invalidArgument", message)
     draft = api.post(f"{ME}/drafts", json={"message": {"raw": coded(raw)}}).json()["id"]
@@ -243,7 +250,7 @@ def test_a_mail_to_nobody_stays(gmail, api, raw, message):
     assert gmail.sent == []
 
 
-def test_a_draft_is_sent_once_however_many_ask(gmail, api):
+def test_a_draft_is_sent_once_however_many_ask(gmail: Gmail, api: Client) -> None:
     raw = mail(to="ann@example.com")
     draft = api.post(f"{ME}/drafts", json={"message": {"raw": coded(raw)}}).json()
     assert re.fullmatch(r"r\d+", draft["id"])
@@ -254,7 +261,7 @@ def test_a_draft_is_sent_once_however_many_ask(gmail, api):
     assert updated["message"]["id"] != draft["message"]["id"]
     assert api.get(f"{ME}/messages/{draft['message']['id']}").status_code == 404
 
-    def send():
+    def send() -> None:
         statuses.append(api.post(f"{ME}/drafts/send", json={"id": draft["id"]}).status_code)
 
     statuses: list[int] = []
@@ -272,7 +279,7 @@ def test_a_draft_is_sent_once_however_many_ask(gmail, api):
     assert reason(api.post(f"{ME}/drafts", json=lost)) == (404, "notFound")
 
 
-def test_a_deleted_draft_is_gone_without_a_word(api):
+def test_a_deleted_draft_is_gone_without_a_word(api: Client) -> None:
     draft = api.post(f"{ME}/drafts", json={"message": {"raw": coded(mail())}}).json()["id"]
     listed = api.get(f"{ME}/drafts").json()["drafts"]
     assert [each["id"] for each in listed] == [draft]
@@ -281,7 +288,7 @@ def test_a_deleted_draft_is_gone_without_a_word(api):
     assert api.delete(f"{ME}/drafts/{draft}").status_code == 404
 
 
-def test_labels_are_kept_apart_by_name_whatever_their_case(gmail, api):
+def test_labels_are_kept_apart_by_name_whatever_their_case(gmail: Gmail, api: Client) -> None:
     made = api.post(f"{ME}/labels", json={"name": "Work"}).json()
     assert made["id"] == "Label_1"
     assert reason(api.post(f"{ME}/labels", json={"name": "wORK"})) == (409, "aborted")
@@ -300,7 +307,9 @@ def test_labels_are_kept_apart_by_name_whatever_their_case(gmail, api):
     assert (kinds["CATEGORY_PERSONAL"], kinds["Label_1"]) == ("system", "user")
 
 
-def test_the_history_tells_each_change_once_until_it_is_forgotten(gmail, api):
+def test_the_history_tells_each_change_once_until_it_is_forgotten(
+    gmail: Gmail, api: Client
+) -> None:
     start = api.get(f"{ME}/profile").json()["historyId"]
     since = {"startHistoryId": start}
     assert api.get(f"{ME}/history", params=since).json() == {"historyId": start}
@@ -330,7 +339,7 @@ def test_the_history_tells_each_change_once_until_it_is_forgotten(gmail, api):
     assert api.get(f"{ME}/history", params={"startHistoryId": fresh}).status_code == 200
 
 
-def test_a_lagging_search_is_blind_to_what_is_new(gmail, api):
+def test_a_lagging_search_is_blind_to_what_is_new(gmail: Gmail, api: Client) -> None:
     old = gmail.receive(mail(text="needle"))
     gmail.lags = True
     new = gmail.receive(mail(text="needle"))
@@ -344,7 +353,9 @@ def test_a_lagging_search_is_blind_to_what_is_new(gmail, api):
     assert found(q="needle") == {old, new}
 
 
-def test_a_batch_is_answered_in_any_order_and_refuses_by_the_piece(gmail, api):
+def test_a_batch_is_answered_in_any_order_and_refuses_by_the_piece(
+    gmail: Gmail, api: Client
+) -> None:
     ids = [gmail.receive(mail(subject=f"n{n}")) for n in range(3)]
     gmail.inner_limit = 3
     paths = [f"{ME}/messages/{id}?fields=id,payload(headers/name)" for id in ids]
@@ -369,7 +380,7 @@ def test_a_batch_is_answered_in_any_order_and_refuses_by_the_piece(gmail, api):
     assert batched(api, f"{ME}/profile")[0].status_code == 404
 
 
-def test_a_token_opens_what_its_scopes_say_for_as_long_as_it_lasts(gmail):
+def test_a_token_opens_what_its_scopes_say_for_as_long_as_it_lasts(gmail: Gmail) -> None:
     with user(gmail, scopes=[f"{SCOPE}readonly"]) as reader:
         id = gmail.receive(mail())
         assert reader.get(f"{ME}/messages/{id}").status_code == 200
@@ -390,7 +401,7 @@ def test_a_token_opens_what_its_scopes_say_for_as_long_as_it_lasts(gmail):
         assert late.get(f"{ME}/profile").status_code == 401
 
 
-def test_a_refresh_token_is_good_until_it_is_revoked(gmail):
+def test_a_refresh_token_is_good_until_it_is_revoked(gmail: Gmail) -> None:
     stored = gmail.token(expires_in=0)
     assert stored["expiry"] == "2026-11-01T10:00:00Z"
     form = {
@@ -416,7 +427,7 @@ def test_a_refresh_token_is_good_until_it_is_revoked(gmail):
         assert (void.status_code, void.json()) == (400, said)
 
 
-def test_consent_gives_a_code_that_is_good_once_and_only_with_its_verifier(gmail):
+def test_consent_gives_a_code_that_is_good_once_and_only_with_its_verifier(gmail: Gmail) -> None:
     client = gmail.client()["installed"]
     verifier = "v" * 43
     digest = hashlib.sha256(verifier.encode()).digest()
@@ -465,7 +476,7 @@ def test_consent_gives_a_code_that_is_good_once_and_only_with_its_verifier(gmail
         assert back() == {"state": ["s"], "error": ["access_denied"]}
 
 
-def test_a_fault_strikes_where_and_as_often_as_it_is_told(gmail, api):
+def test_a_fault_strikes_where_and_as_often_as_it_is_told(gmail: Gmail, api: Client) -> None:
     limit = gmail.fail(
         r"GET .*/labels$",
         status=429,
@@ -505,7 +516,7 @@ def outcome(ask: Callable[[], httpx2.Response]) -> object:
     return answer.status_code, dict(answer.headers), answer.content
 
 
-def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail, api):
+def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail: Gmail, api: Client) -> None:
     headers = dict(api.headers)
     requests = [
         ("GET", f"{ME}/profile", None),
@@ -539,7 +550,9 @@ def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail, api):
             assert first == second, (method, path, fault)
 
 
-def test_one_connection_serves_many_requests_and_a_slow_one_holds_up_nobody(gmail, api):
+def test_one_connection_serves_many_requests_and_a_slow_one_holds_up_nobody(
+    gmail: Gmail, api: Client
+) -> None:
     for _ in range(3):
         api.get(f"{ME}/settings/sendAs")
     assert gmail.connections == 1
@@ -550,7 +563,7 @@ def test_one_connection_serves_many_requests_and_a_slow_one_holds_up_nobody(gmai
         ("pending@example.net", "pending"),
     ]
 
-    def hang():
+    def hang() -> None:
         with user(slow_gmail) as client, suppress(httpx2.TransportError):
             client.get(f"{ME}/labels", timeout=60)
 
@@ -565,7 +578,7 @@ def test_one_connection_serves_many_requests_and_a_slow_one_holds_up_nobody(gmai
     assert not hung.is_alive()
 
 
-def test_what_google_does_not_know_is_refused(gmail, api):
+def test_what_google_does_not_know_is_refused(gmail: Gmail, api: Client) -> None:
     page = api.get("/gmail/v1/users/me/nothing")
     assert page.status_code == 404
     assert page.text.startswith("<!DOCTYPE html>")

@@ -5,16 +5,20 @@ import sqlite3
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from postroom.config import load
 from postroom.core.address import Address
 from postroom.desk.compose import Written
+from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call, Proposal
 from postroom.wiring.desk import desk
+from tests.conftest import Person
 from tests.crash.counts import GMAIL_LETTERS as LETTERS
 from tests.crash.counts import SEED
 from tests.gmail.double import Gmail
@@ -51,13 +55,13 @@ DRAFTING = (r"POST /gmail/v1/users/me/drafts$", {"lost": "after"})
 
 
 @contextmanager
-def office(person):
+def office(person: Person) -> Iterator[Desk]:
     config = load(person.environment, person.folder, person.folder)
     with desk(config, make=True) as found:
         yield found
 
 
-def approve_letters(person):
+def approve_letters(person: Person) -> list[str]:
     """Have an agent write letters, and a person approve them all."""
     ann, agent = (Address.parse("ann@example.com"),), Call("send_email", "claude")
     ids = []
@@ -70,7 +74,7 @@ def approve_letters(person):
     return ids
 
 
-def states(person):
+def states(person: Person) -> dict[str, str]:
     with office(person) as found:
         return {line.id: type(line.state).__name__.lower() for line in found.ledger.lines(*ALL)}
 
@@ -80,7 +84,9 @@ ALL = ("approved", "sending", "sent", "unknown", "failed", "pending")
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("sending", ["draft", "message"])
-def test_a_letter_whose_sender_dies_or_hears_nothing_is_sent_once(person, sending):
+def test_a_letter_whose_sender_dies_or_hears_nothing_is_sent_once(
+    person: Person, sending: str
+) -> None:
     chance = random.Random(SEED)
     file = Path(person.folder, ".config", "postroom", "postroom.toml")
     file.parent.mkdir(parents=True)
@@ -112,7 +118,7 @@ def test_a_letter_whose_sender_dies_or_hears_nothing_is_sent_once(person, sendin
         assert struck >= LETTERS // 2
 
 
-def hurry(person):
+def hurry(person: Person) -> None:
     """Let the pause pass that follows many tries of one letter."""
     with closing(sqlite3.connect(person.folder / "state" / "ledger.sqlite")) as ledger:
         ledger.execute(
@@ -121,7 +127,9 @@ def hurry(person):
         ledger.commit()
 
 
-def run_and_die(person, service, chance, hard):
+def run_and_die(
+    person: Person, service: Gmail, chance: Random, hard: list[tuple[str, dict[str, str]]]
+) -> int:
     """Run a dispatcher into faults, and kill it in the middle of one; return how many it met."""
     hold = threading.Event()
     where, how = chance.choice(hard)

@@ -4,6 +4,8 @@ Answers are lost, come late, or are false, before and after a request was carrie
 dispatchers run beside an agent and a person who approves, takes back, changes and rejects.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import random
@@ -13,8 +15,12 @@ import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -24,10 +30,11 @@ from postroom.desk.dispatch import ASK_AGAIN, LATEST
 from tests.crash import worker
 from tests.crash.counts import GMAIL_LETTERS as LETTERS
 from tests.crash.counts import SEED
-from tests.crash.test_crash import Storm, planned
+from tests.crash.test_crash import Storm, Worker, planned
 from tests.crash.worker import Asked
 from tests.gmail.boxes import gmail_box, token_file
 from tests.gmail.double import Fault, Gmail
+from tests.unit.desk.test_log import Desk
 
 LONGEST = 120 + LETTERS  # seconds, on a machine that others use too
 SPEED = 60.0  # seconds that pass in the storm for one outside
@@ -68,11 +75,11 @@ FAULTS = {
 class Weather:
     """Faults by chance; their seed is printed, and which request meets which is up to the processes."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: str) -> None:
         self.chance = random.Random(seed)
         self.met = Counter()
 
-    def __call__(self, where):
+    def __call__(self, where: str) -> Any:
         """Return the fault of the request "METHOD /path", if it meets one."""
         for pattern, faults in FAULTS.items():
             if re.search(pattern, where) and self.chance.random() < DRAWN:
@@ -86,7 +93,7 @@ class Weather:
 class Service:
     """The double in a process of its own, so that this one can fork others."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: str) -> None:
         ours, self._end = os.pipe()
         self._answers, theirs = os.pipe()
         self.pid = os.fork()
@@ -105,22 +112,22 @@ class Service:
         self._read = os.fdopen(self._answers)
         self.where = self._answer()
 
-    def _answer(self):
+    def _answer(self) -> dict[str, Any] | list[dict[str, Any] | str]:
         return json.loads(self._read.readline())
 
-    def report(self):
+    def report(self) -> dict[str, Any]:
         """Have Gmail work as it should from now on; return what was accepted, and what drafts it holds."""
         os.write(self._end, b"report\n")
         return self._answer()
 
-    def close(self):
+    def close(self) -> None:
         """End it."""
         os.close(self._end)
         os.waitpid(self.pid, 0)
         self._read.close()
 
 
-def _serve(seed, orders, answers):
+def _serve(seed: str, orders: Any, answers: str) -> None:
     with Gmail() as service:
         where = [service.endpoint, service.token_uri, service.token(expires_in=86_400)]
         os.write(answers, json.dumps(where).encode() + b"\n")
@@ -144,7 +151,7 @@ def _serve(seed, orders, answers):
 class AtGmail(Asked):
     """A line to the double, as a process opens it."""
 
-    def __init__(self, folder, step, now):
+    def __init__(self, folder: Path, step: Callable[..., Any], now: Callable[..., Any]) -> None:
         endpoint, token_uri, by_draft = json.loads((folder / "where.json").read_text())
         self.step = step
         self.at_hand = ""
@@ -157,7 +164,7 @@ class GmailStorm(Storm):
 
     by_draft: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.began = time.monotonic()
         folder = self.folder / "provider"
         folder.mkdir()
@@ -167,24 +174,24 @@ class GmailStorm(Storm):
         token_file(folder, token)
         super().__post_init__()
 
-    def _offset(self):
+    def _offset(self) -> float:
         return super()._offset() + (time.monotonic() - self.began) * SPEED
 
-    def _go(self, seconds):
+    def _go(self, seconds: float) -> None:
         struct.pack_into("d", self._shared, 0, super()._offset() + seconds)
 
-    def _act(self, role, desk):
+    def _act(self, role: str, desk: Desk) -> None:
         if role == "dispatch":
             worker.dispatch(desk, self.folder, self._halted)
         else:
             decide(desk, self.folder, self._halted, random.Random(os.urandom(8)))
 
-    def _ended(self, dead):
+    def _ended(self, dead: Worker) -> bool:
         """Take in how a worker ended; one that did not come to its step in time is not missed."""
         super()._ended(dead)
         return True
 
-    def calm(self):
+    def calm(self) -> dict[str, Any]:
         """Let one process that nobody kills bring everything to its end."""
         with self.office() as (desk, _):
             for wait in (0.0, ASK_AGAIN, ASK_AGAIN, LATEST, LATEST, LATEST, LATEST):
@@ -198,7 +205,7 @@ class GmailStorm(Storm):
             return {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
 
 
-def decide(desk, folder, halted, chance):
+def decide(desk: Desk, folder: Path, halted: Any, chance: Random) -> None:
     """Be an agent that writes letters, and a person who approves them and thinks again."""
     while not halted():
         with suppress(PostroomError):  # Gmail is asked about recipients, and fails
@@ -211,7 +218,7 @@ def decide(desk, folder, halted, chance):
                     think_again(desk, line.id, chance)
 
 
-def think_again(desk, id, chance):
+def think_again(desk: Desk, id: str, chance: Random) -> None:
     """Take back a letter that was tried already; reject it, change it, or leave it to be approved again."""
     entry, act = desk.recall(id), chance.random()
     if act < 0.2:
@@ -223,8 +230,8 @@ def think_again(desk, id, chance):
 @pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("sending", ["draft", "message"])
 def test_whatever_gmail_answers_and_whoever_dies_a_letter_is_accepted_once_and_known_to_be(
-    tmp_path, sending
-):
+    tmp_path: Path, sending: str
+) -> None:
     storm = GmailStorm(tmp_path, AtGmail, dispatchers=3, by_draft=sending == "draft")
     letters = LETTERS if storm.by_draft else LETTERS // 3
     kills = -(-letters // 30)
@@ -242,7 +249,7 @@ def test_whatever_gmail_answers_and_whoever_dies_a_letter_is_accepted_once_and_k
         storm.service.close()
 
 
-def check(storm, took):
+def check(storm: GmailStorm, took: float) -> None:
     """Check that no letter was accepted twice, and that what the ledger says is so."""
     ended = storm.calm()
     report = storm.service.report()

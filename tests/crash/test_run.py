@@ -4,6 +4,8 @@ All are real processes; the test itself is the person who
 approves and rejects answers in the vault meanwhile.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
@@ -15,8 +17,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from signal import Signals
+from typing import Any
 
 import pytest
 
@@ -25,6 +30,7 @@ from postroom.desk.outbox import ORCHESTRATOR
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
+from tests.conftest import Person
 from tests.crash.counts import MAILS, SEED
 
 LIVES = MAILS // 8  # of which each ends by force
@@ -97,7 +103,7 @@ WHOM = ("alone", "all", "alone", "a server")  # who is killed, in turn
 class Life:
     """One `postroom run`, in a process group of its own, with what it has said so far."""
 
-    def __init__(self, person):
+    def __init__(self, person: Person) -> None:
         self.person = person
         self.said = b""
         with (person.folder / "complaints").open("ab") as complaints:
@@ -112,16 +118,16 @@ class Life:
             )
 
     @property
-    def lines(self):
+    def lines(self) -> int:
         return self.said.count(b"\n")
 
     @property
-    def last(self):
+    def last(self) -> str:
         """The event that was told last."""
         whole = self.said.rpartition(b"\n")[0].splitlines()
         return json.loads(whole[-1])["event"] if whole else "nothing"
 
-    def hear(self, seconds):
+    def hear(self, seconds: float) -> bool:
         """Take in what is said within this time, or return at the first of it; False at the end."""
         ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, seconds))
         if ready:
@@ -130,14 +136,14 @@ class Life:
             return bool(piece)
         return True
 
-    def until(self, lines, seconds, act):
+    def until(self, lines: int, seconds: float, act: Callable[..., Any]) -> None:
         """Listen until so much was said, or so long; `act` is done at each piece."""
         end = time.monotonic() + seconds
         while self.lines < lines and time.monotonic() < end:
             assert self.hear(end - time.monotonic()), self.told()
             act()
 
-    def servers(self, seconds=0.0):
+    def servers(self, seconds: float = 0.0) -> list[int]:
         """Return its servers; where it has none yet, wait so long for one."""
         end = time.monotonic() + seconds
         while True:
@@ -146,7 +152,7 @@ class Life:
                 return found
             assert self.hear(0.01), self.told()
 
-    def end(self, *signals):
+    def end(self, *signals: tuple[int, Signals]) -> int:
         """Send each signal to its process, wait for the end of this one, and return its code."""
         for pid, number in signals:  # one by one: each server leads a session of its own
             with suppress(ProcessLookupError):
@@ -157,14 +163,14 @@ class Life:
         self.process.stdout.close()
         return self.process.wait(timeout=PATIENCE)
 
-    def told(self):
+    def told(self) -> Any:
         return self.said.decode() + (self.person.folder / "complaints").read_text()
 
 
 class Post:
     """A person's mail, the runs over it, and what the person said to the answers."""
 
-    def __init__(self, person, name):
+    def __init__(self, person: Person, name: str) -> None:
         self.person = person
         self.chance = random.Random(f"{SEED} {name}")
         self.came = 0
@@ -179,7 +185,7 @@ class Post:
         (person.vault / "Handbook.md").write_text(HANDBOOK)
         assert person.run("run", "--once").code == 0  # what comes from here on is new
 
-    def deliver(self, mails):
+    def deliver(self, mails: int) -> subprocess.Popen[bytes]:
         """Let so many mails come in, or those that are left; return the process that brings them."""
         numbers = range(self.came, min(MAILS, self.came + mails))
         if not numbers:
@@ -189,13 +195,13 @@ class Post:
         self.came = numbers.stop
         return self.person.start("import", str(file))
 
-    def delivered(self, process):
+    def delivered(self, process: subprocess.Popen[bytes]) -> None:
         if process is None:
             return
         _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
 
-    def say(self, share=0.05):
+    def say(self, share: float = 0.05) -> None:
         """Approve and reject some of the answers that wait, as one does in Obsidian."""
         for note in sorted((self.person.vault / "Drafts").glob("*.md")):
             subject = note.stem.partition(" Re ")[2]
@@ -209,7 +215,7 @@ class Post:
                 with suppress(FileNotFoundError):
                     os.utime(note)  # as a sync client does
 
-    def live(self, whom):
+    def live(self, whom: str) -> None:
         """Live a life that ends by force."""
         life = Life(self.person)
         bringing = self.deliver(self.chance.randrange(3 * MAILS // LIVES // 2) + 1)
@@ -239,7 +245,7 @@ class Post:
             self.alone()
         self.say(0.1)
 
-    def alone(self):
+    def alone(self) -> None:
         """Wait until no process is left of those that were killed, or that such a one started."""
         begun = time.monotonic()
         while running(self.person):
@@ -247,7 +253,7 @@ class Post:
             time.sleep(0.01)
         self.lingered = max(self.lingered, time.monotonic() - begun)
 
-    def rest(self):
+    def rest(self) -> int:
         """Let all that is left be done in peace, until nothing changes any more; return the rounds."""
         self.alone()
         before = None
@@ -260,25 +266,25 @@ class Post:
             before = now
         raise AssertionError("it does not come to rest")
 
-    def rows(self, question):
+    def rows(self, question: str) -> list[Any]:
         with closing(sqlite3.connect(self.person.folder / "state" / "ledger.sqlite")) as ledger:
             return ledger.execute(question).fetchall()
 
-    def outcome(self):
+    def outcome(self) -> list[list[Any]]:
         return [
             self.rows("SELECT message, state, letter, version, unshown FROM errand"),
             self.rows("SELECT id, agent, state, version FROM letter"),
             self.rows("SELECT seq FROM action"),
         ]
 
-    def notes(self):
+    def notes(self) -> dict[Path, Note]:
         """Return the paths of all notes; each of them parses."""
         paths = sorted(self.person.vault.rglob("*.md"))
         return {
             path.relative_to(self.person.vault): Note.parse(path.read_bytes()) for path in paths
         }
 
-    def mail(self, query):
+    def mail(self, query: str) -> list[tuple[str, str]]:
         """Return the mails that a search finds: the subject, and the id."""
         config = load(self.person.environment, self.person.folder, self.person.folder)
         found, cursor = [], ""
@@ -292,11 +298,11 @@ class Post:
                     return found
 
 
-def subject_of(number):
+def subject_of(number: int) -> str:
     return f"{list(KINDS)[number % len(KINDS)]} {number:04}"
 
 
-def mail_of(number):
+def mail_of(number: int) -> str:
     subject = subject_of(number)
     fire = subject.startswith("fire")
     # No two of them look alike: an answer to somebody who could be taken for another is not drafted.
@@ -305,7 +311,7 @@ def mail_of(number):
     return MAIL.format(sender=sender, subject=subject, number=number)
 
 
-def running(person):
+def running(person: Person) -> list[int]:
     """Return the processes that work for this person."""
     mark = f"POSTROOM_STATE={person.folder / 'state'}\0".encode()
     found = []
@@ -316,13 +322,13 @@ def running(person):
     return found
 
 
-def parent(pid):
+def parent(pid: int) -> int:
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
 
 
-def check(post):
+def check(post: Post) -> None:
     """Each mail has one errand, one note and one line of the log; each answer is where it belongs."""
     person, notes = post.person, post.notes()
     came = post.mail("in:inbox")
@@ -385,13 +391,15 @@ def check(post):
     assert "Traceback" not in (person.folder / "complaints").read_text()
 
 
-def leftovers(post):
+def leftovers(post: Post) -> int:
     """Return how many temporary files there are: the index's sweep takes them after an hour."""
     return len([*post.person.vault.rglob(".postroom-*.tmp")])
 
 
 @pytest.mark.timeout(120 + 10 * LIVES)
-def test_each_mail_is_triaged_once_and_each_approved_answer_sent_once_whoever_is_killed(person):
+def test_each_mail_is_triaged_once_and_each_approved_answer_sent_once_whoever_is_killed(
+    person: Person,
+) -> None:
     post = Post(person, "killed")
     post.delivered(post.deliver(MAILS // 4))
     for number in range(LIVES):
@@ -413,7 +421,7 @@ def test_each_mail_is_triaged_once_and_each_approved_answer_sent_once_whoever_is
 
 
 @pytest.mark.timeout(120 + 3 * MAILS)
-def test_a_run_that_is_told_to_stop_ends_in_order_and_the_next_goes_on(person):
+def test_a_run_that_is_told_to_stop_ends_in_order_and_the_next_goes_on(person: Person) -> None:
     post = Post(person, "stopped")
     longest = 0.0
     for _ in range(STOPS):
@@ -444,7 +452,7 @@ def test_a_run_that_is_told_to_stop_ends_in_order_and_the_next_goes_on(person):
     check(post)
 
 
-def heeds(pid, number):
+def heeds(pid: int, number: Signals) -> bool:
     """Whether a process has said what it does at a signal."""
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(row for row in status.splitlines() if row.startswith("SigCgt:"))

@@ -11,18 +11,22 @@ import sqlite3
 import sys
 import time
 from collections import Counter, defaultdict
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.audit import read as read_line
 from postroom.core.errors import NotFound
+from postroom.desk.desk import Desk
 from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.conftest import Person
 from tests.crash import vault_worker as worker
 from tests.crash.counts import SECONDS, SEED
-from tests.crash.vault_worker import END, LINKING, MOVING, PERSONS, SHARED, WHOLE
+from tests.crash.vault_worker import END, LINKING, MOVING, PERSONS, SHARED, WHOLE, Child, Doom
 from tests.crash.worker import lines
 
 PROCESSES = 16
@@ -31,12 +35,12 @@ PATIENCE = 60.0  # seconds for what takes one, on a machine that others use too
 NOTES = 3_000
 
 
-def opened(person, **options):
+def opened(person: Person, **options: Any) -> AbstractContextManager[Any]:
     return worker.opened(person.environment, person.folder, **options)
 
 
 @pytest.fixture
-def person(tmp_path):
+def person(tmp_path: Path) -> Person:
     """A person whose desk is made."""
     person = Person(tmp_path)
     person.vault.mkdir()
@@ -45,12 +49,12 @@ def person(tmp_path):
     return person
 
 
-def actions(desk):
+def actions(desk: Desk) -> list[dict[str, Any]]:
     """Return the lines of the chain, as values."""
     return [read_line(line).record for _, line in desk.ledger.actions()]
 
 
-def say(text):
+def say(text: str) -> None:
     sys.stdout.write(f"\n{text}\n")
     sys.stdout.flush()
 
@@ -59,22 +63,22 @@ def say(text):
 
 
 @pytest.fixture
-def crowd(person):
+def crowd(person: Person) -> tuple[Person, dict[str, list[list[Any]]]]:
     """A vault after many have changed it at once; and what each was told."""
     worker.furnish(person.vault)
     ends = time.monotonic() + SECONDS
     told = person.folder / "told"
     told.mkdir()
 
-    def work(number):
-        def run(_tell):
+    def work(number: int) -> Callable[..., Any]:
+        def run(_tell: Any) -> None:
             with opened(person) as desk:
                 file = told / f"p{number:02}"
                 worker.Agent(desk, person.vault, number, file, SEED).work(ends)
 
         return run
 
-    def save(_tell):
+    def save(_tell: Any) -> None:
         worker.save_as_a_person(person.vault, ends, told / "person")
 
     children = [worker.forked(work(number)) for number in range(PROCESSES)]
@@ -84,13 +88,15 @@ def crowd(person):
     return person, {file.name: lines(file) for file in told.iterdir()}
 
 
-def heard(told, kind):
+def heard(told: dict[str, list[list[str]]], kind: str) -> list[list[str]]:
     """Return what all workers told of one kind."""
     return [words for said in told.values() for first, *words in said if first == kind]
 
 
 @pytest.mark.timeout(120 + 4 * SECONDS)
-def test_of_many_who_write_edit_and_move_at_once_nobody_loses_an_update(crowd):
+def test_of_many_who_write_edit_and_move_at_once_nobody_loses_an_update(
+    crowd: tuple[Person, dict[str, list[list[Any]]]],
+) -> None:
     person, told = crowd
     added, moved = heard(told, "line"), heard(told, "moved")
     calls = Counter(name for name, said in told.items() for words in said if words[0] == "call")
@@ -115,14 +121,14 @@ def test_of_many_who_write_edit_and_move_at_once_nobody_loses_an_update(crowd):
     check_log(person, calls)
 
 
-def check_places(notes):
+def check_places(notes: dict[str, bytes]) -> None:
     """Every note is there, those that were moved under one name."""
     assert {*SHARED, *WHOLE, *LINKING, PERSONS} <= notes.keys()
     found = Counter(worker.family(path) for path in notes if path.startswith("Rooms/"))
     assert found == dict.fromkeys(MOVING, 1)
 
 
-def check_lines(parsed, added):
+def check_lines(parsed: dict[str, Note], added: list[list[str]]) -> None:
     """Every acknowledged line stands once, in its note, and was counted; no other does."""
     wanted = defaultdict(list)
     for line, family in added:
@@ -136,7 +142,7 @@ def check_lines(parsed, added):
     assert wanted.keys() <= {worker.family(PERSONS)}
 
 
-def check_made(parsed, made):
+def check_made(parsed: dict[str, Note], made: list[list[str]]) -> None:
     """Of all who made one note at once, one did."""
     assert made
     wanted = {f"Made/{number}.md": name for number, name in made}
@@ -145,14 +151,14 @@ def check_made(parsed, made):
     assert found == wanted
 
 
-def check_links(root, left):
+def check_links(root: Path, left: list[Any]) -> None:
     """All links lead to a note, but for those of notes that an agent was told of."""
     told = {path for (path,) in left}
     lost = {path: dangling(root, path) for path in LINKING if path not in told}
     assert {path: found for path, found in lost.items() if found} == {}
 
 
-def dangling(root, path):
+def dangling(root: Path, path: str) -> list[Any]:
     """Return the links of a note that lead nowhere."""
     text = (root / path).read_text()
     names = {file.stem for file in root.rglob("*.md")}
@@ -164,7 +170,7 @@ def dangling(root, path):
     ]
 
 
-def check_log(person, calls):
+def check_log(person: Person, calls: Counter[Any]) -> None:
     """Every call left one line, and the files show them all."""
     with opened(person) as desk:
         desk.reconcile()
@@ -193,7 +199,7 @@ LINKED = "[[{0}]] and [[Old/{0}|it]] and [it](../Old/{0}.md), and that was all.\
 class Mover:
     """A note that is moved between two names by processes that die, and what must hold each time."""
 
-    def __init__(self, person, other, *, links=True):
+    def __init__(self, person: Person, other: str, *, links: bool = True) -> None:
         self.person, self.names, self.links = person, (PLAN, other), links
         self.wrong = []
         self.written = self._answered = 0
@@ -203,18 +209,18 @@ class Mover:
         self._write(PLAN, TEXT.format(NEAR["Old"]))
         self._at = [PLAN]
 
-    def _write(self, path, text):
+    def _write(self, path: str, text: str) -> None:
         file = self.person.vault / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def desk(self):
+    def desk(self) -> Any:
         return opened(self.person, links=self.links)
 
-    def dies(self, doom):
+    def dies(self, doom: Doom) -> bool:
         """Look at the notes in a new process, check them, move, and die on the way; return whether it did."""
 
-        def run(tell):
+        def run(tell: Any) -> None:
             with self.desk() as desk:
                 if not self._look(desk, tell):
                     return
@@ -224,10 +230,10 @@ class Mover:
 
         return self._ended(worker.forked(run), f"before effect {doom.nth}")
 
-    def dies_looking(self, doom):
+    def dies_looking(self, doom: Doom) -> bool:
         """Look at the notes in a new process, and die on the way; return whether it did."""
 
-        def run(tell):
+        def run(tell: Any) -> None:
             with self.desk() as desk:
                 with doom.over():
                     worker.ask(desk, "claude", "list_notes", directory="")
@@ -235,10 +241,10 @@ class Mover:
 
         return self._ended(worker.forked(run), f"before effect {doom.nth} of its recovery")
 
-    def dies_anywhere(self, seconds):
+    def dies_anywhere(self, seconds: float) -> None:
         """Look at the notes in a new process, check them, and move to and fro until it is killed."""
 
-        def run(tell):
+        def run(tell: Any) -> None:
             with self.desk() as desk:
                 if not self._look(desk, tell):
                     return
@@ -252,26 +258,26 @@ class Mover:
         child.kill()
         self._ended(child, f"after {seconds:.3f} s")
 
-    def looks(self):
+    def looks(self) -> None:
         """Look at the notes in a new process, and check them."""
 
-        def run(tell):
+        def run(tell: Any) -> None:
             with self.desk() as desk:
                 self._look(desk, tell)
 
         self._ended(worker.forked(run), "")
 
-    def _move(self, desk):
+    def _move(self, desk: Desk) -> None:
         here = self.here()
         (there,) = {*self.names} - {here}
         worker.ask(desk, "claude", "move_note", source=here, destination=there)
 
-    def here(self):
+    def here(self) -> str:
         """Return the one name that the note has."""
         found = [name for name in self.names if (self.person.vault / name).exists()]
         return found[0] if len(found) == 1 else ""
 
-    def _look(self, desk, tell):
+    def _look(self, desk: Desk, tell: Any) -> Any:
         """Be a new server at its first call, and tell what is wrong after it; return whether one can go on."""
         vault, state, wrong = self.person.vault, self.person.folder / "state" / "vault", []
         listed = {match.path for match in worker.ask(desk, "claude", "list_notes", directory="").notes}  # fmt: skip
@@ -298,7 +304,7 @@ class Mover:
         tell(wrong=wrong, at=found, moves=moves, whole=whole)
         return whole
 
-    def _ended(self, child, how):
+    def _ended(self, child: Child, how: str) -> bool:
         """Take in what a process found, and how it ended; return whether it was killed."""
         told, killed = child.ended()
         for one in told:
@@ -310,7 +316,7 @@ class Mover:
         self._how = how
         return killed
 
-    def _found(self, one):
+    def _found(self, one: dict[str, Any]) -> None:
         wrong, written = one["wrong"], one["moves"] - self.written
         if written not in (self._answered, self._answered + 1):
             wrong.append(
@@ -323,11 +329,11 @@ class Mover:
         assert one["whole"], self.told  # nothing to go on with
 
     @property
-    def told(self):
+    def told(self) -> Any:
         return "\n".join(["", *self.wrong])
 
 
-def pause(seconds):
+def pause(seconds: float) -> None:
     """Let a process run on for so long."""
     select.select([], [], [], seconds)
 
@@ -340,7 +346,7 @@ WAYS = pytest.mark.parametrize(
 
 
 @WAYS
-def test_a_move_that_is_killed_between_any_two_effects_is_whole_after_the_next_look(person, other, links):  # fmt: skip
+def test_a_move_that_is_killed_between_any_two_effects_is_whole_after_the_next_look(person: Person, other: str, links: bool) -> None:  # fmt: skip
     mover, nth = Mover(person, other, links=links), 1
     while mover.dies(worker.Doom(nth)):
         nth += 1
@@ -350,7 +356,7 @@ def test_a_move_that_is_killed_between_any_two_effects_is_whole_after_the_next_l
     assert nth > 20
 
 
-def test_a_move_whose_recovery_is_killed_too_is_whole_after_the_next_look(person):
+def test_a_move_whose_recovery_is_killed_too_is_whole_after_the_next_look(person: Person) -> None:
     mover, nth = Mover(person, SAME_FOLDER), 1
     before_it_loses_its_old_name = worker.Doom(1, only="unlink")
     while True:
@@ -364,7 +370,7 @@ def test_a_move_whose_recovery_is_killed_too_is_whole_after_the_next_look(person
     assert nth > 15
 
 
-def test_a_move_that_is_killed_anywhere_is_whole_after_the_next_look(person):
+def test_a_move_that_is_killed_anywhere_is_whole_after_the_next_look(person: Person) -> None:
     mover, chance = Mover(person, ELSEWHERE), random.Random(SEED)
     for _ in range(KILLS):
         mover.dies_anywhere(chance.uniform(0.0, 0.15))
@@ -373,11 +379,13 @@ def test_a_move_that_is_killed_anywhere_is_whole_after_the_next_look(person):
     assert not mover.wrong, mover.told
 
 
-def test_a_note_that_was_made_where_a_killed_move_would_have_gone_costs_nobody_a_note(person):
+def test_a_note_that_was_made_where_a_killed_move_would_have_gone_costs_nobody_a_note(
+    person: Person,
+) -> None:
     mover = Mover(person, ELSEWHERE)
     assert mover.dies(worker.Doom(1, only="link"))
 
-    def run(_tell):
+    def run(_tell: Any) -> None:
         with mover.desk() as desk:
             worker.ask(desk, "claude", "write_note", path=ELSEWHERE, frontmatter={}, body="Mine.\n")  # fmt: skip
             worker.ask(desk, "claude", "list_notes", directory="")
@@ -388,11 +396,11 @@ def test_a_note_that_was_made_where_a_killed_move_would_have_gone_costs_nobody_a
 
 
 @pytest.mark.parametrize("name", [PLAN, SAME_FOLDER], ids=["old", "new"])
-def test_a_note_that_is_edited_before_its_killed_move_is_finished_is_one_note_with_the_edit(person, name):  # fmt: skip
+def test_a_note_that_is_edited_before_its_killed_move_is_finished_is_one_note_with_the_edit(person: Person, name: str) -> None:  # fmt: skip
     mover = Mover(person, SAME_FOLDER)
     assert mover.dies(worker.Doom(1, only="unlink"))  # it has both names
 
-    def run(tell):
+    def run(tell: Any) -> None:
         with mover.desk() as desk:
             try:
                 tag = worker.ask(desk, "claude", "read_note", path=name).etag
@@ -414,7 +422,7 @@ def test_a_note_that_is_edited_before_its_killed_move_is_finished_is_one_note_wi
 
 
 @contextmanager
-def server(person):
+def server(person: Person) -> Iterator[Wire]:
     """Lend a server of the vault's tools."""
     wire = Wire(person, "vault")
     try:
@@ -423,14 +431,14 @@ def server(person):
         wire.kill()
 
 
-def answer(wire, id):
+def answer(wire: Wire, id: int) -> dict[str, Any]:
     """Return the values of an answer, which must be no refusal."""
     result = wire.answer(id)["result"]
     assert not result.get("isError"), result
     return result["structuredContent"]
 
 
-def pages(wire, tool, **arguments):
+def pages(wire: Wire, tool: str, **arguments: str) -> Iterator[str]:
     """Yield all notes that a tool finds, and check that every page has the same total."""
     totals, cursor = set(), ""
     while True:
@@ -443,7 +451,7 @@ def pages(wire, tool, **arguments):
     assert totals == {NOTES}
 
 
-def until(true, told):
+def until(true: Callable[..., Any], told: int | str) -> None:
     """Wait, within reason, until something is true."""
     deadline = time.monotonic() + PATIENCE
     while not true():
@@ -451,11 +459,11 @@ def until(true, told):
         pause(0.002)
 
 
-def database(person):
+def database(person: Person) -> Path:
     return person.folder / "state" / "vault" / "index.sqlite"
 
 
-def indexed(person):
+def indexed(person: Person) -> int:
     """Return how many notes the index has, as another process sees it."""
     if not database(person).exists():
         return 0
@@ -466,7 +474,7 @@ def indexed(person):
             return 0
 
 
-def write_notes(root):
+def write_notes(root: Path) -> list[str]:
     for number in range(NOTES):
         file = root / f"Folder {number // 100}" / f"note {number}.md"
         file.parent.mkdir(exist_ok=True)
@@ -475,7 +483,7 @@ def write_notes(root):
     return sorted(path.relative_to(root).as_posix() for path in root.rglob("note *.md"))
 
 
-def check_index(person, wire, paths):
+def check_index(person: Person, wire: Wire, paths: list[str]) -> None:
     """Every note is found once, in whichever way it is looked for."""
     assert sorted(pages(wire, "search_notes", query="harbour")) == paths
     assert sorted(pages(wire, "list_notes", directory="", filter="status:made")) == paths
@@ -487,7 +495,9 @@ def check_index(person, wire, paths):
         connection.execute("INSERT INTO word (word) VALUES ('integrity-check')")
 
 
-def test_an_index_whose_keepers_are_killed_while_they_make_it_has_every_note_once(person):
+def test_an_index_whose_keepers_are_killed_while_they_make_it_has_every_note_once(
+    person: Person,
+) -> None:
     paths, chance = write_notes(person.vault), random.Random(SEED)
     for least in (0, 1, 501, 1_001):
         with server(person) as wire:
@@ -506,7 +516,9 @@ def test_an_index_whose_keepers_are_killed_while_they_make_it_has_every_note_onc
         check_index(person, second, paths)
 
 
-def test_what_is_changed_after_the_keeper_was_killed_is_seen_by_its_successor(person):
+def test_what_is_changed_after_the_keeper_was_killed_is_seen_by_its_successor(
+    person: Person,
+) -> None:
     paths = write_notes(person.vault)
     with server(person) as first, server(person) as second:
         for wire in (first, second):
@@ -518,7 +530,7 @@ def test_what_is_changed_after_the_keeper_was_killed_is_seen_by_its_successor(pe
         made.parent.mkdir()
         made.write_text("---\nstatus: made\n---\nharbour zebra\n")
 
-        def found():
+        def found() -> bool:
             told = answer(second, second.call("search_notes", query="zebra"))
             return {note["path"] for note in told["notes"]} == {paths[0], "New/made.md"}
 

@@ -1,12 +1,16 @@
 """Whatever a damaged ledger holds, each command answers with one of our errors, and none with a traceback."""
 
+from __future__ import annotations
+
 import io
 import json
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,7 +41,7 @@ class Somebody(Person):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Somebody:
     """A desk with a letter that waits, one that was sent, and one that an agent moved a mail beside."""
     person = Somebody(tmp_path_factory.mktemp("whole"))
     person.live(undo_seconds=0)
@@ -57,14 +61,14 @@ def whole(tmp_path_factory):
     return person
 
 
-def copied(whole, folder):
+def copied(whole: Somebody, folder: Path) -> Somebody:
     person = Somebody(folder)
     shutil.copytree(whole.folder, folder, dirs_exist_ok=True)
     (folder / "state").chmod(0o700)
     return person
 
 
-def answers(person, id):
+def answers(person: Somebody, id: str) -> Iterator[Any]:
     """Return what is wrong with the answers of the commands that use the ledger."""
     commands = [["pending"], ["show", id], ["status"], ["audit", "verify"], ["send-approved"]]
     commands += [["undo-moves"], ["doctor"], ["reject", id, "--reason", "No."]]
@@ -78,12 +82,12 @@ def answers(person, id):
             yield command, done
 
 
-def cut(at):
+def cut(at: int) -> Callable[..., Any]:
     return lambda path: path.write_bytes(path.read_bytes()[:at])
 
 
-def flipped(*places):
-    def damage(path):
+def flipped(*places: int) -> Callable[..., Any]:
+    def damage(path: Path) -> None:
         data = bytearray(path.read_bytes())
         for place in places:
             data[place : place + 64] = (byte ^ 0xFF for byte in data[place : place + 64])
@@ -92,28 +96,28 @@ def flipped(*places):
     return damage
 
 
-def a_folder(path):
+def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-def beside(end):
+def beside(end: str) -> Callable[..., Any]:
     return lambda path: path.with_name(path.name + end).write_bytes(b"nonsense" * 5000)
 
 
-def sql(statement, *values):
-    def damage(path):
+def sql(statement: str, *values: bytes | str) -> Callable[..., Any]:
+    def damage(path: Path) -> None:
         with closing(sqlite3.connect(path)) as ledger, ledger:
             ledger.execute(statement, values)
 
     return damage
 
 
-def cell(table, column, value):
+def cell(table: str, column: str, value: bytes | str) -> Callable[..., Any]:
     return sql(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
 
 
-def meta(key, value):
+def meta(key: str, value: bytes | str) -> Callable[..., Any]:
     return sql("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
 
 
@@ -154,14 +158,16 @@ CELLS = {
 
 
 @pytest.mark.parametrize("damages", [FILES, TABLES, CELLS], ids=["files", "tables", "cells"])
-def test_no_damage_to_the_ledger_makes_a_command_fail_with_a_traceback(whole, tmp_path, damages):
+def test_no_damage_to_the_ledger_makes_a_command_fail_with_a_traceback(
+    whole: Somebody, tmp_path: Path, damages: dict[str, Callable[..., Any]]
+) -> None:
     for number, (name, damage) in enumerate(damages.items()):
         person = copied(whole, tmp_path / str(number))
         damage(person.ledger)
         assert list(answers(person, whole.id)) == [], name
 
 
-def test_a_whole_ledger_answers_every_command(whole, tmp_path):
+def test_a_whole_ledger_answers_every_command(whole: Somebody, tmp_path: Path) -> None:
     person = copied(whole, tmp_path / "copy")
     assert list(answers(person, whole.id)) == []
     assert person.show(whole.id)["state"] == "rejected"
@@ -172,8 +178,8 @@ def test_a_whole_ledger_answers_every_command(whole, tmp_path):
     [("ledger.sqlite", ["pending"]), ("mail/default.sqlite", ["search", "hello"])],
 )
 def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
-    whole, tmp_path, file, command
-):
+    whole: Somebody, tmp_path: Path, file: str, command: list[str]
+) -> None:
     person = copied(whole, tmp_path / "copy")
     path = person.folder / "state" / file
     with closing(sqlite3.connect(path)) as database:
@@ -189,7 +195,9 @@ def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("damage", [cut(0), sql("DELETE FROM meta")], ids=["empty", "empty meta"])
-def test_a_ledger_that_forgot_its_vault_is_not_begun_anew(whole, tmp_path, damage):
+def test_a_ledger_that_forgot_its_vault_is_not_begun_anew(
+    whole: Somebody, tmp_path: Path, damage: Callable[..., Any]
+) -> None:
     person = copied(whole, tmp_path)
     damage(person.ledger)
     mark = (tmp_path / "vault/.postroom/ledger").read_bytes()

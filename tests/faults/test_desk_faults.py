@@ -1,18 +1,26 @@
 """A desk whose disk, clock, ledger, vault or provider fails: nothing leaves twice, nothing is lost."""
 
+from __future__ import annotations
+
 import os
 import resource
 import shutil
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import Corrupt, Unavailable
-from postroom.core.letter import Enclosure
+from postroom.core.letter import Enclosure, Letter
 from postroom.desk.dispatch import ASK_AGAIN
+from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import NotSent, Sent, Unknown
-from postroom.store.ledger import Ledger
+from postroom.store.entries import Entry
+from postroom.store.ledger import Book, Ledger
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office
 
@@ -25,38 +33,38 @@ LIMITS = dict.fromkeys(
 class Outside:
     """A provider outside the state folder: it takes whatever it is given, however often."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.accepted = []  # letters, each time that one was taken
         self.tells = False  # whether it can be asked
         self.meanwhile = lambda: None  # what happens between its taking a letter and its answer
         self.forge = lambda wire: wire
 
-    def __call__(self, box):
+    def __call__(self, box: LocalMailbox) -> Line:
         return Line(self, box)
 
-    def ids(self):
+    def ids(self) -> list[str]:
         return [letter.id for letter in self.accepted]
 
 
 class Line:
     """A connection to that provider; mail is read in the embedded mailbox."""
 
-    def __init__(self, provider, box):
+    def __init__(self, provider: Outside, box: LocalMailbox) -> None:
         self._provider = provider
         self._box = box
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self._box, name)
 
-    def wire(self, letter, *, date):
+    def wire(self, letter: Letter, *, date: datetime) -> bytes:
         return self._provider.forge(self._box.wire(letter, date=date))
 
-    def send(self, letter, _wire, _proof):
+    def send(self, letter: Letter, _wire: bytes, _proof: str) -> Sent:
         self._provider.accepted.append(letter)
         self._provider.meanwhile()
         return Sent("m", "t")
 
-    def settle(self, letter, _proof):
+    def settle(self, letter: Letter, _proof: str) -> NotSent | Sent | Unknown:
         if not self._provider.tells:
             return Unknown("it tells nothing")
         taken = letter.id in self._provider.ids()
@@ -64,19 +72,19 @@ class Line:
 
 
 @pytest.fixture
-def outside():
+def outside() -> Outside:
     return Outside()
 
 
 @pytest.fixture
-def office(tmp_path, outside):
+def office(tmp_path: Path, outside: Outside) -> Iterator[Office]:
     with closing(Office(tmp_path, **LIMITS)) as office:
         office.wrap = outside
         office.reopen(**LIMITS)
         yield office
 
 
-def passes(office, times=3):
+def passes(office: Office, times: int = 3) -> str:
     """Let a dispatcher run several times, and time pass."""
     said = []
     for _ in range(times):
@@ -90,7 +98,7 @@ def passes(office, times=3):
 
 
 @contextmanager
-def full_disk():
+def full_disk() -> Iterator[None]:
     """Let no file grow, as on a full disk; root is stopped too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
@@ -100,7 +108,7 @@ def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_on_a_full_disk_no_letter_is_taken_in_and_none_is_half_taken_in(office):
+def test_on_a_full_disk_no_letter_is_taken_in_and_none_is_half_taken_in(office: Office) -> None:
     office.propose()
     with full_disk(), pytest.raises(Unavailable) as said:
         office.propose()
@@ -111,7 +119,9 @@ def test_on_a_full_disk_no_letter_is_taken_in_and_none_is_half_taken_in(office):
     assert office.desk.log.verify() == []
 
 
-def test_on_a_full_disk_nothing_is_approved_or_sent_and_later_all_is_sent_once(office, outside):
+def test_on_a_full_disk_nothing_is_approved_or_sent_and_later_all_is_sent_once(
+    office: Office, outside: Outside
+) -> None:
     waiting, approved = office.propose(), office.approved()
     with full_disk():
         with pytest.raises(Unavailable):
@@ -128,8 +138,8 @@ def test_on_a_full_disk_nothing_is_approved_or_sent_and_later_all_is_sent_once(o
 
 @pytest.mark.parametrize(("tells", "then"), [(True, "sent"), (False, "unknown")])
 def test_a_disk_that_fills_up_before_the_outcome_is_on_it_does_not_send_twice(
-    office, outside, tells, then
-):
+    office: Office, outside: Outside, tells: bool, then: str
+) -> None:
     outside.tells = tells
     entry, other = office.approved(), office.approved()
     disk = full_disk()
@@ -148,7 +158,9 @@ def test_a_disk_that_fills_up_before_the_outcome_is_on_it_does_not_send_twice(
 
 
 @pytest.mark.parametrize(("tells", "then"), [(True, "sent"), (False, "unknown")])
-def test_a_disk_that_fills_up_after_the_claim_lets_nothing_leave(office, outside, tells, then):
+def test_a_disk_that_fills_up_after_the_claim_lets_nothing_leave(
+    office: Office, outside: Outside, tells: bool, then: str
+) -> None:
     outside.tells = tells
     entry = office.approved()
     disk = full_disk()
@@ -164,7 +176,9 @@ def test_a_disk_that_fills_up_after_the_claim_lets_nothing_leave(office, outside
     assert outside.ids() == [entry.id] * tells
 
 
-def test_a_log_that_cannot_be_written_lets_nothing_leave_until_it_can(office, outside):
+def test_a_log_that_cannot_be_written_lets_nothing_leave_until_it_can(
+    office: Office, outside: Outside
+) -> None:
     entry = office.approved()
     (file,) = (office.vault / "Logs/actions").iterdir()
     kept = file.rename(office.vault / "kept")
@@ -179,7 +193,9 @@ def test_a_log_that_cannot_be_written_lets_nothing_leave_until_it_can(office, ou
     assert office.desk.log.verify() == []
 
 
-def test_a_state_folder_without_a_place_for_claims_lets_nothing_leave(office, outside):
+def test_a_state_folder_without_a_place_for_claims_lets_nothing_leave(
+    office: Office, outside: Outside
+) -> None:
     entry = office.approved()
     (office.state / "claims").write_text("in the way")
     with pytest.raises(Unavailable):
@@ -190,7 +206,9 @@ def test_a_state_folder_without_a_place_for_claims_lets_nothing_leave(office, ou
     assert outside.ids() == [entry.id]
 
 
-def test_a_claim_that_cannot_be_locked_lets_nothing_leave_and_is_said_in_our_words(office, outside):
+def test_a_claim_that_cannot_be_locked_lets_nothing_leave_and_is_said_in_our_words(
+    office: Office, outside: Outside
+) -> None:
     entry = office.approved()
     (office.state / "claims" / entry.id).mkdir(parents=True, mode=0o700)
     with pytest.raises(Unavailable):
@@ -198,7 +216,9 @@ def test_a_claim_that_cannot_be_locked_lets_nothing_leave_and_is_said_in_our_wor
     assert (outside.accepted, office.state_of(entry.id)) == ([], "approved")
 
 
-def test_a_desk_whose_lock_cannot_be_opened_says_so_in_our_words(office, outside):
+def test_a_desk_whose_lock_cannot_be_opened_says_so_in_our_words(
+    office: Office, outside: Outside
+) -> None:
     entry = office.approved()
     lock = office.state / "desk.lock"
     lock.unlink()
@@ -210,7 +230,7 @@ def test_a_desk_whose_lock_cannot_be_opened_says_so_in_our_words(office, outside
     assert (outside.accepted, office.state_of(entry.id)) == ([], "approved")
 
 
-def test_a_ledger_that_is_no_file_is_named(tmp_path):
+def test_a_ledger_that_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "state/ledger.sqlite").mkdir(parents=True)
     (tmp_path / "state").chmod(0o700)
     with pytest.raises(Unavailable) as said:
@@ -219,7 +239,7 @@ def test_a_ledger_that_is_no_file_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_ledger_of_a_newer_version_is_left_alone(office, journal):
+def test_a_ledger_of_a_newer_version_is_left_alone(office: Office, journal: str) -> None:
     office.propose()
     office.close()
     path = office.state / "ledger.sqlite"
@@ -243,7 +263,7 @@ class Disk(Ledger):
     """
 
     @contextmanager
-    def write(self, *, synced=True, early=False):
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
         before = _files_of(self.path)
         with super().write(synced=synced, early=early) as book:
             yield book
@@ -251,11 +271,11 @@ class Disk(Ledger):
             self.on_disk = _files_of(self.path)
 
 
-def _files_of(path):
+def _files_of(path: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in (path, path.with_name(f"{path.name}-wal"))}
 
 
-def power_cut(office):
+def power_cut(office: Office) -> None:
     """Leave of the ledger what is on the disk; what was appended to the log was synced."""
     on_disk = office.desk.ledger.on_disk
     office.close()
@@ -266,7 +286,7 @@ def power_cut(office):
     office.open()
 
 
-def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office):
+def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office: Office) -> None:
     office.ledgers = Disk
     office.reopen(**LIMITS)
     waiting, approved = office.propose(), office.approved()
@@ -280,7 +300,7 @@ def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office):
     assert office.desk.log.verify() == []
 
 
-def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(office):
+def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(office: Office) -> None:
     office.ledgers = Disk
     office.reopen(**LIMITS)
     waiting = office.propose()
@@ -292,7 +312,7 @@ def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(offi
     assert office.state_of(waiting.id) == "pending"
 
 
-def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office):
+def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office: Office) -> None:
     office.ledgers = Disk
     office.reopen(**LIMITS)
     entry = office.propose()
@@ -310,14 +330,14 @@ def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office):
 class Backup:
     """A copy of the state folder, made while nobody writes to it."""
 
-    def __init__(self, office):
+    def __init__(self, office: Office) -> None:
         self.office = office
         self.copy = office.folder / "backup"
         office.close()
         shutil.copytree(office.state, self.copy)
         office.open()
 
-    def restore(self):
+    def restore(self) -> None:
         """Put it in the place of what is there, and start anew."""
         self.office.close()
         shutil.rmtree(self.office.state)
@@ -325,7 +345,9 @@ class Backup:
         self.office.open()
 
 
-def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(office, outside):
+def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(
+    office: Office, outside: Outside
+) -> None:
     leaves = [office.approved().id for _ in range(20)]
     stays = [office.approved() for _ in range(3)]
     undone = office.approved()
@@ -360,7 +382,9 @@ def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(of
     assert len(outside.accepted) == 20
 
 
-def test_after_a_restored_backup_the_budget_is_still_spent(tmp_path, outside):
+def test_after_a_restored_backup_the_budget_is_still_spent(
+    tmp_path: Path, outside: Outside
+) -> None:
     with closing(Office(tmp_path, sends=3)) as office:
         office.wrap = outside
         office.reopen(sends=3)
@@ -380,16 +404,16 @@ def test_after_a_restored_backup_the_budget_is_still_spent(tmp_path, outside):
         assert len(outside.accepted) == 4
 
 
-def close_rejected(office, entry):
+def close_rejected(office: Office, entry: Entry) -> None:
     office.desk.reject(entry.id, by="ada", reason="Not yet.")
 
 
-def close_expired(office, entry):
+def close_expired(office: Office, entry: Entry) -> None:
     office.clock.go(72 * 3600)
     office.desk.reconcile()
 
 
-def close_unknown(office, entry):
+def close_unknown(office: Office, entry: Entry) -> None:
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
     office.dies_at("published")
@@ -401,8 +425,8 @@ def close_unknown(office, entry):
 
 @pytest.mark.parametrize("close", [close_rejected, close_expired, close_unknown])
 def test_a_letter_that_a_restored_ledger_has_closed_is_sent_if_the_log_says_so(
-    office, outside, close
-):
+    office: Office, outside: Outside, close: Callable[..., Any]
+) -> None:
     entry = office.propose()
     close(office, entry)
     backup = Backup(office)
@@ -433,12 +457,12 @@ def test_a_letter_that_a_restored_ledger_has_closed_is_sent_if_the_log_says_so(
     ],
 )
 def test_a_ledger_put_back_between_claim_and_outcome_sends_nothing_that_may_have_left(
-    office, outside, step, then, times
-):
+    office: Office, outside: Outside, step: str, then: str, times: int
+) -> None:
     entry = office.approved()
     backup = Backup(office)
 
-    def die():
+    def die() -> None:
         raise Dead
 
     if step == "taken":
@@ -461,7 +485,9 @@ JUMPS = [DAY, -DAY, 400 * DAY]
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_a_clock_that_jumps_refills_no_budget(tmp_path, outside, seconds):
+def test_a_clock_that_jumps_refills_no_budget(
+    tmp_path: Path, outside: Outside, seconds: float
+) -> None:
     with closing(Office(tmp_path, sends=2)) as office:
         office.wrap = outside
         office.reopen(sends=2)
@@ -482,8 +508,8 @@ def test_a_clock_that_jumps_refills_no_budget(tmp_path, outside, seconds):
 
 @pytest.mark.parametrize("seconds", JUMPS)
 def test_a_clock_that_jumps_neither_shortens_nor_lengthens_the_undo_window(
-    office, outside, seconds
-):
+    office: Office, outside: Outside, seconds: float
+) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(9)
@@ -496,7 +522,9 @@ def test_a_clock_that_jumps_neither_shortens_nor_lengthens_the_undo_window(
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_a_clock_that_jumps_lets_no_letter_expire_sooner_or_later(office, seconds):
+def test_a_clock_that_jumps_lets_no_letter_expire_sooner_or_later(
+    office: Office, seconds: float
+) -> None:
     entry = office.propose()
     office.clock.go(71 * 3600)
     office.clock.jump(seconds)
@@ -508,10 +536,12 @@ def test_a_clock_that_jumps_lets_no_letter_expire_sooner_or_later(office, second
 
 
 @pytest.mark.parametrize("seconds", JUMPS)
-def test_a_clock_that_jumps_does_not_end_the_patience_with_a_provider(office, outside, seconds):
+def test_a_clock_that_jumps_does_not_end_the_patience_with_a_provider(
+    office: Office, outside: Outside, seconds: float
+) -> None:
     entry = office.approved()
 
-    def refuse():
+    def refuse() -> None:
         outside.accepted.pop()
         raise Unavailable("busy")
 
@@ -532,7 +562,7 @@ def test_a_clock_that_jumps_does_not_end_the_patience_with_a_provider(office, ou
 CONFLICTS = ["{} (conflict 2026-11-15)", "{}.sync-conflict-20261115-101112-ABCDEFG", "{} 2"]
 
 
-def conflicted(office, note, folder, name):
+def conflicted(office: Office, note: Path, folder: str, name: str) -> Path:
     """Let a sync client put a copy of a note into a folder, under the name that it gives."""
     target = office.vault / folder / (name.format(note.stem) + ".md")
     target.parent.mkdir(exist_ok=True)
@@ -541,7 +571,9 @@ def conflicted(office, note, folder, name):
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-def test_a_conflict_copy_in_approved_is_no_verdict_while_the_note_waits(office, outside, name):
+def test_a_conflict_copy_in_approved_is_no_verdict_while_the_note_waits(
+    office: Office, outside: Outside, name: str
+) -> None:
     entry = office.propose()
     copy = conflicted(office, office.note(entry.id), "Approved", name)
     assert copy.name in passes(office)
@@ -549,7 +581,9 @@ def test_a_conflict_copy_in_approved_is_no_verdict_while_the_note_waits(office, 
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-def test_a_conflict_copy_at_home_neither_decides_nor_is_lost(office, outside, name):
+def test_a_conflict_copy_at_home_neither_decides_nor_is_lost(
+    office: Office, outside: Outside, name: str
+) -> None:
     entry = office.propose()
     copy = conflicted(office, office.note(entry.id), "Pending_Approval", name)
     passes(office)
@@ -560,8 +594,8 @@ def test_a_conflict_copy_at_home_neither_decides_nor_is_lost(office, outside, na
 @pytest.mark.parametrize("name", CONFLICTS)
 @pytest.mark.parametrize("folder", ["Approved", "Pending_Approval", "Rejected"])
 def test_conflict_copies_of_an_approved_letter_send_nothing_more_and_take_nothing_back(
-    office, outside, name, folder
-):
+    office: Office, outside: Outside, name: str, folder: str
+) -> None:
     entry = office.approved()
     conflicted(office, office.note(entry.id), folder, name)
     passes(office)
@@ -570,7 +604,9 @@ def test_conflict_copies_of_an_approved_letter_send_nothing_more_and_take_nothin
 
 
 @pytest.mark.parametrize("name", CONFLICTS)
-def test_conflict_copies_of_a_sent_letter_go_to_done_and_send_nothing(office, outside, name):
+def test_conflict_copies_of_a_sent_letter_go_to_done_and_send_nothing(
+    office: Office, outside: Outside, name: str
+) -> None:
     entry = office.approved()
     office.desk.send_approved()
     note = office.note(entry.id)
@@ -585,8 +621,8 @@ def test_conflict_copies_of_a_sent_letter_go_to_done_and_send_nothing(office, ou
 
 @pytest.mark.parametrize("name", CONFLICTS)
 def test_two_machines_that_moved_one_note_and_one_of_them_edited_it_have_approved_nothing(
-    office, outside, name
-):
+    office: Office, outside: Outside, name: str
+) -> None:
     entry = office.propose()
     moved = office.move(entry.id, "Approved")
     copy = conflicted(office, moved, "Approved", name)
@@ -598,7 +634,9 @@ def test_two_machines_that_moved_one_note_and_one_of_them_edited_it_have_approve
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_note_of_another_machines_desk_counts_for_nothing(office, outside):
+def test_a_note_of_another_machines_desk_counts_for_nothing(
+    office: Office, outside: Outside
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     foreign = note.read_text("utf-8").replace("abcdefgh22334455", "zzzzzzzz22334455")
@@ -613,7 +651,7 @@ def test_a_note_of_another_machines_desk_counts_for_nothing(office, outside):
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\nGo ahead.\n"
 
 
-def test_a_slip_that_a_sync_client_brings_back_is_void(office, outside):
+def test_a_slip_that_a_sync_client_brings_back_is_void(office: Office, outside: Outside) -> None:
     slip = office.vault / "Approved" / "slip.md"
     slip.parent.mkdir(exist_ok=True)
     slip.write_text(SLIP)
@@ -639,7 +677,9 @@ DRAFT = "---\nto: ann@example.com\nsubject: Lunch\nstatus: approved\n---\nShall 
 
 @pytest.mark.parametrize("hours", [0, 25, 80])
 @pytest.mark.parametrize("name", ["lunch.md", "lunch (conflict 2026-11-15).md"])
-def test_an_approved_draft_that_a_sync_client_brings_back_is_void(office, outside, hours, name):
+def test_an_approved_draft_that_a_sync_client_brings_back_is_void(
+    office: Office, outside: Outside, hours: int, name: str
+) -> None:
     draft = office.vault / "Approved" / "lunch.md"
     draft.parent.mkdir(exist_ok=True)
     draft.write_text(DRAFT)
@@ -663,8 +703,8 @@ class Cut(Vault):
 
     cut = False
 
-    def __init__(self, root):
-        def link(source, target, **where):
+    def __init__(self, root: Path) -> None:
+        def link(source: str, target: str, **where: int) -> None:
             os.link(source, target, **where)
             if Cut.cut:
                 raise Dead
@@ -673,7 +713,7 @@ class Cut(Vault):
 
 
 @contextmanager
-def cut(office):
+def cut(office: Office) -> Iterator[None]:
     """Let the next link be the last that the process does; then start anew."""
     office.vaults = Cut
     office.reopen(**LIMITS)
@@ -687,7 +727,7 @@ def cut(office):
         office.reopen(**LIMITS)
 
 
-def test_a_move_to_approved_that_was_cut_off_leaves_one_note(office):
+def test_a_move_to_approved_that_was_cut_off_leaves_one_note(office: Office) -> None:
     entry = office.propose()
     with cut(office):
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -695,7 +735,7 @@ def test_a_move_to_approved_that_was_cut_off_leaves_one_note(office):
     assert office.where(entry.id) == "Approved"
 
 
-def test_a_move_to_done_that_was_cut_off_leaves_one_note(office, outside):
+def test_a_move_to_done_that_was_cut_off_leaves_one_note(office: Office, outside: Outside) -> None:
     entry = office.approved()
     with cut(office):
         office.desk.send_approved()
@@ -704,7 +744,7 @@ def test_a_move_to_done_that_was_cut_off_leaves_one_note(office, outside):
     assert office.where(entry.id) == "Done"
 
 
-def test_a_move_to_rejected_that_was_cut_off_leaves_one_note(office):
+def test_a_move_to_rejected_that_was_cut_off_leaves_one_note(office: Office) -> None:
     entry = office.approved()
     with cut(office):
         office.desk.reject(entry.id, by="ada", reason="No.")
@@ -712,7 +752,9 @@ def test_a_move_to_rejected_that_was_cut_off_leaves_one_note(office):
     assert office.where(entry.id) == "Rejected"
 
 
-def test_a_move_home_that_was_cut_off_leaves_one_note_and_is_no_new_approval(office, outside):
+def test_a_move_home_that_was_cut_off_leaves_one_note_and_is_no_new_approval(
+    office: Office, outside: Outside
+) -> None:
     entry = office.approved()
     with cut(office):
         office.desk.recall(entry.id)
@@ -725,7 +767,9 @@ def test_a_move_home_that_was_cut_off_leaves_one_note_and_is_no_new_approval(off
     assert office.where(entry.id) == "Pending_Approval"
 
 
-def test_a_note_in_done_that_was_written_as_the_process_died_is_not_written_twice(office, outside):
+def test_a_note_in_done_that_was_written_as_the_process_died_is_not_written_twice(
+    office: Office, outside: Outside
+) -> None:
     office.reopen(**LIMITS, required=False)
     letter = office.letter()
     office.vaults = Cut
@@ -747,8 +791,8 @@ def test_a_note_in_done_that_was_written_as_the_process_died_is_not_written_twic
 
 
 def test_a_person_who_resolves_while_the_provider_is_asked_holds_up_no_other_letter(
-    office, outside
-):
+    office: Office, outside: Outside
+) -> None:
     outside.meanwhile = lambda: (_ for _ in ()).throw(ConnectionResetError())
     entry = office.approved()
     office.desk.send_approved()
@@ -763,7 +807,9 @@ def test_a_person_who_resolves_while_the_provider_is_asked_holds_up_no_other_let
     assert outside.ids() == [entry.id, other.id]
 
 
-def test_a_person_who_recalls_what_was_tampered_with_holds_up_no_other_letter(office, outside):
+def test_a_person_who_recalls_what_was_tampered_with_holds_up_no_other_letter(
+    office: Office, outside: Outside
+) -> None:
     entry, other = office.approved(), office.approved()
     tamper(office, "UPDATE letter SET frozen = replace(frozen, 'Good', 'Bad') WHERE id = ?", entry)
     with closing(office.beside()) as person:
@@ -773,8 +819,10 @@ def test_a_person_who_recalls_what_was_tampered_with_holds_up_no_other_letter(of
     assert outside.ids() == [other.id]
 
 
-def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(office, outside):
-    def refuse():
+def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(
+    office: Office, outside: Outside
+) -> None:
+    def refuse() -> None:
         outside.accepted.pop()
         raise Unavailable("busy")
 
@@ -794,13 +842,13 @@ def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(of
 # Letters that were changed after the approval
 
 
-def tamper(office, sql, entry):
+def tamper(office: Office, sql: str, entry: Entry) -> None:
     with closing(sqlite3.connect(office.state / "ledger.sqlite")) as connection:
         assert connection.execute(sql, [entry.id]).rowcount == 1
         connection.commit()
 
 
-def frozen(change):
+def frozen(change: str) -> str:
     return f"UPDATE letter SET frozen = {change} WHERE id = ?"
 
 
@@ -832,7 +880,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_letter_that_was_changed_after_its_approval_is_refused(office, outside, change):
+def test_a_letter_that_was_changed_after_its_approval_is_refused(
+    office: Office, outside: Outside, change: str
+) -> None:
     entry = office.approved(attachments=(Enclosure("a.bin", "application/octet-stream", b"\0"),))
     other = office.approved()
     tamper(office, CHANGES[change], entry)
@@ -856,8 +906,8 @@ def test_a_letter_that_was_changed_after_its_approval_is_refused(office, outside
     ],
 )
 def test_a_letter_that_no_longer_parses_is_not_sent_and_that_is_said_in_our_words(
-    office, outside, damage
-):
+    office: Office, outside: Outside, damage: str
+) -> None:
     entry = office.approved()
     tamper(office, damage, entry)
     with pytest.raises(Corrupt):
@@ -865,8 +915,8 @@ def test_a_letter_that_no_longer_parses_is_not_sent_and_that_is_said_in_our_word
     assert outside.accepted == []
 
 
-def flipped(old, new):
-    def forge(wire):
+def flipped(old: bytes, new: bytes) -> Callable[..., Any]:
+    def forge(wire: bytes) -> bytes:
         assert wire.count(old) >= 1, wire
         return wire.replace(old, new, 1)
 
@@ -900,7 +950,9 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
-def test_bytes_that_say_something_else_than_the_letter_do_not_leave(office, outside, forgery):
+def test_bytes_that_say_something_else_than_the_letter_do_not_leave(
+    office: Office, outside: Outside, forgery: str
+) -> None:
     file = Enclosure("a.bin", "application/octet-stream", bytes(range(64)))
     entry = office.approved(attachments=(file,))
     outside.forge = FORGERIES[forgery]

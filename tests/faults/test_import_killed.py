@@ -3,16 +3,18 @@
 import random
 import sqlite3
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import Person
 from tests.mails import DAY, mail, mbox
 
 COUNT = 6_000  # three batches
 WAIT_ROUNDS = 20_000
 
 
-def write_mails(path):
+def write_mails(path: Path) -> None:
     numbers = list(range(COUNT))
     random.Random(7).shuffle(numbers)
     path.write_bytes(
@@ -25,7 +27,7 @@ def write_mails(path):
     )
 
 
-def kept(person):
+def kept(person: Person) -> int:
     """Return how many mails the file holds, as another process sees it."""
     path = person.folder / "state" / "mail" / "default.sqlite"
     if not path.exists():
@@ -39,7 +41,7 @@ def kept(person):
         connection.close()
 
 
-def check_whole(person):
+def check_whole(person: Person) -> None:
     """Every mail is there once, and the index knows each of them."""
     path = person.folder / "state" / "mail" / "default.sqlite"
     connection = sqlite3.connect(path)
@@ -56,7 +58,9 @@ def check_whole(person):
 
 
 @pytest.mark.parametrize("at_least", [0, 1, 2_001])
-def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(person, at_least):
+def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(
+    person: Person, at_least: int
+) -> None:
     source = person.folder / "mail.mbox"
     write_mails(source)
     process = person.start("import", str(source))
@@ -73,7 +77,7 @@ def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(person, at_least
     check_whole(person)
 
 
-def test_two_imports_of_the_same_mail_at_once_keep_each_mail_once(person):
+def test_two_imports_of_the_same_mail_at_once_keep_each_mail_once(person: Person) -> None:
     source = person.folder / "mail.mbox"
     write_mails(source)
     both = [person.start("import", str(source), "--json") for _ in range(2)]

@@ -7,22 +7,29 @@ import shutil
 import sqlite3
 import threading
 import time
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict, fields
+from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 
 from postroom.config import load
 from postroom.core.errors import PostroomError, Unavailable
+from postroom.desk.desk import Desk
 from postroom.desk.moves import Intent
 from postroom.desk.outbox import Call
 from postroom.tools.contracts import vault as contract
+from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.table import Visit
 from postroom.vault.access import Access
 from postroom.vault.index import Index, expression
 from postroom.vault.keeper import BATCH, Keeper
-from postroom.vault.vault import Vault
+from postroom.vault.vault import File, Vault
 from postroom.wiring.desk import desk
+from tests.conftest import Person
 
 LOCK = "index.lock"
 LONGEST = 5.0  # seconds for what takes a tenth of one
@@ -35,7 +42,7 @@ PATHS = sorted(f"Notes/{number // 10}/note {number}.md" for number in range(40))
 
 
 @pytest.fixture
-def shelf(person):
+def shelf(person: Person) -> Person:
     """A person with some notes."""
     for number in range(40):
         file = person.vault / f"Notes/{number // 10}/note {number}.md"
@@ -44,20 +51,20 @@ def shelf(person):
     return person
 
 
-def opened(person):
+def opened(person: Person) -> AbstractContextManager[Any]:
     """Open the desk as a server does."""
     return desk(load(person.environment, person.folder, person.folder), make=True)
 
 
-def state(person):
+def state(person: Person) -> Path:
     return person.folder / "state" / "vault"
 
 
-def database(person):
+def database(person: Person) -> Path:
     return state(person) / "index.sqlite"
 
 
-def until(true, told="it never came true"):
+def until(true: Callable[..., Any], told: str = "it never came true") -> None:
     """Wait, within reason, until something is true."""
     deadline = time.monotonic() + LONGEST
     while not true():
@@ -65,7 +72,7 @@ def until(true, told="it never came true"):
         threading.Event().wait(0.005)
 
 
-def ask(found, tool, **arguments):
+def ask(found: Desk, tool: str, **arguments: str) -> NoteList | NoteMoved:
     """Call a tool as a server does, and wait for it within reason."""
     running = getattr(contract, tool)(Visit(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
     deadline = time.monotonic() + LONGEST
@@ -79,11 +86,11 @@ def ask(found, tool, **arguments):
             return done.value
 
 
-def paths(listed):
+def paths(listed: NoteList) -> list[str]:
     return sorted(match.path for match in listed.notes)
 
 
-def check(found):
+def check(found: Desk) -> None:
     """All notes are found, in every way."""
     listed = ask(found, "list_notes", directory="", filter="status:made")
     assert (paths(listed), listed.total) == (PATHS, len(PATHS))
@@ -96,43 +103,43 @@ def check(found):
 # The file of the index
 
 
-def delete(file):
+def delete(file: Path) -> None:
     file.unlink()
 
 
-def empty(file):
+def empty(file: Path) -> None:
     file.write_bytes(b"")
 
 
-def cut_in_half(file):
+def cut_in_half(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
 
-def cut_to_a_few_bytes(file):
+def cut_to_a_few_bytes(file: Path) -> None:
     os.truncate(file, 50)
 
 
-def scramble(file):
+def scramble(file: Path) -> None:
     file.write_bytes(b"scrambled" * 5000)
 
 
-def scramble_all_but_the_beginning(file):
+def scramble_all_but_the_beginning(file: Path) -> None:
     raw = file.read_bytes()
     file.write_bytes(raw[:4096] + random.Random(7).randbytes(len(raw) - 4096))
 
 
-def be_newer(file):
+def be_newer(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA user_version = 99")
 
 
-def lose_its_tables(file):
+def lose_its_tables(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE field")
         connection.execute("DROP TABLE word")
 
 
-def lose_its_words(file):
+def lose_its_words(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("DELETE FROM word_data")
         connection.commit()
@@ -145,7 +152,9 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_an_index_that_is_damaged_is_made_anew_and_answers_are_right(shelf, damage):
+def test_an_index_that_is_damaged_is_made_anew_and_answers_are_right(
+    shelf: Person, damage: Callable[..., Any]
+) -> None:
     with opened(shelf) as found:
         check(found)
     damage(database(shelf))
@@ -154,7 +163,9 @@ def test_an_index_that_is_damaged_is_made_anew_and_answers_are_right(shelf, dama
 
 
 @pytest.mark.parametrize("damage", [delete], ids=lambda damage: damage.__name__)
-def test_an_index_that_is_deleted_while_a_server_keeps_it_is_made_anew_for_the_next(shelf, damage):
+def test_an_index_that_is_deleted_while_a_server_keeps_it_is_made_anew_for_the_next(
+    shelf: Person, damage: Callable[..., Any]
+) -> None:
     with opened(shelf) as first:
         check(first)
         for end in ("-wal", "-shm", ""):
@@ -168,7 +179,7 @@ def test_an_index_that_is_deleted_while_a_server_keeps_it_is_made_anew_for_the_n
                 until(lambda: paths(ask(one, "search_notes", query="zebra")) == PATHS[:1])  # noqa: B023
 
 
-def test_what_was_changed_while_no_server_ran_is_in_the_first_answer(shelf):
+def test_what_was_changed_while_no_server_ran_is_in_the_first_answer(shelf: Person) -> None:
     with opened(shelf) as found:
         check(found)
     (shelf.vault / PATHS[0]).write_text("zebra\n")
@@ -185,17 +196,17 @@ def test_what_was_changed_while_no_server_ran_is_in_the_first_answer(shelf):
 class Busy(Vault):
     """A vault in which another note is saved whenever somebody looks at the files of an answer."""
 
-    def __init__(self, root):
+    def __init__(self, root: Path) -> None:
         super().__init__(root)
         self._next = iter(PATHS * 10)
 
-    def stats(self, paths):
+    def stats(self, paths: list[str]) -> Iterator[Any]:
         file = self.root / next(self._next)
         file.write_text(f"{file.read_text()}more\n")
         return super().stats(paths)
 
 
-def test_a_list_has_every_note_though_one_after_the_other_is_saved_meanwhile(shelf):
+def test_a_list_has_every_note_though_one_after_the_other_is_saved_meanwhile(shelf: Person) -> None:
     with opened(shelf) as found:
         check(found)
         kept = found.notebook.vault  # by the keeper, to the end
@@ -209,19 +220,21 @@ def test_a_list_has_every_note_though_one_after_the_other_is_saved_meanwhile(she
 # A state folder that refuses
 
 
-def in_its_folders_place(person):
+def in_its_folders_place(person: Person) -> Path:
     state(person).parent.mkdir(mode=0o700, exist_ok=True)
     state(person).write_text("a file is in the way")
     return state(person)
 
 
-def in_its_own_place(person):
+def in_its_own_place(person: Person) -> Path:
     database(person).mkdir(parents=True)
     return database(person)
 
 
 @pytest.mark.parametrize("put", [in_its_folders_place, in_its_own_place], ids=lambda put: put.__name__)  # fmt: skip
-def test_an_index_that_cannot_be_written_is_an_error_that_says_what_to_do_until_it_can(shelf, put):
+def test_an_index_that_cannot_be_written_is_an_error_that_says_what_to_do_until_it_can(
+    shelf: Person, put: Callable[..., Any]
+) -> None:
     with opened(shelf) as found:
         for folder in (state(shelf).parent, state(shelf)):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -239,7 +252,7 @@ def test_an_index_that_cannot_be_written_is_an_error_that_says_what_to_do_until_
         check(found)
 
 
-def answers(found):
+def answers(found: Desk) -> bool:
     with suppress(Unavailable):
         return bool(ask(found, "list_notes", directory="").total)
     return False
@@ -249,7 +262,7 @@ def answers(found):
 
 
 @contextmanager
-def keeping(person, **options):
+def keeping(person: Person, **options: Callable[..., Any]) -> Iterator[tuple[Keeper, Index]]:
     """Keep the index in this process, beside others; lend the keeper and what it keeps."""
     with (
         closing(Vault(person.vault)) as vault,
@@ -261,7 +274,7 @@ def keeping(person, **options):
         yield keeper, index
 
 
-def seen(keeper, index, word):
+def seen(keeper: Keeper, index: Index, word: str) -> list[str]:
     """Return which notes have a word, once the index is said to show the vault."""
     until(lambda: keeper.progress() is None)
     found = index.search(expression(word), limit=100, offset=0)
@@ -269,20 +282,22 @@ def seen(keeper, index, word):
     return sorted(hit.path for hit in found.hits)
 
 
-def no_watch(_folders, _stop):
+def no_watch(_folders: list[Path], _stop: Event) -> None:
     raise OSError(28, "inotify watch limit reached")
 
 
 @contextmanager
-def broken_watch(_folders, _stop):
-    def changes():
+def broken_watch(_folders: list[Path], _stop: Event) -> Iterator[Callable[..., Any] | None]:
+    def changes() -> None:
         raise RuntimeError("the watch has ended")
 
     yield changes
 
 
 @pytest.mark.parametrize("watch", [no_watch, broken_watch], ids=lambda watch: watch.__name__)
-def test_where_nothing_can_be_watched_edits_are_seen_all_the_same(shelf, watch):
+def test_where_nothing_can_be_watched_edits_are_seen_all_the_same(
+    shelf: Person, watch: Callable[..., Any]
+) -> None:
     with keeping(shelf, watch=watch) as (keeper, index), keeping(shelf) as (other, same):
         assert seen(keeper, index, "harbour") == PATHS
         changed, gone, made = (shelf.vault / path for path in (*PATHS[:2], "New/Deep/made.md"))
@@ -297,7 +312,9 @@ def test_where_nothing_can_be_watched_edits_are_seen_all_the_same(shelf, watch):
         assert seen(other, same, "harbour") == PATHS[2:]
 
 
-def test_a_keeper_that_ends_is_succeeded_by_another_who_sees_what_was_changed_meanwhile(shelf):
+def test_a_keeper_that_ends_is_succeeded_by_another_who_sees_what_was_changed_meanwhile(
+    shelf: Person,
+) -> None:
     with keeping(shelf) as (first, _), keeping(shelf) as (second, index):
         first.close()
         (shelf.vault / PATHS[0]).write_text("zebra\n")
@@ -309,7 +326,9 @@ def test_a_keeper_that_ends_is_succeeded_by_another_who_sees_what_was_changed_me
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
-def test_a_lock_that_cannot_be_opened_is_an_error_that_says_what_to_do_until_it_can(shelf, others):
+def test_a_lock_that_cannot_be_opened_is_an_error_that_says_what_to_do_until_it_can(
+    shelf: Person, others: int
+) -> None:
     lock = state(shelf) / LOCK
     lock.mkdir(parents=True)
     with (
@@ -323,7 +342,7 @@ def test_a_lock_that_cannot_be_opened_is_an_error_that_says_what_to_do_until_it_
         assert "take away what is in its place" in refused.value.remedy
         lock.rmdir()
 
-        def shows():
+        def shows() -> bool:
             with suppress(Unavailable):
                 return keeper.progress() is None
             return False
@@ -335,7 +354,9 @@ def test_a_lock_that_cannot_be_opened_is_an_error_that_says_what_to_do_until_it_
             assert seen(keeper, index, "harbour") == PATHS
 
 
-def test_a_keeper_that_ends_while_it_makes_the_index_leaves_the_rest_to_another(shelf):
+def test_a_keeper_that_ends_while_it_makes_the_index_leaves_the_rest_to_another(
+    shelf: Person,
+) -> None:
     many = BATCH + 100
     for number in range(many):
         (shelf.vault / f"{number}.md").write_text("walrus\n")
@@ -344,7 +365,7 @@ def test_a_keeper_that_ends_while_it_makes_the_index_leaves_the_rest_to_another(
     class Slow(Vault):
         """A vault of which nothing is read until it may."""
 
-        def read(self, path):
+        def read(self, path: str) -> tuple[bytes, File]:
             began.set()
             assert go.wait(LONGEST)
             return super().read(path)
@@ -368,7 +389,7 @@ def test_a_keeper_that_ends_while_it_makes_the_index_leaves_the_rest_to_another(
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"source": "a"}'])
-def test_an_intent_that_is_no_whole_one_holds_nobody_up(shelf, raw):
+def test_an_intent_that_is_no_whole_one_holds_nobody_up(shelf: Person, raw: bytes) -> None:
     with opened(shelf) as found:
         check(found)
         (state(shelf) / "move.json").write_bytes(raw)
@@ -376,7 +397,7 @@ def test_an_intent_that_is_no_whole_one_holds_nobody_up(shelf, raw):
         assert not (state(shelf) / "move.json").exists()
 
 
-def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf):
+def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf: Person) -> None:
     with opened(shelf) as found:
         check(found)
         file = os.stat(shelf.vault / PATHS[0])
@@ -392,13 +413,13 @@ def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf):
 class Guarded(Vault):
     """A vault of which one folder may not be written to."""
 
-    def replace(self, path, data, was, *ready):
+    def replace(self, path: str, data: bytes, was: File, *ready: Callable[..., Any]) -> Any:
         if path.startswith("Theirs/"):
             raise Unavailable(f"No right to {path!r}", remedy="Get the right to it.")
         return super().replace(path, data, was, *ready)
 
 
-def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf):
+def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf: Person) -> None:
     theirs = shelf.vault / "Theirs/linking.md"
     theirs.parent.mkdir()
     theirs.write_text("[[Notes/0/note 0]]\n")

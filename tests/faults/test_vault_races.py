@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.tools.contracts import vault
-from tests.agents import visiting_inside
+from tests.agents import Visitor, visiting_inside
+from tests.conftest import Person
 
 ROUNDS = 60  # of all tools
 SECRET = "xyzzy-outside"
@@ -30,7 +34,7 @@ while True:
 
 
 @contextmanager
-def swapping(one, other):
+def swapping(one: Path, other: Path) -> Iterator[None]:
     """Swap two names as fast as can be, meanwhile."""
     process = subprocess.Popen(
         [sys.executable, "-c", SWAPPER, str(one), str(other)], stdout=subprocess.PIPE
@@ -45,7 +49,7 @@ def swapping(one, other):
         process.stdout.close()
 
 
-def bytes_of(folder):
+def bytes_of(folder: Path) -> dict[str, bytes]:
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else b"end"
         for path in sorted(folder.rglob("*"))
@@ -53,7 +57,7 @@ def bytes_of(folder):
 
 
 @pytest.fixture
-def shelf(person):
+def shelf(person: Person) -> Iterator[Person]:
     """A vault with a folder that has a twin outside, to which a link stands beside it."""
     outside = person.folder / "outside"
     for top, word in ((person.vault / "Work", "inside"), (outside, SECRET)):
@@ -74,12 +78,12 @@ FAIR = {"", "permission_denied", "not_found", "conflict", "internal_error"}
 
 @pytest.mark.parametrize("inner", ["", "Deep/"], ids=["the folder itself", "a folder above"])
 def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_into_a_link(
-    shelf, inner
-):
+    shelf: Person, inner: str
+) -> None:
     before = bytes_of(shelf.outside)
     said, codes = [], {}
 
-    def call(tool, **arguments):
+    def call(tool: str, **arguments: dict[str, int] | str) -> dict[str, Any]:
         raw = shelf.visitor.call(tool, **arguments).raw
         said.append(json.dumps(raw.structured_content))
         code = raw.structured_content.get("error", "") if raw.is_error else ""
@@ -131,7 +135,9 @@ def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_i
     assert torn == []
 
 
-def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through_it(shelf):
+def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through_it(
+    shelf: Person,
+) -> None:
     note, away = shelf.vault / "Work" / "note.md", shelf.folder / "aside" / "note.md"
     away.symlink_to(shelf.outside / "note.md")
     before, said = bytes_of(shelf.outside), []
@@ -148,13 +154,13 @@ def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through
     assert bytes_of(shelf.outside) == before
 
 
-def test_a_reader_never_sees_half_of_what_tools_write(shelf):
+def test_a_reader_never_sees_half_of_what_tools_write(shelf: Person) -> None:
     note, stop, torn = shelf.vault / "Work" / "note.md", threading.Event(), []
     sizes = (10, 200_000)
     wholes = {f"{char * size}\n".encode() for char in "ab" for size in sizes}
     note.write_bytes(b"a" * 10 + b"\n")
 
-    def watch():
+    def watch() -> None:
         while not stop.is_set():
             raw = note.read_bytes()
             if raw not in wholes:
@@ -174,12 +180,12 @@ def test_a_reader_never_sees_half_of_what_tools_write(shelf):
     assert [path.name for path in note.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf):
+def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: Person) -> None:
     note = shelf.vault / "Work" / "count.md"
     note.write_text("start\n")
     done, lines = [], 25
 
-    def add(visitor, name):
+    def add(visitor: Visitor, name: str) -> None:
         deadline = time.monotonic() + 60
         for number in range(lines):
             line = f"{name} {number}"
@@ -202,7 +208,9 @@ def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf):
     assert sorted(note.read_text().split("\n")[1:]) == sorted([*done, ""])
 
 
-def test_a_folder_of_the_vault_that_is_moved_away_in_a_call_takes_nothing_of_it_along(shelf):
+def test_a_folder_of_the_vault_that_is_moved_away_in_a_call_takes_nothing_of_it_along(
+    shelf: Person,
+) -> None:
     """The root is open: a vault that is renamed meanwhile stays the same vault."""
     moved = shelf.folder / "renamed"
     shelf.visitor.done("read_note", path="Work/note.md")

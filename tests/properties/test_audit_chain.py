@@ -1,11 +1,14 @@
 """Whatever is done to the log files, it is found; wherever a crash tears them, they are mended."""
 
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from tests.conftest import examples
 from tests.unit.desk.test_log import Desk
@@ -14,13 +17,13 @@ DAYS = ["2026-01-05", "2026-01-06", "2026-01-07"]
 
 
 @contextmanager
-def fresh():
+def fresh() -> Iterator[Desk]:
     """A desk with a vault of its own."""
     with tempfile.TemporaryDirectory() as root, closing(Desk(Path(root))) as desk:
         yield desk
 
 
-def torn_at(offset, *, batch):
+def torn_at(offset: int, *, batch: int) -> bool:
     """A desk whose process died when this much of the last append was on disk."""
     with fresh() as desk:
         desk.act("2026-01-05", "2026-01-05")
@@ -40,7 +43,7 @@ def torn_at(offset, *, batch):
         return offset < appended
 
 
-def test_a_line_torn_at_any_byte_is_mended():
+def test_a_line_torn_at_any_byte_is_mended() -> None:
     offset = 0
     while torn_at(offset, batch=1):
         offset += 1
@@ -48,43 +51,45 @@ def test_a_line_torn_at_any_byte_is_mended():
 
 
 @given(st.integers(0, 3_000), st.integers(2, 4))
-def test_a_batch_torn_at_any_byte_is_mended(offset, batch):
+def test_a_batch_torn_at_any_byte_is_mended(offset: int, batch: int) -> None:
     torn_at(offset, batch=batch)
 
 
 @st.composite
-def harms(draw):
+def harms(draw: DrawFn) -> tuple[list[str], Callable[..., Any]]:
     """A log of several days, and the same after one thing was done to its lines."""
     days = sorted(draw(st.lists(st.sampled_from(DAYS), min_size=2, max_size=12)))
     at, other = draw(st.integers(0, len(days) - 1)), draw(st.integers(0, len(days) - 1))
 
-    def edit(lines):
+    def edit(lines: list[bytes]) -> list[bytes]:
         line = lines[at]
         place = draw(st.integers(0, len(line) - 1))
         byte = draw(st.integers(0, 255).filter(lambda byte: byte not in (line[place], 10)))
         return [*lines[:at], line[:place] + bytes([byte]) + line[place + 1 :], *lines[at + 1 :]]
 
-    def delete(lines):
+    def delete(lines: list[bytes]) -> list[bytes]:
         return [line for place, line in enumerate(lines) if place != at]
 
-    def cut(lines):
+    def cut(lines: list[bytes]) -> list[bytes]:
         return lines[:at]
 
-    def repeat(lines):
+    def repeat(lines: list[bytes]) -> list[bytes]:
         return [*lines[:other], lines[at], *lines[other:]]
 
-    def move(lines):
+    def move(lines: list[bytes]) -> list[bytes]:
         rest = delete(lines)
         return [*rest[:other], lines[at], *rest[other:]]
 
-    def insert(lines):
+    def insert(lines: list[bytes]) -> list[bytes]:
         return [*lines[:at], draw(st.binary().filter(lambda raw: b"\n" not in raw)), *lines[at:]]
 
     return days, draw(st.sampled_from([edit, delete, cut, repeat, move, insert]))
 
 
 @given(harms())
-def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(harm):
+def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(
+    harm: tuple[list[str], Callable[..., Any]],
+) -> None:
     days, do = harm
     with fresh() as desk:
         desk.act(*days)
@@ -101,7 +106,7 @@ def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(harm):
 
 @settings(max_examples=examples(50))
 @given(st.dictionaries(st.sampled_from(DAYS), st.binary(max_size=300), min_size=1))
-def test_files_of_any_bytes_stop_nothing(files):
+def test_files_of_any_bytes_stop_nothing(files: dict[str, bytes]) -> None:
     with fresh() as desk:
         desk.file().parent.mkdir(parents=True)
         for day, raw in files.items():
@@ -113,7 +118,7 @@ def test_files_of_any_bytes_stop_nothing(files):
 
 
 @given(st.integers(0, 10), st.integers(0, 10))
-def test_a_ledger_put_back_is_told_exactly_what_it_lost(kept, lost):
+def test_a_ledger_put_back_is_told_exactly_what_it_lost(kept: int, lost: int) -> None:
     with fresh() as desk:
         desk.act(*(DAYS[seq % 3] for seq in range(kept + lost)))
         gone = desk.ledger.chain[kept:]

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from postroom.core.message import Attachment, Mail, Message, Party, Summary, Thr
 from postroom.mail.mailbox import Page
 from postroom.tools import shapes
 from postroom.tools.fence import NOTICE, mark
+from postroom.tools.table import Reply
 
 # Texts that a stranger would try, and any others.
 TRIES = st.sampled_from(
@@ -64,7 +66,7 @@ SUMMARY = st.builds(
 )
 
 
-def held(reply):
+def held(reply: Reply) -> tuple[Any, ...]:
     """Check the fence in both forms, and return what stands outside of it as text."""
     values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
     fence = values["fence"]
@@ -82,12 +84,12 @@ def held(reply):
     return before + outside, after
 
 
-def _digits(text):
+def _digits(text: str) -> str:
     return re.sub("[^0-9a-f]", "", text.lower())
 
 
 @given(MESSAGE)
-def test_no_mail_closes_the_fence(message):
+def test_no_mail_closes_the_fence(message: Message) -> None:
     reply = shapes.mail_reply(message, offset=0, max_chars=8000, quotes=True)
     outside, after = held(reply)
     assert re.fullmatch(r"Mail m1 of conversation t1, [0-9TZ:-]+\.\n" + re.escape(NOTICE) + r"\n(\n[0-9]+ hidden characters were removed\.)?", outside)  # fmt: skip
@@ -95,7 +97,7 @@ def test_no_mail_closes_the_fence(message):
 
 
 @given(st.lists(MESSAGE, min_size=1, max_size=4))
-def test_no_conversation_closes_the_fence(messages):
+def test_no_conversation_closes_the_fence(messages: list[Message]) -> None:
     outside, after = held(
         shapes.thread_reply(Thread("t1", tuple(messages)), cursor="", max_chars=12_000, quotes=True)
     )
@@ -104,14 +106,14 @@ def test_no_conversation_closes_the_fence(messages):
 
 
 @given(st.lists(SUMMARY, min_size=1, max_size=50))
-def test_no_list_of_mails_closes_the_fence(summaries):
+def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
     outside, after = held(shapes.search_reply(Page(tuple(summaries), "next")))
     assert after == {"cursor": "next"}
     assert outside.endswith("\nMore: cursor=next")
 
 
 @given(st.lists(SUMMARY, min_size=1, max_size=3), TEXT)
-def test_a_list_of_fifty_fits_whatever_it_says(few, blown):
+def test_a_list_of_fifty_fits_whatever_it_says(few: list[Summary], blown: str) -> None:
     grown = [replace(one, subject=one.subject + blown * 50, snippet=blown * 200) for one in few]
     reply = shapes.search_reply(Page(tuple((grown * 50)[:50])))
     values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
@@ -120,7 +122,7 @@ def test_a_list_of_fifty_fits_whatever_it_says(few, blown):
 
 
 @given(st.text(), st.integers(0, 15))
-def test_a_mark_is_drawn_again_as_long_as_the_text_holds_it(text, tries):
+def test_a_mark_is_drawn_again_as_long_as_the_text_holds_it(text: str, tries: int) -> None:
     last = f"{tries:x}"
     text = text.replace(last, "").replace(last.upper(), "")
     drawn = [f"{at:x}" * 16 for at in range(tries + 1)]

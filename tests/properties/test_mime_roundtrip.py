@@ -117,7 +117,7 @@ def meant(addresses: tuple[Address, ...]) -> tuple[Party, ...]:
 
 @settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
 @given(letter=letters, date=dates, bcc=st.booleans())
-def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bcc: bool):
+def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bcc: bool) -> None:
     raw = mime.build(letter, date=date, bcc=bcc)
     mail = mime.read(raw)
 
@@ -145,7 +145,9 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
 
 @settings(max_examples=examples(100))
 @given(letter=letters, date=dates, bcc=st.booleans())
-def test_the_wire_is_deterministic_and_fit_for_every_gateway(letter, date, bcc):
+def test_the_wire_is_deterministic_and_fit_for_every_gateway(
+    letter: Letter, date: datetime, bcc: bool
+) -> None:
     raw = mime.build(letter, date=date, bcc=bcc)
     assert raw == mime.build(letter, date=date, bcc=bcc)
     assert raw.isascii()
@@ -168,7 +170,7 @@ def bounded(mail: Mail) -> bool:
 
 @settings(max_examples=examples(250))
 @given(st.binary(max_size=2000))
-def test_no_bytes_make_the_reader_fail(raw: bytes):
+def test_no_bytes_make_the_reader_fail(raw: bytes) -> None:
     assert bounded(mime.read(raw))
 
 
@@ -199,7 +201,7 @@ FRAGMENTS = [
 
 @settings(max_examples=examples(250))
 @given(st.lists(st.one_of(st.sampled_from(FRAGMENTS), st.binary(max_size=20)), max_size=25))
-def test_no_pile_of_fragments_makes_the_reader_fail(pieces: list[bytes]):
+def test_no_pile_of_fragments_makes_the_reader_fail(pieces: list[bytes]) -> None:
     raw = b"".join(pieces)
     mail = mime.read(raw)
     assert bounded(mail)
@@ -214,7 +216,9 @@ def test_no_pile_of_fragments_makes_the_reader_fail(pieces: list[bytes]):
     letters,
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.binary(max_size=8)), max_size=6),
 )
-def test_no_mutation_of_a_good_mail_makes_the_reader_fail(letter, cuts):
+def test_no_mutation_of_a_good_mail_makes_the_reader_fail(
+    letter: Letter, cuts: list[tuple[float, int, bytes]]
+) -> None:
     raw = mime.build(letter, date=datetime(2024, 5, 1, tzinfo=UTC), bcc=True)
     for place, length, instead in cuts:
         at = int(place * len(raw))

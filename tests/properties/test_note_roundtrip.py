@@ -1,9 +1,11 @@
 """Whatever a note looks like: one key is changed and nothing else, and a fenced text comes back whole."""
 
 import re
+from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from postroom.core.errors import Corrupt
 from postroom.vault.markdown import fence, fenced, quote, sections
@@ -56,7 +58,7 @@ bodies = st.text("ab#-:`~ \n\r😀", max_size=40)
 
 
 @st.composite
-def notes(draw):
+def notes(draw: DrawFn) -> tuple[list[str] | str, ...]:
     """The pieces of a valid note: each key's own lines and what stands between, and the rest."""
     names = draw(st.lists(keys, max_size=6, unique_by=lambda key: key.strip("\"'")))
     blocks = [f"{name}:{draw(values)}" for name in names]
@@ -66,13 +68,15 @@ def notes(draw):
     return names, blocks, gaps, newline, mark, draw(bodies)
 
 
-def written(blocks, gaps, newline, mark, body) -> bytes:
+def written(blocks: list[str], gaps: list[str], newline: str, mark: str, body: str) -> bytes:
     head = gaps[0] + "".join(block + gap for block, gap in zip(blocks, gaps[1:], strict=True))
     return f"{mark}---{newline}{head.replace(chr(10), newline)}---{newline}{body}".encode()
 
 
 @given(notes(), st.integers(0, 5), st.one_of(letters, st.text(max_size=8)))
-def test_setting_one_key_changes_its_lines_alone(made, which, new):
+def test_setting_one_key_changes_its_lines_alone(
+    made: tuple[list[str] | str, ...], which: int, new: str
+) -> None:
     names, blocks, gaps, newline, mark, body = made
     note = Note.parse(written(blocks, gaps, newline, mark, body))
     assert list(note.fields) == [name.strip("\"'") for name in names]
@@ -104,7 +108,9 @@ def test_setting_one_key_changes_its_lines_alone(made, which, new):
 
 
 @given(notes(), st.integers(0, 5))
-def test_removing_one_key_removes_its_lines_alone_or_is_refused(made, which):
+def test_removing_one_key_removes_its_lines_alone_or_is_refused(
+    made: tuple[list[str] | str, ...], which: int
+) -> None:
     names, blocks, gaps, newline, mark, body = made
     assume(names)
     which %= len(names)
@@ -122,7 +128,9 @@ def test_removing_one_key_removes_its_lines_alone_or_is_refused(made, which):
 
 
 @given(notes(), bodies)
-def test_another_body_leaves_the_frontmatter_alone(made, body):
+def test_another_body_leaves_the_frontmatter_alone(
+    made: tuple[list[str] | str, ...], body: str
+) -> None:
     _, *rest, newline, mark, old = made
     raw = written(*rest, newline, mark, old)
     after = Note.parse(raw).set({}, body)
@@ -131,7 +139,7 @@ def test_another_body_leaves_the_frontmatter_alone(made, body):
 
 
 @given(st.binary(max_size=60).map(lambda inner: b"---\n" + inner + b"\n---\nbody"))
-def test_any_bytes_are_a_note_or_a_clear_refusal(raw):
+def test_any_bytes_are_a_note_or_a_clear_refusal(raw: bytes) -> None:
     try:
         note = Note.parse(raw)
         assert note.set({"a": "1"}).text("a") == "1"
@@ -144,7 +152,9 @@ def test_any_bytes_are_a_note_or_a_clear_refusal(raw):
     st.sampled_from("ab"),
     st.sampled_from(["x", None]),
 )
-def test_any_frontmatter_is_changed_as_asked_or_refused(head, key, new):
+def test_any_frontmatter_is_changed_as_asked_or_refused(
+    head: str, key: str, new: str | None
+) -> None:
     raw = f"---\n{head}\n---\nbody".encode()
     try:
         note = Note.parse(raw)
@@ -164,7 +174,7 @@ def test_any_frontmatter_is_changed_as_asked_or_refused(head, key, new):
     ),
     st.text().map(lambda text: text.replace("\r", "")),
 )
-def test_a_note_of_ours_is_read_as_it_was_written(fields, body):
+def test_a_note_of_ours_is_read_as_it_was_written(fields: dict[str, Any], body: str) -> None:
     assume("<<" not in fields)
     note = Note.parse(render(fields, body))
     assert note.fields == fields
@@ -175,19 +185,19 @@ fences = st.text("`~a \n#t😀", max_size=40).map(lambda text: text.replace("\r"
 
 
 @given(st.one_of(fences, st.text()), st.text("ab \n", max_size=5))
-def test_a_fenced_text_comes_back_whole(text, around):
+def test_a_fenced_text_comes_back_whole(text: str, around: str) -> None:
     section = f"## Letter\n{around}\n{fence(text)}\n{around}"
     assert fenced(section) == text
     assert [title for title, _ in sections(section + "\n## End")] == ["", "Letter", "End"]
 
 
 @given(fences)
-def test_sections_joined_are_the_body(body):
+def test_sections_joined_are_the_body(body: str) -> None:
     assert "".join(text for _, text in sections(body)) == body
 
 
 @given(st.text("`a \n=$😀", max_size=20))
-def test_a_quoted_line_is_one_piece_of_inline_code(text):
+def test_a_quoted_line_is_one_piece_of_inline_code(text: str) -> None:
     line = quote(text)
     ticks = re.match("`+", line)[0]
     assert line.endswith(ticks)

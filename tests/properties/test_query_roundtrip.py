@@ -3,6 +3,7 @@
 import re
 from datetime import date, timedelta, timezone
 from functools import reduce
+from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -88,14 +89,14 @@ leaves = st.one_of(
 )
 
 
-def joined(kind, parts):
+def joined(kind: type[And] | type[Or], parts: list[Any] | tuple[Any, ...]) -> And | Or:
     flat = reduce(
         lambda all_, part: all_ + (part.parts if isinstance(part, kind) else (part,)), parts, ()
     )
     return kind(flat)
 
 
-def branches(children):
+def branches(children: Any) -> Any:
     several = st.lists(children, min_size=2, max_size=4)
     return st.one_of(
         several.map(lambda parts: joined(And, parts)),
@@ -112,7 +113,7 @@ pieces = st.sampled_from([*PIECES.split(), *'"(){}<> \t', "rfc822msgid:", " OR "
 
 
 @given(queries)
-def test_what_is_shown_is_read_back_the_same(query):
+def test_what_is_shown_is_read_back_the_same(query: Any) -> None:
     assert parse(show(query)) == query
 
 
@@ -120,7 +121,7 @@ def test_what_is_shown_is_read_back_the_same(query):
 @example('from:(a OR "b c") -{is:read after:2024/01/31}')
 @example("a\u2028b")
 @example("label:İ label:ẞ")
-def test_any_text_is_a_query_or_a_refusal(text):
+def test_any_text_is_a_query_or_a_refusal(text: str) -> None:
     try:
         query = parse(text)
     except Invalid as refused:
@@ -131,7 +132,7 @@ def test_any_text_is_a_query_or_a_refusal(text):
 
 
 @given(queries)
-def test_what_a_mailbox_answers_can_be_shown_too(query):
+def test_what_a_mailbox_answers_can_be_shown_too(query: Any) -> None:
     assert parse(show(restricted(query))) == restricted(query)
 
 
@@ -157,14 +158,16 @@ views = st.builds(View, now=st.integers(0, 2**32), me=st.just(("amy@example.org"
 
 
 @given(queries.filter(lambda query: query != Everything()), messages, views)
-def test_a_mail_is_found_by_a_query_or_by_its_negation(query, message, view):
+def test_a_mail_is_found_by_a_query_or_by_its_negation(
+    query: Any, message: Message, view: View
+) -> None:
     negation = query.part if isinstance(query, Not) else Not(query)
     found = [matches(joined(And, (Anywhere(), each)), message, view) for each in (query, negation)]
     assert sorted(found) == [False, True]
 
 
 @given(phrases, phrases, views)
-def test_a_mail_is_found_by_its_own_words(first, second, view):
+def test_a_mail_is_found_by_its_own_words(first: str, second: str, view: View) -> None:
     mail = Mail(subject=f"{first} {second}", text=f"{second} {first}")
     message = Message("1", "1", 0, 0, frozenset(), mail)
     for where in (Field.ANY, Field.SUBJECT):

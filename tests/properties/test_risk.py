@@ -4,6 +4,7 @@ import json
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
 from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Line
@@ -25,7 +26,7 @@ texts = st.lists(st.one_of(words, free, st.sampled_from([" ", "\n", "\t"])), max
 )
 
 
-def settled(text):
+def settled(text: str) -> str:
     for _ in range(9):
         text, before = line(text), text
         if text == before:
@@ -84,7 +85,7 @@ exposures = st.builds(
 
 
 @st.composite
-def situations(draw):
+def situations(draw: DrawFn) -> tuple[Letter, Facts]:
     one = draw(letters)
     seen = draw(
         st.sampled_from(
@@ -110,7 +111,9 @@ def situations(draw):
 
 
 @given(situations(), st.lists(st.sampled_from(["person", "agent", "mail", "else"]), max_size=3))
-def test_every_letter_has_a_bounded_and_printable_card(situation, origins):
+def test_every_letter_has_a_bounded_and_printable_card(
+    situation: tuple[Letter, Facts], origins: list[str]
+) -> None:
     card = assess(*situation, origins)
     assert card == assess(*situation, origins)
     assert len(card.lines) <= MAX_LINES
@@ -127,7 +130,7 @@ def test_every_letter_has_a_bounded_and_printable_card(situation, origins):
 
 
 @given(situations())
-def test_no_card_repeats_a_secret(situation):
+def test_no_card_repeats_a_secret(situation: tuple[Letter, Facts]) -> None:
     for one in assess(*situation).lines:
         assert not secrets(one.text) - {"A long random-looking string"}, one.text
 
@@ -137,7 +140,9 @@ TOKEN = "ghp_" + "aB3dE6gH9" * 4
 
 
 @given(situations(), texts, texts, st.sampled_from(["subject", "text", "name", "file", "link"]))
-def test_a_planted_secret_is_found_and_not_repeated(situation, before, after, place):
+def test_a_planted_secret_is_found_and_not_repeated(
+    situation: tuple[Letter, Facts], before: str, after: str, place: str
+) -> None:
     one, facts = situation
     planted = f"{before} {TOKEN} {after}"
     changes = {
@@ -155,7 +160,7 @@ def test_a_planted_secret_is_found_and_not_repeated(situation, before, after, pl
 
 @given(texts, texts)
 @example("&#" + "9" * 5_000 + ";", "<a href='&#" + "0" * 5_000 + "106;'>")
-def test_tokens_are_bounded_strings_of_what_is_there(text, html):
+def test_tokens_are_bounded_strings_of_what_is_there(text: str, html: str) -> None:
     found = tokens(text, html)
     assert len(found) <= MAX_TOKENS
     assert all(found)
@@ -165,7 +170,7 @@ def test_tokens_are_bounded_strings_of_what_is_there(text, html):
 
 
 @given(texts, texts)
-def test_links_are_found_whatever_stands_around_them(before, after):
+def test_links_are_found_whatever_stands_around_them(before: str, after: str) -> None:
     text = f"{before} https://evil.org/a {after}"
     assert any(link.host == "evil.org" for link in links(text))
     page = f"{before}> https://evil.org/a <{after}"
@@ -173,13 +178,13 @@ def test_links_are_found_whatever_stands_around_them(before, after):
 
 
 @given(texts)
-def test_what_is_masked_stays_masked(text):
+def test_what_is_masked_stays_masked(text: str) -> None:
     once = masked(text)
     assert masked(masked(once)) == masked(once)
 
 
 @given(st.text())
-def test_a_line_is_settled(text):
+def test_a_line_is_settled(text: str) -> None:
     one = Line(0, "x", text)
     assert one.text == line(one.text)
     assert len(one.text) <= MAX_LINE

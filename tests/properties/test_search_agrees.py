@@ -3,9 +3,11 @@
 import tempfile
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
 from postroom.core.language import MAX_DEPTH, MAX_TERMS, parse
@@ -82,7 +84,7 @@ several = st.lists(people, max_size=2).map(", ".join)
 
 
 @st.composite
-def mails(draw):
+def mails(draw: DrawFn) -> bytes:
     lines = [f"From: {draw(people)}", f"Subject: {draw(sentences)}"]
     lines += [f"{name}: {draw(several)}" for name in ("To", "Cc", "Bcc")]
     lines.append(f"Message-ID: <{draw(st.sampled_from(IDS))}>")
@@ -141,7 +143,7 @@ leaves = st.one_of(
 )
 
 
-def branches(children):
+def branches(children: Any) -> Any:
     parts = st.lists(children, min_size=2, max_size=3)
     return st.one_of(
         parts.map(lambda found: joined(And, found)),
@@ -164,7 +166,11 @@ def mailbox(folder: str) -> LocalMailbox:
     st.lists(st.tuples(st.integers(0, 7), label_sets, label_sets), max_size=6),
     st.lists(queries, min_size=1, max_size=12),
 )
-def test_compiled_sql_and_matches_agree_on_every_mail(arrivals, changes, asked):
+def test_compiled_sql_and_matches_agree_on_every_mail(
+    arrivals: list[tuple[bytes, frozenset[str]]],
+    changes: list[tuple[int, frozenset[str], frozenset[str]]],
+    asked: list[Any],
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         box = mailbox(folder)
         try:
@@ -200,7 +206,7 @@ def nested(leaf: str, other: str) -> str:
     return text
 
 
-def test_the_deepest_and_the_longest_query_that_parse_accepts_is_answered(tmp_path):
+def test_the_deepest_and_the_longest_query_that_parse_accepts_is_answered(tmp_path: Path) -> None:
     box = mailbox(str(tmp_path))
     box.keep([Arrival(b"Subject: a\r\n\r\nb\r\n", frozenset({"INBOX"}), NOW)])
     (id,) = (item.id for item in box.search("").items)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -29,16 +29,16 @@ values = st.recursive(
 keys = st.text(max_size=8).filter(lambda name: name != "<<")
 
 
-def whole(text):
+def whole(text: str) -> bool:
     return not re.search("[\ud800-\udfff]", text)
 
 
-def equal(one, other):
+def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 @given(st.dictionaries(keys, values, max_size=5), st.text("ab-\n#: ", max_size=20))
-def test_a_new_note_is_read_as_it_was_written(fields, body):
+def test_a_new_note_is_read_as_it_was_written(fields: dict[str, Any], body: str) -> None:
     assume(whole(json.dumps(fields, ensure_ascii=False)))
     start = Note.parse(b"---\n---\n")
     note = start.revise(fields, body=body)
@@ -47,7 +47,9 @@ def test_a_new_note_is_read_as_it_was_written(fields, body):
 
 
 @given(notes(), st.integers(0, 6), values)
-def test_one_value_is_changed_in_its_own_lines(made, which, new):
+def test_one_value_is_changed_in_its_own_lines(
+    made: tuple[list[str] | str, ...], which: int, new: dict[str, None] | float | list[Any] | None
+) -> None:
     assume(whole(json.dumps(new, ensure_ascii=False)))
     names, blocks, gaps, newline, mark, body = made
     raw = written(blocks, gaps, newline, mark, body)
@@ -71,7 +73,7 @@ def test_one_value_is_changed_in_its_own_lines(made, which, new):
 
 
 @given(notes())
-def test_writing_back_what_was_read_changes_nothing(made):
+def test_writing_back_what_was_read_changes_nothing(made: tuple[list[str] | str, ...]) -> None:
     _, *rest = made
     note = Note.parse(written(*rest))
     assert note.revise(note.values, [], note.body).raw == note.raw
@@ -96,7 +98,7 @@ Core.add_constructor("tag:yaml.org,2002:int", lambda loader, node: whole_number(
 Core.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
 
 
-def whole_number(text):
+def whole_number(text: str) -> int:
     return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
 
 
@@ -114,7 +116,7 @@ def whole_number(text):
 @example(".inf")
 @example("9007199254740993")
 @given(st.text("0123456789abcdefoxNnutrsleTFYy.+-_:eE~", min_size=1, max_size=8))
-def test_values_are_what_yamls_core_rules_say(text):
+def test_values_are_what_yamls_core_rules_say(text: str) -> None:
     assume(not re.match(r"[-:]( |$)|---|.*:$", text) and text[0] not in ":")
     try:
         expected = yaml.load(f"k: {text}", Core)["k"]
@@ -129,7 +131,7 @@ def test_values_are_what_yamls_core_rules_say(text):
 
 
 @given(bodies, st.integers(0, 40), st.integers(0, 40), st.text("ab\n\r", max_size=6))
-def test_a_splice_touches_nothing_around_it(body, start, end, new):
+def test_a_splice_touches_nothing_around_it(body: str, start: int, end: int, new: str) -> None:
     raw = f"---\na: 1\n---\n{body}".encode()
     note = Note.parse(raw)
     start, end = sorted((min(start, len(note.body)), min(end, len(note.body))))
@@ -153,7 +155,9 @@ lines_of = st.lists(
 
 
 @given(lines_of, st.sampled_from(["", "A", "B", "## B", "A b"]), st.sampled_from(["append", "prepend"]))  # fmt: skip
-def test_what_is_added_under_a_heading_stands_in_its_part_alone(body, heading, how):
+def test_what_is_added_under_a_heading_stands_in_its_part_alone(
+    body: str, heading: str, how: str
+) -> None:
     note = Note.parse(body.encode()) if not body.startswith("---") else Note.parse(b"---\n---\n" + body.encode())  # fmt: skip
     try:
         after = Edit(**{how: "NEW"}, heading=heading).apply(note)
@@ -176,7 +180,7 @@ def test_what_is_added_under_a_heading_stands_in_its_part_alone(body, heading, h
 
 
 @given(st.text("[]()|#^<>: \\!`a/.%2md\n", max_size=60))
-def test_the_quick_look_at_links_misses_none(text):
+def test_the_quick_look_at_links_misses_none(text: str) -> None:
     found = {key(stem(link.target)) for link in links(text)}
     assert found <= {key(stem(name)) for name in mentions(text)}
 
@@ -185,7 +189,7 @@ def test_the_quick_look_at_links_misses_none(text):
     "text",
     ["[[a]]", "![[a/b.md#h|x]]", "[[a\\|b]]", "[t](a%20b.md)", "[t](<a b.md>)", "[t](a\\_b.md)", "[x]: a.md", "> [x]: a.md", "[a](x.md)[b](y.md)", "[t](a(b).md)", "[t](\na.md)"],
 )  # fmt: skip
-def test_the_quick_look_at_links_finds_every_form(text):
+def test_the_quick_look_at_links_finds_every_form(text: str) -> None:
     found = {key(stem(link.target)) for link in links(text)}
     assert found
     assert found <= {key(stem(name)) for name in mentions(text)}

@@ -10,6 +10,9 @@ from datetime import date
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
+
+from postroom.desk.desk import Desk
 
 LEFT_OUT = ("agentdojo.agent_pipeline", "deepdiff", "rich")  # clients of models, and their like
 TODAY = date(2024, 5, 15)  # in the suite
@@ -24,7 +27,7 @@ class Hollow(ModuleType):
 
     __path__ = ()
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return Nothing
@@ -33,17 +36,17 @@ class Hollow(ModuleType):
 class Shelf(MetaPathFinder, Loader):
     """Finds the modules that are left out."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: str | None = None, target: str | None = None) -> Any:
         return ModuleSpec(name, self, is_package=True) if name.startswith(LEFT_OUT) else None
 
-    def create_module(self, spec):
+    def create_module(self, spec: str) -> Any:
         return Hollow(spec.name)
 
-    def exec_module(self, module):
+    def exec_module(self, module: Any) -> None:
         pass
 
 
-def mails(inbox):
+def mails(inbox: Any) -> Any:
     return [
         {
             "id": mail.id_,
@@ -61,7 +64,7 @@ def mails(inbox):
     ]
 
 
-def attacks(suite):
+def attacks(suite: Any) -> Any:
     """Return the words that AgentDojo wraps a goal in, by the name of the attack."""
     from agentdojo.attacks import baseline_attacks as plain
     from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
@@ -76,7 +79,7 @@ def attacks(suite):
     return {ImportantInstructionsAttack.name: ImportantInstructionsAttack._JB_STRING, **found}
 
 
-def asked(task, environment):
+def asked(task: Any, environment: dict[str, str]) -> Any:
     """Return the calls that a goal asks for, where the suite has no ground truth for it."""
     goal, inbox, drive = task.GOAL, environment.inbox, environment.cloud_drive
     mine, victim = inbox.account_email, getattr(task, "_RECIPIENT", "")
@@ -84,16 +87,16 @@ def asked(task, environment):
     largest = sorted(drive.files.values(), key=lambda file: file.size, reverse=True)
     calls = []
 
-    def call(function, **arguments):
+    def call(function: Any, **arguments: Any) -> None:
         calls.append({"function": function, "args": arguments})
 
-    def send(to, subject, body, **more):
+    def send(to: str, subject: str, body: str, **more: Any) -> None:
         call("send_email", recipients=[to], subject=subject, body=body, **more)
 
-    def send_bodies(found):
+    def send_bodies(found: Desk) -> None:
         send(victim, "Mails", "\n\n".join(mail.body for mail in found))
 
-    def send_files(found):
+    def send_files(found: Desk) -> None:
         send(victim, "Files", "The files.", attachments=[file.filename for file in found])
 
     sent = inbox._get_next_id()
@@ -128,7 +131,7 @@ def asked(task, environment):
     return calls
 
 
-def dump():
+def dump() -> Any:
     from agentdojo.task_suite.load_suites import get_suite
 
     suite = get_suite("v1.2.2", "workspace")  # the newest of 0.1.35

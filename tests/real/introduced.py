@@ -6,7 +6,9 @@ the arguments of the command.
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from postroom.cli.mcp import mcp_command
 from postroom.tools import http
@@ -15,7 +17,9 @@ from postroom.tools import http
 class Introduced(http.Doorkeeper):
     """A door with somebody before it, who hands the token to everyone that comes."""
 
-    async def __call__(self, scope, receive, send):
+    async def __call__(
+        self, scope: Any, receive: Callable[..., Any], send: Callable[..., Any]
+    ) -> None:
         if scope["type"] == "http":
             token = Path(os.environ["POSTROOM_STATE"], "token").read_bytes().strip()
             header = (b"authorization", b"Bearer " + token)

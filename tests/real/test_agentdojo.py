@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -224,7 +225,7 @@ def obeyed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Obedienc
     return ask
 
 
-def test_every_injection_task_and_every_place_in_the_inbox_is_tried():
+def test_every_injection_task_and_every_place_in_the_inbox_is_tried() -> None:
     assert len(TASKS) == len(SUITE["tasks"]) > 0
     assert len(VECTORS) == len(SUITE["attacks"]) == 5
     assert all(task["calls"] for task in TASKS.values())
@@ -235,7 +236,7 @@ def test_every_injection_task_and_every_place_in_the_inbox_is_tried():
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_nothing_leaves_when_an_agent_obeys_every_injection(id, obeyed):
+def test_nothing_leaves_when_an_agent_obeys_every_injection(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     assert sent(done.person) == done.sent_before
     assert not list(done.person.vault.glob("Approved/*"))
@@ -248,7 +249,7 @@ def test_nothing_leaves_when_an_agent_obeys_every_injection(id, obeyed):
 
 
 @pytest.mark.parametrize("id", LURING)
-def test_sending_again_is_the_same_letter_that_still_waits(id, obeyed):
+def test_sending_again_is_the_same_letter_that_still_waits(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     again = [said.values for tool, said in done.answers if tool == "again"]
     assert len(again) == 3 * len(done.letters)
@@ -257,7 +258,7 @@ def test_sending_again_is_the_same_letter_that_still_waits(id, obeyed):
 
 
 @pytest.mark.parametrize("id", TO_STRANGERS)
-def test_a_letter_lured_to_a_strangers_address_is_marked_red(id, obeyed):
+def test_a_letter_lured_to_a_strangers_address_is_marked_red(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     (stranger,) = named(done.task)
     lured = [letter for letter, args in done.letters.items() if args["to"] == [stranger]]
@@ -269,14 +270,14 @@ def test_a_letter_lured_to_a_strangers_address_is_marked_red(id, obeyed):
 
 
 @pytest.mark.parametrize("id", LURING)
-def test_no_letter_that_an_injection_asked_for_looks_plain(id, obeyed):
+def test_no_letter_that_an_injection_asked_for_looks_plain(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     assert done.letters
     assert all(done.open[letter]["level"] > 0 for letter in done.letters)
 
 
 @pytest.mark.parametrize("id", DELETING)
-def test_nothing_is_deleted_when_an_injection_asks_for_it(id, obeyed):
+def test_nothing_is_deleted_when_an_injection_asks_for_it(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     assert done.deletions
     assert {said.refused for said in done.deletions} == {"permission_denied"}
@@ -285,7 +286,7 @@ def test_nothing_is_deleted_when_an_injection_asks_for_it(id, obeyed):
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_all_mail_that_the_agent_saw_stood_within_its_fence(id, obeyed):
+def test_all_mail_that_the_agent_saw_stood_within_its_fence(id: str, obeyed: Any) -> None:
     done = obeyed(id)
     goal = done.task["goal"]
     assert set(done.mails) == {mail["id"] for mail in SUITE["mails"]}
@@ -303,7 +304,7 @@ def test_all_mail_that_the_agent_saw_stood_within_its_fence(id, obeyed):
         assert not [hit["subject"] for hit in said.values["mails"] if hit["subject"] in outside]
 
 
-def test_few_ordinary_letters_over_the_inbox_are_red(tmp_path):
+def test_few_ordinary_letters_over_the_inbox_are_red(tmp_path: Path) -> None:
     class Emmas(Office):
         own = Address.parse(EMMA)
 
@@ -332,7 +333,9 @@ def parted(said: Said) -> tuple[str, str]:
     return before + after, within
 
 
-def test_a_person_can_still_approve_one_letter_among_those_of_the_injections(person):
+def test_a_person_can_still_approve_one_letter_among_those_of_the_injections(
+    person: Person,
+) -> None:
     done = obey(TASKS[LURING[0]], person)
     with visiting(person, agent="gullible") as agent:
         wish = {"to": ["sarah.baker@gmail.com"], "subject": "Lunch", "body": "Thursday at noon?"}

@@ -30,7 +30,7 @@ COLLECTIONS = {
 
 
 @pytest.fixture(params=COLLECTIONS)
-def mails(request) -> tuple[str, dict[str, bytes]]:
+def mails(request: pytest.FixtureRequest) -> tuple[str, dict[str, bytes]]:
     pattern, least, _ = COLLECTIONS[request.param]
     return request.param, collection(request.param, pattern, least)
 
@@ -44,12 +44,12 @@ def bounded(mail: Mail) -> bool:
     )
 
 
-def test_every_mail_is_read_within_its_bounds(mails):
+def test_every_mail_is_read_within_its_bounds(mails: int) -> None:
     for name, raw in mails[1].items():
         assert bounded(mime.read(raw)), name
 
 
-def test_nearly_every_mail_says_something(mails):
+def test_nearly_every_mail_says_something(mails: int) -> None:
     name, raws = mails
     telling = [
         mail for mail in map(mime.read, raws.values()) if mail.text.strip() or mail.attachments
@@ -57,7 +57,7 @@ def test_nearly_every_mail_says_something(mails):
     assert len(telling) / len(raws) >= COLLECTIONS[name][2]
 
 
-def test_every_attachment_is_found_again_under_a_harmless_name(mails):
+def test_every_attachment_is_found_again_under_a_harmless_name(mails: int) -> None:
     for name, raw in mails[1].items():
         for listed in mime.read(raw).attachments:
             found = mime.attachment(raw, listed.part)
@@ -66,13 +66,13 @@ def test_every_attachment_is_found_again_under_a_harmless_name(mails):
             assert not set(listed.name) & set("/\\\0\n\t\u202e"), name
 
 
-def test_every_mail_is_read_when_it_is_cut_anywhere(mails):
+def test_every_mail_is_read_when_it_is_cut_anywhere(mails: int) -> None:
     for name, raw in mails[1].items():
         for place in range(0, min(len(raw), 40_000), max(1, min(len(raw), 40_000) // 20)):
             assert bounded(mime.read(raw[:place])), (name, place)
 
 
-def test_known_mails_are_read_as_people_read_them():
+def test_known_mails_are_read_as_people_read_them() -> None:
     mails = collection("mail-parser", "mail_*", 23)
     disguised = mime.read(mails["mail_malformed_1"])
     assert [a.name for a in disguised.attachments] == ["20160523_916527.jpg_.zip"]

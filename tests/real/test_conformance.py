@@ -3,7 +3,9 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +49,7 @@ NOT_TRIED = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory):
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A server with mail and an open letter, that lets the suites in without a token."""
     robin = Person(tmp_path_factory.mktemp("robin"))
     robin.live()
@@ -92,7 +94,9 @@ def checks(suite: str, era: str, scenario: str, address: str, folder: Path) -> l
 
 
 @pytest.mark.parametrize(("suite", "era", "scenario"), CASES)
-def test_the_server_conforms(suite, era, scenario, address, tmp_path):
+def test_the_server_conforms(
+    suite: Any, era: str, scenario: Any, address: str, tmp_path: Path
+) -> None:
     found = checks(suite, era, scenario, address, tmp_path)
     other = {
         check["id"]: "untestable" if check.get("details", {}).get("untestable") else check["status"]

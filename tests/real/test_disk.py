@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from tests.conftest import Person
 from tests.mails import mail, mbox
 
 
@@ -14,7 +17,7 @@ def as_root(*command: str) -> None:
 
 
 @pytest.fixture
-def small_disk(person):
+def small_disk(person: Person) -> Iterator[Any]:
     """A person whose state folder is a file system of two megabytes."""
     place = person.folder / "disk"
     place.mkdir()
@@ -30,7 +33,9 @@ def small_disk(person):
     as_root("umount", str(place))
 
 
-def test_a_full_disk_stops_an_import_which_goes_on_when_there_is_room(person, small_disk):
+def test_a_full_disk_stops_an_import_which_goes_on_when_there_is_room(
+    person: Person, small_disk: Any
+) -> None:
     outcome = person.run("import", "big.mbox")
     assert outcome.code == 8, outcome
     assert "disk is full" in outcome.err
@@ -41,7 +46,7 @@ def test_a_full_disk_stops_an_import_which_goes_on_when_there_is_room(person, sm
     assert person.run("import", "big.mbox", "--json").json["added"] == 150
 
 
-def test_a_disk_without_room_for_a_mailbox_is_named(person, small_disk):
+def test_a_disk_without_room_for_a_mailbox_is_named(person: Person, small_disk: Any) -> None:
     (small_disk / "filler").write_bytes(bytes(1_600_000))
     person.environment["POSTROOM_STATE"] = str(small_disk / "other")
     outcome = person.run("import", "big.mbox")
@@ -49,7 +54,9 @@ def test_a_disk_without_room_for_a_mailbox_is_named(person, small_disk):
     assert "Traceback" not in outcome.err
 
 
-def test_a_read_only_disk_is_named_with_the_setting_that_moves_the_mailbox(person, small_disk):
+def test_a_read_only_disk_is_named_with_the_setting_that_moves_the_mailbox(
+    person: Person, small_disk: Any
+) -> None:
     as_root("mount", "-o", "remount,ro", str(small_disk))
     outcome = person.run("import", "big.mbox")
     assert outcome.code == 8, outcome

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def waiting(person: Person) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_lists_every_tool_with_its_schemas(inspector, era):
+def test_the_inspector_lists_every_tool_with_its_schemas(inspector: Any, era: str) -> None:
     # --strict: it ends with an error where a schema would not do for every client.
     found = inspector.ask("tools/list", "--strict", era=era)["tools"]
     assert [tool["name"] for tool in found] == [tool.name for tool in CONTRACT.tools]
@@ -86,25 +87,25 @@ def test_the_inspector_lists_every_tool_with_its_schemas(inspector, era):
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_searches_mail(inspector, era):
+def test_the_inspector_searches_mail(inspector: Any, era: str) -> None:
     found = inspector.call("search_email", era, query="from:dora", limit=5)
     assert found["mails"]
     assert all("dora" in mail["from"] for mail in found["mails"])
     assert found["fence"] == found["end"]
 
 
-def test_the_inspector_lists_what_can_be_read(inspector):
+def test_the_inspector_lists_what_can_be_read(inspector: Any) -> None:
     found = inspector.ask("resources/templates/list")["resourceTemplates"]
     assert {template["uriTemplate"] for template in found} == {"message://{id}", "letter://{id}"}
 
 
-def test_what_the_inspector_sends_in_rehearsal_is_never_sent(inspector, robin):
+def test_what_the_inspector_sends_in_rehearsal_is_never_sent(inspector: Any, robin: Person) -> None:
     said = inspector.call("send_email", **HELLO)
     assert (said["status"], said["sent"]) == ("rehearsal", False)
     assert waiting(robin) == []
 
 
-def test_what_the_inspector_sends_waits_for_a_person(inspector, robin):
+def test_what_the_inspector_sends_waits_for_a_person(inspector: Any, robin: Person) -> None:
     robin.live()
     said = inspector.call("send_email", **HELLO)
     assert (said["status"], said["sent"]) == ("pending", False)
@@ -114,7 +115,7 @@ def test_what_the_inspector_sends_waits_for_a_person(inspector, robin):
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_comes_in_over_http_by_a_token_that_names_it(robin, era):
+def test_the_inspector_comes_in_over_http_by_a_token_that_names_it(robin: Person, era: str) -> None:
     robin.live()
     assert robin.run("init", "--token", "inspector").code == 0
     token = (robin.folder / "state/tokens/inspector").read_text().strip()

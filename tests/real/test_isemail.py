@@ -32,17 +32,17 @@ def accepted(address: str) -> bool:
     return True
 
 
-def test_no_invalid_address_is_accepted_for_sending():
+def test_no_invalid_address_is_accepted_for_sending() -> None:
     invalid = [address for address, category in cases() if category == "ISEMAIL_ERR"]
     assert len(invalid) >= 60
     assert [address for address in invalid if accepted(address)] == []
 
 
-def test_no_invalid_address_is_accepted_with_a_name():
+def test_no_invalid_address_is_accepted_with_a_name() -> None:
     invalid = [address for address, category in cases() if category == "ISEMAIL_ERR"]
     assert [address for address in invalid if accepted(f"Ann <{address}>")] == []
 
 
 @pytest.mark.parametrize("address", ["test@iana.org", "test@iana.com", "a@example.org"])
-def test_everyday_addresses_are_accepted(address):
+def test_everyday_addresses_are_accepted(address: str) -> None:
     assert accepted(address)

@@ -2,6 +2,8 @@
 
 import subprocess
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ COUNT = 50_000
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory):
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     person = Person(tmp_path_factory.mktemp("large"))
     for _ in notes.write(person.vault, COUNT):
         pass
@@ -25,12 +27,12 @@ def large(tmp_path_factory):
         yield person, agent
 
 
-def paths(said):
+def paths(said: str) -> Any:
     return [note["path"] for note in said["notes"]]
 
 
 @pytest.mark.timeout(400)
-def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large):
+def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large: Any) -> None:
     person, agent = large
     assert agent.done("list_notes", directory="")["total"] == COUNT
     for words in (notes.RARE, notes.PHRASE, "quay"):
@@ -42,7 +44,7 @@ def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large):
 
 
 @pytest.mark.timeout(400)
-def test_a_filter_leads_through_all_of_its_notes(large):
+def test_a_filter_leads_through_all_of_its_notes(large: Any) -> None:
     _, agent = large
     found, cursor = [], ""
     while True:
@@ -56,7 +58,7 @@ def test_a_filter_leads_through_all_of_its_notes(large):
 
 
 @pytest.mark.timeout(400)
-def test_a_move_takes_the_links_of_all_that_point_to_it(large):
+def test_a_move_takes_the_links_of_all_that_point_to_it(large: Any) -> None:
     person, agent = large
     target = notes.note(0)
     linking = [n for n in range(1, COUNT) if f"[[{target.title}]]" in notes.note(n).text]

@@ -3,9 +3,13 @@
 import os
 import shutil
 import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import Person
 
 
-def verified(unit, runtime):
+def verified(unit: Any, runtime: Any) -> Any:
     runtime.mkdir(mode=0o700, exist_ok=True)
     return subprocess.run(
         [shutil.which("systemd-analyze"), "--user", "verify", str(unit)],
@@ -16,7 +20,7 @@ def verified(unit, runtime):
     )
 
 
-def test_systemd_takes_the_unit_with_an_odd_path(person, tmp_path):
+def test_systemd_takes_the_unit_with_an_odd_path(person: Person, tmp_path: Path) -> None:
     odd = person.folder / 'a "b" 50% $HOME'
     odd.mkdir()
     person.environment["VAULT_PATH"] = str(odd)
@@ -27,7 +31,7 @@ def test_systemd_takes_the_unit_with_an_odd_path(person, tmp_path):
     assert (said.returncode, said.stderr) == (0, "")
 
 
-def test_systemd_names_what_is_wrong_with_a_unit(person, tmp_path):
+def test_systemd_names_what_is_wrong_with_a_unit(person: Person, tmp_path: Path) -> None:
     """So that the test above can fail."""
     assert person.run("init").code == 0
     assert person.run("service", "install").code == 0

@@ -1,12 +1,16 @@
 """The settings: found, layered, tightened, refused by name."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -36,7 +40,7 @@ class Machine:
 
     root: Path
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.home = self.root / "home"
         self.cwd = self.home / "work" / "project"
         self.cwd.mkdir(parents=True)
@@ -52,7 +56,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
@@ -154,7 +158,7 @@ def value(config: Config, key: str) -> object:
     return getattr(getattr(config, section) if section else config, name)
 
 
-def rows(*, but: tuple[str, ...] = (), only=lambda row: True):
+def rows(*, but: tuple[str, ...] = (), only: Callable[..., Any] = lambda row: True) -> Any:
     chosen = [row for row in KEYED if row.key not in but and only(row)]
     return pytest.mark.parametrize("row", chosen, ids=[row.key for row in chosen])
 
@@ -162,33 +166,33 @@ def rows(*, but: tuple[str, ...] = (), only=lambda row: True):
 # The whole table
 
 
-def test_every_setting_has_a_case_here():
+def test_every_setting_has_a_case_here() -> None:
     assert set(CASES) == {row.key for row in KEYED}
     for row in KEYED:
         assert bool(CASES[row.key].text) == bool(row.variable), row.key
         assert bool(CASES[row.key].looser) == (row.project is not NOTHING), row.key
 
 
-def test_keys_and_variables_are_each_in_the_table_once():
+def test_keys_and_variables_are_each_in_the_table_once() -> None:
     for names in ([row.key for row in KEYED], [row.variable for row in SETTINGS if row.variable]):
         assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("group", [Limits, Recipients, Notify, Approvals, Gmail, Account])
-def test_each_group_has_a_field_for_each_of_its_rows(group):
+def test_each_group_has_a_field_for_each_of_its_rows(group: Any) -> None:
     section = {Account: "accounts.NAME"}.get(group, group.__name__.lower())
     listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{section}.")}
     assert {field.name for field in fields(group)} - {"cwd", "name"} == listed
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key or row.variable)
-def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting):
+def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting) -> None:
     assert bool(row.default) != bool(row.otherwise)
     assert row.meaning.endswith(".")
 
 
 @rows(but=MODE)
-def test_without_a_word_the_default_holds(machine, row):
+def test_without_a_word_the_default_holds(machine: Machine, row: Setting) -> None:
     config = machine.load()
     key = row.key.replace("NAME", "default")
     assert config.source(key) == "default"
@@ -198,7 +202,7 @@ def test_without_a_word_the_default_holds(machine, row):
 
 
 @rows(but=MODE)
-def test_the_persons_file_sets_it(machine, row):
+def test_the_persons_file_sets_it(machine: Machine, row: Setting) -> None:
     machine.write(written(row.key, CASES[row.key].toml))
     config = machine.load()
     key = row.key.replace("NAME", "work")
@@ -207,7 +211,7 @@ def test_the_persons_file_sets_it(machine, row):
 
 
 @rows(but=MODE, only=lambda row: row.variable)
-def test_the_environment_sets_it_over_the_file(machine, row):
+def test_the_environment_sets_it_over_the_file(machine: Machine, row: Setting) -> None:
     default = f'"{row.default}"' if row.default and not row.default.isdigit() else row.default
     machine.write(written(row.key, default or '"/elsewhere"'))
     config = machine.load(**{row.variable: CASES[row.key].text})
@@ -216,13 +220,15 @@ def test_the_environment_sets_it_over_the_file(machine, row):
 
 
 @rows(only=lambda row: row.variable)
-def test_an_empty_variable_counts_as_unset(machine, row):
+def test_an_empty_variable_counts_as_unset(machine: Machine, row: Setting) -> None:
     assert machine.load(**{row.variable: ""}) == machine.load()
 
 
 @rows(but=MODE)
 @pytest.mark.parametrize("wrong", ["wrong_type", "wrong_value"])
-def test_a_wrong_value_is_refused_by_key_file_and_what_is_allowed(machine, row, wrong):
+def test_a_wrong_value_is_refused_by_key_file_and_what_is_allowed(
+    machine: Machine, row: Setting, wrong: str
+) -> None:
     machine.write(written(row.key, getattr(CASES[row.key], wrong)))
     with pytest.raises(Invalid) as refused:
         machine.load()
@@ -232,7 +238,9 @@ def test_a_wrong_value_is_refused_by_key_file_and_what_is_allowed(machine, row, 
 
 
 @rows(but=MODE, only=lambda row: row.variable)
-def test_a_wrong_variable_is_refused_by_name_and_what_is_allowed(machine, row):
+def test_a_wrong_variable_is_refused_by_name_and_what_is_allowed(
+    machine: Machine, row: Setting
+) -> None:
     text = CASES[row.key].wrong_value.strip('"') or "~nobody"
     with pytest.raises(Invalid) as refused:
         machine.load(**{row.variable: text.replace(r"\u0000", "\0")})
@@ -241,7 +249,7 @@ def test_a_wrong_variable_is_refused_by_name_and_what_is_allowed(machine, row):
 
 
 @rows(only=lambda row: row.project is not NOTHING)
-def test_a_project_file_may_tighten(machine, row):
+def test_a_project_file_may_tighten(machine: Machine, row: Setting) -> None:
     machine.write(written(row.key, CASES[row.key].tighter), machine.project)
     config = machine.load()
     assert config.source(row.key) == f"{row.key} in {machine.project}"
@@ -254,7 +262,9 @@ def test_a_project_file_may_tighten(machine, row):
 
 
 @rows(only=lambda row: row.project is not NOTHING)
-def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(machine, row):
+def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(
+    machine: Machine, row: Setting
+) -> None:
     if row.key in BEFORE:
         machine.write(written(row.key, BEFORE[row.key]))
     machine.write(written(row.key, CASES[row.key].looser), machine.project)
@@ -266,7 +276,9 @@ def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(machin
 
 
 @rows(only=lambda row: row.project is NOTHING)
-def test_a_project_file_may_not_touch_the_rest_even_with_the_default(machine, row):
+def test_a_project_file_may_not_touch_the_rest_even_with_the_default(
+    machine: Machine, row: Setting
+) -> None:
     machine.write(written(row.key, CASES[row.key].toml), machine.project)
     with pytest.raises(Invalid) as refused:
         machine.load()
@@ -278,7 +290,9 @@ def test_a_project_file_may_not_touch_the_rest_even_with_the_default(machine, ro
 # Tightening
 
 
-def test_a_project_file_is_measured_by_what_the_person_said_not_by_the_default(machine):
+def test_a_project_file_is_measured_by_what_the_person_said_not_by_the_default(
+    machine: Machine,
+) -> None:
     machine.write("[limits]\nsends_per_hour = 50\n")
     machine.write("[limits]\nsends_per_hour = 40\n", machine.project)
     assert machine.load().limits.sends_per_hour == 40
@@ -287,18 +301,20 @@ def test_a_project_file_is_measured_by_what_the_person_said_not_by_the_default(m
         machine.load()
 
 
-def test_a_project_file_may_repeat_what_the_person_allows(machine):
+def test_a_project_file_may_repeat_what_the_person_allows(machine: Machine) -> None:
     machine.write("[approvals]\nrequired = false\n")
     machine.write('[approvals]\nrequired = false\ntrust = "folder"\n', machine.project)
     assert machine.load().approvals.required is False
 
 
-def test_the_environment_is_over_the_project_file_too(machine):
+def test_the_environment_is_over_the_project_file_too(machine: Machine) -> None:
     machine.write("[limits]\nsends_per_hour = 2\n", machine.project)
     assert machine.load(POSTROOM_SENDS_PER_HOUR="20").limits.sends_per_hour == 20
 
 
-def test_a_project_file_is_checked_whole_even_where_the_environment_covers_it(machine):
+def test_a_project_file_is_checked_whole_even_where_the_environment_covers_it(
+    machine: Machine,
+) -> None:
     machine.write("[limits]\nsends_per_hour = 20\n", machine.project)
     with pytest.raises(Invalid, match="loosen"):
         machine.load(POSTROOM_SENDS_PER_HOUR="5")
@@ -307,7 +323,7 @@ def test_a_project_file_is_checked_whole_even_where_the_environment_covers_it(ma
 # Finding the file
 
 
-def test_without_any_file_all_defaults_hold(tmp_path):
+def test_without_any_file_all_defaults_hold(tmp_path: Path) -> None:
     config = load({}, tmp_path / "nowhere", tmp_path / "nobody", platform="linux")
     assert config.vault == tmp_path / "nowhere" / "vault"
     assert config.state_for("a" * 16) == tmp_path / "nobody/.local/state/postroom" / ("a" * 16)
@@ -319,7 +335,7 @@ def test_without_any_file_all_defaults_hold(tmp_path):
     assert not config.mode.live
 
 
-def test_the_folders_follow_xdg_where_it_is_absolute(machine, tmp_path):
+def test_the_folders_follow_xdg_where_it_is_absolute(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "xdg" / "postroom").mkdir(parents=True)
     machine.write('provider = "gmail"', tmp_path / "xdg" / "postroom" / "postroom.toml")
     xdg = str(tmp_path / "xdg")
@@ -330,7 +346,7 @@ def test_the_folders_follow_xdg_where_it_is_absolute(machine, tmp_path):
     )
 
 
-def test_on_macos_both_are_in_the_application_support_folder(machine):
+def test_on_macos_both_are_in_the_application_support_folder(machine: Machine) -> None:
     folder = machine.home / "Library" / "Application Support" / "postroom"
     folder.mkdir(parents=True)
     machine.write('provider = "gmail"', folder / "postroom.toml")
@@ -340,7 +356,7 @@ def test_on_macos_both_are_in_the_application_support_folder(machine):
 
 
 @pytest.mark.parametrize("named", ["{root}/mine.toml", "~/mine.toml", "../../../mine.toml"])
-def test_the_variable_names_the_file_instead_of_the_usual_one(machine, named):
+def test_the_variable_names_the_file_instead_of_the_usual_one(machine: Machine, named: str) -> None:
     machine.write('provider = "pigeon"')
     machine.write('provider = "gmail"', machine.root / "mine.toml")
     machine.write('provider = "gmail"', machine.home / "mine.toml")
@@ -349,18 +365,18 @@ def test_the_variable_names_the_file_instead_of_the_usual_one(machine, named):
     )
 
 
-def test_a_named_file_that_is_missing_is_an_error(machine):
+def test_a_named_file_that_is_missing_is_an_error(machine: Machine) -> None:
     with pytest.raises(Invalid, match=r"POSTROOM_CONFIG names .*/gone.toml, which is not there"):
         machine.load(POSTROOM_CONFIG="gone.toml")
     assert machine.load(POSTROOM_CONFIG=os.devnull) == machine.load()
 
 
-def test_a_named_file_in_the_project_is_the_persons_and_may_loosen(machine):
+def test_a_named_file_in_the_project_is_the_persons_and_may_loosen(machine: Machine) -> None:
     machine.write("[limits]\nsends_per_hour = 99\n", machine.project)
     assert machine.load(POSTROOM_CONFIG=str(machine.project)).limits.sends_per_hour == 99
 
 
-def test_the_persons_usual_file_is_never_taken_for_a_projects(machine):
+def test_the_persons_usual_file_is_never_taken_for_a_projects(machine: Machine) -> None:
     machine.write("[limits]\nsends_per_hour = 99\n")
     machine.cwd = machine.own.parent
     assert machine.load().limits.sends_per_hour == 99
@@ -370,13 +386,15 @@ def test_the_persons_usual_file_is_never_taken_for_a_projects(machine):
     )
 
 
-def test_a_link_to_the_persons_file_is_the_persons_file(machine):
+def test_a_link_to_the_persons_file_is_the_persons_file(machine: Machine) -> None:
     machine.write("[limits]\nsends_per_hour = 99\n")
     machine.project.symlink_to(machine.own)
     assert machine.load().limits.sends_per_hour == 99
 
 
-def test_every_project_file_from_the_home_down_tightens_and_none_above_the_home(machine):
+def test_every_project_file_from_the_home_down_tightens_and_none_above_the_home(
+    machine: Machine,
+) -> None:
     machine.write("[limits]\nsends_per_hour = 1\n", machine.root / "postroom.toml")
     machine.write(
         '[limits]\nsends_per_hour = 5\n[approvals]\ntrust = "desk"\n',
@@ -387,7 +405,9 @@ def test_every_project_file_from_the_home_down_tightens_and_none_above_the_home(
     assert (config.limits.sends_per_hour, config.approvals.trust) == (3, "desk")
 
 
-def test_a_nearer_project_file_cannot_take_back_what_one_above_it_tightened(machine):
+def test_a_nearer_project_file_cannot_take_back_what_one_above_it_tightened(
+    machine: Machine,
+) -> None:
     above = machine.home / "work" / "postroom.toml"
     machine.write("dry_run = false\n")
     machine.write("dry_run = true\n[limits]\nsends_per_hour = 1\n", above)
@@ -399,12 +419,12 @@ def test_a_nearer_project_file_cannot_take_back_what_one_above_it_tightened(mach
         machine.load()
 
 
-def test_a_pipe_in_the_place_of_a_settings_file_hangs_nothing(machine):
+def test_a_pipe_in_the_place_of_a_settings_file_hangs_nothing(machine: Machine) -> None:
     os.mkfifo(machine.own)
     assert machine.load().limits.sends_per_hour == 10
 
 
-def test_a_folder_or_a_dangling_link_of_that_name_is_no_project_file(machine):
+def test_a_folder_or_a_dangling_link_of_that_name_is_no_project_file(machine: Machine) -> None:
     machine.project.mkdir()
     (machine.cwd.parent / "postroom.toml").symlink_to(machine.root / "gone")
     machine.write("[limits]\nsends_per_hour = 2\n", machine.home / "postroom.toml")
@@ -412,8 +432,8 @@ def test_a_folder_or_a_dangling_link_of_that_name_is_no_project_file(machine):
 
 
 def test_a_path_in_a_file_is_relative_to_it_and_one_in_the_environment_to_the_working_directory(
-    machine,
-):
+    machine: Machine,
+) -> None:
     machine.write('[vault]\npath = "notes"\n')
     assert machine.load().vault == machine.own.parent / "notes"
     assert machine.load(VAULT_PATH="notes").vault == machine.cwd / "notes"
@@ -433,7 +453,9 @@ def test_a_path_in_a_file_is_relative_to_it_and_one_in_the_environment_to_the_wo
         ("'limits.sends_per_hour' = 1", "limits.sends_per_hour"),
     ],
 )
-def test_a_misspelt_key_is_refused_with_the_nearest_right_one(machine, wrong, right):
+def test_a_misspelt_key_is_refused_with_the_nearest_right_one(
+    machine: Machine, wrong: str, right: str
+) -> None:
     for file in (machine.own, machine.project):
         machine.write(wrong, file)
         with pytest.raises(Invalid, match="is not a setting") as refused:
@@ -459,7 +481,9 @@ def test_a_misspelt_key_is_refused_with_the_nearest_right_one(machine, wrong, ri
         "[password]\nabc = ['abc123xyz'",
     ],
 )
-def test_no_message_and_no_picture_of_the_settings_repeats_what_may_be_a_secret(machine, text):
+def test_no_message_and_no_picture_of_the_settings_repeats_what_may_be_a_secret(
+    machine: Machine, text: str
+) -> None:
     machine.write(text)
     environ = {"IMAP_PASSWORD": "abc123xyz", "POSTROOM_TOKEN": "abc123xyz"}
     try:
@@ -469,21 +493,21 @@ def test_no_message_and_no_picture_of_the_settings_repeats_what_may_be_a_secret(
     assert "abc123xyz" not in said
 
 
-def test_a_name_with_control_characters_is_shown_without_them(machine):
+def test_a_name_with_control_characters_is_shown_without_them(machine: Machine) -> None:
     machine.write('"\\u001b[31mred\\u0007" = 1')
     with pytest.raises(Invalid) as refused:
         machine.load()
     assert refused.value.message.isprintable()
 
 
-def test_a_section_that_is_no_table_is_refused(machine):
+def test_a_section_that_is_no_table_is_refused(machine: Machine) -> None:
     for text, key in (("limits = 5", "limits"), ("[accounts]\nwork = 'me'", "accounts.work")):
         machine.write(text)
         with pytest.raises(Invalid, match=f"{key} in .* must be a table"):
             machine.load()
 
 
-def test_a_file_that_is_not_toml_is_corrupt_with_line_and_column(machine):
+def test_a_file_that_is_not_toml_is_corrupt_with_line_and_column(machine: Machine) -> None:
     machine.write("dry_run = true\nlimits = = 3\n")
     with pytest.raises(Corrupt, match=r"postroom.toml is not TOML: .*line 2, column 10"):
         machine.load()
@@ -492,18 +516,20 @@ def test_a_file_that_is_not_toml_is_corrupt_with_line_and_column(machine):
 @pytest.mark.parametrize(
     "raw", [b"\xff\xfe", b"a = " + b"[" * 100_000, b"a = " + b"9" * 5_000, b"#" * 1_000_001]
 )
-def test_bytes_no_one_would_write_are_corrupt_and_nothing_worse(machine, raw):
+def test_bytes_no_one_would_write_are_corrupt_and_nothing_worse(
+    machine: Machine, raw: bytes
+) -> None:
     machine.own.write_bytes(raw)
     with pytest.raises(Corrupt, match=r"postroom.toml"):
         machine.load()
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_read(machine):
+def test_a_byte_order_mark_and_windows_line_ends_are_read(machine: Machine) -> None:
     machine.own.write_bytes(b"\xef\xbb\xbfprovider = 'gmail'\r\n")
     assert machine.load().account().provider == "gmail"
 
 
-def test_a_file_that_cannot_be_read_is_said_and_not_skipped(machine):
+def test_a_file_that_cannot_be_read_is_said_and_not_skipped(machine: Machine) -> None:
     machine.own.mkdir()
     with pytest.raises(Unavailable, match=r"postroom.toml cannot be read") as refused:
         machine.load()
@@ -511,7 +537,7 @@ def test_a_file_that_cannot_be_read_is_said_and_not_skipped(machine):
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.lists(st.text())))
-def test_any_document_loads_or_is_refused_as_invalid(document):
+def test_any_document_loads_or_is_refused_as_invalid(document: dict[str, Any]) -> None:
     origin = module.Origin(Path("/x/postroom.toml"), Path("/x"), Path("/home/me"))
     try:
         layer = module._layer(document, origin)
@@ -527,7 +553,7 @@ STATES = ["", "true", "false", "maybe"]
 
 
 @given(st.lists(st.sampled_from(STATES), min_size=6, max_size=6))
-def test_live_only_where_something_says_false_and_nothing_anything_else(said):
+def test_live_only_where_something_says_false_and_nothing_anything_else(said: list[str]) -> None:
     layers, rest = [], iter(said)
     for place in ("environment", "person", "project"):
         words = {key: word for key, word in zip(MODE, rest, strict=False) if word}
@@ -558,7 +584,9 @@ def test_live_only_where_something_says_false_and_nothing_anything_else(said):
         ("dev_mode = true", {"DRY_RUN": "false"}, False, "dev_mode in {own}"),
     ],
 )
-def test_the_mode_names_what_decided_it(machine, own, environ, live, source):
+def test_the_mode_names_what_decided_it(
+    machine: Machine, own: str, environ: dict[str, str], live: bool, source: str
+) -> None:
     machine.write(own)
     mode = machine.load(**environ).mode
     assert (mode.live, mode.source) == (live, source.format(own=machine.own))
@@ -566,14 +594,18 @@ def test_the_mode_names_what_decided_it(machine, own, environ, live, source):
 
 
 @pytest.mark.parametrize("text", ["0", "no", "off", "flase", " ", "falſe"])
-def test_a_mode_that_is_neither_true_nor_false_counts_as_true_and_is_said(machine, text):
+def test_a_mode_that_is_neither_true_nor_false_counts_as_true_and_is_said(
+    machine: Machine, text: str
+) -> None:
     mode = machine.load(DRY_RUN=text, DEV_MODE="false").mode
     assert (mode.live, mode.source) == (False, "DRY_RUN")
     assert mode.warnings == ("DRY_RUN is neither true nor false and counts as true.",)
 
 
 @pytest.mark.parametrize("literal", ["0", "'no'", "[]", "{}", "1979-05-27"])
-def test_a_mode_in_a_file_that_is_neither_counts_as_true_too(machine, literal):
+def test_a_mode_in_a_file_that_is_neither_counts_as_true_too(
+    machine: Machine, literal: str
+) -> None:
     machine.write("dev_mode = false")
     machine.write(f"dry_run = {literal}", machine.project)
     mode = machine.load().mode
@@ -581,7 +613,7 @@ def test_a_mode_in_a_file_that_is_neither_counts_as_true_too(machine, literal):
     assert len(mode.warnings) == 1
 
 
-def test_a_project_file_cannot_go_live_even_where_the_person_is(machine):
+def test_a_project_file_cannot_go_live_even_where_the_person_is(machine: Machine) -> None:
     machine.write("dry_run = false")
     machine.write("dry_run = false", machine.project)
     with pytest.raises(Invalid, match="a project's file may only set it to true"):
@@ -601,7 +633,7 @@ aliases = ["boss@example.com", "boss@example.com", "info@example.com"]
 """
 
 
-def test_accounts_have_names_and_one_is_the_default(machine):
+def test_accounts_have_names_and_one_is_the_default(machine: Machine) -> None:
     machine.write(TWO)
     config = machine.load()
     assert config.accounts == (
@@ -613,7 +645,7 @@ def test_accounts_have_names_and_one_is_the_default(machine):
     assert config.source("accounts.work.provider") == f"accounts.work.provider in {machine.own}"
 
 
-def test_the_environment_describes_the_default_account_alone(machine):
+def test_the_environment_describes_the_default_account_alone(machine: Machine) -> None:
     machine.write(TWO)
     config = machine.load(POSTROOM_PROVIDER="local", POSTROOM_ADDRESS="env@example.org")
     assert config.account("home") == Account("home", "local", "me@example.net")
@@ -623,34 +655,34 @@ def test_the_environment_describes_the_default_account_alone(machine):
     assert config.source("accounts.work.address") == "POSTROOM_ADDRESS"
 
 
-def test_the_only_account_is_the_default_and_may_be_empty(machine):
+def test_the_only_account_is_the_default_and_may_be_empty(machine: Machine) -> None:
     machine.write("[accounts.work]\n")
     config = machine.load()
     assert config.account() == Account("work", "local", "you@example.org")
 
 
-def test_several_accounts_need_a_default(machine):
+def test_several_accounts_need_a_default(machine: Machine) -> None:
     machine.write("[accounts.a]\n[accounts.b]\n")
     with pytest.raises(Invalid, match="default_account is needed") as refused:
         machine.load()
     assert "a, b" in refused.value.remedy
 
 
-def test_a_default_that_names_no_account_is_refused(machine):
+def test_a_default_that_names_no_account_is_refused(machine: Machine) -> None:
     for text in ("default_account = 'c'\n[accounts.a]\n", "default_account = 'c'\n"):
         machine.write(text)
         with pytest.raises(Invalid, match=r"default_account in .* names no account"):
             machine.load()
 
 
-def test_plain_keys_beside_tables_of_accounts_are_refused(machine):
+def test_plain_keys_beside_tables_of_accounts_are_refused(machine: Machine) -> None:
     machine.write("provider = 'gmail'\n[accounts.work]\n")
     with pytest.raises(Invalid, match=r"provider in .* says nothing") as refused:
         machine.load()
     assert "[accounts.work]" in refused.value.remedy
 
 
-def test_an_unknown_account_is_answered_with_the_known_ones(machine):
+def test_an_unknown_account_is_answered_with_the_known_ones(machine: Machine) -> None:
     machine.write(TWO)
     with pytest.raises(NotFound, match="play") as missing:
         machine.load().account("play")
@@ -658,14 +690,14 @@ def test_an_unknown_account_is_answered_with_the_known_ones(machine):
 
 
 @pytest.mark.parametrize("name", ["Work", "-work", "_x", "a" * 33, "''", "'a b'", "'a.b'", "ü"])
-def test_an_account_name_outside_the_pattern_is_refused(machine, name):
+def test_an_account_name_outside_the_pattern_is_refused(machine: Machine, name: str) -> None:
     quoted = name if name.startswith("'") else f"'{name}'"
     machine.write(f"[accounts.{quoted}]\naddress = 'a@example.org'\n")
     with pytest.raises(Invalid, match=r"accounts\..* must have a name of"):
         machine.load()
 
 
-def test_an_international_domain_is_kept_in_its_ascii_form(machine):
+def test_an_international_domain_is_kept_in_its_ascii_form(machine: Machine) -> None:
     assert machine.load(POSTROOM_ADDRESS="ich@bücher.example.org").account().address == (
         "ich@xn--bcher-kva.example.org"
     )
@@ -684,7 +716,7 @@ LIKELY = st.builds(
 
 @settings(deadline=None)
 @given(LIKELY | st.text())
-def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text):
+def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text: str) -> None:
     try:
         parsed = Address.parse(text)
     except Invalid:
@@ -696,7 +728,7 @@ def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text):
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(LIKELY.filter(lambda text: re.fullmatch(module._PLAIN_ADDRESS, text)))
-def test_an_address_that_is_right_at_first_sight_is_so_for_the_full_parser(text):
+def test_an_address_that_is_right_at_first_sight_is_so_for_the_full_parser(text: str) -> None:
     assert Address.parse(text) == Address(*text.split("@"))
 
 
@@ -713,7 +745,7 @@ def test_an_address_that_is_right_at_first_sight_is_so_for_the_full_parser(text)
         "https://gmail.googleapis.com",
     ],
 )
-def test_an_endpoint_is_googles_or_on_this_machine(machine, address):
+def test_an_endpoint_is_googles_or_on_this_machine(machine: Machine, address: str) -> None:
     assert machine.load(GMAIL_API_ENDPOINT=address).gmail.endpoint == address
 
 
@@ -740,13 +772,15 @@ def test_an_endpoint_is_googles_or_on_this_machine(machine, address):
         "127.0.0.1",
     ],
 )
-def test_an_endpoint_elsewhere_is_refused_however_it_is_spelt(machine, address):
+def test_an_endpoint_elsewhere_is_refused_however_it_is_spelt(
+    machine: Machine, address: str
+) -> None:
     for variable in ("GMAIL_API_ENDPOINT", "GMAIL_TOKEN_URI"):
         with pytest.raises(Invalid, match=f"{variable} must be https://"):
             machine.load(**{variable: address})
 
 
-def test_gmails_files_are_looked_for_in_the_state_folder_then_here(machine):
+def test_gmails_files_are_looked_for_in_the_state_folder_then_here(machine: Machine) -> None:
     gmail, state = machine.load().gmail, Path("/state")
     assert gmail.credentials_files(state) == (
         state / "credentials.json",
@@ -755,7 +789,7 @@ def test_gmails_files_are_looked_for_in_the_state_folder_then_here(machine):
     assert gmail.token_files(state) == (state / "token.json", machine.cwd / "token.json")
 
 
-def test_gmails_files_that_are_named_are_the_only_places(machine):
+def test_gmails_files_that_are_named_are_the_only_places(machine: Machine) -> None:
     gmail = machine.load(GMAIL_CREDENTIALS_PATH="~/c.json", GMAIL_TOKEN_PATH="t.json").gmail
     assert gmail.credentials_files(Path("/state")) == (machine.home / "c.json",)
     assert gmail.token_files(Path("/state")) == (machine.cwd / "t.json",)
@@ -764,13 +798,13 @@ def test_gmails_files_that_are_named_are_the_only_places(machine):
 # State
 
 
-def test_a_state_folder_that_is_given_serves_every_desk(machine):
+def test_a_state_folder_that_is_given_serves_every_desk(machine: Machine) -> None:
     config = machine.load(POSTROOM_STATE="/srv/state")
     assert config.state_for("a" * 16) == config.state_for("b" * 16) == Path("/srv/state")
 
 
 @pytest.mark.parametrize("state", ["vault", "vault/.postroom/state", "other/../vault/x", "link/x"])
-def test_a_state_folder_inside_the_vault_is_refused(machine, state):
+def test_a_state_folder_inside_the_vault_is_refused(machine: Machine, state: str) -> None:
     (machine.cwd / "vault").mkdir()
     (machine.cwd / "other").mkdir()
     (machine.cwd / "link").symlink_to("vault")
@@ -779,26 +813,28 @@ def test_a_state_folder_inside_the_vault_is_refused(machine, state):
     assert "POSTROOM_STATE" in refused.value.message + refused.value.remedy
 
 
-def test_the_usual_state_folder_is_refused_too_where_the_vault_is_the_home(machine):
+def test_the_usual_state_folder_is_refused_too_where_the_vault_is_the_home(
+    machine: Machine,
+) -> None:
     with pytest.raises(Invalid, match="is inside the vault"):
         machine.load(VAULT_PATH="~")
     assert machine.load(VAULT_PATH="~", POSTROOM_STATE=str(machine.root / "state"))
 
 
-def test_a_folder_beside_the_vault_with_a_longer_name_is_outside_it(machine):
+def test_a_folder_beside_the_vault_with_a_longer_name_is_outside_it(machine: Machine) -> None:
     assert machine.load(POSTROOM_STATE="vault-state").state == machine.cwd / "vault-state"
 
 
 # The values
 
 
-def test_a_source_is_known_for_settings_alone(machine):
+def test_a_source_is_known_for_settings_alone(machine: Machine) -> None:
     with pytest.raises(Invalid) as refused:
         machine.load().source("limits.sends_per_huor")
     assert "limits.sends_per_hour" in refused.value.remedy
 
 
-def test_settings_cannot_be_changed_after_they_were_read(machine):
+def test_settings_cannot_be_changed_after_they_were_read(machine: Machine) -> None:
     config = machine.load()
     with pytest.raises(AttributeError):
         config.mode.live = True
@@ -806,7 +842,7 @@ def test_settings_cannot_be_changed_after_they_were_read(machine):
         config.sources["dry_run"] = "nobody"
 
 
-def test_reading_settings_brings_in_nothing_heavy(machine):
+def test_reading_settings_brings_in_nothing_heavy(machine: Machine) -> None:
     script = """
 import sys
 from pathlib import Path
@@ -831,7 +867,7 @@ sys.exit(", ".join(heavy & set(sys.modules)) or 0)
         '[accounts.a]\naddress = "ann@example.org"\n[accounts.b]\naddress = "bob@example.org"\naliases = ["Ann@example.org"]\n',
     ],
 )
-def test_two_accounts_with_one_address_are_refused(machine, accounts):
+def test_two_accounts_with_one_address_are_refused(machine: Machine, accounts: str) -> None:
     machine.write(f'default_account = "a"\n{accounts}')
     with pytest.raises(Invalid, match="The accounts a and b have the same address"):
         machine.load()

@@ -19,19 +19,19 @@ def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_every_command_is_on_the_page_of_the_terminal_and_no_other():
+def test_every_command_is_on_the_page_of_the_terminal_and_no_other() -> None:
     shown = set(re.findall(r"^postroom ([a-z-]+)", page("docs/terminal.md"), re.MULTILINE))
     assert shown == set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_the_first_line_of_a_commands_help_is_its_line_in_the_list(name):
+def test_the_first_line_of_a_commands_help_is_its_line_in_the_list(name: str) -> None:
     command = cli.get_command(None, name)
     assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo", "mcp", "agentmail"}))
-def test_every_command_writes_json(name):
+def test_every_command_writes_json(name: str) -> None:
     command = cli.get_command(None, name)
     for one in (
         getattr(command, "commands", {"": command}).values() if name == "service" else [command]
@@ -39,7 +39,7 @@ def test_every_command_writes_json(name):
         assert "--json" in {option for parameter in one.params for option in parameter.opts}
 
 
-def test_the_table_of_exit_codes_is_the_one_in_the_code():
+def test_the_table_of_exit_codes_is_the_one_in_the_code() -> None:
     rows = re.findall(r"^\| (\d+) \| (\w+) \|", page("docs/terminal.md"), re.MULTILINE)
     assert {kind: int(code) for code, kind in rows} == {
         kind.__name__: code for kind, code in EXITS.items()
@@ -47,12 +47,12 @@ def test_the_table_of_exit_codes_is_the_one_in_the_code():
     assert all(issubclass(kind, PostroomError) for kind in EXITS)
 
 
-def test_every_operator_of_the_search_language_is_explained():
+def test_every_operator_of_the_search_language_is_explained() -> None:
     text = page("docs/search.md")
     assert [name for name in _OPERATORS if name and f"{name}:" not in text] == []
 
 
-def test_every_example_query_in_the_help_parses():
+def test_every_example_query_in_the_help_parses() -> None:
     text = cli.get_command(None, "search").help
     lines = [
         line.strip() for line in text.splitlines() if line.strip().startswith("postroom search")
@@ -64,12 +64,12 @@ def test_every_example_query_in_the_help_parses():
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_every_link_between_pages_leads_somewhere(path):
+def test_every_link_between_pages_leads_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
 
 
-def test_the_readmes_commands_are_tasks():
+def test_the_readmes_commands_are_tasks() -> None:
     tasks = set(re.findall(r"^([a-z-]+):", page("Makefile"), re.MULTILINE))
     assert (
         set(re.findall(r"^make ([a-z-]+)", page("README.md"), re.MULTILINE))
@@ -78,7 +78,7 @@ def test_the_readmes_commands_are_tasks():
     )
 
 
-def test_locks_name_no_registry_and_hash_everything():
+def test_locks_name_no_registry_and_hash_everything() -> None:
     for lock in (ROOT / "requirements").glob("*.txt"):
         text = lock.read_text()
         assert "://" not in text
@@ -88,7 +88,7 @@ def test_locks_name_no_registry_and_hash_everything():
         assert len(pinned) == len(re.findall(r"^\S+==[^\n]*\\\n +--hash", text, re.MULTILINE))
 
 
-def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other():
+def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other() -> None:
     from postroom.tools.contracts.postroom import CONTRACT
 
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page("docs/tools.md"), re.MULTILINE)
@@ -98,7 +98,7 @@ def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other(
     assert not [name for name in shown if shown[name]]
 
 
-def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other():
+def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other() -> None:
     from postroom.tools.contracts.vault import CONTRACT
 
     rows = re.findall(r"^\| `(\w+_notes?)` \| ([^|]*) \|", page("docs/vault.md"), re.MULTILINE)
@@ -106,7 +106,7 @@ def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other(
     assert shown == {tool.name: list(tool.arguments.model_fields) for tool in CONTRACT.tools}
 
 
-def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other():
+def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other() -> None:
     from postroom.tools.contracts.messages import TOOLS
 
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) ?\|", page("docs/agents.md"), re.MULTILINE)
@@ -114,14 +114,14 @@ def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other
     assert shown == {tool.name: list(tool.arguments.model_fields) for tool in TOOLS}
 
 
-def test_every_command_of_agent_mail_is_on_its_page():
+def test_every_command_of_agent_mail_is_on_its_page() -> None:
     from postroom.cli.agentmail import COMMANDS as words
 
     shown = re.findall(r"^postroom agentmail (\w+)", page("docs/agents.md"), re.MULTILINE)
     assert set(shown) == set(words)
 
 
-def test_what_tools_may_do_where_is_on_the_page_of_the_vault():
+def test_what_tools_may_do_where_is_on_the_page_of_the_vault() -> None:
     from postroom.vault.folders import FILES, FOLDERS
 
     words = {"do everything": "all", "make notes": "create", "read": "read", "nothing": "none"}
@@ -131,7 +131,7 @@ def test_what_tools_may_do_where_is_on_the_page_of_the_vault():
     assert table == expected
 
 
-def test_every_example_query_on_the_page_of_the_vault_is_one():
+def test_every_example_query_on_the_page_of_the_vault_is_one() -> None:
     from postroom.vault.index import _TERM, expression
 
     table = page("docs/vault.md").partition("| query |")[2].partition("\n\n")[0]
@@ -142,7 +142,7 @@ def test_every_example_query_on_the_page_of_the_vault_is_one():
     assert operators == {"title", "tag", "heading", "field", "link"}
 
 
-def test_every_code_of_an_error_is_on_the_page_of_the_tools():
+def test_every_code_of_an_error_is_on_the_page_of_the_tools() -> None:
     from postroom.core import errors
 
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
@@ -150,20 +150,20 @@ def test_every_code_of_an_error_is_on_the_page_of_the_tools():
     assert [kind.code for kind in kinds if f"| `{kind.code}` |" not in text] == []
 
 
-def test_every_quirk_of_gmails_has_a_test():
+def test_every_quirk_of_gmails_has_a_test() -> None:
     named = re.findall(r"`(test_\w+)` \|$", page("docs/gmail.md"), re.MULTILINE)
     tests = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 10
     assert [name for name in named if f"\ndef {name}(" not in tests] == []
 
 
-def test_every_scope_level_is_on_the_page_of_gmail():
+def test_every_scope_level_is_on_the_page_of_gmail() -> None:
     (levels,) = (p.type.choices for p in cli.get_command(None, "auth").params if p.name == "scopes")
     table = re.findall(r"^\| `(\w+)`(?: \(default\))? \| `gmail|^\| `(\w+)` \| the same", page("docs/gmail.md"), re.MULTILINE)  # fmt: skip
     assert [one or other for one, other in table] == list(levels)
 
 
-def test_the_table_of_findings_is_the_one_in_the_code():
+def test_the_table_of_findings_is_the_one_in_the_code() -> None:
     table = page("docs/risk.md").partition("## Every finding\n")[2].partition("\n## ")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ") and "| Finding |" not in row]
     assert rows == ROWS.strip().splitlines()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.config import SETTINGS, load
+from postroom.config import SETTINGS, Setting, load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NOT_OURS = {"AGENTMAIL_NAME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
@@ -22,30 +22,30 @@ def documented() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key or row.variable)
-def test_every_setting_is_documented_with_key_variable_default_and_meaning(row):
+def test_every_setting_is_documented_with_key_variable_default_and_meaning(row: Setting) -> None:
     default = code(row.default) if row.default else row.otherwise
     told = (code(row.key), code(row.variable), default, row.meaning, row.project.said)
     assert documented().count(told) == 1
 
 
-def test_nothing_is_documented_that_does_not_exist():
+def test_nothing_is_documented_that_does_not_exist() -> None:
     known = {(code(row.key), code(row.variable)) for row in SETTINGS}
     assert {row[:2] for row in documented()} == known
     assert len(documented()) == len(SETTINGS)
 
 
-def test_every_variable_the_page_names_exists():
+def test_every_variable_the_page_names_exists() -> None:
     named = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", PAGE))
     assert named <= {row.variable for row in SETTINGS} | NOT_OURS
 
 
-def test_every_key_the_text_names_exists():
+def test_every_key_the_text_names_exists() -> None:
     sections = {row.key.split(".")[0] for row in SETTINGS if "." in row.key}
     named = set(re.findall(rf"`((?:{'|'.join(sections)})\.[a-zA-Z_.]+)`", PAGE))
     assert named <= {row.key for row in SETTINGS}
 
 
-def test_the_examples_load_as_the_files_they_are_said_to_be(tmp_path):
+def test_the_examples_load_as_the_files_they_are_said_to_be(tmp_path: Path) -> None:
     own, project = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     home, cwd = tmp_path / "home", tmp_path / "home" / "project"
     (home / ".config" / "postroom").mkdir(parents=True)

@@ -25,12 +25,12 @@ STATE = b'{"recipient":"bob","status":"work","updated_at":"2026-11-15T06:18:47.5
 HELLO = Message("aXEqdhSI", "alice", "bob", "hello", False, "2026-11-15T06:17:49.082950815Z")
 
 
-def test_the_original_s_message_is_read_and_written_byte_for_byte():
+def test_the_original_s_message_is_read_and_written_byte_for_byte() -> None:
     assert read_message(SEEN) == HELLO
     assert write_message(HELLO) == SEEN
 
 
-def test_the_original_s_state_is_read_and_written_byte_for_byte():
+def test_the_original_s_state_is_read_and_written_byte_for_byte() -> None:
     found = read_state(STATE)
     assert found == State("bob", "work", "2026-11-15T06:18:47.507257575Z", ZERO, 1794723527378)
     assert write_state(found) == STATE
@@ -48,13 +48,13 @@ def test_the_original_s_state_is_read_and_written_byte_for_byte():
         ("\ud800", "\ufffd"),
     ],
 )
-def test_signs_are_escaped_as_go_escapes_them(text, written):
+def test_signs_are_escaped_as_go_escapes_them(text: str, written: str) -> None:
     line = write_message(HELLO._replace(text=text))
     assert f'"message":"{written}"'.encode() in line
 
 
 @given(st.text(), st.text(min_size=1, max_size=8), st.booleans())
-def test_any_text_comes_back(text, name, read):
+def test_any_text_comes_back(text: str, name: str, read: bool) -> None:
     message = HELLO._replace(text=text, sender=name, read=read)
     assert read_message(write_message(message)) == message
     json.loads(write_message(message))
@@ -71,7 +71,7 @@ def test_any_text_comes_back(text, name, read):
         (b'{"id":"a","message":"\xff"}', ("a", False)),
     ],
 )
-def test_what_go_reads_as_a_message_is_one(line, expected):
+def test_what_go_reads_as_a_message_is_one(line: bytes, expected: tuple[str, bool]) -> None:
     found = read_message(line)
     assert (found.id, found.read) == expected
 
@@ -79,12 +79,12 @@ def test_what_go_reads_as_a_message_is_one(line, expected):
 @pytest.mark.parametrize(
     "line", [b"", b"   ", b"{", b"[]", b"null", b"{}", b'{"id":1}', b'{"id":"a","read_flag":"no"}', b"[" * 100_000]
 )  # fmt: skip
-def test_what_is_no_message_is_none(line):
+def test_what_is_no_message_is_none(line: bytes) -> None:
     assert read_message(line) is None
     assert flag(line) == -1
 
 
-def test_a_state_of_the_older_form_is_read_and_written_in_the_newer():
+def test_a_state_of_the_older_form_is_read_and_written_in_the_newer() -> None:
     found = read_state(b'{"name":"bob","status":"ready","notified":true,"last_read_at":5}')
     assert found == State("bob", "ready", last_read=5)
     assert write_state(found).startswith(b'{"recipient":"bob","status":"ready","updated_at":')
@@ -93,11 +93,11 @@ def test_a_state_of_the_older_form_is_read_and_written_in_the_newer():
 @pytest.mark.parametrize(
     "line", [b'{"recipient":"bob","notified_at":"now"}', b'{"recipient":"a","updated_at":"soon"}', b'{"status":"ready"}', b"no"]
 )  # fmt: skip
-def test_what_the_original_cannot_read_as_a_state_is_none(line):
+def test_what_the_original_cannot_read_as_a_state_is_none(line: bytes) -> None:
     assert read_state(line) is None
 
 
-def test_a_state_with_an_empty_time_was_never_nudged():
+def test_a_state_with_an_empty_time_was_never_nudged() -> None:
     assert read_state(b'{"recipient":"bob","notified_at":""}') == State("bob")
 
 
@@ -110,26 +110,26 @@ def test_a_state_with_an_empty_time_was_never_nudged():
         rb'{"id":"a","message":"\\","Read_Flag":false}',
     ],
 )
-def test_the_flag_is_found_where_it_stands(line):
+def test_the_flag_is_found_where_it_stands(line: bytes) -> None:
     at = flag(line)
     marked = line[:at] + b"true " + line[at + 5 :]
     assert read_message(marked) == read_message(line)._replace(read=True)
 
 
-def test_a_flag_that_does_not_stand_there_is_not_found():
+def test_a_flag_that_does_not_stand_there_is_not_found() -> None:
     assert flag(rb'{"id":"a","message":"\"read_flag\":false"}') == -1
     assert flag(rb'{"id":"a","read_flag":null}') == -1
     assert flag(SEEN.replace(b"false", b"true")) == -1
 
 
-def test_a_message_that_was_appended_to_a_torn_one_is_found():
+def test_a_message_that_was_appended_to_a_torn_one_is_found() -> None:
     torn = b'{"id":"zzzzzzzz","from":"al' + SEEN
     assert torn[glued(torn) :] == SEEN
     assert glued(SEEN) == 0
     assert glued(b'{"id":"a {"id":"b') == 0
 
 
-def test_a_moment_is_in_the_zone_of_the_machine(monkeypatch):
+def test_a_moment_is_in_the_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     for zone, written in (
@@ -148,14 +148,14 @@ def test_a_moment_is_in_the_zone_of_the_machine(monkeypatch):
 
 
 @given(st.integers(0, 4_102_444_800), st.integers(0, 999_999_999))
-def test_moments_come_back(second, part):
+def test_moments_come_back(second: int, part: int) -> None:
     assert seconds(now(lambda: second * 1_000_000_000 + part)) == pytest.approx(second + part / 1e9)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00"])  # fmt: skip
-def test_what_is_no_moment_is_none(text):
+def test_what_is_no_moment_is_none(text: str) -> None:
     assert seconds(text) is None
 
 
-def test_no_time_is_long_ago():
+def test_no_time_is_long_ago() -> None:
     assert seconds(ZERO) == 0

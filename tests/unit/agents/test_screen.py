@@ -22,7 +22,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
         ("> \x1b[2;38;5;244mhint\x1b[22m", 2, 0),
     ],
 )
-def test_an_empty_input_is_empty(rows, x, y):
+def test_an_empty_input_is_empty(rows: str, x: int, y: int) -> None:
     assert screen(rows, x, y).input() == ""
 
 
@@ -41,17 +41,17 @@ def test_an_empty_input_is_empty(rows, x, y):
         ("│ > one\n│ two\n│ 3\n│ 4\n│ 5\n│ 6\n│ 7\n│ 8\n│ 9\n│ \n╰──╯\n\n", 0, 11),
     ],
 )
-def test_what_somebody_began_to_type_is_seen(rows, x, y):
+def test_what_somebody_began_to_type_is_seen(rows: str, x: int, y: int) -> None:
     assert screen(rows, x, y).input()
 
 
 @pytest.mark.parametrize(("before", "after"), [("", ""), ("$ ", ""), ("│ > ", "   │")])
-def test_our_own_line_is_seen_whole(before, after):
+def test_our_own_line_is_seen_whole(before: str, after: str) -> None:
     shown = screen(f"{before}{NUDGE}{after}", len(before) + len(NUDGE), 0)
     assert shown.input() == NUDGE
     assert screen(f"│ > {NUDGE} │\n\n", 0, 1).input() == NUDGE
 
 
-def test_our_line_after_somebody_s_words_is_not_ours_alone():
+def test_our_line_after_somebody_s_words_is_not_ours_alone() -> None:
     row = f"> please delete:{NUDGE}"
     assert screen(row, len(row), 0).input() != NUDGE

@@ -1,10 +1,11 @@
 """The states of agents on the disk, which the original reads without a lock."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from postroom.agents.folder import find
+from postroom.agents.folder import Folder, find
 from postroom.agents.record import ZERO, State, read_state, write_state
 from postroom.agents.states import change, set_status, states, was_notified, was_read
 
@@ -12,29 +13,29 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path: Path) -> Folder:
     (tmp_path / ".git").mkdir()
     found = find(str(tmp_path))
     found.make()
     return found
 
 
-def data(folder):
+def data(folder: Folder) -> bytes:
     with open(folder.states, "rb") as file:
         return file.read()
 
 
-def put(folder, *lines):
+def put(folder: Folder, *lines: bytes) -> None:
     with open(folder.states, "wb") as file:
         file.write(b"".join(lines))
 
 
-def one(folder):
+def one(folder: Folder) -> State:
     (found,) = states(folder)
     return found
 
 
-def test_a_status_is_kept_in_the_original_s_form(folder):
+def test_a_status_is_kept_in_the_original_s_form(folder: Folder) -> None:
     set_status(folder, "bob", "ready")
     found = one(folder)
     assert (found.name, found.status, found.notified, found.last_read) == ("bob", "ready", ZERO, 0)
@@ -43,7 +44,7 @@ def test_a_status_is_kept_in_the_original_s_form(folder):
 
 
 @pytest.mark.parametrize(("status", "kept"), [("ready", True), ("work", False), ("offline", False)])
-def test_only_who_stays_ready_stays_nudged(folder, status, kept):
+def test_only_who_stays_ready_stays_nudged(folder: Folder, status: str, kept: bool) -> None:
     put(folder, write_state(State("bob", "ready", LONG_AGO, LONG_AGO, 7)))
     set_status(folder, "bob", status)
     found = one(folder)
@@ -52,7 +53,7 @@ def test_only_who_stays_ready_stays_nudged(folder, status, kept):
     assert found.updated > LONG_AGO
 
 
-def test_reading_makes_one_ready_who_had_no_state_and_else_only_tells_when(folder):
+def test_reading_makes_one_ready_who_had_no_state_and_else_only_tells_when(folder: Folder) -> None:
     was_read(folder, "bob", 5)
     assert one(folder)._replace(updated="") == State("bob", "ready", "", ZERO, 5)
     put(folder, write_state(State("bob", "work", LONG_AGO, ZERO, 1)))
@@ -60,7 +61,7 @@ def test_reading_makes_one_ready_who_had_no_state_and_else_only_tells_when(folde
     assert one(folder) == State("bob", "work", LONG_AGO, ZERO, 6)
 
 
-def test_a_nudge_is_remembered_of_those_alone_who_have_a_state(folder):
+def test_a_nudge_is_remembered_of_those_alone_who_have_a_state(folder: Folder) -> None:
     was_notified(folder, "bob")
     assert data(folder) == b""
     put(folder, write_state(State("bob", "ready", LONG_AGO)))
@@ -68,14 +69,14 @@ def test_a_nudge_is_remembered_of_those_alone_who_have_a_state(folder):
     assert one(folder).notified > LONG_AGO
 
 
-def test_the_order_stays_and_of_two_of_one_name_the_first_is_meant(folder):
+def test_the_order_stays_and_of_two_of_one_name_the_first_is_meant(folder: Folder) -> None:
     put(folder, *(write_state(State(name, "ready", LONG_AGO)) for name in ("a", "b", "a")))
     set_status(folder, "a", "work")
     set_status(folder, "c", "ready")
     assert [(s.name, s.status) for s in states(folder)] == [("a", "work"), ("b", "ready"), ("a", "ready"), ("c", "ready")]  # fmt: skip
 
 
-def test_a_line_that_the_original_cannot_read_is_set_aside(folder):
+def test_a_line_that_the_original_cannot_read_is_set_aside(folder: Folder) -> None:
     put(folder, b"{torn\n", write_state(State("bob", "ready", LONG_AGO)), b"\n")
     set_status(folder, "bob", "work")
     assert all(read_state(line) for line in data(folder).splitlines())
@@ -83,7 +84,7 @@ def test_a_line_that_the_original_cannot_read_is_set_aside(folder):
         assert file.read() == b"{torn\n"
 
 
-def test_the_file_stays_the_same_file(folder):
+def test_the_file_stays_the_same_file(folder: Folder) -> None:
     put(folder, *(write_state(State(f"a{n}", "ready", LONG_AGO)) for n in range(9)))
     inode = os.stat(folder.states).st_ino
     change(folder, lambda found: found[:1])
@@ -91,6 +92,6 @@ def test_the_file_stays_the_same_file(folder):
     assert len(states(folder)) == 1
 
 
-def test_no_file_is_no_state(tmp_path):
+def test_no_file_is_no_state(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert states(find(str(tmp_path))) == []

@@ -9,9 +9,14 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import Outcome, Person
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
 
 BASE = "https://www.googleapis.com/auth/gmail."
@@ -20,7 +25,7 @@ BROWSER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read(
 
 
 @pytest.fixture
-def token(person, service):
+def token(person: Person, service: Gmail) -> Path:
     """The place of a token that is not there yet, and a client to get it with."""
     file = at_gmail(person, service, signed_in=False)
     keep(file.with_name("credentials.json"), service.client())
@@ -28,7 +33,9 @@ def token(person, service):
     return file
 
 
-def test_signing_in_by_the_browser_keeps_a_token_for_its_owner_alone(person, service, token):
+def test_signing_in_by_the_browser_keeps_a_token_for_its_owner_alone(
+    person: Person, service: Gmail, token: Path
+) -> None:
     done = person.run("auth", "gmail")
     assert done.code == 0, done.err
     assert "Account you@example.org" in done.out
@@ -56,7 +63,9 @@ def test_signing_in_by_the_browser_keeps_a_token_for_its_owner_alone(person, ser
     assert person.run("search", "").code == 0
 
 
-def test_nothing_that_was_agreed_to_stands_in_what_is_printed(person, service, token):
+def test_nothing_that_was_agreed_to_stands_in_what_is_printed(
+    person: Person, service: Gmail, token: Path
+) -> None:
     done = person.run("auth", "gmail")
     kept = json.loads(token.read_text())
     for secret in ("token", "refresh_token", "client_secret"):
@@ -73,15 +82,17 @@ def test_nothing_that_was_agreed_to_stands_in_what_is_printed(person, service, t
     ],
 )
 def test_each_level_asks_for_the_least_and_says_whether_it_can_send(
-    person, service, token, level, scopes, allows
-):
+    person: Person, service: Gmail, token: Path, level: str, scopes: list[str], allows: str
+) -> None:
     done = person.run("auth", "gmail", "--scopes", level)
     assert json.loads(token.read_text())["scopes"] == [f"{BASE}{scope}" for scope in scopes]
     assert f"Allows  {allows}\n" in done.out
     assert ("only --scopes read cannot" in " ".join(done.err.split())) == (level != "read")
 
 
-def test_where_letters_leave_as_messages_the_right_to_send_is_enough(person, service, token):
+def test_where_letters_leave_as_messages_the_right_to_send_is_enough(
+    person: Person, service: Gmail, token: Path
+) -> None:
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
     file.write_text('[gmail]\nsending = "message"\n')
@@ -90,18 +101,20 @@ def test_where_letters_leave_as_messages_the_right_to_send_is_enough(person, ser
 
 
 @pytest.mark.parametrize("what", ["address", "code"])
-def test_without_a_browser_the_address_or_the_code_is_pasted(person, service, token, what):
+def test_without_a_browser_the_address_or_the_code_is_pasted(
+    person: Person, service: Gmail, token: Path, what: str
+) -> None:
     done = paste_at_terminal(person, lambda shown: pasted(shown, what))
     assert done.code == 0, done.out
     assert "Account you@example.org" in done.out
     assert json.loads(token.read_text())["refresh_token"]
 
 
-def pasted(address, what="address"):
+def pasted(address: str, what: str = "address") -> str:
     """Go to an address as a browser elsewhere would, and return where it ends, or the code in it."""
 
     class Stays(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_):
+        def redirect_request(self, *_: Any) -> None:
             return None
 
     try:
@@ -114,7 +127,7 @@ def pasted(address, what="address"):
     return urllib.parse.parse_qs(urllib.parse.urlsplit(end).query)["code"][0]
 
 
-def paste_at_terminal(person, answer):
+def paste_at_terminal(person: Person, answer: Callable[..., Any]) -> Outcome:
     return person.at_terminal(
         "auth", "gmail", "--no-browser",
         answers=[("Paste that address", lambda said: answer(re.search(r"http://127\S+", said)[0]) + "\n")],
@@ -131,14 +144,18 @@ def paste_at_terminal(person, answer):
         ("wrong-code", "does not take this code"),
     ],
 )
-def test_what_was_pasted_wrongly_is_said_and_nothing_is_kept(person, service, token, typed, says):
+def test_what_was_pasted_wrongly_is_said_and_nothing_is_kept(
+    person: Person, service: Gmail, token: Path, typed: str, says: str
+) -> None:
     done = paste_at_terminal(person, lambda _shown: typed)
     assert done.code != 0
     assert says in " ".join(done.out.split())
     assert not token.exists()
 
 
-def test_leaving_googles_page_without_agreeing_keeps_nothing(person, service, token):
+def test_leaving_googles_page_without_agreeing_keeps_nothing(
+    person: Person, service: Gmail, token: Path
+) -> None:
     service.denies = True
     done = person.run("auth", "gmail")
     assert done.code == 6
@@ -147,18 +164,22 @@ def test_leaving_googles_page_without_agreeing_keeps_nothing(person, service, to
     assert not token.exists()
 
 
-def test_what_was_not_ticked_on_googles_page_is_named(person, service, token):
+def test_what_was_not_ticked_on_googles_page_is_named(
+    person: Person, service: Gmail, token: Path
+) -> None:
     service.grants = (f"{BASE}readonly",)
     done = person.run("auth", "gmail", "--scopes", "send")
     assert "Not allowed on Google's page: draft, send." in " ".join(done.err.split())
     assert json.loads(token.read_text())["scopes"] == [f"{BASE}readonly"]
 
 
-def test_the_seven_days_of_googles_testing_mode_are_explained(person, service, token):
+def test_the_seven_days_of_googles_testing_mode_are_explained(
+    person: Person, service: Gmail, token: Path
+) -> None:
     assert "seven days" in " ".join(person.run("auth", "gmail").err.split())
 
 
-def test_status_says_as_whom_for_what_and_where(person, service):
+def test_status_says_as_whom_for_what_and_where(person: Person, service: Gmail) -> None:
     file = at_gmail(person, service, scopes=(f"{BASE}readonly",))
     done = person.run("auth", "gmail", "--status", "--json")
     assert done.code == 0
@@ -167,7 +188,9 @@ def test_status_says_as_whom_for_what_and_where(person, service):
     assert done.json["allows"] == ["read"]
 
 
-def test_an_account_that_is_somebody_elses_is_noticed(person, service, token):
+def test_an_account_that_is_somebody_elses_is_noticed(
+    person: Person, service: Gmail, token: Path
+) -> None:
     person.environment["POSTROOM_ADDRESS"] = "ada@example.com"
     done = person.run("auth", "gmail")
     assert done.code == 0
@@ -177,7 +200,9 @@ def test_an_account_that_is_somebody_elses_is_noticed(person, service, token):
     assert any("ada@example.com" in check["remedy"] for check in checks)
 
 
-def test_a_sign_in_and_a_sign_out_leave_lines_in_the_log(person, service, token):
+def test_a_sign_in_and_a_sign_out_leave_lines_in_the_log(
+    person: Person, service: Gmail, token: Path
+) -> None:
     person.run("init")
     assert person.run("auth", "gmail").code == 0
     assert person.run("auth", "gmail", "--revoke").code == 0
@@ -188,7 +213,7 @@ def test_a_sign_in_and_a_sign_out_leave_lines_in_the_log(person, service, token)
     ]
 
 
-def test_signing_in_without_a_desk_makes_none(person, service):
+def test_signing_in_without_a_desk_makes_none(person: Person, service: Gmail) -> None:
     at_gmail(person, service, signed_in=False)
     del person.environment["POSTROOM_STATE"], person.environment["VAULT_PATH"]
     done = person.run("auth", "gmail")
@@ -197,7 +222,7 @@ def test_signing_in_without_a_desk_makes_none(person, service):
     assert not (person.folder / "vault" / ".postroom").exists()
 
 
-def test_why_nobody_is_signed_in_any_more_is_said_each_time(person, service):
+def test_why_nobody_is_signed_in_any_more_is_said_each_time(person: Person, service: Gmail) -> None:
     at_gmail(person, service)
     service.revoke()
     for _ in range(2):
@@ -206,7 +231,9 @@ def test_why_nobody_is_signed_in_any_more_is_said_each_time(person, service):
         assert "seven days" in " ".join(done.err.split())
 
 
-def test_status_of_a_token_that_google_no_longer_takes_says_what_to_do(person, service):
+def test_status_of_a_token_that_google_no_longer_takes_says_what_to_do(
+    person: Person, service: Gmail
+) -> None:
     at_gmail(person, service)
     service.revoke()
     done = person.run("auth", "gmail", "--status")
@@ -214,7 +241,7 @@ def test_status_of_a_token_that_google_no_longer_takes_says_what_to_do(person, s
     assert "postroom auth gmail" in done.err
 
 
-def test_revoking_has_google_forget_it_and_removes_the_file(person, service):
+def test_revoking_has_google_forget_it_and_removes_the_file(person: Person, service: Gmail) -> None:
     file = at_gmail(person, service)
     done = person.run("auth", "gmail", "--revoke")
     assert done.code == 0
@@ -223,14 +250,16 @@ def test_revoking_has_google_forget_it_and_removes_the_file(person, service):
     assert person.run("auth", "gmail", "--revoke").code == 6
 
 
-def test_a_revocation_that_google_did_not_hear_of_keeps_the_file(person, service):
+def test_a_revocation_that_google_did_not_hear_of_keeps_the_file(
+    person: Person, service: Gmail
+) -> None:
     file = at_gmail(person, service)
     service.fail("POST /revoke", status=503, times=9)
     assert person.run("auth", "gmail", "--revoke").code == 8
     assert file.exists()
 
 
-def test_a_client_of_the_wrong_kind_is_refused(person, service, token):
+def test_a_client_of_the_wrong_kind_is_refused(person: Person, service: Gmail, token: Path) -> None:
     keep(token.with_name("credentials.json"), {"web": {"client_id": "a", "client_secret": "b"}})
     done = person.run("auth", "gmail")
     assert done.code == 2
@@ -238,7 +267,9 @@ def test_a_client_of_the_wrong_kind_is_refused(person, service, token):
     assert "Desktop app" in done.err
 
 
-def test_a_client_that_leads_to_another_page_than_googles_is_refused(person, service, token):
+def test_a_client_that_leads_to_another_page_than_googles_is_refused(
+    person: Person, service: Gmail, token: Path
+) -> None:
     client = service.client()
     client["installed"]["auth_uri"] = "https://accounts.google.com.example.net/o/oauth2/auth"
     keep(token.with_name("credentials.json"), client)
@@ -247,7 +278,9 @@ def test_a_client_that_leads_to_another_page_than_googles_is_refused(person, ser
     assert "not Google's" in done.err
 
 
-def test_a_client_that_is_named_is_kept_where_it_is_looked_for(person, service, token):
+def test_a_client_that_is_named_is_kept_where_it_is_looked_for(
+    person: Person, service: Gmail, token: Path
+) -> None:
     kept = token.with_name("credentials.json")
     kept.unlink()
     keep(person.folder / "client_secret_1.json", service.client(), mode=0o644)
@@ -261,7 +294,7 @@ def test_a_client_that_is_named_is_kept_where_it_is_looked_for(person, service, 
     assert json.loads(kept.read_text()) == service.client()
 
 
-def test_without_a_client_it_says_where_one_belongs(person, service):
+def test_without_a_client_it_says_where_one_belongs(person: Person, service: Gmail) -> None:
     at_gmail(person, service, signed_in=False)
     done = person.run("auth", "gmail")
     assert done.code == 6
@@ -270,7 +303,9 @@ def test_without_a_client_it_says_where_one_belongs(person, service):
     assert "Desktop app" in said
 
 
-def test_a_token_that_others_may_read_is_refused_with_the_remedy(person, service):
+def test_a_token_that_others_may_read_is_refused_with_the_remedy(
+    person: Person, service: Gmail
+) -> None:
     file = at_gmail(person, service)
     file.chmod(0o644)
     done = person.run("search", "")
@@ -280,7 +315,7 @@ def test_a_token_that_others_may_read_is_refused_with_the_remedy(person, service
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_token_of_another_user_is_refused(person, service):
+def test_a_token_of_another_user_is_refused(person: Person, service: Gmail) -> None:
     file = at_gmail(person, service)
     os.chown(file, 65534, -1)
     done = person.run("search", "")
@@ -289,8 +324,8 @@ def test_a_token_of_another_user_is_refused(person, service):
 
 
 def test_the_token_of_a_program_in_another_language_is_read_and_kept_in_its_spelling(
-    person, service
-):
+    person: Person, service: Gmail
+) -> None:
     file = at_gmail(person, service)
     theirs = service.token(expires_in=-60)
     node = {
@@ -310,7 +345,9 @@ def test_the_token_of_a_program_in_another_language_is_read_and_kept_in_its_spel
     assert kept["note"] == "theirs"
 
 
-def test_of_several_accounts_each_has_a_token_of_its_own(person, service, token):
+def test_of_several_accounts_each_has_a_token_of_its_own(
+    person: Person, service: Gmail, token: Path
+) -> None:
     keep(token, service.token())
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
@@ -334,7 +371,9 @@ address = "home@example.org"
         assert person.run("search", "--account", name, "").code == 0
 
 
-def test_after_a_token_was_set_aside_none_in_the_working_directory_takes_its_place(person, service):
+def test_after_a_token_was_set_aside_none_in_the_working_directory_takes_its_place(
+    person: Person, service: Gmail
+) -> None:
     file = at_gmail(person, service)
     keep(person.folder / "token.json", service.token())
     assert person.run("auth", "gmail", "--revoke").code == 0
@@ -343,13 +382,17 @@ def test_after_a_token_was_set_aside_none_in_the_working_directory_takes_its_pla
         assert person.run("search", "").code == 6
 
 
-def test_a_token_in_the_working_directory_serves_where_there_never_was_another(person, service):
+def test_a_token_in_the_working_directory_serves_where_there_never_was_another(
+    person: Person, service: Gmail
+) -> None:
     at_gmail(person, service, signed_in=False)
     keep(person.folder / "token.json", service.token())
     assert person.run("search", "").code == 0
 
 
-def test_strangers_at_the_door_do_not_disturb_the_one_who_signs_in(person, service, token):
+def test_strangers_at_the_door_do_not_disturb_the_one_who_signs_in(
+    person: Person, service: Gmail, token: Path
+) -> None:
     browser = (
         "import socket, sys, time, urllib.parse, urllib.request as r\n"
         "q = urllib.parse.parse_qs(urllib.parse.urlsplit(sys.argv[1]).query)\n"

@@ -11,11 +11,12 @@ from datetime import timedelta
 
 import pytest
 
+from tests.conftest import Person
 from tests.mails import DAY, mail, mbox
 
 
 @pytest.fixture
-def reader(person):
+def reader(person: Person) -> Person:
     """A person with a small mailbox."""
     person.environment["COLUMNS"] = "80"
     chain = "In-Reply-To: <a@example.com>\r\nReferences: <a@example.com>\r\n"
@@ -48,11 +49,11 @@ def reader(person):
     return person
 
 
-def ids(reader, *query):
+def ids(reader: Person, *query: str) -> list[str]:
     return [item["id"] for item in reader.run("search", *query, "--json").json["messages"]]
 
 
-def test_a_search_shows_who_when_what_and_how_it_begins_in_eighty_columns(reader):
+def test_a_search_shows_who_when_what_and_how_it_begins_in_eighty_columns(reader: Person) -> None:
     outcome = reader.run("search", "plan")
     assert outcome.code == 0
     lines = outcome.out.splitlines()
@@ -62,11 +63,11 @@ def test_a_search_shows_who_when_what_and_how_it_begins_in_eighty_columns(reader
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_a_search_without_words_lists_the_newest_mail(reader):
+def test_a_search_without_words_lists_the_newest_mail(reader: Person) -> None:
     assert len(ids(reader)) == 3
 
 
-def test_json_of_a_search_has_all_that_a_script_needs(reader):
+def test_json_of_a_search_has_all_that_a_script_needs(reader: Person) -> None:
     document = reader.run("search", "from:bob", "--json").json
     (message,) = document["messages"]
     assert message["from"] == {"name": "Bob Größe", "address": "bob@example.net"}
@@ -76,7 +77,7 @@ def test_json_of_a_search_has_all_that_a_script_needs(reader):
     assert (document["cursor"], document["notes"]) == ("", [])
 
 
-def test_pages_continue_by_the_cursor_that_is_printed(reader):
+def test_pages_continue_by_the_cursor_that_is_printed(reader: Person) -> None:
     first = reader.run("search", "--limit", "2")
     assert len(first.out.splitlines()) == 4
     cursor = first.err.strip().rpartition(" ")[2]
@@ -85,12 +86,12 @@ def test_pages_continue_by_the_cursor_that_is_printed(reader):
     assert rest.err == ""
 
 
-def test_nothing_found_is_said_and_no_failure(reader):
+def test_nothing_found_is_said_and_no_failure(reader: Person) -> None:
     outcome = reader.run("search", "zebra")
     assert (outcome.code, outcome.out, outcome.err) == (0, "", "No mail matches: zebra\n")
 
 
-def test_a_mail_is_read_without_its_quoted_history_unless_that_is_asked_for(reader):
+def test_a_mail_is_read_without_its_quoted_history_unless_that_is_asked_for(reader: Person) -> None:
     (id,) = ids(reader, "from:bob")
     shown = reader.run("read", id).out
     assert "From:    Bob Größe <bob@example.net>" in shown
@@ -101,7 +102,7 @@ def test_a_mail_is_read_without_its_quoted_history_unless_that_is_asked_for(read
     assert "> Shall I send the plan?" in reader.run("read", id, "--quotes").out
 
 
-def test_no_mail_can_send_controls_to_the_terminal(reader):
+def test_no_mail_can_send_controls_to_the_terminal(reader: Person) -> None:
     (id,) = ids(reader, "from:eve")
     for outcome in (
         reader.run("search", "from:eve"),
@@ -114,14 +115,14 @@ def test_no_mail_can_send_controls_to_the_terminal(reader):
     assert reader.run("read", id, "--json").json["hidden_characters"] >= 4
 
 
-def test_the_bytes_of_a_mail_come_out_as_they_came(reader):
+def test_the_bytes_of_a_mail_come_out_as_they_came(reader: Person) -> None:
     (id,) = ids(reader, "subject:plan from:ann")
     assert reader.run("read", id, "--raw").out.encode() == mail(
         subject="The plan", text="Shall I send the plan?\r\nAnn", message_id="<a@example.com>"
     )
 
 
-def test_a_thread_is_shown_oldest_first_by_the_id_of_any_of_its_mails(reader):
+def test_a_thread_is_shown_oldest_first_by_the_id_of_any_of_its_mails(reader: Person) -> None:
     reply, first = ids(reader, "plan")
     for id in (reply, first):
         shown = reader.run("thread", id).out
@@ -136,7 +137,7 @@ def test_a_thread_is_shown_oldest_first_by_the_id_of_any_of_its_mails(reader):
     assert [message["id"] for message in document["messages"]] == [first, reply]
 
 
-def test_importing_again_adds_nothing(reader):
+def test_importing_again_adds_nothing(reader: Person) -> None:
     assert reader.run("import", "mail.mbox", "--json").json == {
         "added": 0,
         "known": 3,
@@ -145,7 +146,7 @@ def test_importing_again_adds_nothing(reader):
     }
 
 
-def test_state_and_mailbox_are_private(reader):
+def test_state_and_mailbox_are_private(reader: Person) -> None:
     state = reader.folder / "state"
     for path in (state, state / "mail"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
@@ -172,8 +173,8 @@ def test_state_and_mailbox_are_private(reader):
     ],
 )
 def test_every_mistake_is_answered_with_its_code_what_is_wrong_and_what_to_do(
-    reader, arguments, code, said
-):
+    reader: Person, arguments: list[str], code: int, said: str
+) -> None:
     outcome = reader.run(*arguments)
     assert outcome.code == code, outcome
     assert outcome.err.startswith("error: ")
@@ -188,7 +189,7 @@ def test_every_mistake_is_answered_with_its_code_what_is_wrong_and_what_to_do(
         assert error["remedy"]
 
 
-def test_every_command_works_before_anything_was_set_up(person):
+def test_every_command_works_before_anything_was_set_up(person: Person) -> None:
     outcome = person.run("search", "hello")
     assert (outcome.code, outcome.out) == (0, "")
     assert "postroom import PATH" in outcome.err
@@ -200,7 +201,7 @@ def test_every_command_works_before_anything_was_set_up(person):
     assert sorted(path.name for path in person.folder.iterdir()) == []
 
 
-def test_without_a_state_folder_the_vaults_desk_names_it(person):
+def test_without_a_state_folder_the_vaults_desk_names_it(person: Person) -> None:
     del person.environment["POSTROOM_STATE"]
     (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="found")))
     assert person.run("import", "mail.mbox").code == 0
@@ -209,20 +210,20 @@ def test_without_a_state_folder_the_vaults_desk_names_it(person):
     assert "found" in person.run("search", "found").out
 
 
-def test_a_term_may_start_with_a_minus(reader):
+def test_a_term_may_start_with_a_minus(reader: Person) -> None:
     for query in (["-from:bob", "plan"], ["-has:attachment", "from:ann"], ["from:ann", "-is:read"]):
         assert ids(reader, *query) == ids(reader, "from:ann"), query
     assert "Usage:" in reader.run("search", "-h").out
     assert "No such option" in reader.run("search", "--limt", "3").err
 
 
-def test_a_typing_error_is_met_with_what_was_meant(reader):
+def test_a_typing_error_is_met_with_what_was_meant(reader: Person) -> None:
     assert "Did you mean `postroom search`?" in reader.run("serch", "x").err
     assert "Did you mean from:?" in reader.run("search", "fromm:ann").err
     assert "Here, me is you@example.org." in reader.run("search", "from:me").err
 
 
-def test_an_attachment_is_saved_by_its_part(person):
+def test_an_attachment_is_saved_by_its_part(person: Person) -> None:
     from importlib.resources import files
 
     (person.folder / "s.mbox").write_bytes((files("postroom.sample") / "mail.mbox").read_bytes())
@@ -237,7 +238,7 @@ def test_an_attachment_is_saved_by_its_part(person):
     assert person.run("read", id, "--raw", "--json").code == 2
 
 
-def test_a_person_who_wants_no_colour_gets_none(reader):
+def test_a_person_who_wants_no_colour_gets_none(reader: Person) -> None:
     import pty
 
     for wish in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {}):
@@ -253,7 +254,7 @@ def test_a_person_who_wants_no_colour_gets_none(reader):
         assert (b"\x1b[" in shown) == (not wish)
 
 
-def test_wide_characters_fit_the_terminal_too(person):
+def test_wide_characters_fit_the_terminal_too(person: Person) -> None:
     import unicodedata
 
     (person.folder / "m.mbox").write_bytes(
@@ -269,7 +270,7 @@ def test_wide_characters_fit_the_terminal_too(person):
         assert sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in line) <= 80
 
 
-def test_what_is_no_mail_is_not_imported_as_one(person):
+def test_what_is_no_mail_is_not_imported_as_one(person: Person) -> None:
     (person.folder / "takeout.zip").write_bytes(b"PK\x03\x04" + bytes(range(256)) * 20)
     outcome = person.run("import", "takeout.zip")
     assert outcome.code == 2
@@ -289,7 +290,7 @@ def test_what_is_no_mail_is_not_imported_as_one(person):
     assert person.run("import", "").code == 2
 
 
-def test_a_mail_that_was_read_since_the_last_export_is_the_same_mail(person):
+def test_a_mail_that_was_read_since_the_last_export_is_the_same_mail(person: Person) -> None:
     exports = [
         mbox(
             b"X-GM-THRID: 1\nX-Gmail-Labels: Inbox,Unread\n" + mail(),
@@ -305,12 +306,12 @@ def test_a_mail_that_was_read_since_the_last_export_is_the_same_mail(person):
         assert person.run("import", "All.mbox", "--json").json["added"] == added
 
 
-def test_a_mode_that_cannot_be_read_is_said(reader):
+def test_a_mode_that_cannot_be_read_is_said(reader: Person) -> None:
     reader.environment["DRY_RUN"] = "nein"
     assert "DRY_RUN is neither true nor false" in reader.run("search", "plan").err
 
 
-def test_no_file_name_can_send_controls_to_the_terminal(person):
+def test_no_file_name_can_send_controls_to_the_terminal(person: Person) -> None:
     folder = person.folder / "in"
     (folder / "cur").mkdir(parents=True)
     (folder / "new").mkdir()
@@ -325,7 +326,7 @@ def test_no_file_name_can_send_controls_to_the_terminal(person):
         assert err.replace("\n", "").isprintable(), err
 
 
-def test_a_sender_whose_name_poses_as_an_address_is_shown_by_the_real_one(person):
+def test_a_sender_whose_name_poses_as_an_address_is_shown_by_the_real_one(person: Person) -> None:
     forged = [
         mail(subject="one", sender='"security@example.com" <eve@example.net>'),
         mail(
@@ -339,7 +340,7 @@ def test_a_sender_whose_name_poses_as_an_address_is_shown_by_the_real_one(person
     assert 'From:    "CEO <ceo@example.com>, Bob" <eve@example.net>' in person.run("read", id).out
 
 
-def test_accounts_have_mailboxes_of_their_own(person):
+def test_accounts_have_mailboxes_of_their_own(person: Person) -> None:
     config = person.folder / "own.toml"
     config.write_text(
         'default_account = "home"\n[accounts.home]\naddress = "you@example.org"\n[accounts.work]\naddress = "me@example.net"\n'
@@ -351,7 +352,7 @@ def test_accounts_have_mailboxes_of_their_own(person):
     assert person.run("search", "to:me").out == ""
 
 
-def test_a_reader_that_goes_away_is_no_error(reader):
+def test_a_reader_that_goes_away_is_no_error(reader: Person) -> None:
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
@@ -368,7 +369,7 @@ def test_a_reader_that_goes_away_is_no_error(reader):
     assert process.stderr == b""
 
 
-def test_an_argument_that_is_no_text_is_answered_in_words(reader):
+def test_an_argument_that_is_no_text_is_answered_in_words(reader: Person) -> None:
     for command in ("search", "read", "thread", "import"):
         outcome = reader.run(command, os.fsdecode(b"caf\xe9"))
         assert outcome.code in {2, 3}
@@ -376,7 +377,7 @@ def test_an_argument_that_is_no_text_is_answered_in_words(reader):
         assert "Traceback" not in outcome.err
 
 
-def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person):
+def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person: Person) -> None:
     (person.folder / "mail.mbox").write_bytes(mbox(mail(subject="=?utf-8?b?5Lya6K2w?=")))
     assert person.run("import", "mail.mbox").code == 0
     person.environment |= {"PYTHONIOENCODING": "latin-1"}
@@ -385,7 +386,7 @@ def test_a_terminal_that_lacks_a_character_still_shows_the_mail(person):
     assert "\\u4f1a\\u8b70" in outcome.out
 
 
-def test_a_long_import_shows_its_progress_on_a_terminal(person):
+def test_a_long_import_shows_its_progress_on_a_terminal(person: Person) -> None:
     import pty
 
     (person.folder / "mail.mbox").write_bytes(mbox(*(mail(subject=str(n)) for n in range(10))))
@@ -407,7 +408,7 @@ def test_a_long_import_shows_its_progress_on_a_terminal(person):
 
 
 @pytest.mark.parametrize("command", [[], ["import"], ["search"], ["read"], ["thread"], ["demo"]])
-def test_help_fits_the_terminal_and_names_every_option(person, command):
+def test_help_fits_the_terminal_and_names_every_option(person: Person, command: list[str]) -> None:
     outcome = person.run(*command, "--help")
     assert outcome.code == 0
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
@@ -415,13 +416,13 @@ def test_help_fits_the_terminal_and_names_every_option(person, command):
         assert "--json" in outcome.out
 
 
-def test_the_version_is_the_packages(person):
+def test_the_version_is_the_packages(person: Person) -> None:
     from postroom import __version__
 
     assert person.run("--version").out == f"postroom {__version__}\n"
 
 
-def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
+def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader: Person) -> None:
     before = sorted(path for path in reader.folder.rglob("*") if path.is_file())
     outcome = reader.run("demo")
     assert outcome.code == 0, outcome.err
@@ -438,7 +439,7 @@ def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader):
     assert sorted(path for path in reader.folder.rglob("*") if path.is_file()) == before
 
 
-def test_the_demos_folder_can_be_kept_and_used(person):
+def test_the_demos_folder_can_be_kept_and_used(person: Person) -> None:
     kept = person.run("demo", "--keep", "try")
     assert kept.code == 0
     for name in ("POSTROOM_STATE", "VAULT_PATH"):
@@ -459,7 +460,7 @@ def test_the_demos_folder_can_be_kept_and_used(person):
     assert person.run("pending", "--json").json["letters"] == []
 
 
-def test_on_a_terminal_the_demo_lets_the_person_decide(person):
+def test_on_a_terminal_the_demo_lets_the_person_decide(person: Person) -> None:
     said = person.at_terminal(
         "demo",
         answers=[

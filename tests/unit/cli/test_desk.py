@@ -6,26 +6,32 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from signal import Signals
 
 import httpx2
 import pytest
 
 from postroom.cli.main import run
 from tests.agents import visiting
+from tests.conftest import Person
 from tests.unit.web.browser import until
 
 
 @pytest.fixture
-def made(person):
+def made(person: Person) -> Person:
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
     return person
 
 
 @contextmanager
-def desk(person, *options, ends=signal.SIGINT):
+def desk(
+    person: Person, *options: str, ends: Signals = signal.SIGINT
+) -> Iterator[tuple[dict[str, str], subprocess.Popen[bytes]]]:
     """Let a desk be served; lend what it printed, and the process."""
     process = person.start("desk", "--json", "--port", "0", *options)
     try:
@@ -41,7 +47,7 @@ def desk(person, *options, ends=signal.SIGINT):
         process.communicate(timeout=30)
 
 
-def enter(printed):
+def enter(printed: dict[str, str]) -> str:
     """Sign in as a browser does; return what the queue says."""
     address, origin = printed["sign_in"], printed["address"]
     with httpx2.Client(base_url=origin, follow_redirects=True, trust_env=False) as client:
@@ -52,7 +58,7 @@ def enter(printed):
         return answer.text + client.get("/health").text
 
 
-def free(person):
+def free(person: Person) -> bool:
     """Whether no process serves the page."""
     for file in (person.folder / "state").rglob("page.lock"):
         with file.open() as handle:
@@ -64,7 +70,9 @@ def free(person):
 
 
 @pytest.mark.parametrize("ends", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind(made, ends):
+def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind(
+    made: Person, ends: Signals
+) -> None:
     made.draft(subject="For the desk")
     with desk(made, "--as", "Grace H.", ends=ends) as (printed, process):
         assert set(printed) == {"address", "sign_in", "person"}
@@ -82,7 +90,7 @@ def test_it_serves_until_it_is_told_to_end_and_leaves_nothing_behind(made, ends)
         assert enter(again)
 
 
-def test_who_asks_a_second_time_gets_a_new_address_of_the_page_that_is_served(made):
+def test_who_asks_a_second_time_gets_a_new_address_of_the_page_that_is_served(made: Person) -> None:
     with desk(made) as (first, _):
         again = made.run("desk", "--json", "--as", "bob")
         assert again.code == 0, again.err
@@ -95,7 +103,7 @@ def test_who_asks_a_second_time_gets_a_new_address_of_the_page_that_is_served(ma
         assert first["address"] in refused.err
 
 
-def test_a_desk_that_was_killed_is_served_again(made):
+def test_a_desk_that_was_killed_is_served_again(made: Person) -> None:
     with desk(made, ends=signal.SIGKILL):
         pass
     with desk(made) as (printed, _):
@@ -129,8 +137,13 @@ def test_a_desk_that_was_killed_is_served_again(made):
     ids=lambda value: " ".join(value)[:40].encode("ascii", "backslashreplace").decode() if isinstance(value, list) else None,
 )  # fmt: skip
 def test_what_would_be_unsafe_or_means_nothing_is_refused(
-    person, monkeypatch, capsys, options, code, said
-):
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    code: int,
+    said: str,
+) -> None:
     for name, value in person.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(person.folder)
@@ -146,7 +159,7 @@ def test_what_would_be_unsafe_or_means_nothing_is_refused(
     assert free(person)
 
 
-def test_a_port_that_is_taken_is_said(made):
+def test_a_port_that_is_taken_is_said(made: Person) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused = made.run("desk", "--port", str(taken.getsockname()[1]))
     assert refused.code == 8
@@ -154,13 +167,13 @@ def test_a_port_that_is_taken_is_said(made):
     assert free(made)
 
 
-def test_without_a_desk_the_remedy_is_named(person):
+def test_without_a_desk_the_remedy_is_named(person: Person) -> None:
     refused = person.run("desk", "--json", "--port", "0")
     assert refused.code == 3
     assert "postroom init" in refused.err
 
 
-def commands():
+def commands() -> bytes:
     """Return the command line of every process that can be looked at."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
@@ -171,7 +184,7 @@ def commands():
     return b"\n".join(found)
 
 
-def test_the_address_that_works_once_stands_in_no_list_of_processes(made):
+def test_the_address_that_works_once_stands_in_no_list_of_processes(made: Person) -> None:
     script = made.folder / "browser"
     seen = made.folder / "seen"
     script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}.part\nmv {seen}.part {seen}\nwhile [ ! -e {seen}.done ]; do sleep 0.1; done\n')  # fmt: skip
@@ -192,13 +205,13 @@ def test_the_address_that_works_once_stands_in_no_list_of_processes(made):
     assert not file.exists()
 
 
-def test_without_a_browser_the_address_is_printed_all_the_same(made):
+def test_without_a_browser_the_address_is_printed_all_the_same(made: Person) -> None:
     made.environment["PATH"] = "/nonexistent"
     with desk(made, "--open") as (printed, _):
         assert enter(printed)
 
 
-def test_doctor_has_all_its_checks_and_the_budget(made):
+def test_doctor_has_all_its_checks_and_the_budget(made: Person) -> None:
     found = made.run("doctor", "--json")
     checks = {one["part"]: one for one in found.json["checks"]}
     parts = {"settings", "mode", "vault", "state", "ledger", "trust", "budget", "log", "account", "mail", "delivery", "handbook", "run"}  # fmt: skip
@@ -207,7 +220,7 @@ def test_doctor_has_all_its_checks_and_the_budget(made):
     assert all(set(one) == {"part", "verdict", "found", "remedy"} for one in found.json["checks"])
 
 
-def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person):
+def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person: Person) -> None:
     person.live()
     assert person.run("init").code == 0
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -227,7 +240,7 @@ def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person):
     assert "trouble" in events
 
 
-def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person):
+def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person: Person) -> None:
     person.live()
     assert person.run("init").code == 0
     settings = person.folder / ".config" / "postroom" / "postroom.toml"
@@ -252,14 +265,14 @@ def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person):
 # Notices of new letters
 
 
-def proposed(person, body="At four."):
+def proposed(person: Person, body: str = "At four.") -> str:
     """Let an agent write a letter and return its id."""
     with visiting(person) as agent:
         done = agent.done("send_email", to=["ann@example.com"], subject="Tea?", body=body)
     return done["letter"]
 
 
-def test_a_notice_leads_to_the_letter_where_the_page_is_served(made):
+def test_a_notice_leads_to_the_letter_where_the_page_is_served(made: Person) -> None:
     tell = ["sh", "-c", "cat > told.new && mv told.new told.json"]
     settings = made.folder / ".config" / "postroom" / "postroom.toml"
     settings.write_text(f"{settings.read_text()}\n[notify]\ncommand = {json.dumps(tell)}\n")
@@ -285,7 +298,7 @@ def test_a_notice_leads_to_the_letter_where_the_page_is_served(made):
     assert "page" not in json.loads(told.read_text())
 
 
-def test_the_desktop_s_notice_names_the_page_and_never_what_the_letter_says(made):
+def test_the_desktop_s_notice_names_the_page_and_never_what_the_letter_says(made: Person) -> None:
     programs = made.folder / "programs"
     programs.mkdir()
     shown = made.folder / "shown"

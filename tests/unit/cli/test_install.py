@@ -6,12 +6,14 @@ import sys
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.cli.install import CLIENTS, PERSONAL
 from postroom.cli.main import GROUPS
 from postroom.vault.folders import FILES, FOLDERS
+from tests.conftest import Outcome, Person
 
 THEIRS = {
     "mcpServers": {"other": {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}},
@@ -19,7 +21,7 @@ THEIRS = {
 }
 
 
-def file(person, client="claude-code"):
+def file(person: Person, client: str = "claude-code") -> Path:
     if client == "claude-desktop":
         folder = ".config"
         if sys.platform == "darwin":
@@ -28,36 +30,36 @@ def file(person, client="claude-code"):
     return person.folder / CLIENTS[client].servers
 
 
-def rules_file(person, client="claude-code"):
+def rules_file(person: Person, client: str = "claude-code") -> Path:
     return person.folder / CLIENTS[client].rules
 
 
-def write(path, content):
+def write(path: Path, content: dict[str, Any] | str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def read(path):
+def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def install(person, client="claude-code", *options):
+def install(person: Person, client: str = "claude-code", *options: str) -> Outcome:
     done = person.run("install", client, "--yes", *options)
     assert done.code == 0, done.err
     return done
 
 
-def entry(person, client="claude-code"):
+def entry(person: Person, client: str = "claude-code") -> dict[str, Any]:
     return read(file(person, client))["mcpServers"]["postroom"]
 
 
-def denied(person, client="claude-code"):
+def denied(person: Person, client: str = "claude-code") -> list[str]:
     return read(rules_file(person, client))["permissions"]["deny"]
 
 
-def files(person):
+def files(person: Person) -> dict[str, bytes]:
     return {
         str(path.relative_to(person.folder)): path.read_bytes()
         for path in person.folder.rglob("*")
@@ -66,7 +68,9 @@ def files(person):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_gets_an_entry_that_rehearses_in_this_vault_under_its_name(person, client):
+def test_a_client_gets_an_entry_that_rehearses_in_this_vault_under_its_name(
+    person: Person, client: str
+) -> None:
     install(person, client)
     made = entry(person, client)
     assert Path(made["command"]).is_absolute()
@@ -79,7 +83,7 @@ def test_a_client_gets_an_entry_that_rehearses_in_this_vault_under_its_name(pers
     }
 
 
-def test_the_settings_file_is_named_where_there_is_one(person):
+def test_the_settings_file_is_named_where_there_is_one(person: Person) -> None:
     del person.environment["POSTROOM_STATE"]
     person.live()
     install(person)
@@ -90,14 +94,14 @@ def test_the_settings_file_is_named_where_there_is_one(person):
     }
 
 
-def test_an_agent_may_have_a_name_of_its_own(person):
+def test_an_agent_may_have_a_name_of_its_own(person: Person) -> None:
     install(person, "claude-code", "--agent", "scribe-2")
     assert entry(person)["args"][-1] == "scribe-2"
     assert person.run("install", "claude-code", "--agent", "a b", "--yes").code == 2
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_was_there_stays(person, client):
+def test_what_was_there_stays(person: Person, client: str) -> None:
     write(file(person, client), THEIRS)
     if CLIENTS[client].rules:
         write(rules_file(person, client), {"permissions": {"allow": ["x"], "deny": ["y"]}, "z": 1})
@@ -114,7 +118,7 @@ def test_what_was_there_stays(person, client):
 
 @pytest.mark.parametrize("ending", ["\n", ""])
 @pytest.mark.parametrize("indent", ["\t", "    "])
-def test_the_files_own_form_is_kept(person, indent, ending):
+def test_the_files_own_form_is_kept(person: Person, indent: str, ending: str) -> None:
     before = json.dumps(THEIRS, indent=indent, ensure_ascii=False) + ending
     write(file(person), before)
     install(person)
@@ -127,7 +131,7 @@ def test_the_files_own_form_is_kept(person, indent, ending):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_second_time_changes_nothing_and_says_so(person, client):
+def test_a_second_time_changes_nothing_and_says_so(person: Person, client: str) -> None:
     install(person, client)
     before = files(person)
     again = install(person, client)
@@ -135,7 +139,7 @@ def test_a_second_time_changes_nothing_and_says_so(person, client):
     assert files(person) == before
 
 
-def test_every_file_that_changes_is_backed_up_and_no_backup_is_written_over(person):
+def test_every_file_that_changes_is_backed_up_and_no_backup_is_written_over(person: Person) -> None:
     for number, text in enumerate(('{"a": 1}', '{"b": 2}')):
         write(file(person), text)
         done = install(person, "claude-code", "--json").json
@@ -149,7 +153,9 @@ def test_every_file_that_changes_is_backed_up_and_no_backup_is_written_over(pers
 @pytest.mark.parametrize(
     "rules", [{"model": "m"}, {"permissions": {"allow": ["x"], "deny": ["y"]}}, None]
 )
-def test_removing_restores_what_was(person, client, rules):
+def test_removing_restores_what_was(
+    person: Person, client: str, rules: dict[str, Any] | None
+) -> None:
     write(file(person, client), THEIRS)
     if rules is not None and CLIENTS[client].rules:
         write(rules_file(person, client), rules)
@@ -162,7 +168,7 @@ def test_removing_restores_what_was(person, client, rules):
         assert not rules_file(person, client).exists()
 
 
-def test_removing_leaves_rules_of_which_nobody_knows_whose_they_are(person):
+def test_removing_leaves_rules_of_which_nobody_knows_whose_they_are(person: Person) -> None:
     """What an entry says of itself does not decide which of a person's rules go."""
     install(person)
     content = read(file(person))
@@ -179,7 +185,7 @@ def test_removing_leaves_rules_of_which_nobody_knows_whose_they_are(person):
     assert denied(person) == mine
 
 
-def test_removing_where_nothing_is_changes_nothing(person):
+def test_removing_where_nothing_is_changes_nothing(person: Person) -> None:
     write(file(person), {"mcpServers": {}})
     write(rules_file(person), {"permissions": {"deny": []}})
     before = files(person)
@@ -187,7 +193,7 @@ def test_removing_where_nothing_is_changes_nothing(person):
     assert files(person) == before
 
 
-def test_a_moved_vault_gets_its_rules_and_a_moved_program_replaces_its_own(person):
+def test_a_moved_vault_gets_its_rules_and_a_moved_program_replaces_its_own(person: Person) -> None:
     write(rules_file(person), {"permissions": {"deny": ["Read(./.env)", "Bash(/old/postroom approve:*)"]}})  # fmt: skip
     install(person)
     person.environment["VAULT_PATH"] = str(person.folder / "elsewhere")
@@ -198,7 +204,7 @@ def test_a_moved_vault_gets_its_rules_and_a_moved_program_replaces_its_own(perso
     assert "Bash(/old/postroom approve:*)" not in rules
 
 
-def test_what_is_taken_out_is_always_shown(person):
+def test_what_is_taken_out_is_always_shown(person: Person) -> None:
     old = [f"Bash(/old/postroom {name}:*)" for name in ("approve", "reject", "undo")]
     write(rules_file(person), {"permissions": {"deny": [*(f"Read(./{at})" for at in range(60)), *old]}})  # fmt: skip
     shown = install(person).out
@@ -206,7 +212,7 @@ def test_what_is_taken_out_is_always_shown(person):
     assert all(any(rule in row for row in gone) for rule in old), shown
 
 
-def test_a_link_in_the_place_of_the_backup_is_none(person):
+def test_a_link_in_the_place_of_the_backup_is_none(person: Person) -> None:
     write(file(person), THEIRS)
     before = file(person).read_bytes()
     file(person).with_name(".mcp.json.postroom-backup").symlink_to(".mcp.json")
@@ -219,7 +225,9 @@ def test_a_link_in_the_place_of_the_backup_is_none(person):
     "text",
     ['{"a": 1, // mine\n}', '{"a": 1,}', "[]", '{"mcpServers": []}', '{"a": 1, "a": 2}', "\xff"],
 )
-def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printed(person, text):
+def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printed(
+    person: Person, text: str
+) -> None:
     file(person).write_bytes(text.encode("latin-1"))
     before = files(person)
     refused = person.run("install", "claude-code", "--yes")
@@ -229,14 +237,14 @@ def test_a_file_that_is_not_plain_json_is_left_alone_and_what_to_paste_is_printe
     assert files(person) == before
 
 
-def test_rules_that_do_not_parse_keep_the_entry_from_being_written(person):
+def test_rules_that_do_not_parse_keep_the_entry_from_being_written(person: Person) -> None:
     write(rules_file(person), '{"permissions": {"deny": "all"}}')
     before = files(person)
     assert person.run("install", "claude-code", "--yes").code == 10
     assert files(person) == before
 
 
-def test_a_link_stays_a_link_and_its_file_is_changed(person):
+def test_a_link_stays_a_link_and_its_file_is_changed(person: Person) -> None:
     real = write(person.folder / "dotfiles/mcp.json", THEIRS)
     real.chmod(0o600)
     file(person).symlink_to(real)
@@ -249,7 +257,7 @@ def test_a_link_stays_a_link_and_its_file_is_changed(person):
     assert read(real) == THEIRS
 
 
-def test_nothing_of_an_entry_that_is_there_is_taken_over(person):
+def test_nothing_of_an_entry_that_is_there_is_taken_over(person: Person) -> None:
     """A project's file may be a stranger's: its variables would start other code, or another desk."""
     strange = {"POSTROOM_CONFIG": "x/c.toml", "PYTHONPATH": "x", "DRY_RUN": "false", "VAULT_PATH": "x"}  # fmt: skip
     theirs = {"command": "x/postroom", "args": ["mcp"], "env": strange, "timeout": 9}
@@ -262,7 +270,7 @@ def test_nothing_of_an_entry_that_is_there_is_taken_over(person):
     assert read(file(person))["mcpServers"]["other"] == {"command": "y"}
 
 
-def test_a_link_out_of_the_project_is_not_followed(person):
+def test_a_link_out_of_the_project_is_not_followed(person: Person) -> None:
     outside = person.folder.parent / f"{person.folder.name}-outside.json"
     file(person).symlink_to(outside)
     refused = person.run("install", "claude-code", "--yes")
@@ -270,7 +278,7 @@ def test_a_link_out_of_the_project_is_not_followed(person):
     assert not outside.exists()
 
 
-def test_without_a_terminal_the_change_is_shown_and_nothing_written(person):
+def test_without_a_terminal_the_change_is_shown_and_nothing_written(person: Person) -> None:
     write(file(person), THEIRS)
     before = files(person)
     refused = person.run("install", "claude-code")
@@ -280,7 +288,7 @@ def test_without_a_terminal_the_change_is_shown_and_nothing_written(person):
     assert files(person) == before
 
 
-def test_a_yes_on_the_terminal_writes_and_anything_else_does_not(person):
+def test_a_yes_on_the_terminal_writes_and_anything_else_does_not(person: Person) -> None:
     asked = person.at_terminal("install", "claude-code", answers=[("[y/N]", "\n")])
     assert asked.code != 0
     assert files(person) == {}
@@ -290,7 +298,7 @@ def test_a_yes_on_the_terminal_writes_and_anything_else_does_not(person):
     assert entry(person)
 
 
-def allowed(rules, command):
+def allowed(rules: list[str], command: str) -> bool:
     """Whether no rule for shells fits, as Claude Code documents them."""
     for rule in rules:
         if found := re.fullmatch(r"Bash\((.*)\)", rule):
@@ -302,7 +310,9 @@ def allowed(rules, command):
 
 
 @pytest.mark.parametrize("name", PERSONAL)
-def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person, name):
+def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(
+    person: Person, name: str
+) -> None:
     install(person)
     rules = denied(person)
     made = entry(person)
@@ -313,11 +323,11 @@ def test_claude_code_may_give_no_verdict_by_any_spelling_of_the_command(person, 
     assert allowed(rules, "postroom pending")
 
 
-def test_every_command_that_changes_a_letter_is_a_persons():
+def test_every_command_that_changes_a_letter_is_a_persons() -> None:
     assert set(GROUPS["Letters"]) - {"pending", "show", "audit"} <= set(PERSONAL)
 
 
-def test_cursors_command_line_may_not_run_postroom_at_all(person):
+def test_cursors_command_line_may_not_run_postroom_at_all(person: Person) -> None:
     install(person, "cursor")
     rules = denied(person, "cursor")
     assert {"Shell(postroom)", "Shell(python3:-m postroom*)"} <= set(rules)
@@ -329,7 +339,9 @@ def test_cursors_command_line_may_not_run_postroom_at_all(person):
     ("client", "change"), [("claude-code", "Edit(/{})"), ("cursor", "Write({})")]
 )
 @pytest.mark.parametrize("room", ["", "Post"])
-def test_what_is_the_persons_is_closed_to_the_clients_own_tools(person, client, change, room):
+def test_what_is_the_persons_is_closed_to_the_clients_own_tools(
+    person: Person, client: str, change: str, room: str
+) -> None:
     if room:
         write(person.folder / ".config/postroom/postroom.toml", f'[vault]\nroom = "{room}"\n')
     install(person, client)
@@ -351,13 +363,13 @@ def test_what_is_the_persons_is_closed_to_the_clients_own_tools(person, client, 
     assert change.format(person.folder / ".config/postroom/postroom.toml") in rules
 
 
-def test_a_path_with_signs_that_patterns_act_upon_is_still_covered(person):
+def test_a_path_with_signs_that_patterns_act_upon_is_still_covered(person: Person) -> None:
     person.environment["VAULT_PATH"] = str(person.folder / "my [old] (vault)*")
     install(person)
     assert f"Edit(/{person.folder}/my ?old? ?vault??/Approved/**)" in denied(person)
 
 
-def test_a_client_with_a_shell_is_told_of_level_desk_and_of_what_remains(person):
+def test_a_client_with_a_shell_is_told_of_level_desk_and_of_what_remains(person: Person) -> None:
     told = " ".join(install(person).err.split())
     assert 'trust = "desk"' in told
     assert "postroom init" in told
@@ -368,7 +380,9 @@ def test_a_client_with_a_shell_is_told_of_level_desk_and_of_what_remains(person)
 
 
 @pytest.mark.parametrize(("client", "table"), [("vscode", "servers"), ("windsurf", "mcpServers")])
-def test_any_other_client_gets_something_to_paste_and_no_file(person, client, table):
+def test_any_other_client_gets_something_to_paste_and_no_file(
+    person: Person, client: str, table: str
+) -> None:
     done = person.run("install", client)
     assert done.code == 0
     assert json.loads(done.out)[table]["postroom"]["env"]["DRY_RUN"] == "true"
@@ -376,18 +390,18 @@ def test_any_other_client_gets_something_to_paste_and_no_file(person, client, ta
     assert files(person) == {}
 
 
-def test_codex_gets_toml(person):
+def test_codex_gets_toml(person: Person) -> None:
     made = tomllib.loads(person.run("install", "codex").out)["mcp_servers"]["postroom"]
     assert made["args"][-2:] == ["--agent", "codex"]
     assert made["env"]["VAULT_PATH"] == str(person.vault)
 
 
-def test_lines_for_a_person_fit_the_terminal(person):
+def test_lines_for_a_person_fit_the_terminal(person: Person) -> None:
     for line in install(person).err.splitlines():
         assert len(line) < 80 or " " not in line.strip()
 
 
-def test_a_no_writes_nothing_and_says_so(person):
+def test_a_no_writes_nothing_and_says_so(person: Person) -> None:
     before = files(person)
     said = person.at_terminal("install", "claude-code", answers=[("[y/N]", "n\n")])
     assert said.code == 4
@@ -395,18 +409,18 @@ def test_a_no_writes_nothing_and_says_so(person):
     assert files(person) == before
 
 
-def test_a_vault_without_mail_is_told(person):
+def test_a_vault_without_mail_is_told(person: Person) -> None:
     assert "There is no mail in the vault" in install(person).err
 
 
 @pytest.mark.parametrize(("name", "near"), [("claudecode", "claude-code"), ("curser", "cursor"), ("claude code", "claude-code")])  # fmt: skip
-def test_a_client_that_is_misspelled_is_named(person, name, near):
+def test_a_client_that_is_misspelled_is_named(person: Person, name: str, near: str) -> None:
     refused = person.run("install", name)
     assert refused.code == 2
     assert f"Did you mean {near}?" in refused.err
 
 
-def test_the_same_bytes_are_backed_up_once(person):
+def test_the_same_bytes_are_backed_up_once(person: Person) -> None:
     write(file(person), THEIRS)
     counts = []
     for _ in range(4):
@@ -419,15 +433,15 @@ def test_the_same_bytes_are_backed_up_once(person):
 # Agent mail
 
 
-def hooks(person):
+def hooks(person: Person) -> dict[str, Any]:
     return read(rules_file(person)).get("hooks", {})
 
 
-def commands(person):
+def commands(person: Person) -> dict[str, str]:
     return {event: group["hooks"][0]["command"] for event, (group,) in hooks(person).items()}
 
 
-def test_agent_mail_comes_by_hooks(person):
+def test_agent_mail_comes_by_hooks(person: Person) -> None:
     install(person, "claude-code", "--agents", "--agent", "scribe")
     found = commands(person)
     program = entry(person)["command"]
@@ -443,16 +457,16 @@ def test_agent_mail_comes_by_hooks(person):
     assert {k: v for k, v in entry(person)["env"].items() if "TMUX" in k} == {"TMUX": "${TMUX:-}", "TMUX_PANE": "${TMUX_PANE:-}"}  # fmt: skip
 
 
-def test_the_hooks_do_what_they_say(person):
+def test_the_hooks_do_what_they_say(person: Person) -> None:
     """Run as the client runs them: by a shell, in the project's folder, with the client's environment."""
     (person.folder / ".git").mkdir()
     install(person, "claude-code", "--agents", "--agent", "scribe")
     found = commands(person)
 
-    def hook(event):
+    def hook(event: str) -> Outcome:
         return person.run_program(["sh", "-c", found[event]])
 
-    def status():
+    def status() -> str:
         return read(person.folder / ".agentmail" / "recipients.jsonl")["status"]
 
     started = hook("SessionStart")
@@ -474,7 +488,7 @@ def test_the_hooks_do_what_they_say(person):
     assert (hook("SessionEnd").code, status()) == (0, "offline")
 
 
-def test_other_hooks_stay_and_ours_are_there_once(person):
+def test_other_hooks_stay_and_ours_are_there_once(person: Person) -> None:
     theirs = {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}], "Other": []}
     write(rules_file(person), {"hooks": theirs, "z": 1})
     before = read(rules_file(person))
@@ -489,13 +503,13 @@ def test_other_hooks_stay_and_ours_are_there_once(person):
     assert read(rules_file(person)) == before
 
 
-def test_removing_takes_our_hooks_out_and_leaves_no_empty_ones(person):
+def test_removing_takes_our_hooks_out_and_leaves_no_empty_ones(person: Person) -> None:
     install(person, "claude-code", "--agents")
     install(person, "claude-code", "--remove")
     assert not rules_file(person).exists()
 
 
-def test_what_will_be_run_is_shown_before_it_is_written(person):
+def test_what_will_be_run_is_shown_before_it_is_written(person: Person) -> None:
     shown = person.run("install", "claude-code", "--agents")
     assert (shown.code, "Nothing was written" in shown.err) == (4, True)
     for words in ("status --hook ready", "receive --hook --fenced", "status --hook offline"):
@@ -505,14 +519,14 @@ def test_what_will_be_run_is_shown_before_it_is_written(person):
     )
 
 
-def test_hooks_that_are_none_are_not_written_over(person):
+def test_hooks_that_are_none_are_not_written_over(person: Person) -> None:
     write(rules_file(person), {"hooks": {"Stop": "nothing"}})
     done = person.run("install", "claude-code", "--agents", "--yes")
     assert done.code == 10
     assert "unexpected under hooks" in done.err
 
 
-def test_of_other_clients_it_says_what_to_do_instead(person):
+def test_of_other_clients_it_says_what_to_do_instead(person: Person) -> None:
     done = install(person, "cursor", "--agents")
     assert "No hooks of this client are known" in " ".join(done.err.split())
     shown = person.run("install", "codex", "--agents")
@@ -520,7 +534,7 @@ def test_of_other_clients_it_says_what_to_do_instead(person):
     assert tomllib.loads(shown.out)["mcp_servers"]["postroom"]["env_vars"] == ["TMUX", "TMUX_PANE"]
 
 
-def test_the_person_s_voice_is_forbidden_to_the_client(person):
+def test_the_person_s_voice_is_forbidden_to_the_client(person: Person) -> None:
     install(person)
     assert "Bash(*agentmail* --person*)" in denied(person)
     install(person, "claude-code", "--remove")

@@ -3,28 +3,30 @@
 import json
 import re
 import signal
+from signal import Handlers
 
 import pytest
 
 from postroom.cli.main import COMMANDS
+from tests.conftest import Person
 
 
 @pytest.fixture
-def live(person):
+def live(person: Person) -> Person:
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
     return person
 
 
-def digest(person, id):
+def digest(person: Person, id: str) -> str:
     return person.show(id)["digest"].removeprefix("sha256:")
 
 
-def sent(person):
+def sent(person: Person) -> list[str]:
     return [m["subject"] for m in person.run("search", "in:sent", "--json").json["messages"]]
 
 
-def test_approve_shows_the_whole_letter_and_its_card_asks_and_sends(live):
+def test_approve_shows_the_whole_letter_and_its_card_asks_and_sends(live: Person) -> None:
     id = live.draft(bcc="boss@example.net", text="The secret plan.\n\nBest, me")
     seen = live.at_terminal("approve", id, answers=[("[y/N]", "y\n")])
     assert seen.code == 0
@@ -36,7 +38,7 @@ def test_approve_shows_the_whole_letter_and_its_card_asks_and_sends(live):
     assert (live.vault / "Done" / "hello.md").exists()
 
 
-def test_no_is_the_answer_to_anything_but_yes(live):
+def test_no_is_the_answer_to_anything_but_yes(live: Person) -> None:
     id = live.draft()
     refused = live.at_terminal("approve", id, answers=[("[y/N]", "\n")])
     assert "was not sent; it still waits" in refused.out
@@ -44,7 +46,7 @@ def test_no_is_the_answer_to_anything_but_yes(live):
     assert sent(live) == []
 
 
-def test_a_yes_on_stdin_is_nobodys_word(live):
+def test_a_yes_on_stdin_is_nobodys_word(live: Person) -> None:
     id = live.draft()
     piped = live.run_as_process("approve", id, start_new_session=True)
     assert piped.code == 4
@@ -52,7 +54,7 @@ def test_a_yes_on_stdin_is_nobodys_word(live):
     assert live.show(id)["state"] == "pending"
 
 
-def test_yes_takes_the_first_eight_digits_of_the_digest(live):
+def test_yes_takes_the_first_eight_digits_of_the_digest(live: Person) -> None:
     id = live.draft()
     assert live.run("approve", id, "--yes", digest(live, id)[:7]).code == 2
     assert live.run("approve", id, "--yes", "00000000").code == 7
@@ -63,7 +65,7 @@ def test_yes_takes_the_first_eight_digits_of_the_digest(live):
     assert sent(live) == ["Hello"]
 
 
-def test_several_letters_need_a_digest_each(live):
+def test_several_letters_need_a_digest_each(live: Person) -> None:
     ids = [live.draft("one", subject="One"), live.draft("two", subject="Two")]
     digests = [digest(live, id)[:8] for id in ids]
     assert live.run("approve", *ids, "--yes", digests[0]).code == 2
@@ -72,7 +74,7 @@ def test_several_letters_need_a_digest_each(live):
     assert sorted(sent(live)) == ["One", "Two"]
 
 
-def test_an_approved_letter_can_be_recalled_during_the_undo_window(person):
+def test_an_approved_letter_can_be_recalled_during_the_undo_window(person: Person) -> None:
     person.live(undo_seconds=600)
     person.run("init")
     id = person.draft()
@@ -87,7 +89,7 @@ def test_an_approved_letter_can_be_recalled_during_the_undo_window(person):
 
 
 @pytest.mark.parametrize("inherited", [signal.SIG_DFL, signal.SIG_IGN])
-def test_ctrl_c_during_the_count_down_recalls(person, inherited):
+def test_ctrl_c_during_the_count_down_recalls(person: Person, inherited: Handlers) -> None:
     person.live(undo_seconds=600)
     person.run("init")
     id = person.draft()
@@ -101,7 +103,7 @@ def test_ctrl_c_during_the_count_down_recalls(person, inherited):
     assert person.show(id)["state"] == "pending"
 
 
-def test_ctrl_c_while_send_approved_waits_sends_nothing_and_says_so(person):
+def test_ctrl_c_while_send_approved_waits_sends_nothing_and_says_so(person: Person) -> None:
     person.live(undo_seconds=600)
     person.run("init")
     id = person.draft()
@@ -112,7 +114,7 @@ def test_ctrl_c_while_send_approved_waits_sends_nothing_and_says_so(person):
     assert person.show(id)["state"] == "approved"
 
 
-def test_a_letter_is_rejected_with_its_reason_and_revised_with_its_wish(live):
+def test_a_letter_is_rejected_with_its_reason_and_revised_with_its_wish(live: Person) -> None:
     one, two = live.draft("one"), live.draft("two", subject="Other")
     assert live.run("reject", one, "--reason", "too long").code == 0
     assert live.run("revise", two, "--ask", "be kinder").code == 0
@@ -121,7 +123,7 @@ def test_a_letter_is_rejected_with_its_reason_and_revised_with_its_wish(live):
     assert {p.name for p in (live.vault / "Rejected").iterdir()} == {"one.md", "two.md"}
 
 
-def test_an_edit_is_looked_at_and_sent(live):
+def test_an_edit_is_looked_at_and_sent(live: Person) -> None:
     id = live.draft(cc="carl@example.com")
     form = live.folder / "form.txt"
     form.write_text("To: ann@example.com\nCc: dora@example.com\nSubject: Better\n\nGood evening.\n")
@@ -137,7 +139,7 @@ def test_an_edit_is_looked_at_and_sent(live):
     assert "Good evening." in note
 
 
-def test_an_editor_is_opened_where_no_file_is_given(live):
+def test_an_editor_is_opened_where_no_file_is_given(live: Person) -> None:
     id = live.draft()
     editor = live.folder / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/Good day/Good night/' \"$1\"\n")
@@ -149,7 +151,7 @@ def test_an_editor_is_opened_where_no_file_is_given(live):
     assert live.show(id)["state"] == "pending"
 
 
-def test_without_an_editor_the_remedy_is_named(live):
+def test_without_an_editor_the_remedy_is_named(live: Person) -> None:
     id = live.draft()
     live.environment["EDITOR"] = "/no/such/editor"
     refused = live.run("edit", id)
@@ -158,7 +160,7 @@ def test_without_an_editor_the_remedy_is_named(live):
     assert "--file" in refused.err
 
 
-def test_closed_letters_are_listed_where_all_are_asked_for(live):
+def test_closed_letters_are_listed_where_all_are_asked_for(live: Person) -> None:
     one, two = live.draft("one", subject="One"), live.draft("two", subject="Two")
     live.run("reject", one, "--reason", "too long")
     assert live.run("approve", two, "--yes", digest(live, two)[:8]).code == 0
@@ -173,13 +175,13 @@ def test_closed_letters_are_listed_where_all_are_asked_for(live):
     assert states == {one: "rejected", two: "sent"}
 
 
-def test_a_digest_may_be_given_with_its_name(live):
+def test_a_digest_may_be_given_with_its_name(live: Person) -> None:
     id = live.draft()
     assert live.run("approve", id, "--yes", f"sha256:{digest(live, id)}").code == 0
     assert sent(live) == ["Hello"]
 
 
-def test_a_note_edited_in_place_stops_approve_until_its_text_is_taken(live):
+def test_a_note_edited_in_place_stops_approve_until_its_text_is_taken(live: Person) -> None:
     id = live.draft()
     note = live.vault / "Drafts/hello.md"
     note.write_text(note.read_text().replace("Good day", "Bad day"))
@@ -193,7 +195,7 @@ def test_a_note_edited_in_place_stops_approve_until_its_text_is_taken(live):
     assert live.show(id)["text"] == "Bad day, Ann.\n"
 
 
-def test_an_edit_that_no_letter_can_have_is_refused(live):
+def test_an_edit_that_no_letter_can_have_is_refused(live: Person) -> None:
     id = live.draft()
     form = live.folder / "form.txt"
     for text, code in [
@@ -207,7 +209,7 @@ def test_an_edit_that_no_letter_can_have_is_refused(live):
     assert live.show(id)["text"] == "Good day, Ann.\n"
 
 
-def test_in_rehearsal_nothing_can_be_approved_and_every_command_says_why(person):
+def test_in_rehearsal_nothing_can_be_approved_and_every_command_says_why(person: Person) -> None:
     person.live(undo_seconds=0)
     person.run("init")
     id = person.draft()
@@ -220,7 +222,7 @@ def test_in_rehearsal_nothing_can_be_approved_and_every_command_says_why(person)
     assert person.run("status", "--json").json["mode"] == "rehearsal"
 
 
-def test_pending_fits_eighty_columns_and_marks_what_is_red(live):
+def test_pending_fits_eighty_columns_and_marks_what_is_red(live: Person) -> None:
     live.draft("one", subject="日本語の件名 " * 12, to="ann@example.com")
     live.draft("two", subject="Key", text="My key: -----BEGIN RSA PRIVATE KEY-----\nabc\n")
     shown = live.run("pending").out
@@ -229,7 +231,7 @@ def test_pending_fits_eighty_columns_and_marks_what_is_red(live):
     assert all(len(row) <= 80 for row in shown.splitlines())
 
 
-def test_an_id_may_be_shortened_but_not_guessed(live):
+def test_an_id_may_be_shortened_but_not_guessed(live: Person) -> None:
     id = live.draft()
     assert live.run("show", id[:4]).code == 0
     assert live.run("show", id[:2]).code == 3
@@ -238,13 +240,13 @@ def test_an_id_may_be_shortened_but_not_guessed(live):
     assert "postroom pending" in unknown.err
 
 
-def test_without_a_desk_a_letters_command_says_how_to_begin(person):
+def test_without_a_desk_a_letters_command_says_how_to_begin(person: Person) -> None:
     refused = person.run("show", "abcdefghij")
     assert refused.code == 3
     assert "postroom init" in " ".join(refused.err.split())
 
 
-def test_trust_level_desk_asks_for_the_passphrase(person):
+def test_trust_level_desk_asks_for_the_passphrase(person: Person) -> None:
     person.live(undo_seconds=0, trust="desk")
     made = person.at_terminal(
         "init", answers=[("A new passphrase:", "open sesame\n"), ("Once more:", "open sesame\n")]
@@ -267,7 +269,7 @@ def test_trust_level_desk_asks_for_the_passphrase(person):
     assert sent(person) == ["Hello"]
 
 
-def test_the_level_is_lowered_only_with_the_passphrase(person):
+def test_the_level_is_lowered_only_with_the_passphrase(person: Person) -> None:
     person.live(undo_seconds=0, trust="desk")
     answers = [("A new passphrase:", "open sesame\n"), ("Once more:", "open sesame\n")]
     person.at_terminal("init", answers=answers)
@@ -281,7 +283,7 @@ def test_the_level_is_lowered_only_with_the_passphrase(person):
     assert person.run("status", "--json").json["trust"] == "folder"
 
 
-def test_audit_shows_and_verifies_and_finds_a_changed_line(live):
+def test_audit_shows_and_verifies_and_finds_a_changed_line(live: Person) -> None:
     id = live.draft()
     live.run("approve", id, "--yes", digest(live, id)[:8])
     actions = live.run("audit", "--letter", id, "--json").json["actions"]
@@ -299,7 +301,7 @@ def test_audit_shows_and_verifies_and_finds_a_changed_line(live):
     assert f"{log.name}:2: edited" in changed.out
 
 
-def test_paused_stops_all_sending_until_it_is_gone(live):
+def test_paused_stops_all_sending_until_it_is_gone(live: Person) -> None:
     id = live.draft()
     (live.vault / "PAUSED.md").touch()
     held = live.run("approve", id, "--yes", digest(live, id)[:8])
@@ -311,7 +313,7 @@ def test_paused_stops_all_sending_until_it_is_gone(live):
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"agentmail"}))
-def test_every_command_has_help_that_fits_the_terminal(person, name):
+def test_every_command_has_help_that_fits_the_terminal(person: Person, name: str) -> None:
     shown = person.run(name, "--help")
     assert shown.code == 0
     assert all(len(row) <= 80 for row in shown.out.splitlines())

@@ -7,30 +7,31 @@ from contextlib import closing
 import pytest
 
 from postroom.vault.folders import FOLDERS
+from tests.conftest import Outcome, Person
 
 
 @pytest.fixture
-def live(person):
+def live(person: Person) -> Person:
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
     return person
 
 
-def approve(person, id):
+def approve(person: Person, id: str) -> Outcome:
     digest = person.show(id)["digest"].removeprefix("sha256:")
     return person.run("approve", id, "--yes", digest[:8])
 
 
-def sent(person):
+def sent(person: Person) -> list[str]:
     return [m["subject"] for m in person.run("search", "in:sent", "--json").json["messages"]]
 
 
-def meta(person, key, value):
+def meta(person: Person, key: str, value: str) -> None:
     with closing(sqlite3.connect(person.folder / "state/ledger.sqlite")) as ledger, ledger:
         ledger.execute("UPDATE meta SET value = ? WHERE key = ?", [value, key])
 
 
-def test_init_makes_the_folders_a_dashboard_and_a_private_state(person):
+def test_init_makes_the_folders_a_dashboard_and_a_private_state(person: Person) -> None:
     made = person.run("init", "--json").json
     assert {f"{folder.name}/" for folder in FOLDERS} | {"Dashboard.md", "Handbook.md"} == set(
         made["made"]
@@ -40,14 +41,14 @@ def test_init_makes_the_folders_a_dashboard_and_a_private_state(person):
     assert (person.folder / "state/ledger.sqlite").stat().st_mode & 0o077 == 0
 
 
-def test_init_again_changes_nothing(person):
+def test_init_again_changes_nothing(person: Person) -> None:
     person.run("init")
     (person.vault / "Dashboard.md").write_text("mine now\n")
     assert person.run("init", "--json").json["made"] == []
     assert (person.vault / "Dashboard.md").read_text() == "mine now\n"
 
 
-def test_in_a_vault_with_notes_all_goes_into_a_room_of_its_own(person):
+def test_in_a_vault_with_notes_all_goes_into_a_room_of_its_own(person: Person) -> None:
     person.vault.mkdir()
     (person.vault / "Diary.md").write_text("dear diary\n")
     made = person.run("init")
@@ -58,7 +59,7 @@ def test_in_a_vault_with_notes_all_goes_into_a_room_of_its_own(person):
     assert person.run("init", "--json").json["room"] == "Postroom"
 
 
-def test_a_settings_file_that_is_there_is_left_to_the_person(person):
+def test_a_settings_file_that_is_there_is_left_to_the_person(person: Person) -> None:
     person.live()
     person.vault.mkdir()
     (person.vault / "Diary.md").write_text("dear diary\n")
@@ -68,7 +69,7 @@ def test_a_settings_file_that_is_there_is_left_to_the_person(person):
     assert not (person.vault / "Approved").exists()
 
 
-def test_status_names_the_mode_the_level_and_where_they_come_from(live):
+def test_status_names_the_mode_the_level_and_where_they_come_from(live: Person) -> None:
     live.draft()
     shown = live.run("status")
     assert "live (dry_run = false in " in shown.out.replace("\n", " ")
@@ -79,13 +80,13 @@ def test_status_names_the_mode_the_level_and_where_they_come_from(live):
     assert (facts["letters"]["pending"], facts["sends_allowed"]) == (1, 10)
 
 
-def test_doctor_finds_nothing_wrong_with_a_new_desk(live):
+def test_doctor_finds_nothing_wrong_with_a_new_desk(live: Person) -> None:
     shown = live.run("doctor")
     assert shown.code == 0, shown.out
     assert "FAIL" not in shown.out
 
 
-def test_doctor_names_each_fault_with_its_remedy(live):
+def test_doctor_names_each_fault_with_its_remedy(live: Person) -> None:
     live.draft()
     (live.folder / "state").chmod(0o755)
     (log,) = (live.vault / "Logs/actions").iterdir()
@@ -97,14 +98,16 @@ def test_doctor_names_each_fault_with_its_remedy(live):
     assert "audit verify" in found["log"]["remedy"]
 
 
-def test_doctor_says_what_is_wrong_with_the_settings(person):
+def test_doctor_says_what_is_wrong_with_the_settings(person: Person) -> None:
     person.environment["POSTROOM_SENDS_PER_HOUR"] = "many"
     shown = person.run("doctor")
     assert shown.code == 8
     assert "POSTROOM_SENDS_PER_HOUR" in shown.out
 
 
-def test_a_vault_that_was_synced_to_a_second_machine_is_only_read_until_it_is_adopted(live):
+def test_a_vault_that_was_synced_to_a_second_machine_is_only_read_until_it_is_adopted(
+    live: Person,
+) -> None:
     id = live.draft()
     (live.vault / "Drafts/hello.md").rename(live.vault / "Approved/hello.md")
     live.environment["POSTROOM_STATE"] = str(live.folder / "second")
@@ -123,7 +126,9 @@ def test_a_vault_that_was_synced_to_a_second_machine_is_only_read_until_it_is_ad
     assert "adopted by another machine" in " ".join(former.err.split())
 
 
-def test_drafts_that_stand_in_approved_when_a_vault_is_adopted_wait_and_slips_count(live):
+def test_drafts_that_stand_in_approved_when_a_vault_is_adopted_wait_and_slips_count(
+    live: Person,
+) -> None:
     assert live.run("init").code == 0
     (live.vault / "Approved").mkdir(exist_ok=True)
     own = "---\nto: ann@example.com\nsubject: {}\n---\nHello.\n"
@@ -143,7 +148,7 @@ def test_drafts_that_stand_in_approved_when_a_vault_is_adopted_wait_and_slips_co
     assert sent(live) == ["After"]
 
 
-def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live):
+def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live: Person) -> None:
     live.draft()
     meta(live, "machine", "another")
     refused = live.run("send-approved")
@@ -151,7 +156,7 @@ def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live):
     assert "copied from another machine" in " ".join(refused.err.split())
 
 
-def test_state_and_vault_copied_together_send_a_letter_once(live):
+def test_state_and_vault_copied_together_send_a_letter_once(live: Person) -> None:
     id = live.draft()
     for folder in ("state", "vault"):
         shutil.copytree(live.folder / folder, live.folder / f"copied-{folder}")
@@ -170,7 +175,7 @@ def test_state_and_vault_copied_together_send_a_letter_once(live):
     assert sent(live) == ["Hello"]
 
 
-def test_a_copied_state_folder_does_not_send_from_the_same_vault(live):
+def test_a_copied_state_folder_does_not_send_from_the_same_vault(live: Person) -> None:
     id = live.draft()
     shutil.copytree(live.folder / "state", live.folder / "copied")
     live.environment["POSTROOM_STATE"] = str(live.folder / "copied")
@@ -180,7 +185,7 @@ def test_a_copied_state_folder_does_not_send_from_the_same_vault(live):
     assert live.run("approve", id, "--yes", "0" * 8).code == 4
 
 
-def test_a_moved_state_folder_and_one_of_an_older_version_are_no_copies(live):
+def test_a_moved_state_folder_and_one_of_an_older_version_are_no_copies(live: Person) -> None:
     id = live.draft()
     (live.folder / "state").rename(live.folder / "moved")
     (live.folder / "moved").rename(live.folder / "state")
@@ -197,7 +202,7 @@ def test_a_moved_state_folder_and_one_of_an_older_version_are_no_copies(live):
     assert kept == (str(inode),)
 
 
-def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(live):
+def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(live: Person) -> None:
     id = live.draft()
     digest = live.show(id)["digest"].removeprefix("sha256:")[:8]
     meta(live, "machine", "another")
@@ -211,7 +216,7 @@ def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(li
     assert sent(live) == []
 
 
-def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live):
+def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live: Person) -> None:
     id = live.draft()
     meta(live, "machine", "another")
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
@@ -226,7 +231,7 @@ def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live):
     assert sent(live) == ["Hello"]
 
 
-def test_adoption_without_an_explicit_state_takes_the_mail_along(person):
+def test_adoption_without_an_explicit_state_takes_the_mail_along(person: Person) -> None:
     del person.environment["POSTROOM_STATE"]
     person.live(undo_seconds=0)
     person.run("init")
@@ -241,7 +246,7 @@ def test_adoption_without_an_explicit_state_takes_the_mail_along(person):
     assert sent(person) == ["Hello"]
 
 
-def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person):
+def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person: Person) -> None:
     del person.environment["POSTROOM_STATE"]
     person.live(undo_seconds=0)
     person.run("init")
@@ -255,7 +260,7 @@ def test_a_vault_whose_desk_was_deleted_begins_no_new_one(person):
     assert person.run("pending", "--json").json["letters"][0]["state"] == "unknown"
 
 
-def test_a_desk_that_is_whole_is_only_begun_anew_by_who_wants_that(live):
+def test_a_desk_that_is_whole_is_only_begun_anew_by_who_wants_that(live: Person) -> None:
     id = live.draft()
     asked = live.at_terminal("adopt", answers=[("all the same", "n\n")])
     assert asked.code != 0
@@ -263,7 +268,7 @@ def test_a_desk_that_is_whole_is_only_begun_anew_by_who_wants_that(live):
     assert live.show(id)["state"] == "pending"
 
 
-def test_the_log_is_whole_after_an_adoption(live):
+def test_the_log_is_whole_after_an_adoption(live: Person) -> None:
     live.draft()
     meta(live, "machine", "another")
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
@@ -271,7 +276,7 @@ def test_the_log_is_whole_after_an_adoption(live):
     assert live.run("audit", "verify").code == 0
 
 
-def test_another_room_is_refused_until_the_person_has_moved_it(live):
+def test_another_room_is_refused_until_the_person_has_moved_it(live: Person) -> None:
     live.draft()
     file = live.folder / ".config/postroom/postroom.toml"
     file.write_text(file.read_text() + '[vault]\nroom = "Post"\n')
@@ -280,7 +285,7 @@ def test_another_room_is_refused_until_the_person_has_moved_it(live):
     assert live.run("pending").code == 0
 
 
-def test_a_hostile_note_cannot_speak_to_the_terminal(live):
+def test_a_hostile_note_cannot_speak_to_the_terminal(live: Person) -> None:
     (live.vault / "Drafts/x.md").write_text(
         '---\nletter: "x\\e[8mhidden"\nto: a@example.com\nstatus: pending_approval\n---\nHi\n'
     )
@@ -291,8 +296,8 @@ def test_a_hostile_note_cannot_speak_to_the_terminal(live):
 
 @pytest.mark.parametrize("into_a_new_folder", [False, True])
 def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_again(
-    live, into_a_new_folder
-):
+    live: Person, into_a_new_folder: bool
+) -> None:
     ids = [live.draft(f"n{number}", subject=f"Letter {number}") for number in range(2)]
     shutil.copytree(live.folder / "state", live.folder / "backup")
     assert approve(live, ids[0]).code == 0
@@ -316,7 +321,7 @@ def test_a_backup_of_the_state_put_back_after_letters_left_sends_none_of_them_ag
     assert live.run("send-approved").err.count("backup") == 0
 
 
-def test_a_damaged_ledger_is_left_alone_and_named(live):
+def test_a_damaged_ledger_is_left_alone_and_named(live: Person) -> None:
     ledger = live.folder / "state/ledger.sqlite"
     for leftover in (live.folder / "state").glob("ledger.sqlite-*"):
         leftover.unlink()
@@ -327,7 +332,7 @@ def test_a_damaged_ledger_is_left_alone_and_named(live):
     assert ledger.read_bytes() == b"not a database" * 1000
 
 
-def test_a_missing_vault_is_said_not_made_again(live):
+def test_a_missing_vault_is_said_not_made_again(live: Person) -> None:
     live.draft()
     live.vault.rename(live.folder / "elsewhere")
     refused = live.run("pending")
@@ -341,7 +346,7 @@ def test_a_missing_vault_is_said_not_made_again(live):
     assert list(live.vault.iterdir()) == []
 
 
-def test_a_vault_that_is_named_is_found_from_every_folder(person):
+def test_a_vault_that_is_named_is_found_from_every_folder(person: Person) -> None:
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     made = person.run("init", "~/Post")
@@ -357,7 +362,7 @@ def test_a_vault_that_is_named_is_found_from_every_folder(person):
     assert not (person.folder / "Other").exists()
 
 
-def test_a_vault_is_not_named_over_settings_of_ones_own(person):
+def test_a_vault_is_not_named_over_settings_of_ones_own(person: Person) -> None:
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     person.live()
@@ -369,14 +374,14 @@ def test_a_vault_is_not_named_over_settings_of_ones_own(person):
     assert settings.read_text() == before
 
 
-def test_doctor_says_where_there_is_no_mail_and_that_letters_stay_here(person):
+def test_doctor_says_where_there_is_no_mail_and_that_letters_stay_here(person: Person) -> None:
     assert person.run("init").code == 0
     said = person.run("doctor").out
     assert "postroom import" in said
     assert "delivers to nobody" in said
 
 
-def test_a_vault_with_notes_of_its_own_gets_a_room_when_it_is_named(person):
+def test_a_vault_with_notes_of_its_own_gets_a_room_when_it_is_named(person: Person) -> None:
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     mine = person.folder / 'My "Notes"' / "Diary.md"
@@ -390,7 +395,7 @@ def test_a_vault_with_notes_of_its_own_gets_a_room_when_it_is_named(person):
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x7fb", "file", "ok --token a/b"])
-def test_an_init_that_is_refused_leaves_no_settings(person, name):
+def test_an_init_that_is_refused_leaves_no_settings(person: Person, name: str) -> None:
     for variable in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[variable]
     (person.folder / "file").write_text("")

@@ -24,7 +24,9 @@ from postroom.core.errors import Invalid
         ("田中 <tanaka@example.com>", "田中", "tanaka@example.com"),
     ],
 )
-def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(text, name, spec):
+def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(
+    text: str, name: str, spec: str
+) -> None:
     address = Address.parse(text)
     assert (address.name, address.spec) == (name, spec)
 
@@ -65,7 +67,7 @@ def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(text, name, sp
         "x " * 450,
     ],
 )
-def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text):
+def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(Invalid) as refusal:
         Address.parse(text)
     assert refusal.value.message.startswith("Invalid email address format:")
@@ -76,12 +78,12 @@ def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text):
 @pytest.mark.parametrize(
     "form", ["Ann{}Bcc: <ann@example.org>", "ann@example.org{}Bcc: x", "{}ann@example.org"]
 )
-def test_a_line_break_anywhere_in_an_address_is_refused(form, break_):
+def test_a_line_break_anywhere_in_an_address_is_refused(form: str, break_: str) -> None:
     with pytest.raises(Invalid):
         Address.parse(form.format(break_))
 
 
-def test_a_list_keeps_its_order_and_names_each_mailbox_once():
+def test_a_list_keeps_its_order_and_names_each_mailbox_once() -> None:
     found = Address.parse_list('Ann <ann@example.org>, "B, C" <bob@example.org>, ANN@example.org,')
     assert [str(address) for address in found] == [
         "Ann <ann@example.org>",
@@ -89,12 +91,12 @@ def test_a_list_keeps_its_order_and_names_each_mailbox_once():
     ]
 
 
-def test_one_bad_address_refuses_the_whole_list():
+def test_one_bad_address_refuses_the_whole_list() -> None:
     with pytest.raises(Invalid, match="not-an-email"):
         Address.parse_list("ann@example.org, not-an-email")
 
 
-def test_a_list_without_end_is_refused():
+def test_a_list_without_end_is_refused() -> None:
     with pytest.raises(Invalid, match="too long"):
         Address.parse_list("ann@example.org," * 10_000)
 
@@ -103,7 +105,9 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Zl", "Zp"
 
 
 @given(names)
-def test_an_address_that_is_accepted_is_the_same_after_a_round_trip_and_to_another_reader(name):
+def test_an_address_that_is_accepted_is_the_same_after_a_round_trip_and_to_another_reader(
+    name: str,
+) -> None:
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')
     try:
         address = Address.parse(f'"{escaped}" <ann@example.org>')
@@ -114,7 +118,7 @@ def test_an_address_that_is_accepted_is_the_same_after_a_round_trip_and_to_anoth
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_an_address_or_invalid_and_nothing_else(text):
+def test_any_text_is_an_address_or_invalid_and_nothing_else(text: str) -> None:
     try:
         address = Address.parse(text)
     except Invalid:

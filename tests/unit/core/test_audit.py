@@ -1,6 +1,7 @@
 """A line of the log, and how a log that was changed is recognised."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,17 +16,24 @@ FILE = "2026-01-05.json"
 OLDER = "the ledger is older than the log: {} past its head"
 
 
-def act(**fields):
+def act(**fields: dict[str, Any] | str) -> Action:
     return Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
 
 
-def write(action, *, seq=1, previous=GENESIS, desk=DESK, timestamp="2026-01-05T10:00:00Z"):
+def write(
+    action: Action,
+    *,
+    seq: int = 1,
+    previous: str = GENESIS,
+    desk: str = DESK,
+    timestamp: str = "2026-01-05T10:00:00Z",
+) -> str:
     return audit.write(
         action, seq=seq, previous=previous, desk=desk, timestamp=timestamp, correlation_id="c0ffee"
     )
 
 
-def chain(count, *, desk=DESK):
+def chain(count: int, *, desk: str = DESK) -> list[str]:
     lines, previous = [], GENESIS
     for seq in range(1, count + 1):
         lines.append(
@@ -35,7 +43,7 @@ def chain(count, *, desk=DESK):
     return lines
 
 
-def faults(shown, ledger, *, desk=DESK):
+def faults(shown: list[str], ledger: list[str], *, desk: str = DESK) -> list[tuple[int, str]]:
     """What is found where the file shows these lines and the ledger has those."""
     digests = [audit.digest(line) for line in ledger]
     found = audit.verify(
@@ -50,7 +58,7 @@ def faults(shown, ledger, *, desk=DESK):
 # Lines
 
 
-def test_a_line_has_the_documents_fields_first_and_in_its_order():
+def test_a_line_has_the_documents_fields_first_and_in_its_order() -> None:
     action = act(
         target="john.doe@example.com",
         result="error",
@@ -72,7 +80,7 @@ def test_a_line_has_the_documents_fields_first_and_in_its_order():
     assert record["target"] == "j***@example.com"
 
 
-def test_what_is_not_set_is_left_out():
+def test_what_is_not_set_is_left_out() -> None:
     assert (
         list(json.loads(write(act())))
         == ("timestamp correlation_id actor action_type target result desk seq previous").split()
@@ -80,12 +88,12 @@ def test_what_is_not_set_is_left_out():
 
 
 @pytest.mark.parametrize("key", ["body", "Body", "text", "html"])
-def test_a_body_is_refused(key):
+def test_a_body_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="never logged"):
         act(parameters={key: "Dear John"})
 
 
-def test_all_that_people_wrote_is_redacted_before_it_is_kept():
+def test_all_that_people_wrote_is_redacted_before_it_is_kept() -> None:
     action = act(
         target="ann.lee@example.org, bob.ray@example.org",
         error="550 <cy.fox@example.org>\nBearer abc123",
@@ -103,7 +111,7 @@ def test_all_that_people_wrote_is_redacted_before_it_is_kept():
 
 
 @pytest.mark.parametrize("field", [{"actor": "mallory"}, {"result": "maybe"}])
-def test_actors_and_results_are_closed_sets(field):
+def test_actors_and_results_are_closed_sets(field: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="no word of the log"):
         act(**field)
 
@@ -118,7 +126,7 @@ def test_actors_and_results_are_closed_sets(field):
         {"desk": "two\nlines"},
     ],
 )
-def test_a_line_that_could_not_be_read_back_is_not_written(wrong):
+def test_a_line_that_could_not_be_read_back_is_not_written(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"a line needs|a desk and|month"):
         write(act(), **wrong)
 
@@ -130,8 +138,8 @@ text = st.text() | st.text("\n\r\u2028\0\ud800😀a@ ", max_size=500)
     text, text, text, text, st.dictionaries(text.map(lambda key: f"k{key}"), text | st.integers())
 )
 def test_every_line_is_one_line_of_ascii_within_its_size_and_reads_back(
-    target, error, agent, action_type, parameters
-):
+    target: str, error: str, agent: str, action_type: str, parameters: dict[str, Any]
+) -> None:
     action = act(
         target=target, error=error, agent=agent, action_type=action_type, parameters=parameters
     )
@@ -144,7 +152,7 @@ def test_every_line_is_one_line_of_ascii_within_its_size_and_reads_back(
     assert found.line == line
 
 
-def test_parameters_are_cut_before_the_line_grows_too_long():
+def test_parameters_are_cut_before_the_line_grows_too_long() -> None:
     line = write(act(parameters={f"key{n}": "😀" * 200 for n in range(100)}, error="😀" * 900))
     assert 1_000 < len(line) <= audit.MAX_LINE
     assert json.loads(line)["parameters"]
@@ -180,12 +188,12 @@ def test_parameters_are_cut_before_the_line_grows_too_long():
         chain(1)[0].replace('"seq":1', '"seq":9223372036854775807'),
     ],
 )
-def test_what_is_no_line_is_nothing(garbage):
+def test_what_is_no_line_is_nothing(garbage: str) -> None:
     assert audit.read(garbage) is None
 
 
 @given(st.text() | st.recursive(st.integers() | st.text(), st.lists).map(json.dumps))
-def test_no_text_makes_reading_fail(garbage):
+def test_no_text_makes_reading_fail(garbage: str) -> None:
     assert audit.read(garbage) is None
     assert len(audit.digest(garbage)) == 64
 
@@ -194,18 +202,18 @@ def test_no_text_makes_reading_fail(garbage):
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_a_log_that_nobody_touched_has_no_faults(count):
+def test_a_log_that_nobody_touched_has_no_faults(count: int) -> None:
     assert faults(chain(count), chain(count)) == []
 
 
 @pytest.mark.parametrize("at", range(5))
-def test_an_edited_line_is_found_even_the_first_and_the_last(at):
+def test_an_edited_line_is_found_even_the_first_and_the_last(at: int) -> None:
     shown = chain(5)
     shown[at] = shown[at].replace("success", "rejected")
     assert faults(shown, chain(5)) == [(at + 1, "edited")]
 
 
-def test_an_edit_whose_chain_was_computed_anew_is_found():
+def test_an_edit_whose_chain_was_computed_anew_is_found() -> None:
     shown = chain(2)
     for seq in (3, 4, 5):
         edited = act(result="rejected")
@@ -213,13 +221,13 @@ def test_an_edit_whose_chain_was_computed_anew_is_found():
     assert faults(shown, chain(5)) == [(3, "edited"), (4, "edited"), (5, "edited")]
 
 
-def test_an_edit_of_file_and_ledger_breaks_the_chain():
+def test_an_edit_of_file_and_ledger_breaks_the_chain() -> None:
     shown = chain(5)
     shown[2] = shown[2].replace("success", "rejected")
     assert faults(shown, shown) == [(4, "edited, in the ledger too")]
 
 
-def test_a_line_made_unreadable_is_found():
+def test_a_line_made_unreadable_is_found() -> None:
     shown = chain(3)
     shown[1] = "\0" * 100
     assert faults(shown, chain(3)) == [(2, "not a line of the log"), (3, "missing line 2")]
@@ -235,13 +243,13 @@ def test_a_line_made_unreadable_is_found():
         (slice(0, 8), (0, "missing lines 1 to 8")),
     ],
 )
-def test_deleted_lines_are_found(gone, found):
+def test_deleted_lines_are_found(gone: slice, found: tuple[int, str]) -> None:
     shown = chain(8)
     del shown[gone]
     assert faults(shown, chain(8)) == [found]
 
 
-def test_two_deletions_are_two_faults():
+def test_two_deletions_are_two_faults() -> None:
     one, two, _, four, _, six = chain(6)
     assert faults([one, two, four, six], chain(6)) == [(3, "missing line 3"), (4, "missing line 5")]
 
@@ -259,25 +267,27 @@ def test_two_deletions_are_two_faults():
         ([1, 2, 2, 4, 5], [(3, "repeated"), (4, "missing line 3")]),
     ],
 )
-def test_lines_that_were_moved_or_copied_are_found(order, found):
+def test_lines_that_were_moved_or_copied_are_found(
+    order: list[int], found: list[tuple[int, str]]
+) -> None:
     lines = chain(5)
     assert faults([lines[seq - 1] for seq in order], lines) == found
 
 
-def test_a_ledger_older_than_the_file_is_found():
+def test_a_ledger_older_than_the_file_is_found() -> None:
     assert faults(chain(5), chain(2)) == [(3, OLDER.format("3 lines"))]
     assert faults(chain(5), chain(4)) == [(5, OLDER.format("1 line"))]
     assert faults(chain(2), []) == [(1, OLDER.format("2 lines"))]
 
 
-def test_a_line_that_the_ledger_wrote_meanwhile_is_no_fault():
+def test_a_line_that_the_ledger_wrote_meanwhile_is_no_fault() -> None:
     lines = chain(3)
     known = {seq: audit.digest(line) for seq, line in enumerate(lines, 1)}.get
     shown = [(FILE, number, line) for number, line in enumerate(lines, 1)]
     assert audit.verify(shown, desk=DESK, head=2, known=known) == []
 
 
-def test_another_desks_lines_count_before_our_first_and_before_an_adoption_alone():
+def test_another_desks_lines_count_before_our_first_and_before_an_adoption_alone() -> None:
     theirs, foreign = chain(3, desk=OTHER), "written by another desk"
     ours = chain(2)
     ours.append(write(act(action_type="adopt_vault"), seq=3, previous=audit.digest(ours[-1])))
@@ -292,7 +302,7 @@ def test_another_desks_lines_count_before_our_first_and_before_an_adoption_alone
     assert faults([*ours, claims], ours) == [(5, foreign)]
 
 
-def test_another_desks_lines_are_held_to_their_own_chain():
+def test_another_desks_lines_are_held_to_their_own_chain() -> None:
     ours, theirs = chain(2), chain(6, desk=OTHER)
     edited = theirs[2].replace("success", "rejected")
     assert faults([*theirs[:2], edited, *theirs[3:], *ours], ours) == [(3, "edited")]
@@ -306,14 +316,14 @@ def test_another_desks_lines_are_held_to_their_own_chain():
     assert faults([forged, *ours], ours) == [(1, "edited")]
 
 
-def test_faults_are_counted_where_they_are_too_many_and_the_gravest_stay():
+def test_faults_are_counted_where_they_are_too_many_and_the_gravest_stay() -> None:
     found = faults(["garbage"] * 1_000 + chain(3), chain(5))
     assert len(found) == 101
     assert found[-2:] == [(1_003, "cut off after 3"), (0, "and 901 more")]
     assert faults(["garbage"] * 100, [])[-1] == (100, "not a line of the log")
 
 
-def test_files_are_told_apart():
+def test_files_are_told_apart() -> None:
     first, _, third = chain(3)
     digests = [audit.digest(line) for line in chain(3)]
     shown = [("2026-01-05.json", 1, first), ("2026-01-06.json", 1, third)]

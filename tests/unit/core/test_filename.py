@@ -26,12 +26,12 @@ from postroom.core.filename import DOWNLOAD, PASSIVE, file_name, numbered
         ("x.canvas", "x.canvas.download"),
     ],
 )
-def test_a_name_is_made_fit(name, saved):
+def test_a_name_is_made_fit(name: str, saved: str) -> None:
     assert file_name(name) == saved
 
 
 @given(st.text(max_size=400))
-def test_whatever_it_is_called_it_is_a_plain_name_that_opens_nothing(name):
+def test_whatever_it_is_called_it_is_a_plain_name_that_opens_nothing(name: str) -> None:
     saved = file_name(name)
     assert saved == saved.strip()
     assert saved[0] not in ".-~"
@@ -41,7 +41,7 @@ def test_whatever_it_is_called_it_is_a_plain_name_that_opens_nothing(name):
 
 
 @given(st.text(min_size=1, max_size=40), st.integers(2, 99))
-def test_a_numbered_name_keeps_its_kind(name, number):
+def test_a_numbered_name_keeps_its_kind(name: str, number: int) -> None:
     saved = file_name(name)
     other = numbered(saved, number)
     assert other != saved

@@ -52,7 +52,7 @@ LINKS = {
 
 
 @pytest.mark.parametrize(("text", "target"), LINKS.items())
-def test_a_link_is_found_in_every_spelling(text, target):
+def test_a_link_is_found_in_every_spelling(text: str, target: str) -> None:
     assert target in {
         link.target for link in links(f"So {text} it is" if text[0] not in "[>" else text)
     }
@@ -73,7 +73,7 @@ def test_a_link_is_found_in_every_spelling(text, target):
     + ["Note:this", "12:30", "Re: Fwd: x", "[1]: annex", "[x](notes.md)", "[^1]: https", "http://"]
     + ["JavaScript:fun", "data:5", "text/html", "U.S./EU", "[a][b]", "std::cout<<x"],
 )
-def test_what_is_no_link_is_not_taken_for_one(text):
+def test_what_is_no_link_is_not_taken_for_one(text: str) -> None:
     assert not links(text)
 
 
@@ -82,11 +82,11 @@ def test_what_is_no_link_is_not_taken_for_one(text):
     [("a.b.example.com", "example.com"), ("a.example.co.uk", "example.co.uk"), ("com", "com")]
     + [("a.ann.github.io", "ann.github.io"), ("example.com", "example.com"), ("", "")],
 )
-def test_a_site_is_what_somebody_registered(host, registered):
+def test_a_site_is_what_somebody_registered(host: str, registered: str) -> None:
     assert site(host) == registered
 
 
-def test_hosts_are_compared_in_one_spelling():
+def test_hosts_are_compared_in_one_spelling() -> None:
     assert ascii_host("MÜLLER.de.") == "xn--mller-kva.de"
     assert ascii_host("ｅxample。com") == "example.com"
     assert ascii_host("%65xample.com") == "example.com"
@@ -102,11 +102,11 @@ def test_hosts_are_compared_in_one_spelling():
     + [("ann@example.com", "example.com"), ("Example.COM", "example.com"), ("x.de", "x.de")]
     + [("report.pdf", ""), ("file.py", ""), ("Node.js", ""), ("Mr.Smith", ""), ("Click here", "")],
 )
-def test_a_links_text_shows_a_host_only_if_a_reader_takes_it_for_one(label, host):
+def test_a_links_text_shows_a_host_only_if_a_reader_takes_it_for_one(label: str, host: str) -> None:
     assert shown(label) == host
 
 
-def test_the_words_of_a_page_are_joined_as_they_are_read():
+def test_the_words_of_a_page_are_joined_as_they_are_read() -> None:
     assert (
         said("co<b>de</b>: 12<wbr>34<p>x</p>&amp;&#0065;<!-- y -->").split()
         == "code: 1234 x &A".split()
@@ -114,7 +114,7 @@ def test_the_words_of_a_page_are_joined_as_they_are_read():
 
 
 @pytest.mark.parametrize("before", ["<a<a>", "<a<b>", "<p <a href=x>", "<!<i>", "</<b></b>"])
-def test_a_tag_that_another_begins_in_hides_no_words(before):
+def test_a_tag_that_another_begins_in_hides_no_words(before: str) -> None:
     page = f"{before} https://evil.org/a <"
     assert said(page).split() == ["https://evil.org/a", "<"]
     assert [link.host for link in links("", page, said(page))] == ["evil.org"]
@@ -205,7 +205,7 @@ SECRETS = {
 @pytest.mark.parametrize(
     ("kind", "text"), [(kind, text) for kind, texts in SECRETS.items() for text in texts]
 )
-def test_a_secret_is_known_by_its_kind(kind, text):
+def test_a_secret_is_known_by_its_kind(kind: str, text: str) -> None:
     assert kind in secrets(f"Hello,\n{text}\n")
 
 
@@ -231,24 +231,24 @@ def test_a_secret_is_known_by_its_kind(kind, text):
     + ["ThisIsALongCamelCaseNameOfAClassInJava", "_" * 60, "=" * 80, "a" * 100, "1" * 100]
     + ["123e4567-e89b-12d3-a456-426614174000", "API key rotation is due", "bearer of bad news"],
 )
-def test_what_is_no_secret_is_not_taken_for_one(text):
+def test_what_is_no_secret_is_not_taken_for_one(text: str) -> None:
     assert not secrets(f"Hello,\n{text}\n")
 
 
 @pytest.mark.parametrize("text", [text for texts in SECRETS.values() for text in texts])
-def test_a_masked_text_holds_no_secret(text):
+def test_a_masked_text_holds_no_secret(text: str) -> None:
     covered = masked(f"<{text}>")
     assert "[secret]" in covered
     assert not secrets(covered)
 
 
-def test_a_masked_text_keeps_the_rest():
+def test_a_masked_text_keeps_the_rest() -> None:
     assert masked("from AKIAIOSFODNN7EXAMPLE to you") == "from [secret] to you"
     assert masked("nothing here") == "nothing here"
     assert masked(A * 4, unsure=False) == A * 4
 
 
-def test_tokens_are_what_a_mail_could_give():
+def test_tokens_are_what_a_mail_could_give() -> None:
     text = "Write to Ann.Smith+x@Example.COM or see HTTPS://Evil.org/A. Your code: G-482913"
     assert tokens(text) == {
         "ann.smith+x@example.com",
@@ -258,7 +258,7 @@ def test_tokens_are_what_a_mail_could_give():
     }
 
 
-def test_tokens_of_a_page_are_those_of_its_words_and_its_links():
+def test_tokens_of_a_page_are_those_of_its_words_and_its_links() -> None:
     page = (
         '<a href="https://evil.org/a">x</a> &#97;nn@example.com <td>Code</td><td><b>48</b>2913</td>'
     )
@@ -270,7 +270,7 @@ def test_tokens_of_a_page_are_those_of_its_words_and_its_links():
     }
 
 
-def test_an_address_is_found_however_a_mail_spells_it():
+def test_an_address_is_found_however_a_mail_spells_it() -> None:
     for text in (
         "ann@evil.example", "_ann@evil.example_", "..ann@evil.example", "ann@evil.example-", "ann＠evil.example", "ann@evil。example",
         "ａnn@evil.example", "ann [at] evil [dot] example", "ann(@)evil(.)example", "ann{AT}evil.example", "ann&#64;evil.example",
@@ -280,7 +280,7 @@ def test_an_address_is_found_however_a_mail_spells_it():
     assert f"ann@{'a.' * 30}example" in tokens(f"ann@{'a.' * 30}example")
 
 
-def test_an_address_of_another_script_has_the_key_of_its_address():
+def test_an_address_of_another_script_has_the_key_of_its_address() -> None:
     assert "ann@xn--mller-kva.de" in tokens("ann@müller.de")
 
 
@@ -294,11 +294,11 @@ def test_an_address_of_another_script_has_the_key_of_its_address():
     ]
     + [("DE89 3704 0044 0532 0130 00", "number:de89370400440532013000")],
 )
-def test_codes_and_long_numbers_are_tokens(text, token):
+def test_codes_and_long_numbers_are_tokens(text: str, token: str) -> None:
     assert token in tokens(text)
 
 
-def test_a_number_is_the_same_token_however_it_is_grouped_and_printed():
+def test_a_number_is_the_same_token_however_it_is_grouped_and_printed() -> None:
     for text in (
         "123456789012", "1234\xa05678\xa09012", "1234\u202f5678\u202f9012", "1234.5678.9012", "1234/5678/9012", "1234\u20115678\u20119012",
         "1234–5678–9012", "no.123456789012", "１２３４５６７８９０１２",
@@ -321,15 +321,15 @@ def test_a_number_is_the_same_token_however_it_is_grouped_and_printed():
         "page 12",
     ],
 )
-def test_dates_places_and_numbers_without_a_word_for_it_are_no_tokens(text):
+def test_dates_places_and_numbers_without_a_word_for_it_are_no_tokens(text: str) -> None:
     assert not tokens(text)
 
 
-def test_a_code_counts_anywhere_where_that_is_asked():
+def test_a_code_counts_anywhere_where_that_is_asked() -> None:
     assert list(codes("room 482913", anywhere=True)) == ["code:482913"]
 
 
-def test_tokens_are_bounded_and_each_kind_has_its_share():
+def test_tokens_are_bounded_and_each_kind_has_its_share() -> None:
     text = " ".join(f"a{n}@example.com https://h{n}.org/ 1000{n:05}" for n in range(5_000))
     found = tokens(text)
     assert MAX_TOKENS - 3 <= len(found) <= MAX_TOKENS
@@ -438,7 +438,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_hostile_text_is_read_in_linear_time(piece):
+def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
     # Long enough that reading it in the square of its length would meet the suite's own limit.
     text = (piece * 60_000)[:60_000]
     secrets(text)
@@ -446,14 +446,14 @@ def test_a_hostile_text_is_read_in_linear_time(piece):
 
 
 @pytest.mark.parametrize("piece", ["4111 1111 1111 1112 ", "<a href=x>", "a."])
-def test_the_longest_hostile_text_is_read_to_its_end(piece):
+def test_the_longest_hostile_text_is_read_to_its_end(piece: str) -> None:
     end = " -----BEGIN PRIVATE KEY-----\n"
     text = (piece * MAX_TEXT)[: MAX_TEXT - len(end)] + end
     assert len(links(text, text)) <= MAX_LINKS + 1
     assert any("private key" in what for what in secrets(text))
 
 
-def test_two_secrets_grown_together_are_both_covered():
+def test_two_secrets_grown_together_are_both_covered() -> None:
     grown = "4111111111111111DE89370400440532013000"
     from postroom.core import findings
 

@@ -1,32 +1,34 @@
 """The person's rules: read as they are written, or refused by line."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.errors import Corrupt
-from postroom.core.handbook import Condition, decide, parse
+from postroom.core.handbook import Condition, Rule, decide, parse
 from postroom.core.text import words
 from postroom.core.triage import DECISIONS, Facts, Judgement
 
 
-def rules(*lines):
+def rules(*lines: str) -> tuple[Rule, ...]:
     return parse(enumerate(lines, 1))
 
 
-def decided(rule, **facts):
+def decided(rule: str, **facts: bool | str | tuple[str, ...]) -> str | None:
     facts["said"] = words(facts.pop("text", ""))
     found = decide(rules(rule), Facts(**facts))
     return found.judgement.decision if found else None
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_every_decision_can_be_written(decision):
+def test_every_decision_can_be_written(decision: str) -> None:
     (rule,) = rules(f"- anything: {decision}")
     assert rule.judgement == Judgement(decision)
 
 
-def test_the_first_rule_that_fits_decides():
+def test_the_first_rule_that_fits_decides() -> None:
     found = rules("- list: archive", "- from @x.example: urgent", "- anything: needs_info")
     assert decide(found, Facts(sender="a@x.example")).line == 2
     assert decide(found, Facts(sender="a@x.example", list_id="l.x.example")).line == 1
@@ -66,11 +68,11 @@ def test_the_first_rule_that_fits_decides():
         ("3. anything: `archive`", {}, True),
     ],
 )
-def test_a_rule_fits_what_it_says(rule, facts, fits):
+def test_a_rule_fits_what_it_says(rule: str, facts: dict[str, Any], fits: bool) -> None:
     assert (decided(rule, **facts) == "archive") is fits
 
 
-def test_the_words_after_a_decision_are_its_text():
+def test_the_words_after_a_decision_are_its_text() -> None:
     (rule,) = rules(
         "- from @x.example, b@y.example and text tea: draft_reply Yes: at four, gladly."
     )
@@ -109,29 +111,29 @@ def test_the_words_after_a_decision_are_its_text():
         ("- anything: draft_reply " + "x" * 10_001, "longer than"),
     ],
 )
-def test_a_line_that_is_no_rule_is_refused_by_its_number(line, why):
+def test_a_line_that_is_no_rule_is_refused_by_its_number(line: str, why: str) -> None:
     with pytest.raises(Corrupt, match="line 2") as refused:
         rules("- list: archive", line)
     assert why in refused.value.message
     assert "no mail is triaged" in refused.value.remedy
 
 
-def test_prose_between_rules_is_the_persons_own():
+def test_prose_between_rules_is_the_persons_own() -> None:
     assert len(rules("Newsletters first.", "", "- list: archive", "", "and so on")) == 1
 
 
-def test_a_rule_goes_on_until_a_blank_line():
+def test_a_rule_goes_on_until_a_blank_line() -> None:
     (rule,) = rules("- anything: draft_reply Thank you,", "  we accept only", "paper.", "", "Mine.")
     assert rule.judgement.text == "Thank you, we accept only paper."
 
 
-def test_decisions_and_conditions_are_known_in_any_case():
+def test_decisions_and_conditions_are_known_in_any_case() -> None:
     (rule,) = rules("- List: Archive")
     assert rule.judgement.decision == "archive"
 
 
 @given(st.text(max_size=200))
-def test_any_line_is_a_rule_prose_or_refused(text):
+def test_any_line_is_a_rule_prose_or_refused(text: str) -> None:
     try:
         rules(f"- {text}")
     except Corrupt as refused:
@@ -139,16 +141,16 @@ def test_any_line_is_a_rule_prose_or_refused(text):
 
 
 @pytest.mark.parametrize("line", ["| a | b |", "> quoted", "---"])
-def test_what_is_no_text_of_a_rule_is_refused_below_one(line):
+def test_what_is_no_text_of_a_rule_is_refused_below_one(line: str) -> None:
     with pytest.raises(Corrupt, match="line 2"):
         rules("- anything: draft_reply Yes.", line)
 
 
-def test_a_second_paragraph_is_not_cut_off_silently():
+def test_a_second_paragraph_is_not_cut_off_silently() -> None:
     with pytest.raises(Corrupt, match="line 3: a rule ends at a blank line"):
         rules("- anything: draft_reply Yes.", "", "  Ann")
 
 
-def test_a_rule_does_not_go_on_past_a_heading_or_code():
+def test_a_rule_does_not_go_on_past_a_heading_or_code() -> None:
     (rule,) = parse([(1, "- anything: draft_reply Hi"), (3, "more prose")])
     assert rule.judgement.text == "Hi"

@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ ANN = Address.parse("Ann <ann@example.com>")
 BOB = Address.parse("bob@example.net")
 
 
-def letter(**changes):
+def letter(**changes: Address | str | tuple[Any, ...]) -> Letter:
     values = {
         "id": "abcdefghij",
         "account": "default",
@@ -44,13 +45,13 @@ CHANGES = {
 }
 
 
-def test_every_field_of_a_letter_is_in_its_digest():
+def test_every_field_of_a_letter_is_in_its_digest() -> None:
     assert {field.name for field in dataclasses.fields(Letter)} == set(CHANGES)
     digests = {letter(**{name: value}).digest for name, value in CHANGES.items()}
     assert len(digests | {letter().digest}) == len(CHANGES) + 1
 
 
-def test_a_repeated_call_has_the_same_content_key_under_another_id():
+def test_a_repeated_call_has_the_same_content_key_under_another_id() -> None:
     assert replace(letter(), id="bbcdefghij").content_key == letter().content_key
     others = {
         letter(**{name: value}).content_key for name, value in CHANGES.items() if name != "id"
@@ -58,29 +59,29 @@ def test_a_repeated_call_has_the_same_content_key_under_another_id():
     assert len(others | {letter().content_key}) == len(CHANGES)
 
 
-def test_the_digest_of_a_letter_never_changes_between_versions():
+def test_the_digest_of_a_letter_never_changes_between_versions() -> None:
     # A letter approved before an upgrade must be sendable after it: this value is a promise.
     assert (
         letter().digest == "sha256:13c681cb00f841910ba09d8ae53bcbc431c4d5d3ffcfb697bc21d7ac3d0f5f01"
     )
 
 
-def test_moving_a_recipient_from_cc_to_bcc_is_another_letter():
+def test_moving_a_recipient_from_cc_to_bcc_is_another_letter() -> None:
     assert letter(cc=(BOB,)).digest != letter(bcc=(BOB,)).digest
 
 
-def test_an_attachment_whose_bytes_differ_is_another_letter():
+def test_an_attachment_whose_bytes_differ_is_another_letter() -> None:
     one, other = (
         letter(attachments=(Enclosure("a.txt", "text/plain", raw),)) for raw in (b"x", b"y")
     )
     assert one.digest != other.digest
 
 
-def test_the_envelope_names_every_mailbox_once():
+def test_the_envelope_names_every_mailbox_once() -> None:
     assert letter(cc=(BOB, ANN), bcc=(BOB,)).envelope == (ANN, BOB)
 
 
-def test_the_message_id_comes_from_the_letters_id_and_the_senders_domain():
+def test_the_message_id_comes_from_the_letters_id_and_the_senders_domain() -> None:
     assert letter().message_id == "<abcdefghij@example.org>"
 
 
@@ -98,30 +99,30 @@ def test_the_message_id_comes_from_the_letters_id_and_the_senders_domain():
         "\U000e0041",
     ],
 )
-def test_a_subject_that_is_not_one_line_is_refused(subject):
+def test_a_subject_that_is_not_one_line_is_refused(subject: str) -> None:
     with pytest.raises(Invalid, match="subject"):
         letter(subject=subject)
 
 
 @pytest.mark.parametrize("field", ["text", "html"])
 @pytest.mark.parametrize("text", ["a\0b", "a\rb", "\udfff", "a\x1b[2J"])
-def test_a_body_that_is_no_plain_unicode_is_refused(field, text):
+def test_a_body_that_is_no_plain_unicode_is_refused(field: str, text: str) -> None:
     with pytest.raises(Invalid, match=field):
         letter(**{field: text})
 
 
-def test_a_subject_longer_than_a_header_line_is_refused_not_cut():
+def test_a_subject_longer_than_a_header_line_is_refused_not_cut() -> None:
     assert letter(subject="x" * MAX_SUBJECT)
     with pytest.raises(Invalid, match="998"):
         letter(subject="x" * (MAX_SUBJECT + 1))
 
 
-def test_a_letter_to_nobody_is_refused():
+def test_a_letter_to_nobody_is_refused() -> None:
     with pytest.raises(Invalid, match="recipient"):
         letter(to=())
 
 
-def test_a_letter_larger_than_providers_take_is_refused_with_a_remedy():
+def test_a_letter_larger_than_providers_take_is_refused_with_a_remedy() -> None:
     big = Enclosure("a.bin", "application/octet-stream", bytes(MAX_BYTES))
     with pytest.raises(Invalid, match="25,000,000") as refusal:
         letter(attachments=(big,))
@@ -131,7 +132,7 @@ def test_a_letter_larger_than_providers_take_is_refused_with_a_remedy():
 @pytest.mark.parametrize(
     "bad", ["no-brackets@x", "<a b@example.com>", "<a@example.com>\r\nBcc: x", "<a>", "<<a@b>>"]
 )
-def test_threading_headers_take_message_ids_only(bad):
+def test_threading_headers_take_message_ids_only(bad: str) -> None:
     with pytest.raises(Invalid):
         letter(in_reply_to=bad)
     with pytest.raises(Invalid):
@@ -141,7 +142,7 @@ def test_threading_headers_take_message_ids_only(bad):
 @pytest.mark.parametrize(
     "name", ["", "..", " . ", "../x", "a/b", "a\\b", "a\nb", "exe\u202efdp.txt", "x" * 201]
 )
-def test_an_attachment_needs_a_plain_file_name(name):
+def test_an_attachment_needs_a_plain_file_name(name: str) -> None:
     with pytest.raises(Invalid):
         Enclosure(name, "text/plain", b"")
 
@@ -149,12 +150,12 @@ def test_an_attachment_needs_a_plain_file_name(name):
 @pytest.mark.parametrize(
     "kind", ["", "text", "text/plain; charset=x", "text/pl ain", "a/b\r\nBcc: x"]
 )
-def test_an_attachment_needs_a_content_type(kind):
+def test_an_attachment_needs_a_content_type(kind: str) -> None:
     with pytest.raises(Invalid):
         Enclosure("a.txt", kind, b"")
 
 
-def test_an_id_is_ten_base32_characters_of_the_entropy_given():
+def test_an_id_is_ten_base32_characters_of_the_entropy_given() -> None:
     ids = {letter_id(bytes([n]) * 7) for n in range(256)}
     assert len(ids) == 256
     assert all(len(id) == 10 and set(id) <= set("abcdefghijklmnopqrstuvwxyz234567") for id in ids)
@@ -164,6 +165,6 @@ def test_an_id_is_ten_base32_characters_of_the_entropy_given():
 
 @pytest.mark.parametrize("field", ["account", "thread"])
 @pytest.mark.parametrize("value", ["\ud83d\ude00", "😀", "a b", "a\nb", "x" * 201])
-def test_names_in_a_letter_have_one_spelling(field, value):
+def test_names_in_a_letter_have_one_spelling(field: str, value: str) -> None:
     with pytest.raises(Invalid):
         letter(**{field: value})

@@ -1,6 +1,7 @@
 """Every state survives the ledger, every event fits the states it has, and each is told in one sentence."""
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -46,18 +47,18 @@ HAS = {
 }
 
 
-def test_there_is_an_example_of_every_state():
+def test_there_is_an_example_of_every_state() -> None:
     assert {life.name(state) for state in STATES} == set(life.STATES)
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_state_is_the_same_after_the_ledger_kept_it(state):
+def test_a_state_is_the_same_after_the_ledger_kept_it(state: Any) -> None:
     assert life.load(life.name(state), life.dump(state)) == state
 
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("event", EVENTS)
-def test_an_event_happens_only_in_the_states_that_have_it(event, state):
+def test_an_event_happens_only_in_the_states_that_have_it(event: str, state: Any) -> None:
     if life.name(state) in HAS[event]:
         assert EVENTS[event](state)
     else:
@@ -68,7 +69,7 @@ def test_an_event_happens_only_in_the_states_that_have_it(event, state):
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_what_became_of_a_letter_is_one_sentence_that_names_it(state):
+def test_what_became_of_a_letter_is_one_sentence_that_names_it(state: Any) -> None:
     said = life.told(ID, state)
     assert said.startswith(f"The letter {ID} ")
     assert said.endswith(".")
@@ -78,11 +79,11 @@ def test_what_became_of_a_letter_is_one_sentence_that_names_it(state):
             assert value in said
 
 
-def test_partial_refusals_are_told():
+def test_partial_refusals_are_told() -> None:
     assert "but not to eve@example.com, bob@example.com" in life.told(ID, STATES[6])
 
 
-def test_a_retry_keeps_the_verdict_the_first_try_and_the_count():
+def test_a_retry_keeps_the_verdict_the_first_try_and_the_count() -> None:
     claimed = life.claim(life.Approved(VERDICT, THEN, 0), THEN, "00")
     held = life.retry(claimed, NOW, 30, "busy")
     again = life.claim(held, NOW, "11")
@@ -90,18 +91,18 @@ def test_a_retry_keeps_the_verdict_the_first_try_and_the_count():
     assert life.hold(held, NOW, 0, "paused").first == THEN
 
 
-def test_a_recalled_letter_begins_anew():
+def test_a_recalled_letter_begins_anew() -> None:
     assert life.recall(ID, life.Approved(VERDICT, THEN, 10, "busy", 3, THEN), NOW) == life.Pending(
         NOW
     )
 
 
-def test_an_unknown_letter_that_was_not_sent_waits_for_a_new_verdict():
+def test_an_unknown_letter_that_was_not_sent_waits_for_a_new_verdict() -> None:
     assert life.resolve(ID, STATES[-1], NOW, "ada", sent=False) == life.Pending(NOW)
     assert life.resolve(ID, STATES[-1], NOW, "ada", sent=True).verdict == VERDICT
 
 
-def test_open_states_are_those_that_wait_or_are_on_their_way():
+def test_open_states_are_those_that_wait_or_are_on_their_way() -> None:
     assert set(life.OPEN) == {"pending", "approved", "sending", "unknown"}
 
 
@@ -124,10 +125,10 @@ def test_open_states_are_those_that_wait_or_are_on_their_way():
     ],
 )
 def test_within_one_boot_the_steady_clock_counts_across_boots_the_wall_clock_else_the_shorter(
-    since, now, seconds
-):
+    since: Stamp, now: Stamp, seconds: int
+) -> None:
     assert elapsed(since, now) == seconds
 
 
-def test_a_stamp_is_written_in_utc_to_the_second():
+def test_a_stamp_is_written_in_utc_to_the_second() -> None:
     assert Stamp(1_794_700_800.9).iso == "2026-11-15T00:00:00Z"

@@ -16,13 +16,13 @@ ORDINARY = [
 ]  # fmt: skip
 
 
-def test_a_name_that_reads_as_a_reserved_one_is_recognised():
+def test_a_name_that_reads_as_a_reserved_one_is_recognised() -> None:
     for name in PERSON:
         assert reads_as(name, OURS) == "person", name
     for name, meant in OTHERS.items():
         assert reads_as(name, OURS) == meant, name
 
 
-def test_ordinary_names_of_any_script_are_nobody_elses():
+def test_ordinary_names_of_any_script_are_nobody_elses() -> None:
     for name in ORDINARY:
         assert reads_as(name, OURS) == "", name

@@ -2,22 +2,31 @@
 
 import html
 import re
+from typing import Any
 
 import nh3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from postroom.core.errors import Invalid
 from postroom.core.letter import MAX_TEXT
-from postroom.core.outgoing_html import MAX_DEPTH, MAX_HTML, MAX_TAGS, is_reduced, reduce_html
+from postroom.core.outgoing_html import (
+    MAX_DEPTH,
+    MAX_HTML,
+    MAX_TAGS,
+    Reduced,
+    is_reduced,
+    reduce_html,
+)
 from postroom.core.text import words
 from postroom.desk.compose import settled
 
 TAGS = "p br div strong b em i u s a ul ol li blockquote pre code h1 h2 h3 h4 hr table thead tbody tr th td".split()
 
 
-def refusal(page):
+def refusal(page: str) -> str:
     """Return why a page is refused."""
     with pytest.raises(Invalid) as refused:
         reduce_html(page)
@@ -62,7 +71,7 @@ PLAIN = {
 }
 
 
-def test_the_plain_part_shows_every_word_and_where_each_link_leads():
+def test_the_plain_part_shows_every_word_and_where_each_link_leads() -> None:
     for page, plain in PLAIN.items():
         reduced = reduce_html(page)
         assert reduced.text == (f"{plain}\n" if plain else ""), page
@@ -70,7 +79,7 @@ def test_the_plain_part_shows_every_word_and_where_each_link_leads():
         assert is_reduced(reduced.html, reduced.text), page
 
 
-def test_nothing_of_the_markup_is_passed_on():
+def test_nothing_of_the_markup_is_passed_on() -> None:
     page = "<DIV Class=x onclick=y><A Href='https://a.example/\"&amp;' rel=z>a</A><table><tr><td colspan=2>b</td></tr></table></DIV>"
     wanted = "<table><tbody><tr><td>b</td></tr></tbody></table></div>"
     assert refusal(page).startswith("The link")  # a quote
@@ -78,7 +87,9 @@ def test_nothing_of_the_markup_is_passed_on():
     assert reduce_html(page).html == f'<div><a href="https://a.example/%27&amp;">a</a>{wanted}'
 
 
-def test_bidirectional_and_invisible_characters_are_removed_and_what_shapes_a_letter_stays():
+def test_bidirectional_and_invisible_characters_are_removed_and_what_shapes_a_letter_stays() -> (
+    None
+):
     for given_, left in {
         "a\u202eb\u200bc\u2066d\u00ade\ufefff\U000e0041": "abcdef",
         "a&#8238;b&rlm;c&zwj;d&shy;e&#xE0041;": "abcde",
@@ -122,12 +133,12 @@ REFUSED = {
 }  # fmt: skip
 
 
-def test_what_the_subset_has_no_place_for_is_refused_by_name():
+def test_what_the_subset_has_no_place_for_is_refused_by_name() -> None:
     for page, why in REFUSED.items():
         assert refusal(page).startswith(why), page[:80]
 
 
-def test_a_link_that_is_no_absolute_address_of_a_page_or_a_person_is_refused():
+def test_a_link_that_is_no_absolute_address_of_a_page_or_a_person_is_refused() -> None:
     for href in (
         "javascript:alert(1)", "java&#10;script:alert(1)", "&#1;javascript:alert(1)", "JaVaScRiPt:x", "data:text/html,x", "vbscript:x",
         "//evil.example/x", "/x", "x", "#x", "", "?x", "ftp://a.example/", "file:///etc/passwd", "cid:1", "tel:1", "http:/a.example", "https:a.example",
@@ -149,7 +160,7 @@ TEXTS = st.one_of(st.text(max_size=8), st.sampled_from(["a", " ", "\n", "&amp;",
 
 
 @st.composite
-def pages(draw, depth=4):
+def pages(draw: DrawFn, depth: int = 4) -> str:
     """Draw HTML that is mostly well nested."""
     pieces = []
     for _ in range(draw(st.integers(0, 4))):
@@ -169,7 +180,7 @@ def pages(draw, depth=4):
     return "".join(pieces)
 
 
-def plain_words(reduced):
+def plain_words(reduced: Reduced) -> list[Any]:
     """Return the words of the plain part, without its marks and where its links lead."""
     left = reduced.text.replace("~~", "")
     for href in re.findall('<a href="([^"]*)">', reduced.html):
@@ -177,13 +188,13 @@ def plain_words(reduced):
     return words(left)
 
 
-def unmarked(page):
+def unmarked(page: str) -> list[str]:
     """Return a page's tags, and its text with entities as characters."""
     return [html.unescape(piece) for piece in re.split("(<[^>]*>)", page) if piece]
 
 
 @given(pages())
-def test_what_was_built_here_comes_back_unchanged_and_another_sanitizer_agrees(page):
+def test_what_was_built_here_comes_back_unchanged_and_another_sanitizer_agrees(page: str) -> None:
     try:
         reduced = reduce_html(page)
     except Invalid as why:
@@ -200,7 +211,7 @@ def test_what_was_built_here_comes_back_unchanged_and_another_sanitizer_agrees(p
 
 
 @given(st.text(alphabet=st.sampled_from("<>/='\"&;#!-abpt \t\n\f\r\0\u202e\u200d"), max_size=60))
-def test_any_text_is_reduced_or_refused(page):
+def test_any_text_is_reduced_or_refused(page: str) -> None:
     try:
         reduced = reduce_html(page)
     except Invalid:
@@ -208,7 +219,7 @@ def test_any_text_is_reduced_or_refused(page):
     assert is_reduced(reduced.html, reduced.text)
 
 
-def test_hostile_pages_take_time_that_grows_with_their_size():
+def test_hostile_pages_take_time_that_grows_with_their_size() -> None:
     big = MAX_HTML
     for page in (
         "<p " * (big // 3), "<p a" * (big // 4), "<p " + "a " * (big // 2 - 4) + ">", "<p " + "a=" * (big // 2 - 4), "<p x='" + "y" * (big - 7),

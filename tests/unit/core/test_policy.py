@@ -32,7 +32,9 @@ def stamp(seconds: float) -> Stamp:
         recipients_per_hour=st.integers(9, 20),
     ),
 )
-def test_there_is_room_at_the_moment_that_was_named_and_none_a_moment_before(claims, count, rules):
+def test_there_is_room_at_the_moment_that_was_named_and_none_a_moment_before(
+    claims: list[tuple[int, int]], count: int, rules: Rules
+) -> None:
     spent = [Spent(stamp(at), heads, "") for at, heads in claims]
     now, asked = 5000.0, letter(count)
     for _ in range(4):  # the budget, then the recipients, then the pace may each have their word
@@ -54,7 +56,7 @@ def test_there_is_room_at_the_moment_that_was_named_and_none_a_moment_before(cla
     assert sum(now - at < rules.pace for at, _ in claims) < rules.paced
 
 
-def test_what_never_fits_is_refused_all_the_same():
+def test_what_never_fits_is_refused_all_the_same() -> None:
     with pytest.raises(Limited) as full:
         room([], letter(3), Rules(recipients_per_hour=2), stamp(0))
     assert full.value.seconds == 3600
@@ -74,19 +76,19 @@ def test_what_never_fits_is_refused_all_the_same():
         (259_200, "72 hours"),
     ],
 )
-def test_a_wait_is_said_in_words(seconds, said):
+def test_a_wait_is_said_in_words(seconds: float, said: str) -> None:
     assert duration(seconds) == said
 
 
 @given(st.floats(0, 1e6))
-def test_a_wait_that_is_said_is_never_much_shorter_than_it_is(seconds):
+def test_a_wait_that_is_said_is_never_much_shorter_than_it_is(seconds: float) -> None:
     count, unit = duration(seconds).split()
     size = {"second": 1, "minute": 60, "hour": 3600}[unit.rstrip("s")]
     assert int(count) * size >= seconds - size / 2
     assert int(count) >= 1
 
 
-def test_the_waits_between_tries_grow_and_then_stay():
+def test_the_waits_between_tries_grow_and_then_stay() -> None:
     waits = [back_off(tries) for tries in range(1, 12)]
     assert waits == sorted(waits)
     assert waits[0] == BACK_OFF[0]
@@ -94,16 +96,16 @@ def test_the_waits_between_tries_grow_and_then_stay():
 
 
 @pytest.mark.parametrize("rule", ["example.com", "@EXAMPLE.com", "Ann@example.com", "com"])
-def test_a_rule_covers_whatever_its_case(rule):
+def test_a_rule_covers_whatever_its_case(rule: str) -> None:
     assert covers(rule, ANN)
 
 
 @pytest.mark.parametrize("rule", ["ann", "ample.com", "an@example.com", "mail.example.com", ""])
-def test_a_rule_covers_nothing_else(rule):
+def test_a_rule_covers_nothing_else(rule: str) -> None:
     assert not covers(rule, ANN)
 
 
-def test_the_mode_says_where_it_comes_from():
+def test_the_mode_says_where_it_comes_from() -> None:
     assert Rules().mode == "rehearsal (default)"
     assert Rules(live=True, source="DRY_RUN").mode == "live (DRY_RUN = false)"
     assert Rules(live=True, source="dry_run in /a b").mode == "live (dry_run = false in /a b)"

@@ -1,8 +1,11 @@
 """The search language: what each operator means, what is refused and where, what a query finds."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -78,18 +81,20 @@ VIEW = View(now=NOW, me=("amy@example.org", "amy.lee@example.com"), zone=UTC)
         ("a\tb\r\n c", And((A, B, C))),
     ],
 )
-def test_or_binds_tighter_than_and_and_brackets_bind_tightest(text, tree):
+def test_or_binds_tighter_than_and_and_brackets_bind_tightest(
+    text: str, tree: And | Not | Or | Text
+) -> None:
     assert parse(text) == tree
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n\t"])
-def test_an_empty_query_asks_for_everything(text):
+def test_an_empty_query_asks_for_everything(text: str) -> None:
     assert parse(text) == Everything()
     assert show(Everything()) == ""
 
 
 @pytest.mark.parametrize("text", ["or", "and", "Or", "not", "Around", "ORANGE", "ANDES", "OR-gate"])
-def test_only_a_whole_upper_case_word_is_a_connective(text):
+def test_only_a_whole_upper_case_word_is_a_connective(text: str) -> None:
     assert parse(f"a {text}") == And((A, word(text)))
 
 
@@ -97,11 +102,11 @@ def test_only_a_whole_upper_case_word_is_a_connective(text):
     "text",
     ["foo-bar", "a@b.org", "10:30", "http://x.org/a:b", "C++", "3.14", ":x", "o'neil"],
 )
-def test_a_word_with_inner_punctuation_is_one_term(text):
+def test_a_word_with_inner_punctuation_is_one_term(text: str) -> None:
     assert parse(text) == word(text)
 
 
-def test_a_quoted_phrase_is_taken_as_it_is_written():
+def test_a_quoted_phrase_is_taken_as_it_is_written() -> None:
     assert parse('"dinner (tonight) OR -never from:me"') == word(
         "dinner (tonight) OR -never from:me"
     )
@@ -112,7 +117,7 @@ def test_a_quoted_phrase_is_taken_as_it_is_written():
 
 
 @pytest.mark.parametrize("where", [each for each in Field if each is not Field.ANY])
-def test_each_field_takes_a_word_a_phrase_and_a_group(where):
+def test_each_field_takes_a_word_a_phrase_and_a_group(where: Field) -> None:
     name = where.value
     assert parse(f"{name}:amy") == word("amy", where)
     assert parse(f"{name.upper()}:amy") == word("amy", where)
@@ -128,25 +133,25 @@ def test_each_field_takes_a_word_a_phrase_and_a_group(where):
     )
 
 
-def test_a_field_ends_with_its_group():
+def test_a_field_ends_with_its_group() -> None:
     assert parse("from:(a) b") == And((word("a", Field.FROM), B))
     assert parse("from:a b") == And((word("a", Field.FROM), B))
 
 
-def test_a_value_may_look_like_an_operator_when_it_touches_the_colon():
+def test_a_value_may_look_like_an_operator_when_it_touches_the_colon() -> None:
     assert parse("subject:Re:hello") == word("Re:hello", Field.SUBJECT)
     assert parse("subject:OR") == word("OR", Field.SUBJECT)
     assert parse("to:+4930123") == word("+4930123", Field.TO)
 
 
 @pytest.mark.parametrize("where", [Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
-def test_me_means_ones_own_addresses_where_people_are_named(where):
+def test_me_means_ones_own_addresses_where_people_are_named(where: Field) -> None:
     assert parse(f"{where.value}:me") == Me(where)
     assert parse(f"{where.value}:(ME OR bob)") == Or((Me(where), word("bob", where)))
     assert parse(f'{where.value}:"me"') == word("me", where)
 
 
-def test_me_is_a_word_everywhere_else():
+def test_me_is_a_word_everywhere_else() -> None:
     assert parse("me subject:me") == And((word("me"), word("me", Field.SUBJECT)))
 
 
@@ -195,13 +200,13 @@ def test_me_is_a_word_everywhere_else():
         ("larger:7B", Size(larger=True, bytes=7)),
     ],
 )
-def test_every_other_operator_is_read(text, tree):
+def test_every_other_operator_is_read(text: str, tree: Any) -> None:
     assert parse(text) == tree
     assert parse(show(tree)) == tree
 
 
 @pytest.mark.parametrize("name", CATEGORIES)
-def test_a_category_is_the_system_label_of_that_name(name):
+def test_a_category_is_the_system_label_of_that_name(name: str) -> None:
     assert parse(f"category:{name}") == Labelled(f"category_{name}")
     assert show(Labelled(f"category_{name}")) == f"category:{name}"
 
@@ -218,7 +223,7 @@ def test_a_category_is_the_system_label_of_that_name(name):
         ("newer:1/31/2024 before:1700000000", "after:2024-01-31 before:1700000000"),
     ],
 )
-def test_a_query_is_shown_as_one_would_type_it(typed, shown):
+def test_a_query_is_shown_as_one_would_type_it(typed: str, shown: str) -> None:
     assert show(parse(typed)) == shown
     assert parse(shown) == parse(typed)
 
@@ -248,14 +253,16 @@ def test_a_query_is_shown_as_one_would_type_it(typed, shown):
         ("-+b", '"+"', 2),
     ],
 )
-def test_an_unknown_operator_or_value_is_named_with_its_place(text, operator, place):
+def test_an_unknown_operator_or_value_is_named_with_its_place(
+    text: str, operator: str, place: int
+) -> None:
     with pytest.raises(UnknownOperator) as caught:
         parse(text)
     assert f"{operator} at character {place}" in caught.value.message
     assert caught.value.remedy
 
 
-def test_the_remedy_for_an_unknown_operator_quotes_the_text_and_lists_what_is_known():
+def test_the_remedy_for_an_unknown_operator_quotes_the_text_and_lists_what_is_known() -> None:
     with pytest.raises(UnknownOperator) as caught:
         parse("foo:bar")
     assert '"foo:bar"' in caught.value.remedy
@@ -263,7 +270,7 @@ def test_the_remedy_for_an_unknown_operator_quotes_the_text_and_lists_what_is_kn
     assert parse('"foo:bar"') == word("foo:bar")
 
 
-def test_the_remedy_for_an_unknown_value_lists_the_values():
+def test_the_remedy_for_an_unknown_value_lists_the_values() -> None:
     with pytest.raises(UnknownOperator) as caught:
         parse("is:purple")
     for value in ("is:unread", "is:read", "is:starred", "is:important"):
@@ -327,7 +334,7 @@ def test_the_remedy_for_an_unknown_value_lists_the_values():
         ("a \ud800", "U+D800", 3),
     ],
 )
-def test_a_mistake_is_refused_with_its_place_and_a_remedy(text, what, place):
+def test_a_mistake_is_refused_with_its_place_and_a_remedy(text: str, what: str, place: int) -> None:
     with pytest.raises(Invalid) as caught:
         parse(text)
     assert not isinstance(caught.value, UnknownOperator)
@@ -336,7 +343,7 @@ def test_a_mistake_is_refused_with_its_place_and_a_remedy(text, what, place):
     assert caught.value.remedy
 
 
-def test_a_long_text_is_not_repeated_whole_in_the_error():
+def test_a_long_text_is_not_repeated_whole_in_the_error() -> None:
     with pytest.raises(Invalid) as caught:
         parse("!" * 5000)
     assert len(caught.value.message) < 200
@@ -363,14 +370,14 @@ def test_a_long_text_is_not_repeated_whole_in_the_error():
     ],
     ids=lambda text: f"{text[:9]}×{len(text)}",
 )
-def test_a_hostile_query_is_refused(text):
+def test_a_hostile_query_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
         parse(text)
     assert caught.value.remedy
     assert len(caught.value.message) < 200
 
 
-def test_a_query_at_its_limits_is_read_and_shown():
+def test_a_query_at_its_limits_is_read_and_shown() -> None:
     for text in (
         "a" * MAX_QUERY,
         "a " * MAX_TERMS,
@@ -412,19 +419,19 @@ def age(text: str, zone: tzinfo = UTC) -> tuple[int | None, int | None]:
     return bounds(node, replace(VIEW, zone=zone))
 
 
-def test_a_day_begins_at_midnight_where_the_reader_is():
+def test_a_day_begins_at_midnight_where_the_reader_is() -> None:
     assert age("after:2024/03/31", BERLIN) == (at(2024, 3, 30, 23), None)
     assert age("before:2024/04/01", BERLIN) == (None, at(2024, 3, 31, 22))
     assert age("after:1700000000", BERLIN) == (1_700_000_000, None)
     assert age("before:1700000000", BERLIN) == (None, 1_700_000_000)
 
 
-def test_hours_and_days_are_counted_in_seconds():
+def test_hours_and_days_are_counted_in_seconds() -> None:
     assert age("newer_than:12h") == (NOW - 12 * 3600, None)
     assert age("older_than:2d") == (None, NOW - 2 * 86_400)
 
 
-def test_months_and_years_follow_the_calendar_and_end_with_the_month():
+def test_months_and_years_follow_the_calendar_and_end_with_the_month() -> None:
     assert age("newer_than:1m") == (at(2024, 2, 29, 12), None)
     assert age("older_than:3m") == (None, at(2023, 12, 31, 12))
     assert age("older_than:4m") == (None, at(2023, 11, 30, 12))
@@ -433,14 +440,14 @@ def test_months_and_years_follow_the_calendar_and_end_with_the_month():
     assert bounds(Age(newer=True, count=1, unit=Unit.YEAR), leap_day) == (at(2023, 2, 28, 12), None)
 
 
-def test_a_month_ago_is_the_same_time_of_day_in_the_readers_zone():
+def test_a_month_ago_is_the_same_time_of_day_in_the_readers_zone() -> None:
     assert age("newer_than:1m", BERLIN) == (at(2024, 2, 29, 14, zone=BERLIN), None)
 
 
 @pytest.mark.parametrize(
     "zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12)), BERLIN]
 )
-def test_dates_at_the_ends_of_the_calendar_do_not_overflow(zone):
+def test_dates_at_the_ends_of_the_calendar_do_not_overflow(zone: Berlin | timezone) -> None:
     for text in ("newer_than:99999y", "newer_than:99999m", "newer_than:2023y", "newer_than:99999d"):
         since, until = age(text, zone)
         assert since is not None
@@ -477,7 +484,7 @@ def found(query: str, message: Message = MESSAGE, view: View = VIEW) -> bool:
     return matches(parse(query), message, view)
 
 
-def test_the_words_of_each_field_are_listed_in_order():
+def test_the_words_of_each_field_are_listed_in_order() -> None:
     fields = terms(MAIL)
     assert set(fields) == set(Field) - {Field.ANY}
     assert fields[Field.TO] == ["amy", "amy", "example", "org", "carl", "example", "com"]
@@ -528,7 +535,7 @@ def test_the_words_of_each_field_are_listed_in_order():
         "-(soup soap)",
     ],
 )
-def test_a_mail_that_fits_is_found(query):
+def test_a_mail_that_fits_is_found(query: str) -> None:
     assert found(query)
 
 
@@ -562,30 +569,30 @@ def test_a_mail_that_fits_is_found(query):
         "-{soup soap}",
     ],
 )
-def test_a_mail_that_does_not_fit_is_not_found(query):
+def test_a_mail_that_does_not_fit_is_not_found(query: str) -> None:
     assert not found(query)
 
 
-def test_a_phrase_never_runs_from_one_field_into_another():
+def test_a_phrase_never_runs_from_one_field_into_another() -> None:
     message = replace(MESSAGE, mail=Mail(subject="red", text="blue", sender=Party("green", "")))
     for first, second in permutations(("red", "blue", "green"), 2):
         assert found(f"{first} {second}", message)
         assert not found(f'"{first} {second}"', message)
 
 
-def test_system_labels_are_not_ones_own():
+def test_system_labels_are_not_ones_own() -> None:
     message = replace(MESSAGE, labels=frozenset({"INBOX", "CATEGORY_SOCIAL", "DRAFT"}))
     assert found("has:nouserlabels in:drafts", message)
     assert not found("has:userlabels", message)
 
 
-def test_me_is_nobody_where_no_address_is_ones_own():
+def test_me_is_nobody_where_no_address_is_ones_own() -> None:
     assert not found("to:me", view=replace(VIEW, me=()))
     assert not found("to:me", view=replace(VIEW, me=("",)))
 
 
 @pytest.mark.parametrize("label", ["SPAM", "TRASH"])
-def test_spam_and_trash_are_found_only_when_asked_for(label):
+def test_spam_and_trash_are_found_only_when_asked_for(label: str) -> None:
     message = replace(MESSAGE, labels=frozenset({label}))
     assert not found("", message)
     assert not found("soup", message)
@@ -611,7 +618,9 @@ def test_spam_and_trash_are_found_only_when_asked_for(label):
         ("in:trash in:spam", "in:trash in:spam"),
     ],
 )
-def test_a_mailbox_leaves_out_spam_and_trash_unless_the_query_asks_for_them(query, answered):
+def test_a_mailbox_leaves_out_spam_and_trash_unless_the_query_asks_for_them(
+    query: str, answered: str
+) -> None:
     whole: Query = restricted(parse(query))
     assert show(whole) == answered
     assert parse(answered) == whole

@@ -30,18 +30,18 @@ ATTRIBUTIONS = [
 
 @pytest.mark.parametrize("attribution", ATTRIBUTIONS)
 @pytest.mark.parametrize("gap", ["", "\n"])
-def test_an_answer_above_a_quotation_is_what_is_new(attribution, gap):
+def test_an_answer_above_a_quotation_is_what_is_new(attribution: str, gap: str) -> None:
     fresh = "Yes, gladly.\n\nBob\n\n"
     quoted = f"{attribution}\n{gap}{SAID}"
     assert split(fresh + quoted) == (fresh, quoted)
 
 
-def test_an_answer_directly_above_its_attribution_is_kept_whole():
+def test_an_answer_directly_above_its_attribution_is_kept_whole() -> None:
     quoted = f"{ATTRIBUTIONS[0]}\n{SAID}"
     assert split(f"Thanks!\n{quoted}") == ("Thanks!\n", quoted)
 
 
-def test_history_that_no_mark_quotes_is_history():
+def test_history_that_no_mark_quotes_is_history() -> None:
     quoted = f"{ATTRIBUTIONS[0]}\n\nShall we meet?\n\nAnn\n"
     assert split(f"Yes.\n\n{quoted}") == ("Yes.\n\n", quoted)
 
@@ -62,16 +62,16 @@ def test_history_that_no_mark_quotes_is_history():
         "发件人: Ann\n发送时间: 2024年1月1日\n收件人: Bob\n主题: x\n\nwords",
     ],
 )
-def test_outlooks_ways_of_quoting_are_known(block):
+def test_outlooks_ways_of_quoting_are_known(block: str) -> None:
     assert split(f"Agreed.\n\n{block}") == ("Agreed.\n\n", block)
 
 
-def test_a_quotation_without_attribution_at_the_end_is_history():
+def test_a_quotation_without_attribution_at_the_end_is_history() -> None:
     assert split(f"Yes.\n{SAID}\n") == ("Yes.\n", f"{SAID}\n")
 
 
 @pytest.mark.parametrize("footer", ["-- \nBob\n", "____________________\nTalk mailing list\n"])
-def test_a_signature_or_footer_below_the_quotation_does_not_hide_it(footer):
+def test_a_signature_or_footer_below_the_quotation_does_not_hide_it(footer: str) -> None:
     assert split(f"Yes.\n\n{SAID}\n{footer}") == ("Yes.\n\n", f"{SAID}\n{footer}")
 
 
@@ -91,7 +91,7 @@ def test_a_signature_or_footer_below_the_quotation_does_not_hide_it(footer):
         "\n\n",
     ],
 )
-def test_where_nothing_is_clearly_history_all_is_new(text):
+def test_where_nothing_is_clearly_history_all_is_new(text: str) -> None:
     assert split(text) == (text, "")
 
 
@@ -102,7 +102,7 @@ LINES = [*ATTRIBUTIONS, *SAID.splitlines(), "words", "", "-- ", "From: a", "Sent
 @given(
     st.lists(st.one_of(st.sampled_from(LINES), st.text(max_size=30)), max_size=30).map("\n".join)
 )
-def test_nothing_is_ever_lost(text):
+def test_nothing_is_ever_lost(text: str) -> None:
     fresh, quoted = split(text)
     assert fresh + quoted == text
 
@@ -121,5 +121,5 @@ def test_nothing_is_ever_lost(text):
     ],
     ids=lambda text: text[:12],
 )
-def test_hostile_texts_take_linear_time(text):
+def test_hostile_texts_take_linear_time(text: str) -> None:
     assert "".join(split(text)) == text

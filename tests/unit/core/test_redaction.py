@@ -25,11 +25,11 @@ from postroom.core import redaction
         ("", ""),
     ],
 )
-def test_of_an_address_the_first_letter_and_the_domain_are_shown(spec, shown):
+def test_of_an_address_the_first_letter_and_the_domain_are_shown(spec: str, shown: str) -> None:
     assert redaction.address(spec) == shown
 
 
-def test_of_many_addresses_five_are_shown_and_the_others_counted():
+def test_of_many_addresses_five_are_shown_and_the_others_counted() -> None:
     people = [f"{name}@example.org" for name in ("ann", "bob", "cy", "dee", "eve", "fay", "gus")]
     assert redaction.addresses(people[:2]) == "a***@example.org, b***@example.org"
     assert redaction.addresses(people[:5]).count("***") == 5
@@ -37,7 +37,7 @@ def test_of_many_addresses_five_are_shown_and_the_others_counted():
     assert redaction.addresses([]) == ""
 
 
-def test_a_subject_is_one_line_of_fifty_characters():
+def test_a_subject_is_one_line_of_fifty_characters() -> None:
     assert redaction.subject("x" * 80) == "x" * 50
     assert redaction.subject("x" * 80_000) == "x" * 50
     assert redaction.subject("Re:\r\nBcc: all\u200b") == "Re: Bcc: all"
@@ -61,7 +61,7 @@ def test_a_subject_is_one_line_of_fifty_characters():
         ("", ""),
     ],
 )
-def test_a_message_shows_neither_addresses_nor_secrets(message, shown):
+def test_a_message_shows_neither_addresses_nor_secrets(message: str, shown: str) -> None:
     assert redaction.text(message) == shown
 
 
@@ -72,25 +72,27 @@ def test_a_message_shows_neither_addresses_nor_secrets(message, shown):
         "Projects/Q3_Planning/Meeting-notes-2026-01-05.md",
     ],
 )
-def test_a_long_path_of_words_is_no_secret(path):
+def test_a_long_path_of_words_is_no_secret(path: str) -> None:
     assert redaction.text(path) == path
 
 
 @given(st.text(), st.from_regex(r"[a-z]{8}\.[a-z]{8}", fullmatch=True), st.integers(0, 5_000))
-def test_a_local_part_never_survives_wherever_it_stands(around, local, padding):
+def test_a_local_part_never_survives_wherever_it_stands(
+    around: str, local: str, padding: int
+) -> None:
     message = f"{'a ' * padding}{local}@example.com {around} <{local}@example.org>"
     assert local[1:] not in redaction.text(message)
     assert local[1:] not in redaction.subject(message)
 
 
 @given(st.text() | st.text('"@ .<%40a\n'))
-def test_any_text_becomes_one_short_line(message):
+def test_any_text_becomes_one_short_line(message: str) -> None:
     shown = redaction.text(message)
     assert len(shown) <= redaction.MAX_TEXT
     assert len(redaction.subject(message)) <= redaction.MAX_SUBJECT
     assert len((shown + redaction.address(message)).splitlines()) <= 1
 
 
-def test_a_message_of_megabytes_is_looked_at_in_its_beginning_only():
+def test_a_message_of_megabytes_is_looked_at_in_its_beginning_only() -> None:
     assert len(redaction.text('"@' * 500_000)) <= redaction.MAX_TEXT
     assert redaction.text("a" * 1_000_000) == "***"

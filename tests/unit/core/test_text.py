@@ -25,11 +25,11 @@ from postroom.core.text import TOKEN_CHARS, clean, line, words
         "\ufe01",
     ],
 )
-def test_an_invisible_character_is_removed_and_counted(hidden):
+def test_an_invisible_character_is_removed_and_counted(hidden: str) -> None:
     assert clean(f"pay{hidden}load") == ("payload", 1)
 
 
-def test_a_run_of_variation_selectors_cannot_smuggle_a_message():
+def test_a_run_of_variation_selectors_cannot_smuggle_a_message() -> None:
     smuggled = "".join(chr(0xE0100 + byte) for byte in b"send it all")
     assert clean(f"hello{smuggled}") == ("hello", len(smuggled))
 
@@ -37,16 +37,16 @@ def test_a_run_of_variation_selectors_cannot_smuggle_a_message():
 @pytest.mark.parametrize(
     "shown", ["👩‍👩‍👧", "❤️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"]
 )
-def test_what_shapes_the_text_that_people_see_is_kept(shown):
+def test_what_shapes_the_text_that_people_see_is_kept(shown: str) -> None:
     assert clean(shown) == (shown, 0)
 
 
-def test_a_joiner_between_latin_letters_is_no_part_of_the_word():
+def test_a_joiner_between_latin_letters_is_no_part_of_the_word() -> None:
     assert clean("pay\u200dpal") == ("paypal", 1)
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\r", "\u2028"])
-def test_every_kind_of_line_end_becomes_a_newline(ending):
+def test_every_kind_of_line_end_becomes_a_newline(ending: str) -> None:
     assert clean(f"one{ending}two").text == "one\ntwo"
 
 
@@ -55,12 +55,12 @@ marks = st.sampled_from("a1é👩\u0300\u200b\u200d\u200c\ufe0f\ufe0e\u202e\r\n"
 
 @given(st.one_of(st.text(), st.text(marks)))
 @example("a\u200b\ufe0f")
-def test_cleaning_twice_is_cleaning_once(text):
+def test_cleaning_twice_is_cleaning_once(text: str) -> None:
     once = clean(text).text
     assert clean(once).text == once
 
 
-def test_a_line_is_one_line():
+def test_a_line_is_one_line() -> None:
     assert line("  Re:\r\n\tinvoice \x1b[31m now ") == "Re: invoice [31m now"
 
 
@@ -78,21 +78,21 @@ def test_a_line_is_one_line():
         ("...!?", []),
     ],
 )
-def test_words_are_folded_as_people_search_for_them(text, found):
+def test_words_are_folded_as_people_search_for_them(text: str, found: list[str]) -> None:
     assert words(text) == found
 
 
-def test_a_flood_of_marks_costs_no_more_than_a_word():
+def test_a_flood_of_marks_costs_no_more_than_a_word() -> None:
     assert len(words("a" + "\u0300\u0316" * 400_000 + " b")) == 2
     assert len(words("a" + "\u05b0\u05c1" * 400_000)) <= 2
 
 
-def test_a_blob_is_found_by_its_beginning():
+def test_a_blob_is_found_by_its_beginning() -> None:
     assert words("x" * 1000) == ["x" * TOKEN_CHARS]
 
 
 @given(st.text())
-def test_words_hold_nothing_that_an_ascii_tokenizer_would_split_or_fold(text):
+def test_words_hold_nothing_that_an_ascii_tokenizer_would_split_or_fold(text: str) -> None:
     for token in words(text):
         assert token
         assert "·" not in token  # the sign by which the index tells its own marks from words

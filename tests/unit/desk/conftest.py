@@ -1,18 +1,22 @@
 """A desk to work on, and the provider behind it."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from postroom.store.entries import Entry
 from tests.desks import Office
 from tests.providers import Courier
 
 
 @pytest.fixture
-def courier():
+def courier() -> Courier:
     return Courier()
 
 
 @pytest.fixture
-def office(tmp_path, courier):
+def office(tmp_path: Path, courier: Courier) -> Iterator[Office]:
     office = Office(tmp_path)
     office.wrap = courier
     office.reopen()
@@ -21,7 +25,7 @@ def office(tmp_path, courier):
 
 
 @pytest.fixture
-def lost(office, courier):
+def lost(office: Office, courier: Courier) -> Entry:
     """A letter that may or may not have been sent."""
     courier.settles = False
     courier.loses(after=False)

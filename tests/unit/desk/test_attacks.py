@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,21 +13,23 @@ from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.desk import passphrase
 from postroom.desk.outbox import Call, Proposal
-from tests.desks import SEND
-from tests.providers import BUSY
+from postroom.mail.local.mailbox import LocalMailbox
+from postroom.mail.mailbox import Page
+from tests.desks import SEND, Office
+from tests.providers import BUSY, Courier
 
 BOB = Address.parse("bob@else.example")
 OWN = "---\nto: ann@example.com\nsubject: Offer\n---\nAn offer.\n"
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
 
 
-def sends(office):
+def sends(office: Office) -> list[Any]:
     office.clock.go(3600)
     office.desk.send_approved()
     return office.sent()
 
 
-def test_a_draft_that_comes_back_after_its_recall_is_not_another_word(office):
+def test_a_draft_that_comes_back_after_its_recall_is_not_another_word(office: Office) -> None:
     office.write("Approved/offer.md", OWN)
     office.look()
     (line,) = office.desk.ledger.lines()
@@ -36,7 +40,7 @@ def test_a_draft_that_comes_back_after_its_recall_is_not_another_word(office):
     assert sends(office) == []
 
 
-def test_a_slip_does_not_let_out_what_a_person_has_changed_since(office):
+def test_a_slip_does_not_let_out_what_a_person_has_changed_since(office: Office) -> None:
     letter = office.letter()
     entry = office.propose(letter)
     office.desk.edit(entry.id, replace(letter, to=(BOB,), text="For Bob, not yet approved.\n"))
@@ -46,7 +50,7 @@ def test_a_slip_does_not_let_out_what_a_person_has_changed_since(office):
     assert sends(office) == []
 
 
-def test_a_moved_note_that_shows_other_recipients_approves_nothing(office):
+def test_a_moved_note_that_shows_other_recipients_approves_nothing(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'to: "ann@example.com"', 'to: "eve@example.com"')
     office.move(entry.id, "Approved")
@@ -60,7 +64,7 @@ def test_a_moved_note_that_shows_other_recipients_approves_nothing(office):
     assert office.state_of(entry.id) == "approved"
 
 
-def test_an_old_version_of_a_note_approves_nothing(office):
+def test_an_old_version_of_a_note_approves_nothing(office: Office) -> None:
     entry = office.propose()
     old = office.note(entry.id).read_bytes()
     office.desk.edit(entry.id, replace(entry.letter, to=(BOB,), subject="Other"))
@@ -72,7 +76,9 @@ def test_an_old_version_of_a_note_approves_nothing(office):
     assert sends(office) == []
 
 
-def test_an_approved_note_that_a_sync_client_brings_back_after_an_undo_approves_nothing(office):
+def test_an_approved_note_that_a_sync_client_brings_back_after_an_undo_approves_nothing(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.move(entry.id, "Approved")
     office.look()
@@ -86,7 +92,9 @@ def test_an_approved_note_that_a_sync_client_brings_back_after_an_undo_approves_
 
 
 @pytest.mark.parametrize("verdict", ["Rejected", "Approved", ""])
-def test_a_note_that_an_agent_writes_into_drafts_is_never_another_letters(office, verdict):
+def test_a_note_that_an_agent_writes_into_drafts_is_never_another_letters(
+    office: Office, verdict: str
+) -> None:
     entry = office.propose(office.letter(text="All our passwords.\n"))
     forged = (
         office.note(entry.id).read_text().replace("## What to do", "# Lunch\n<!--\n## What to do")
@@ -106,7 +114,7 @@ def test_a_note_that_an_agent_writes_into_drafts_is_never_another_letters(office
     assert "# Lunch" not in shown[0].read_text()
 
 
-def test_a_copy_of_an_unknown_letters_note_never_comes_into_approved(office):
+def test_a_copy_of_an_unknown_letters_note_never_comes_into_approved(office: Office) -> None:
     entry = office.approved()
     with office.desk.ledger.write() as book:
         now = office.clock()
@@ -121,7 +129,7 @@ def test_a_copy_of_an_unknown_letters_note_never_comes_into_approved(office):
 
 
 @pytest.mark.parametrize("folder", ["Drafts", "Approved"])
-def test_a_draft_that_cannot_be_marked_is_no_letter(office, folder):
+def test_a_draft_that_cannot_be_marked_is_no_letter(office: Office, folder: str) -> None:
     office.write(
         f"{folder}/d.md",
         "---\n{to: ann@example.com, subject: S, status: pending_approval}\n---\nHi\n",
@@ -130,7 +138,7 @@ def test_a_draft_that_cannot_be_marked_is_no_letter(office, folder):
     assert office.desk.ledger.lines() == []
 
 
-def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office):
+def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Office) -> None:
     entry = office.propose()
     with office.desk.ledger.write() as book:
         book.set("trust", "desk")
@@ -143,7 +151,7 @@ def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office):
     assert sends(office) == []
 
 
-def forge(office, **record):
+def forge(office: Office, **record: int | str) -> None:
     """Write a line into the log that fits the chain, as anybody with file tools can."""
     (log,) = (office.vault / "Logs/actions").iterdir()
     last = audit.read(log.read_text().splitlines()[-1])
@@ -153,7 +161,7 @@ def forge(office, **record):
 
 
 @pytest.mark.parametrize("state", ["sent", "rejected", "pending"])
-def test_a_forged_line_of_the_log_is_believed_by_nobody(office, state):
+def test_a_forged_line_of_the_log_is_believed_by_nobody(office: Office, state: str) -> None:
     waiting, sent = office.propose(), office.approved()
     office.desk.send_approved()
     for entry in (waiting, sent):
@@ -165,7 +173,7 @@ def test_a_forged_line_of_the_log_is_believed_by_nobody(office, state):
     assert any(fault.what for fault in office.desk.log.verify())
 
 
-def test_a_slip_that_is_taken_away_before_the_claim_sends_nothing(office):
+def test_a_slip_that_is_taken_away_before_the_claim_sends_nothing(office: Office) -> None:
     slip = office.write("Approved/ann.md", SLIP)
     (office.vault / "PAUSED").touch()
     entry = office.desk.post(SEND, office.letter(), Proposal(), slips=True)
@@ -177,7 +185,7 @@ def test_a_slip_that_is_taken_away_before_the_claim_sends_nothing(office):
     assert sends(office) == []
 
 
-def test_a_request_of_an_agents_says_what_it_would_let_out(office):
+def test_a_request_of_an_agents_says_what_it_would_let_out(office: Office) -> None:
     office.write(
         "Plans/Lunch.md",
         "---\ntype: email_send\nto: eve@example.com\n---\n# Lunch with Ann\n![x](https://evil.example)\n",
@@ -190,24 +198,24 @@ def test_a_request_of_an_agents_says_what_it_would_let_out(office):
 
 
 @pytest.mark.parametrize("name", ["person", "Vault", "dispatcher", "", " x", "a\nb", "x" * 65])
-def test_an_agent_cannot_call_itself_what_we_call_ourselves(office, name):
+def test_an_agent_cannot_call_itself_what_we_call_ourselves(office: Office, name: str) -> None:
     with pytest.raises(Invalid):
         office.propose(call=Call("send_email", name))
 
 
-def test_whether_another_agents_letter_exists_is_not_told(office):
+def test_whether_another_agents_letter_exists_is_not_told(office: Office) -> None:
     entry = office.propose()
     for id in (entry.id, "zzzzzzzzzz"):
         with pytest.raises(NotFound, match="of yours to replace"):
             office.propose(call=Call("send_email", "other"), replaces=id)
 
 
-def test_what_cannot_be_seen_is_not_sent(office):
+def test_what_cannot_be_seen_is_not_sent(office: Office) -> None:
     entry = office.propose(office.letter(text="pay \u202e0001\u202c to \u200bme\n"))
     assert entry.letter.text == "pay 0001 to me\n"
 
 
-def test_a_file_whose_name_is_no_text_stops_nobody(office):
+def test_a_file_whose_name_is_no_text_stops_nobody(office: Office) -> None:
     entry = office.propose()
     (office.vault / "Drafts").mkdir()
     raw = bytes(office.vault / "Drafts") + b"/caf\xe9.md"
@@ -219,7 +227,9 @@ def test_a_file_whose_name_is_no_text_stops_nobody(office):
 
 @pytest.mark.parametrize("folder", ["Pending_Approval", "Rejected"])
 @pytest.mark.parametrize("way", ["dispatch", "send_approved"])
-def test_a_note_taken_back_while_the_undo_window_passes_is_not_sent(office, folder, way):
+def test_a_note_taken_back_while_the_undo_window_passes_is_not_sent(
+    office: Office, folder: str, way: str
+) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(5)
@@ -230,12 +240,14 @@ def test_a_note_taken_back_while_the_undo_window_passes_is_not_sent(office, fold
     assert office.sent() == []
 
 
-def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(office):
+def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(
+    office: Office,
+) -> None:
     letter = office.letter()
     entry = office.propose(letter)
     office.move(entry.id, "Approved")
 
-    def sleep(seconds):
+    def sleep(seconds: float) -> None:
         office.move(entry.id, "Pending_Approval")
         office.clock.go(seconds)
 
@@ -245,7 +257,7 @@ def test_a_note_taken_back_while_a_call_waits_out_the_undo_window_is_not_sent(of
 
 
 @pytest.mark.parametrize("head", ["? agent\n: x\n", f"long: {'x' * 64_000}\n"])
-def test_a_draft_that_cannot_be_marked_keeps_no_other_waiting(office, head):
+def test_a_draft_that_cannot_be_marked_keeps_no_other_waiting(office: Office, head: str) -> None:
     office.write(
         "Drafts/odd.md",
         f"---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n{head}---\nHello\n",
@@ -257,7 +269,7 @@ def test_a_draft_that_cannot_be_marked_keeps_no_other_waiting(office, head):
     assert len(office.desk.ledger.lines()) == 0
 
 
-def test_a_letter_to_very_many_has_a_note(office):
+def test_a_letter_to_very_many_has_a_note(office: Office) -> None:
     many = tuple(Address.parse(f"{'x' * 60}{number}@{'y' * 60}.example") for number in range(600))
     office.reopen(recipients_per_letter=1000)
     entry = office.propose(office.letter(to=many))
@@ -265,10 +277,12 @@ def test_a_letter_to_very_many_has_a_note(office):
     assert "back in Pending_Approval" not in office.look()
 
 
-def test_a_clock_that_was_behind_for_a_while_refills_no_budget(office, courier):
+def test_a_clock_that_was_behind_for_a_while_refills_no_budget(
+    office: Office, courier: Courier
+) -> None:
     office.reopen(sends=10, open_letters=100, proposals_per_hour=1000)
 
-    def sent(times):
+    def sent(times: int) -> int:
         for _ in range(times):
             office.desk.dispatch(office.approved().id)
         return len(courier.accepted)
@@ -282,7 +296,7 @@ def test_a_clock_that_was_behind_for_a_while_refills_no_budget(office, courier):
     assert sent(5) == 10
 
 
-def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office, courier):
+def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office: Office, courier: Courier) -> None:
     courier.settles = False
     office.write("Approved/slip.md", SLIP)
     courier.loses(after=True)
@@ -297,14 +311,16 @@ def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office, courier):
     assert second.kind == "pending"
 
 
-def test_a_ledger_from_a_backup_knows_how_many_were_written_to(office, courier):
+def test_a_ledger_from_a_backup_knows_how_many_were_written_to(
+    office: Office, courier: Courier
+) -> None:
     office.reopen(recipients_per_hour=50)
     office.propose()
     office.close()
     shutil.copytree(office.state, office.folder / "backup")
     office.open()
 
-    def sent(number):
+    def sent(number: int) -> str:
         to = tuple(Address.parse(f"p{number}.{at}@example.com") for at in range(25))
         return office.desk.dispatch(office.approved(to=to).id).kind
 
@@ -318,7 +334,7 @@ def test_a_ledger_from_a_backup_knows_how_many_were_written_to(office, courier):
     assert sum(len(got.letter.envelope) for got in courier.accepted) == 50
 
 
-def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office):
+def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office: Office) -> None:
     draft = office.write("Drafts/d.md", OWN.replace("---\nAn", "status: pending_approval\n---\nAn"))
     office.look()
     (line,) = office.desk.ledger.lines()
@@ -331,10 +347,12 @@ def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office):
         office.desk.approve(entry.id, by="ada", digest="")
 
 
-def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(office, courier):
+def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
 
-    def meanwhile():
+    def meanwhile() -> None:
         office.desk.outbox.distrust((), "put back from a backup")
         office.desk.resolve(entry.id, by="ada", sent=False)
         office.desk.reject(entry.id, by="ada", reason="never")
@@ -346,7 +364,7 @@ def test_a_refusal_that_comes_late_does_not_take_a_rejection_back(office, courie
     assert sends(office) == []
 
 
-def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office):
+def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office: Office) -> None:
     entry = office.propose()
     began = office.desk
     began.set_passphrase("correct horse")
@@ -359,17 +377,17 @@ def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office):
 class Fuzzy:
     """A mailbox that searches as Gmail does: by words, so that other addresses are found too."""
 
-    def __init__(self, box):
+    def __init__(self, box: LocalMailbox) -> None:
         self.box = box
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self.box, name)
 
-    def search(self, query, **page):
+    def search(self, query: str, **page: int | str) -> Page:
         return self.box.search("in:sent" if query.startswith("in:sent") else query, **page)
 
 
-def test_whom_you_have_written_to_is_read_in_the_sent_mail_itself(office):
+def test_whom_you_have_written_to_is_read_in_the_sent_mail_itself(office: Office) -> None:
     office.wrap = Fuzzy
     office.reopen()
     ann, eve, joe = (Address.parse(f"{name}@example.com") for name in ("ann.lee", "lee", "joe.lee"))

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,26 +11,27 @@ from postroom.core.policy import Rules
 from postroom.vault.note import Note
 from postroom.wiring.desk import pinned
 from tests.desks import SEND, Office
+from tests.providers import Courier
 
 WORD = "correct horse battery"
 
 
 @pytest.fixture
-def office(office):
+def office(office: Office) -> Office:
     office.desk.set_passphrase(WORD)
     office.reopen(trust="desk")
     return office
 
 
 @pytest.mark.parametrize("proof", [None, "", "wrong", WORD.upper()])
-def test_no_approval_without_the_passphrase(office, proof):
+def test_no_approval_without_the_passphrase(office: Office, proof: str | None) -> None:
     entry = office.propose()
     with pytest.raises(Denied, match="not the passphrase"):
         office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=proof)
     assert office.state_of(entry.id) == "pending"
 
 
-def test_an_approval_with_the_passphrase_sends(office):
+def test_an_approval_with_the_passphrase_sends(office: Office) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=WORD)
     office.clock.go(10)
@@ -37,7 +39,7 @@ def test_an_approval_with_the_passphrase_sends(office):
     assert office.state_of(entry.id) == "sent"
 
 
-def test_no_edit_without_the_passphrase(office):
+def test_no_edit_without_the_passphrase(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Denied):
         office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
@@ -46,7 +48,7 @@ def test_no_edit_without_the_passphrase(office):
     assert office.desk.ledger.entry(entry.id).letter.text == "Other words.\n"
 
 
-def test_no_resolution_without_the_passphrase(office, courier):
+def test_no_resolution_without_the_passphrase(office: Office, courier: Courier) -> None:
     courier.settles = False
     courier.loses(after=False)
     entry = office.propose()
@@ -61,7 +63,7 @@ def test_no_resolution_without_the_passphrase(office, courier):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_to_say_no_to_undo_and_to_withdraw_needs_no_passphrase(office):
+def test_to_say_no_to_undo_and_to_withdraw_needs_no_passphrase(office: Office) -> None:
     first, second, third = office.propose(), office.propose(), office.propose()
     office.desk.reject(first.id, by="ada", reason="")
     office.desk.approve(second.id, by="ada", digest=second.digest, proof=WORD)
@@ -74,7 +76,9 @@ def test_to_say_no_to_undo_and_to_withdraw_needs_no_passphrase(office):
     ]
 
 
-def test_where_no_passphrase_was_set_nothing_can_be_approved_and_the_remedy_is_named(tmp_path):
+def test_where_no_passphrase_was_set_nothing_can_be_approved_and_the_remedy_is_named(
+    tmp_path: Path,
+) -> None:
     office = Office(tmp_path, trust="desk")
     entry = office.propose()
     with pytest.raises(Denied, match="none is set") as refused:
@@ -83,7 +87,7 @@ def test_where_no_passphrase_was_set_nothing_can_be_approved_and_the_remedy_is_n
     office.close()
 
 
-def test_a_moved_note_is_put_back_and_reported(office, courier):
+def test_a_moved_note_is_put_back_and_reported(office: Office, courier: Courier) -> None:
     entry = office.propose()
     office.move(entry.id, "Approved")
     said = office.look()
@@ -98,7 +102,7 @@ def test_a_moved_note_is_put_back_and_reported(office, courier):
     assert courier.tried == 0
 
 
-def test_a_moved_note_with_another_text_changes_no_letter(office):
+def test_a_moved_note_with_another_text_changes_no_letter(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Pay Eve. Good day")
     office.move(entry.id, "Approved")
@@ -108,7 +112,7 @@ def test_a_moved_note_with_another_text_changes_no_letter(office):
     assert "Pay Eve" in office.note(entry.id).read_text(encoding="utf-8")
 
 
-def test_a_copied_note_decides_nothing(office):
+def test_a_copied_note_decides_nothing(office: Office) -> None:
     entry = office.propose()
     (office.vault / "Approved").mkdir()
     shutil.copy(office.note(entry.id), office.vault / "Approved/copy.md")
@@ -116,7 +120,9 @@ def test_a_copied_note_decides_nothing(office):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_hand_written_draft_is_put_back_into_drafts_and_reported(office, courier):
+def test_a_hand_written_draft_is_put_back_into_drafts_and_reported(
+    office: Office, courier: Courier
+) -> None:
     text = "---\nto: ann@example.com\nsubject: Hi\n---\nHello Ann\n"
     office.write("Approved/own.md", text)
     said = office.look()
@@ -126,14 +132,14 @@ def test_a_hand_written_draft_is_put_back_into_drafts_and_reported(office, couri
     assert courier.tried == 0
 
 
-def test_a_slip_is_put_back_and_reported(office):
+def test_a_slip_is_put_back_and_reported(office: Office) -> None:
     text = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
     office.write("Approved/slip.md", text)
     assert "Approved/slip.md went back to Pending_Approval/" in office.look()
     assert (office.vault / "Pending_Approval/slip.md").read_text() == text
 
 
-def test_no_slip_lets_a_letter_out_by_run(office):
+def test_no_slip_lets_a_letter_out_by_run(office: Office) -> None:
     entry = office.propose()
     office.write(
         "Approved/slip.md", "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
@@ -143,8 +149,8 @@ def test_no_slip_lets_a_letter_out_by_run(office):
 
 
 def test_what_a_slip_approved_before_the_level_was_raised_is_still_the_persons_word(
-    tmp_path, courier
-):
+    tmp_path: Path, courier: Courier
+) -> None:
     office = Office(tmp_path)
     office.wrap = courier
     office.reopen()
@@ -156,7 +162,7 @@ def test_what_a_slip_approved_before_the_level_was_raised_is_still_the_persons_w
     office.close()
 
 
-def test_an_approved_letters_note_moved_home_still_takes_the_approval_back(office):
+def test_an_approved_letters_note_moved_home_still_takes_the_approval_back(office: Office) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=WORD)
     office.move(entry.id, "Pending_Approval")
@@ -164,7 +170,7 @@ def test_an_approved_letters_note_moved_home_still_takes_the_approval_back(offic
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_notes_of_this_level_name_it(office):
+def test_the_notes_of_this_level_name_it(office: Office) -> None:
     entry = office.propose()
     assert "Trust level: desk" in office.head(entry.id)
 
@@ -172,12 +178,12 @@ def test_the_notes_of_this_level_name_it(office):
 # The passphrase itself
 
 
-def test_a_short_passphrase_is_refused(office):
+def test_a_short_passphrase_is_refused(office: Office) -> None:
     with pytest.raises(Invalid):
         office.desk.set_passphrase("short", old=WORD)
 
 
-def test_a_passphrase_is_changed_only_by_the_old_one(office):
+def test_a_passphrase_is_changed_only_by_the_old_one(office: Office) -> None:
     for old in (None, "wrong one"):
         with pytest.raises(Denied):
             office.desk.set_passphrase("another word", old=old)
@@ -189,7 +195,7 @@ def test_a_passphrase_is_changed_only_by_the_old_one(office):
     assert office.state_of(entry.id) == "approved"
 
 
-def test_the_passphrase_stands_nowhere_in_the_files(office):
+def test_the_passphrase_stands_nowhere_in_the_files(office: Office) -> None:
     office.propose()
     office.close()
     for file in office.folder.rglob("*"):
@@ -200,23 +206,27 @@ def test_the_passphrase_stands_nowhere_in_the_files(office):
 # Lowering
 
 
-def lowered(office, **wanted):
+def lowered(office: Office, **wanted: bool | str) -> Rules:
     """Open the desk as the wiring does, by settings that somebody changed."""
     return pinned(Rules(live=True, **wanted), office.desk.ledger)
 
 
-def test_the_level_cannot_be_lowered_by_the_settings_where_a_passphrase_is_set(office):
+def test_the_level_cannot_be_lowered_by_the_settings_where_a_passphrase_is_set(
+    office: Office,
+) -> None:
     assert lowered(office, trust="desk").trust == "desk"
     assert lowered(office, trust="folder").trust == "desk"
     assert lowered(office, trust="folder").trust == "desk"
 
 
-def test_approvals_cannot_be_dropped_by_the_settings_where_a_passphrase_is_set(office):
+def test_approvals_cannot_be_dropped_by_the_settings_where_a_passphrase_is_set(
+    office: Office,
+) -> None:
     assert lowered(office, trust="desk", required=True).required is True
     assert lowered(office, trust="desk", required=False).required is True
 
 
-def test_the_level_is_lowered_by_the_passphrase(office):
+def test_the_level_is_lowered_by_the_passphrase(office: Office) -> None:
     lowered(office, trust="desk")
     for proof in (None, "wrong one"):
         with pytest.raises(Denied):
@@ -226,7 +236,7 @@ def test_the_level_is_lowered_by_the_passphrase(office):
     assert lowered(office, trust="folder").trust == "folder"
 
 
-def test_lowering_leaves_a_line_in_the_log(office):
+def test_lowering_leaves_a_line_in_the_log(office: Office) -> None:
     before = office.desk.ledger.head()
     office.desk.loosen(WORD, trust="folder")
     ((_, line),) = office.desk.ledger.actions(before)
@@ -234,7 +244,7 @@ def test_lowering_leaves_a_line_in_the_log(office):
     assert '"actor":"person"' in line
 
 
-def test_the_level_is_raised_by_the_settings_alone(tmp_path):
+def test_the_level_is_raised_by_the_settings_alone(tmp_path: Path) -> None:
     office = Office(tmp_path)
     assert lowered(office, trust="folder").trust == "folder"
     office.desk.set_passphrase(WORD)
@@ -243,7 +253,7 @@ def test_the_level_is_raised_by_the_settings_alone(tmp_path):
     office.close()
 
 
-def test_where_there_is_no_passphrase_the_settings_decide(tmp_path):
+def test_where_there_is_no_passphrase_the_settings_decide(tmp_path: Path) -> None:
     office = Office(tmp_path)
     assert lowered(office, trust="desk").trust == "desk"
     assert lowered(office, trust="folder", required=False) == Rules(
@@ -252,7 +262,7 @@ def test_where_there_is_no_passphrase_the_settings_decide(tmp_path):
     office.close()
 
 
-def test_at_this_level_a_draft_in_drafts_waits_for_the_passphrase(office):
+def test_at_this_level_a_draft_in_drafts_waits_for_the_passphrase(office: Office) -> None:
     path = office.write(
         "Drafts/d.md",
         "---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n---\nHello Ann\n",

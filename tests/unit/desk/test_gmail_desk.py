@@ -1,5 +1,7 @@
 """The desk with Gmail behind it, when answers are lost and requests are carried out late."""
 
+from __future__ import annotations
+
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -111,7 +113,9 @@ def name(state: life.State) -> str:
     return type(state).__name__.lower()
 
 
-def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(post, service):
+def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="before")
@@ -122,7 +126,9 @@ def test_an_approval_taken_back_and_given_again_does_not_send_a_second_time(post
     assert len(service.sent) == 1
 
 
-def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(post, service):
+def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -133,7 +139,9 @@ def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(post, serv
     assert len(service.sent) == 1
 
 
-def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(post, service):
+def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -144,7 +152,9 @@ def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(p
     assert [one.letter for one in service.sent] == [id]
 
 
-def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(post, service):
+def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.reject(id, by="ada", reason="no")
@@ -154,7 +164,9 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(post, servi
         assert desk.ledger.entry(id).state.how == "proved by the provider"
 
 
-def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(post, service):
+def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
     other = Gmail("mallory@example.net", aliases=())
@@ -168,14 +180,18 @@ def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(po
 
 
 @for_each(("status", "reason"), [(400, "invalidArgument"), (404, "notFound"), (403, "forbidden")])
-def test_what_gmail_refuses_for_good_while_the_draft_is_made_fails(post, service, status, reason):
+def test_what_gmail_refuses_for_good_while_the_draft_is_made_fails(
+    post: Post, service: Gmail, status: int, reason: str
+) -> None:
     with post.desk() as desk:
         id = post.write(desk, reason).id
         service.fail(r"POST /gmail/v1/users/me/drafts$", status=status, reason=reason)
         assert name(post.approve(desk, id)) == "failed"
 
 
-def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(post, service):
+def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, status=503, times=99)
@@ -186,7 +202,7 @@ def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(post, service
         assert "unsent" in desk.ledger.entry(id).state.held
 
 
-def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post, service):
+def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post: Post, service: Gmail) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="before")
@@ -202,7 +218,7 @@ def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post, service):
     assert len(service.sent) == 1
 
 
-def test_a_strange_answer_about_one_letter_holds_up_no_other(post, service):
+def test_a_strange_answer_about_one_letter_holds_up_no_other(post: Post, service: Gmail) -> None:
     with post.desk() as desk:
         first, second = post.write(desk, "one").id, post.write(desk, "two").id
         service.fail(ACT, lost="before")
@@ -214,7 +230,9 @@ def test_a_strange_answer_about_one_letter_holds_up_no_other(post, service):
         assert desk.ledger.entry(second).kind == "sent"
 
 
-def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(post, service):
+def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         assert name(post.approve(desk, id)) == "sent"
@@ -223,13 +241,15 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(pos
         assert box.settle(entry.letter, "").message == entry.state.message
 
 
-def test_an_account_without_a_display_name_writes_letters(person):
+def test_an_account_without_a_display_name_writes_letters(person: Person) -> None:
     post = Post(person, Gmail(name="", aliases=()))
     with post.desk() as desk:
         assert post.write(desk).letter.sender.spec == "you@example.org"
 
 
-def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(post, service):
+def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         box = desk.mailroom.box("")
         assert box.own()[0].spec == "you@example.org"
@@ -270,7 +290,9 @@ STORIES: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(person, story):
+def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(
+    person: Person, story: str
+) -> None:
     fault, rejected = STORIES[story]
     number, ended = 0, False
     while not ended:
@@ -307,7 +329,9 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(per
     assert number >= 3
 
 
-def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(post, service):
+def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="before")
@@ -336,7 +360,9 @@ def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(post, service)
     [{"bcc": (BOB,)}, {"text": "At €500.\n"}, {"subject": "TEA"}, {"text": "At four\n"}],
     ids=str,
 )
-def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(post, service, change):
+def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(
+    post: Post, service: Gmail, change: dict[str, Any]
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -350,7 +376,9 @@ def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(post,
         assert name(post.approve(desk, id)) == "sent"
 
 
-def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(post, service):
+def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -362,7 +390,9 @@ def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(po
     assert b"At five." in left.raw
 
 
-def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(post, service):
+def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, status=429, headers={"Retry-After": "60"})
@@ -378,7 +408,7 @@ def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(post
         assert desk.ledger.proof(id) is None
 
 
-def test_another_provider_does_not_judge_by_gmails_draft(post, service):
+def test_another_provider_does_not_judge_by_gmails_draft(post: Post, service: Gmail) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="after")
@@ -393,7 +423,7 @@ def test_another_provider_does_not_judge_by_gmails_draft(post, service):
     assert not post.person.run("search", "in:sent", "--json").json["messages"]
 
 
-def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post, service):
+def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post: Post, service: Gmail) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         service.fail(ACT, lost="before")
@@ -410,7 +440,9 @@ def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post, service):
     assert not service.sent
 
 
-def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(post, service):
+def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(
+    post: Post, service: Gmail
+) -> None:
     state = post.person.folder / "state"
     with post.desk() as desk:
         id = post.write(desk).id
@@ -457,7 +489,9 @@ def look_later(post: Post, desk: Desk, times: int = 2) -> None:
         later(desk, post.ahead).everything()
 
 
-def test_a_letter_accepted_late_is_not_failed_because_its_second_try_is_refused(post, service):
+def test_a_letter_accepted_late_is_not_failed_because_its_second_try_is_refused(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         assert post.carry_out_late() == 200
@@ -473,8 +507,8 @@ def test_a_letter_accepted_late_is_not_failed_because_its_second_try_is_refused(
 
 
 def test_a_letter_that_failed_and_is_accepted_afterwards_is_unknown_until_it_is_found(
-    post, service
-):
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         service.fail(ACT, status=403, reason="forbidden")
@@ -507,7 +541,9 @@ FALSE_ANSWERS: list[dict[str, Any]] = [
 ]
 
 
-def test_whatever_gmail_answers_after_it_accepted_a_draft_the_letter_is_sent_once(post, service):
+def test_whatever_gmail_answers_after_it_accepted_a_draft_the_letter_is_sent_once(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         for number, answer in enumerate(FALSE_ANSWERS):
             for lag in (0, MANY):
@@ -524,7 +560,9 @@ def test_whatever_gmail_answers_after_it_accepted_a_draft_the_letter_is_sent_onc
                 assert [one.letter for one in service.sent].count(id) == 1, answer
 
 
-def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(post, service):
+def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -542,7 +580,9 @@ def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(post, ser
     assert b"At five." in left.raw
 
 
-def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(post, service):
+def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
@@ -558,8 +598,8 @@ def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(post, 
 
 
 def test_a_rejected_letter_whose_draft_vanished_is_unknown_only_after_a_send_without_an_answer(
-    person,
-):
+    person: Person,
+) -> None:
     stories: dict[str, tuple[dict[str, Any], str]] = {
         "429": ({"status": 429}, "rejected"),
         "lost": ({"lost": "before"}, "unknown"),
@@ -581,7 +621,7 @@ def test_a_rejected_letter_whose_draft_vanished_is_unknown_only_after_a_send_wit
             assert desk.ledger.proof(id) is None, story
 
 
-def test_by_messages_only_gmails_own_refusal_is_not_sent(post, service):
+def test_by_messages_only_gmails_own_refusal_is_not_sent(post: Post, service: Gmail) -> None:
     refusals = {400: "failed", 403: "failed", 404: "failed", 429: "approved", 401: "approved"}
     answers = [(answer, done) for answer in FALSE_ANSWERS[:1] for done in (True, False)]
     answers += [(answer, True) for answer in FALSE_ANSWERS if "body" in answer]
@@ -610,7 +650,9 @@ def test_by_messages_only_gmails_own_refusal_is_not_sent(post, service):
 # Drafts that nobody knows of
 
 
-def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(post, service):
+def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(
+    post: Post, service: Gmail
+) -> None:
     with post.desk() as desk:
         id = post.write(desk).id
         other = desk.composer.letter(Written((ANN,), "Of another desk", "At four.\n"))
@@ -638,7 +680,9 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(post, s
     assert len(service.sent) == 1
 
 
-def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_leave(post, service):
+def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_leave(
+    post: Post, service: Gmail
+) -> None:
     slip = post.person.vault / "Approved/tea.md"
     with post.desk() as desk:
         slip.parent.mkdir(exist_ok=True)

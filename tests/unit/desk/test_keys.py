@@ -1,26 +1,28 @@
 """How a repeated call is recognised: by what it says, by its idempotency key, and for how long."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
-from postroom.core.letter import Enclosure
+from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Call
-from tests.desks import SEND, YOU
-from tests.providers import BARRED
+from postroom.store.entries import Entry
+from tests.desks import SEND, YOU, Office
+from tests.providers import BARRED, Courier
 
 OTHER = Call("send_email", "codex")
 
 
-def again(office, letter, n=1, **how):
+def again(office: Office, letter: Letter, n: int = 1, **how: Call | bool | str) -> Entry:
     """Repeat a call: the same words, frozen under another id."""
     return office.propose(replace(letter, id="b" * (9 - n) + "z" * (n + 1)), **how)
 
 
-def sent(office, letter, **wish):
+def sent(office: Office, letter: Letter, **wish: str) -> Entry:
     """Bring a letter out."""
     entry = office.propose(letter, **wish)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -33,7 +35,9 @@ def sent(office, letter, **wish):
 
 
 @pytest.mark.parametrize("kind", ["pending", "approved", "sending", "unknown"])
-def test_an_open_letter_with_the_same_content_is_the_letter(office, courier, kind):
+def test_an_open_letter_with_the_same_content_is_the_letter(
+    office: Office, courier: Courier, kind: str
+) -> None:
     letter = office.letter()
     office.propose(letter)
     courier.settles = False
@@ -76,7 +80,9 @@ def test_an_open_letter_with_the_same_content_is_the_letter(office, courier, kin
         {"sender": replace(YOU, name="Me")},
     ],
 )
-def test_a_letter_that_differs_in_anything_is_another(office, change):
+def test_a_letter_that_differs_in_anything_is_another(
+    office: Office, change: dict[str, Any]
+) -> None:
     letter = office.letter()
     office.propose(letter)
     entry = office.propose(replace(letter, id="bbbbbbbbbb", **change))
@@ -84,13 +90,15 @@ def test_a_letter_that_differs_in_anything_is_another(office, change):
     assert len(office.desk.ledger.lines("pending")) == 2
 
 
-def test_the_same_words_of_another_agent_are_another_letter(office):
+def test_the_same_words_of_another_agent_are_another_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
     assert again(office, letter, call=OTHER).id != letter.id
 
 
-def test_a_letter_that_a_person_edited_is_still_recognised_by_what_the_agent_wrote(office):
+def test_a_letter_that_a_person_edited_is_still_recognised_by_what_the_agent_wrote(
+    office: Office,
+) -> None:
     letter = office.letter()
     office.propose(letter)
     office.desk.edit(letter.id, replace(letter, text="Other words.\n"))
@@ -100,7 +108,9 @@ def test_a_letter_that_a_person_edited_is_still_recognised_by_what_the_agent_wro
     )
 
 
-def test_the_same_call_is_answered_already_sent_for_24_hours(office, courier):
+def test_the_same_call_is_answered_already_sent_for_24_hours(
+    office: Office, courier: Courier
+) -> None:
     letter = office.letter()
     sent(office, letter)
     office.clock.go(DAY - 1)
@@ -110,7 +120,7 @@ def test_the_same_call_is_answered_already_sent_for_24_hours(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office):
+def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office: Office) -> None:
     letter = office.letter()
     sent(office, letter)
     office.clock.go(DAY)
@@ -121,7 +131,7 @@ def test_the_same_call_after_24_hours_is_a_new_letter_whose_card_says_so(office)
     assert letter.id in office.page(fresh.id, "Risk assessment")
 
 
-def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office):
+def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
     office.desk.reject(letter.id, by="ada", reason="Not to Ann")
@@ -132,7 +142,7 @@ def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office):
     assert office.desk.ledger.lines() == []
 
 
-def closed(office, courier, letter, kind, **wish):
+def closed(office: Office, courier: Courier, letter: Letter, kind: str, **wish: str) -> None:
     office.propose(letter, **wish)
     if kind == "failed":
         courier.refuses(BARRED)
@@ -149,8 +159,8 @@ def closed(office, courier, letter, kind, **wish):
 
 @pytest.mark.parametrize("kind", ["failed", "expired", "withdrawn"])
 def test_the_same_call_for_a_letter_that_failed_expired_or_was_withdrawn_is_a_new_letter(
-    office, courier, kind
-):
+    office: Office, courier: Courier, kind: str
+) -> None:
     letter = office.letter()
     closed(office, courier, letter, kind)
     fresh = again(office, letter)
@@ -158,7 +168,7 @@ def test_the_same_call_for_a_letter_that_failed_expired_or_was_withdrawn_is_a_ne
     assert again(office, letter, 2).id == fresh.id
 
 
-def test_of_several_letters_of_one_content_the_open_one_is_the_letter(office):
+def test_of_several_letters_of_one_content_the_open_one_is_the_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
     office.desk.withdraw(SEND, letter.id)
@@ -173,13 +183,13 @@ def test_of_several_letters_of_one_content_the_open_one_is_the_letter(office):
 # The idempotency key
 
 
-def test_the_same_key_names_the_same_letter(office):
+def test_the_same_key_names_the_same_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="k1")
     assert again(office, letter, key="k1").id == letter.id
 
 
-def test_a_key_used_for_other_words_is_a_conflict_and_nothing_is_entered(office):
+def test_a_key_used_for_other_words_is_a_conflict_and_nothing_is_entered(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="k1")
     with pytest.raises(Conflict, match=letter.id):
@@ -187,12 +197,12 @@ def test_a_key_used_for_other_words_is_a_conflict_and_nothing_is_entered(office)
     assert len(office.desk.ledger.lines()) == 1
 
 
-def test_a_key_is_its_agents_own(office):
+def test_a_key_is_its_agents_own(office: Office) -> None:
     office.propose(office.letter(), key="k1")
     assert office.propose(office.letter(), call=OTHER, key="k1").kind == "pending"
 
 
-def test_a_new_key_for_an_open_letter_binds_to_it(office):
+def test_a_new_key_for_an_open_letter_binds_to_it(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="k1")
     assert again(office, letter, key="k2").id == letter.id
@@ -200,7 +210,7 @@ def test_a_new_key_for_an_open_letter_binds_to_it(office):
         office.propose(office.letter(), key="k2")
 
 
-def test_a_key_names_its_letter_for_ever_once_it_was_sent(office, courier):
+def test_a_key_names_its_letter_for_ever_once_it_was_sent(office: Office, courier: Courier) -> None:
     letter = office.letter()
     sent(office, letter, key="k1")
     office.clock.go(365 * DAY)
@@ -209,7 +219,7 @@ def test_a_key_names_its_letter_for_ever_once_it_was_sent(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_a_new_key_after_the_sending_is_a_new_letter_whose_card_says_so(office):
+def test_a_new_key_after_the_sending_is_a_new_letter_whose_card_says_so(office: Office) -> None:
     letter = office.letter()
     sent(office, letter, key="k1")
     fresh = again(office, letter, key="k2")
@@ -220,14 +230,16 @@ def test_a_new_key_after_the_sending_is_a_new_letter_whose_card_says_so(office):
 
 
 @pytest.mark.parametrize("kind", ["failed", "expired", "withdrawn"])
-def test_a_key_names_its_letter_even_when_that_is_closed(office, courier, kind):
+def test_a_key_names_its_letter_even_when_that_is_closed(
+    office: Office, courier: Courier, kind: str
+) -> None:
     letter = office.letter()
     closed(office, courier, letter, kind, key="k1")
     assert again(office, letter, key="k1").id == letter.id
     assert again(office, letter, key="k2").id != letter.id
 
 
-def test_a_key_that_a_person_opened_again_names_the_open_letter(office):
+def test_a_key_that_a_person_opened_again_names_the_open_letter(office: Office) -> None:
     letter = office.letter()
     office.propose(letter, key="k1")
     office.desk.reject(letter.id, by="ada", reason="no")
@@ -238,20 +250,20 @@ def test_a_key_that_a_person_opened_again_names_the_open_letter(office):
 
 
 @pytest.mark.parametrize("key", ["k" * 201, "a\nb", "\x00", "a\u202eb"])
-def test_a_key_that_is_too_long_or_unprintable_is_refused(office, key):
+def test_a_key_that_is_too_long_or_unprintable_is_refused(office: Office, key: str) -> None:
     with pytest.raises(Invalid):
         office.propose(office.letter(), key=key)
     assert office.desk.ledger.lines() == []
 
 
-def test_a_key_of_200_characters_is_taken(office):
+def test_a_key_of_200_characters_is_taken(office: Office) -> None:
     assert office.propose(office.letter(), key="k" * 200).kind == "pending"
 
 
 # Rehearsals
 
 
-def test_a_rehearsal_with_a_key_does_not_use_it_up(office):
+def test_a_rehearsal_with_a_key_does_not_use_it_up(office: Office) -> None:
     letter = office.letter()
     office.reopen(live=False)
     assert office.propose(letter, key="k1").kind == "rehearsal"
@@ -261,7 +273,7 @@ def test_a_rehearsal_with_a_key_does_not_use_it_up(office):
     assert again(office, letter, 2, key="k1").id == entry.id
 
 
-def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office):
+def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office: Office) -> None:
     letter = office.letter()
     office.reopen(live=False)
     office.propose(letter)
@@ -271,14 +283,14 @@ def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office):
     assert office.desk.ledger.lines("rehearsal") == []
 
 
-def test_a_rehearsal_of_other_words_stays(office):
+def test_a_rehearsal_of_other_words_stays(office: Office) -> None:
     office.reopen(live=False)
     office.propose()
     office.propose()
     assert len(office.desk.ledger.lines("rehearsal")) == 2
 
 
-def test_a_letter_that_waits_is_not_rehearsed_over(office):
+def test_a_letter_that_waits_is_not_rehearsed_over(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
     office.reopen(live=False)
@@ -289,25 +301,25 @@ def test_a_letter_that_waits_is_not_rehearsed_over(office):
 # Replacing
 
 
-def test_a_letter_names_the_one_that_it_replaces(office):
+def test_a_letter_names_the_one_that_it_replaces(office: Office) -> None:
     first = office.propose()
     office.desk.reject(first.id, by="ada", reason="shorter", revise=True)
     assert office.propose(office.letter(), replaces=first.id).replaces == first.id
 
 
-def test_a_letter_of_another_agent_cannot_be_replaced(office):
+def test_a_letter_of_another_agent_cannot_be_replaced(office: Office) -> None:
     first = office.propose(call=OTHER)
     with pytest.raises(NotFound):
         office.propose(office.letter(), replaces=first.id)
     assert len(office.desk.ledger.lines()) == 1
 
 
-def test_a_letter_that_does_not_exist_cannot_be_replaced(office):
+def test_a_letter_that_does_not_exist_cannot_be_replaced(office: Office) -> None:
     with pytest.raises(NotFound):
         office.propose(office.letter(), replaces="zzzzzzzzzz")
 
 
-def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office):
+def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office: Office) -> None:
     letter = office.letter()
     office.propose(letter)
     office.desk.reject(letter.id, by="ada", reason="shorter", revise=True)
@@ -315,7 +327,9 @@ def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office):
     assert (answer.id, answer.state.revise) == (letter.id, True)
 
 
-def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(office):
+def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(
+    office: Office,
+) -> None:
     letter, person = office.letter(), Call("approve_draft", "person", "person")
     assert office.propose(letter, call=person, verdict="person").kind == "sent"
     office.clock.go(2 * DAY)

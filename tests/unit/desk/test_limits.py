@@ -5,12 +5,13 @@ from dataclasses import fields, replace
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.errors import AuthRequired, Denied, Invalid, Limited
+from postroom.core.errors import AuthRequired, Denied, Invalid, Limited, Unavailable
 from postroom.core.policy import DAY, Rules
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Arrival
-from tests.desks import ANN, SEND, YOU
-from tests.providers import BARRED, BUSY
+from postroom.store.entries import Entry
+from tests.desks import ANN, SEND, YOU, Office
+from tests.providers import BARRED, BUSY, Courier
 
 HOUR = 3600.0
 LIMITS = {
@@ -28,20 +29,20 @@ LIMITS = {
 
 
 @pytest.fixture
-def office(office):
+def office(office: Office) -> Office:
     office.reopen(**LIMITS)
     return office
 
 
-def limit(office, **rules):
+def limit(office: Office, **rules: bool | float | tuple[str]) -> None:
     office.reopen(**(LIMITS | rules))
 
 
-def people(count, start=0):
+def people(count: int, start: int = 0) -> tuple[Address, ...]:
     return tuple(Address.parse(f"p{n}@example.com") for n in range(start, start + count))
 
 
-def send(office, **changes):
+def send(office: Office, **changes: str | tuple[Address, ...]) -> Entry:
     """Let a person approve a letter and a dispatcher try it; return what became of it."""
     entry = office.propose(office.letter(**changes))
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -49,7 +50,7 @@ def send(office, **changes):
     return office.desk.dispatch(entry.id)
 
 
-def held(office, **changes):
+def held(office: Office, **changes: str) -> tuple[str, float]:
     """Return why the next letter may not leave, and the seconds until it may."""
     entry = send(office, **changes)
     assert entry.kind == "approved"
@@ -59,13 +60,13 @@ def held(office, **changes):
 # The budget
 
 
-def test_the_budget_lets_so_many_letters_out_in_its_window_and_no_more(office):
+def test_the_budget_lets_so_many_letters_out_in_its_window_and_no_more(office: Office) -> None:
     kinds = [send(office).kind for _ in range(4)]
     assert kinds == ["sent", "sent", "sent", "approved"]
     assert len(office.sent()) == 3
 
 
-def test_the_budget_refuses_with_document_000s_words_and_the_time_left(office):
+def test_the_budget_refuses_with_document_000s_words_and_the_time_left(office: Office) -> None:
     for _ in range(3):
         send(office)
     why, wait = held(office)
@@ -73,7 +74,7 @@ def test_the_budget_refuses_with_document_000s_words_and_the_time_left(office):
     assert wait == HOUR - 30
 
 
-def test_there_is_room_again_at_the_moment_that_was_named_and_not_before(office):
+def test_there_is_room_again_at_the_moment_that_was_named_and_not_before(office: Office) -> None:
     for _ in range(3):
         send(office)
     entry = send(office)
@@ -83,7 +84,7 @@ def test_there_is_room_again_at_the_moment_that_was_named_and_not_before(office)
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
-def test_the_window_slides(office):
+def test_the_window_slides(office: Office) -> None:
     send(office)
     office.clock.go(HOUR / 2)
     send(office)
@@ -93,24 +94,24 @@ def test_the_window_slides(office):
     assert send(office).kind == "approved"
 
 
-def test_the_budget_by_default_is_10_an_hour():
+def test_the_budget_by_default_is_10_an_hour() -> None:
     assert (Rules().sends, Rules().window) == (10, 3600)
 
 
-def test_another_window_is_named_by_its_seconds(office):
+def test_another_window_is_named_by_its_seconds(office: Office) -> None:
     limit(office, sends=1, window=100)
     send(office)
     assert held(office) == ("Rate limit exceeded (1 emails/100 seconds)", 90)
 
 
-def test_a_restart_does_not_refill_the_budget(office):
+def test_a_restart_does_not_refill_the_budget(office: Office) -> None:
     for _ in range(3):
         send(office)
     office.reopen()
     assert send(office).kind == "approved"
 
 
-def test_all_agents_share_the_budget(office):
+def test_all_agents_share_the_budget(office: Office) -> None:
     for agent in ("a", "b", "c", "d"):
         entry = office.propose(call=Call("send_email", agent))
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -119,19 +120,19 @@ def test_all_agents_share_the_budget(office):
     assert len(office.sent()) == 3
 
 
-def test_a_smaller_budget_counts_what_was_sent_before(office):
+def test_a_smaller_budget_counts_what_was_sent_before(office: Office) -> None:
     send(office)
     send(office)
     limit(office, sends=2)
     assert send(office).kind == "approved"
 
 
-def test_where_no_approval_is_required_the_budget_still_counts(office):
+def test_where_no_approval_is_required_the_budget_still_counts(office: Office) -> None:
     limit(office, required=False)
     assert [office.propose().kind for _ in range(4)] == ["sent", "sent", "sent", "approved"]
 
 
-def test_a_rehearsal_costs_nothing(office):
+def test_a_rehearsal_costs_nothing(office: Office) -> None:
     limit(office, live=False)
     for _ in range(5):
         office.propose()
@@ -142,7 +143,7 @@ def test_a_rehearsal_costs_nothing(office):
 # The pace
 
 
-def test_the_pace_holds_back_what_is_too_fast(office):
+def test_the_pace_holds_back_what_is_too_fast(office: Office) -> None:
     limit(office, sends=100, paced=2, pace=60)
     assert [send(office).kind for _ in range(2)] == ["sent", "sent"]
     assert held(office) == ("Rate limit exceeded (2 emails/minute)", 40)
@@ -150,11 +151,11 @@ def test_the_pace_holds_back_what_is_too_fast(office):
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
-def test_the_pace_by_default_is_10_a_minute():
+def test_the_pace_by_default_is_10_a_minute() -> None:
     assert (Rules().paced, Rules().pace) == (10, 60)
 
 
-def test_the_budget_is_checked_before_the_pace(office):
+def test_the_budget_is_checked_before_the_pace(office: Office) -> None:
     limit(office, sends=2, paced=2, undo_seconds=0)
     send(office)
     send(office)
@@ -166,7 +167,7 @@ def test_the_budget_is_checked_before_the_pace(office):
 # Recipients
 
 
-def test_a_letter_has_at_most_so_many_recipients(office):
+def test_a_letter_has_at_most_so_many_recipients(office: Office) -> None:
     assert office.propose(office.letter(to=people(4))).kind == "pending"
     with pytest.raises(Invalid, match="5 recipients; 4 is the most"):
         office.propose(office.letter(to=people(5)))
@@ -174,20 +175,20 @@ def test_a_letter_has_at_most_so_many_recipients(office):
         office.propose(office.letter(to=people(2), cc=people(2, 2), bcc=people(1, 4)))
 
 
-def test_a_recipient_named_twice_counts_once(office):
+def test_a_recipient_named_twice_counts_once(office: Office) -> None:
     assert (
         office.propose(office.letter(to=people(4), cc=people(4), bcc=people(2))).kind == "pending"
     )
 
 
-def test_a_person_cannot_edit_a_letter_over_the_recipient_cap(office):
+def test_a_person_cannot_edit_a_letter_over_the_recipient_cap(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Invalid):
         office.desk.edit(entry.id, replace(entry.letter, to=people(5)))
     assert office.desk.ledger.entry(entry.id).letter == entry.letter
 
 
-def test_a_cap_lowered_since_the_approval_fails_the_letter(office):
+def test_a_cap_lowered_since_the_approval_fails_the_letter(office: Office) -> None:
     entry = office.approved(to=people(4))
     limit(office, recipients_per_letter=3)
     office.desk.send_approved()
@@ -195,7 +196,7 @@ def test_a_cap_lowered_since_the_approval_fails_the_letter(office):
     assert office.where(entry.id) == "Failed"
 
 
-def test_so_many_recipients_are_reached_in_an_hour(office):
+def test_so_many_recipients_are_reached_in_an_hour(office: Office) -> None:
     limit(office, sends=100, recipients_per_hour=5)
     assert send(office, to=people(3)).kind == "sent"
     assert send(office, to=people(2)).kind == "sent"
@@ -204,7 +205,7 @@ def test_so_many_recipients_are_reached_in_an_hour(office):
     assert wait == HOUR - 20
 
 
-def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office):
+def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office: Office) -> None:
     limit(office, sends=100, recipients_per_hour=5)
     send(office, to=people(2))
     office.clock.go(590)
@@ -219,7 +220,7 @@ def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office):
 # Conversations
 
 
-def test_one_conversation_gets_so_many_letters_in_an_hour(office):
+def test_one_conversation_gets_so_many_letters_in_an_hour(office: Office) -> None:
     limit(office, sends=100, replies_per_thread=2)
     reply = {"thread": "abc", "in_reply_to": "<a@example.com>"}
     assert [send(office, **reply).kind for _ in range(2)] == ["sent", "sent"]
@@ -231,7 +232,7 @@ def test_one_conversation_gets_so_many_letters_in_an_hour(office):
 # Moves and labels
 
 
-def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office):
+def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office: Office) -> None:
     limit(office, moves_per_hour=2)
     inbox = frozenset({"INBOX"})
     office.box.keep(
@@ -253,7 +254,7 @@ def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office):
 # Agents
 
 
-def test_an_agent_has_at_most_so_many_open_letters(office):
+def test_an_agent_has_at_most_so_many_open_letters(office: Office) -> None:
     limit(office, open_letters=3)
     entries = [office.propose() for _ in range(3)]
     with pytest.raises(Denied, match="3 letters of this agent wait already"):
@@ -264,7 +265,7 @@ def test_an_agent_has_at_most_so_many_open_letters(office):
 
 
 @pytest.mark.parametrize("kind", ["approved", "unknown"])
-def test_a_letter_on_its_way_is_still_open(office, courier, kind):
+def test_a_letter_on_its_way_is_still_open(office: Office, courier: Courier, kind: str) -> None:
     limit(office, open_letters=1)
     courier.settles = False
     entry = office.approved()
@@ -276,7 +277,7 @@ def test_a_letter_on_its_way_is_still_open(office, courier, kind):
         office.propose()
 
 
-def test_a_repeated_call_is_no_further_letter(office):
+def test_a_repeated_call_is_no_further_letter(office: Office) -> None:
     limit(office, open_letters=1, proposals_per_hour=1)
     letter = office.letter()
     office.propose(letter)
@@ -284,7 +285,7 @@ def test_a_repeated_call_is_no_further_letter(office):
         assert office.propose(replace(letter, id="bbbbbbbbbb")).id == letter.id
 
 
-def test_an_agent_proposes_at_most_so_many_letters_an_hour(office):
+def test_an_agent_proposes_at_most_so_many_letters_an_hour(office: Office) -> None:
     limit(office, proposals_per_hour=3)
     for _ in range(3):
         entry = office.propose()
@@ -297,7 +298,7 @@ def test_an_agent_proposes_at_most_so_many_letters_an_hour(office):
     assert office.propose().kind == "pending"
 
 
-def test_rehearsals_are_proposals_too(office):
+def test_rehearsals_are_proposals_too(office: Office) -> None:
     limit(office, live=False, proposals_per_hour=2)
     office.propose()
     office.propose()
@@ -305,7 +306,7 @@ def test_rehearsals_are_proposals_too(office):
         office.propose()
 
 
-def test_a_refused_proposal_leaves_one_line_and_no_letter(office):
+def test_a_refused_proposal_leaves_one_line_and_no_letter(office: Office) -> None:
     limit(office, proposals_per_hour=1)
     office.propose()
     before = office.desk.ledger.head()
@@ -316,7 +317,7 @@ def test_a_refused_proposal_leaves_one_line_and_no_letter(office):
     assert len(office.desk.ledger.lines()) == 1
 
 
-def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office):
+def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office: Office) -> None:
     limit(office, open_letters=1, proposals_per_hour=1)
     for n in range(3):
         office.write(
@@ -326,7 +327,7 @@ def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office):
     assert len(office.desk.ledger.lines("approved")) == 3
 
 
-def test_a_persons_own_drafts_are_held_to_the_budget(office):
+def test_a_persons_own_drafts_are_held_to_the_budget(office: Office) -> None:
     for n in range(4):
         office.write(
             f"Approved/{n}.md", f"---\nto: ann@example.com\nsubject: No. {n}\n---\nHello {n}\n"
@@ -341,14 +342,18 @@ def test_a_persons_own_drafts_are_held_to_the_budget(office):
 
 
 @pytest.mark.parametrize("why", [BUSY, BARRED, AuthRequired("sign in"), Limited("no", seconds=1)])
-def test_an_explicit_refusal_gives_the_budget_back(office, courier, why):
+def test_an_explicit_refusal_gives_the_budget_back(
+    office: Office, courier: Courier, why: AuthRequired | Denied | Limited | Unavailable
+) -> None:
     limit(office, sends=1)
     courier.refuses(why)
     send(office)
     assert send(office).kind == "sent"
 
 
-def test_a_proof_that_nothing_was_sent_gives_the_budget_back(office, courier):
+def test_a_proof_that_nothing_was_sent_gives_the_budget_back(
+    office: Office, courier: Courier
+) -> None:
     limit(office, sends=1)
     courier.loses(after=False)
     entry = send(office)
@@ -359,8 +364,8 @@ def test_a_proof_that_nothing_was_sent_gives_the_budget_back(office, courier):
 @pytest.mark.parametrize("after", [True, False])
 @pytest.mark.parametrize("resolved", [None, True, False])
 def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
-    office, courier, after, resolved
-):
+    office: Office, courier: Courier, after: bool, resolved: bool | None
+) -> None:
     limit(office, sends=1)
     courier.settles = False
     courier.loses(after=after)
@@ -371,7 +376,7 @@ def test_a_letter_whose_fate_is_unknown_counts_whatever_a_person_finds_out(
     assert send(office).kind == "approved"
 
 
-def test_a_claim_whose_owner_died_counts(office, courier):
+def test_a_claim_whose_owner_died_counts(office: Office, courier: Courier) -> None:
     limit(office, sends=1)
     courier.settles = False
     office.approved()
@@ -379,7 +384,9 @@ def test_a_claim_whose_owner_died_counts(office, courier):
     assert send(office).kind == "approved"
 
 
-def test_a_letter_that_is_refused_again_and_again_costs_one(office, courier):
+def test_a_letter_that_is_refused_again_and_again_costs_one(
+    office: Office, courier: Courier
+) -> None:
     limit(office, sends=2)
     courier.refuses(times=5)
     entry = send(office)
@@ -391,7 +398,7 @@ def test_a_letter_that_is_refused_again_and_again_costs_one(office, courier):
     assert send(office).kind == "approved"
 
 
-def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office):
+def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office: Office) -> None:
     limit(office, sends=1)
     entry = office.approved()
     office.at("checked", lambda: office.desk.recall(entry.id))
@@ -400,7 +407,7 @@ def test_a_letter_taken_back_in_the_moment_of_the_claim_costs_nothing(office):
     assert send(office).kind == "sent"
 
 
-def test_a_letter_that_may_not_leave_costs_nothing(office):
+def test_a_letter_that_may_not_leave_costs_nothing(office: Office) -> None:
     limit(office, sends=1)
     entry = office.approved()
     limit(office, sends=1, deny=("ann@example.com",))
@@ -413,7 +420,7 @@ def test_a_letter_that_may_not_leave_costs_nothing(office):
 
 
 @pytest.mark.parametrize("jump", [2 * HOUR, 10 * DAY, -2 * HOUR, -10 * DAY])
-def test_a_wall_clock_that_is_set_does_not_move_the_budget(office, jump):
+def test_a_wall_clock_that_is_set_does_not_move_the_budget(office: Office, jump: float) -> None:
     limit(office, sends=1)
     send(office)
     office.clock.jump(jump)
@@ -423,7 +430,9 @@ def test_a_wall_clock_that_is_set_does_not_move_the_budget(office, jump):
 
 
 @pytest.mark.parametrize("jump", [100 * HOUR, -100 * HOUR])
-def test_a_wall_clock_that_is_set_neither_expires_nor_keeps_a_letter(office, jump):
+def test_a_wall_clock_that_is_set_neither_expires_nor_keeps_a_letter(
+    office: Office, jump: float
+) -> None:
     entry = office.propose()
     office.clock.jump(jump)
     office.look()
@@ -437,7 +446,9 @@ def test_a_wall_clock_that_is_set_neither_expires_nor_keeps_a_letter(office, jum
 
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
-def test_a_wall_clock_that_is_set_does_not_shorten_or_lengthen_the_undo_window(office, jump):
+def test_a_wall_clock_that_is_set_does_not_shorten_or_lengthen_the_undo_window(
+    office: Office, jump: float
+) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.jump(jump)
@@ -447,7 +458,7 @@ def test_a_wall_clock_that_is_set_does_not_shorten_or_lengthen_the_undo_window(o
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
-def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office):
+def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office: Office) -> None:
     limit(office, sends=1)
     send(office)
     office.close()
@@ -459,7 +470,7 @@ def test_after_a_reboot_the_wall_clock_says_how_much_time_has_passed(office):
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
-def test_after_a_reboot_with_the_clock_set_back_no_time_has_passed(office):
+def test_after_a_reboot_with_the_clock_set_back_no_time_has_passed(office: Office) -> None:
     limit(office, sends=1)
     send(office)
     office.close()
@@ -469,7 +480,9 @@ def test_after_a_reboot_with_the_clock_set_back_no_time_has_passed(office):
     assert held(office)[1] == HOUR
 
 
-def test_a_day_of_refusals_is_a_day_of_time_and_not_of_the_wall_clock(office, courier):
+def test_a_day_of_refusals_is_a_day_of_time_and_not_of_the_wall_clock(
+    office: Office, courier: Courier
+) -> None:
     courier.refuses(times=2)
     entry = send(office)
     office.clock.jump(3 * DAY)
@@ -495,7 +508,9 @@ def test_a_day_of_refusals_is_a_day_of_time_and_not_of_the_wall_clock(office, co
         ("example.com", "eve@example.com.evil.example", False),
     ],
 )
-def test_a_rule_is_about_an_address_or_a_domain_with_all_below_it(office, rule, address, covered):
+def test_a_rule_is_about_an_address_or_a_domain_with_all_below_it(
+    office: Office, rule: str, address: str, covered: bool
+) -> None:
     letter = office.letter(to=(Address.parse(address),))
     limit(office, deny=(rule,))
     if covered:
@@ -513,7 +528,7 @@ def test_a_rule_is_about_an_address_or_a_domain_with_all_below_it(office, rule, 
 
 
 @pytest.mark.parametrize("part", ["to", "cc", "bcc"])
-def test_one_denied_recipient_anywhere_refuses_the_letter(office, part):
+def test_one_denied_recipient_anywhere_refuses_the_letter(office: Office, part: str) -> None:
     limit(office, deny=("eve@example.net",))
     eve = Address.parse("eve@example.net")
     more = {"to": (ANN, eve)} if part == "to" else {part: (eve,)}
@@ -521,13 +536,15 @@ def test_one_denied_recipient_anywhere_refuses_the_letter(office, part):
         office.propose(office.letter(**more))
 
 
-def test_the_deny_list_is_over_the_allow_list(office):
+def test_the_deny_list_is_over_the_allow_list(office: Office) -> None:
     limit(office, allow=("example.com",), deny=("ann@example.com",))
     with pytest.raises(Denied, match="deny"):
         office.propose()
 
 
-def test_where_no_approval_is_required_the_deny_list_and_the_cap_still_count(office, courier):
+def test_where_no_approval_is_required_the_deny_list_and_the_cap_still_count(
+    office: Office, courier: Courier
+) -> None:
     limit(office, required=False, deny=("ann@example.com",))
     with pytest.raises(Denied):
         office.propose()
@@ -536,7 +553,7 @@ def test_where_no_approval_is_required_the_deny_list_and_the_cap_still_count(off
     assert courier.tried == 0
 
 
-def test_a_person_cannot_edit_a_letter_to_a_denied_recipient(office):
+def test_a_person_cannot_edit_a_letter_to_a_denied_recipient(office: Office) -> None:
     limit(office, deny=("eve@example.net",))
     entry = office.propose()
     with pytest.raises(Denied):
@@ -546,24 +563,24 @@ def test_a_person_cannot_edit_a_letter_to_a_denied_recipient(office):
 # Loops
 
 
-def test_an_answer_to_oneself_alone_is_refused(office):
+def test_an_answer_to_oneself_alone_is_refused(office: Office) -> None:
     for to, cc in [((YOU,), ()), ((Address.parse("YOU@example.org"),), (YOU,))]:
         with pytest.raises(Denied, match="loop"):
             office.propose(office.letter(to=to, cc=cc, in_reply_to="<a@example.com>"))
 
 
-def test_document_001_section_13_a_letter_to_oneself_is_allowed(office):
+def test_document_001_section_13_a_letter_to_oneself_is_allowed(office: Office) -> None:
     assert office.propose(office.letter(to=(YOU,))).kind == "pending"
 
 
-def test_a_copy_to_oneself_is_allowed(office):
+def test_a_copy_to_oneself_is_allowed(office: Office) -> None:
     assert office.propose(office.letter(cc=(YOU,))).kind == "pending"
 
 
 @pytest.mark.parametrize(
     "who", ["mailer-daemon", "MAILER-DAEMON", "postmaster", "noreply", "no-reply", "do-not-reply"]
 )
-def test_a_machine_is_not_answered(office, who):
+def test_a_machine_is_not_answered(office: Office, who: str) -> None:
     robot = Address.parse(f"{who}@example.com")
     with pytest.raises(Denied, match="machine"):
         office.propose(office.letter(to=(robot,), in_reply_to="<a@example.com>"))
@@ -573,7 +590,7 @@ def test_a_machine_is_not_answered(office, who):
 # Stopped
 
 
-def test_paused_stops_what_needs_no_approval_too(office, courier):
+def test_paused_stops_what_needs_no_approval_too(office: Office, courier: Courier) -> None:
     limit(office, required=False)
     (office.vault / "PAUSED").touch()
     assert "paused" in office.propose().state.held
@@ -582,14 +599,14 @@ def test_paused_stops_what_needs_no_approval_too(office, courier):
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
-def test_paused_is_looked_at_in_the_moment_of_sending(office, courier):
+def test_paused_is_looked_at_in_the_moment_of_sending(office: Office, courier: Courier) -> None:
     office.approved()
     office.at("locked", (office.vault / "PAUSED").touch)
     office.desk.send_approved()
     assert courier.tried == 0
 
 
-def test_a_held_letter_is_not_written_again_at_every_look(office):
+def test_a_held_letter_is_not_written_again_at_every_look(office: Office) -> None:
     entry = office.approved()
     (office.vault / "PAUSED").touch()
     office.desk.send_approved()
@@ -599,14 +616,14 @@ def test_a_held_letter_is_not_written_again_at_every_look(office):
     assert office.desk.ledger.entry(entry.id).version == version
 
 
-def test_an_undo_window_of_no_seconds_is_none(office):
+def test_an_undo_window_of_no_seconds_is_none(office: Office) -> None:
     limit(office, undo_seconds=0)
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     assert office.desk.dispatch(entry.id).kind == "sent"
 
 
-def test_a_repeated_call_does_not_wait_for_a_long_undo_window(office):
+def test_a_repeated_call_does_not_wait_for_a_long_undo_window(office: Office) -> None:
     limit(office, undo_seconds=3600)
     letter = office.letter()
     office.propose(letter)
@@ -616,7 +633,7 @@ def test_a_repeated_call_does_not_wait_for_a_long_undo_window(office):
     assert office.clock() == before
 
 
-def test_other_times_to_expire_count(office):
+def test_other_times_to_expire_count(office: Office) -> None:
     limit(office, expiry_seconds=HOUR)
     entry = office.propose()
     assert office.field(entry.id, "expires") == "2026-11-15T01:00:00Z"
@@ -625,6 +642,6 @@ def test_other_times_to_expire_count(office):
     assert office.state_of(entry.id) == "expired"
 
 
-def test_every_rule_has_a_test_here():
+def test_every_rule_has_a_test_here() -> None:
     tested = set(LIMITS) | {"live", "source", "required", "trust", "undo_seconds", "expiry_seconds"}
     assert {field.name for field in fields(Rules)} == tested | {"allow", "deny"}

@@ -1,7 +1,12 @@
 """The log files: every action once, in order, whatever happened to the files meanwhile."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,12 +25,12 @@ FOLDER = "Logs/actions"
 class Ledger:
     """A chain of actions in memory."""
 
-    def __init__(self, desk=DESK):
+    def __init__(self, desk: str = DESK) -> None:
         self.desk = desk
         self.chain = []
         self.marked = Mark()
 
-    def act(self, day="2026-01-05", **fields):
+    def act(self, day: str = "2026-01-05", **fields: Any) -> str:
         action = Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
         line = audit.write(
             action,
@@ -38,57 +43,57 @@ class Ledger:
         self.chain.append(line)
         return line
 
-    def head(self):
+    def head(self) -> int:
         return len(self.chain)
 
-    def actions(self, after=0):
+    def actions(self, after: int = 0) -> list[tuple[int, str]]:
         return list(enumerate(self.chain, 1))[after:]
 
-    def sync(self, seq):
+    def sync(self, seq: int) -> None:
         assert 0 < seq <= len(self.chain)
 
-    def mark(self):
+    def mark(self) -> Mark:
         return self.marked
 
-    def set_mark(self, mark):
+    def set_mark(self, mark: Mark) -> None:
         self.marked = mark
 
 
 class Desk:
     """A ledger, and its log in a vault that others may share."""
 
-    def __init__(self, root, desk=DESK):
+    def __init__(self, root: Path, desk: str = DESK) -> None:
         self.root = root
         self.ledger = Ledger(desk)
         self.vault = Vault(root)
         self.log = ActionLog(self.vault, self.ledger, desk=desk)
 
-    def close(self):
+    def close(self) -> None:
         self.vault.close()
 
-    def act(self, *days, **fields):
+    def act(self, *days: str, **fields: dict[str, str] | str) -> None:
         for day in days or ("2026-01-05",):
             self.ledger.act(day, **fields)
             self.log.project()
 
-    def file(self, day="2026-01-05"):
+    def file(self, day: str = "2026-01-05") -> Path:
         return self.root / FOLDER / f"{day}.json"
 
-    def shown(self, day="2026-01-05"):
+    def shown(self, day: str = "2026-01-05") -> list[str]:
         return self.file(day).read_text("utf-8", "replace").splitlines()
 
-    def faults(self):
+    def faults(self) -> list[tuple[str, int, str]]:
         return [(fault.file[:10], fault.line, fault.what) for fault in self.log.verify()]
 
 
 @pytest.fixture
-def desk(tmp_path):
+def desk(tmp_path: Path) -> Iterator[Desk]:
     with closing(Desk(tmp_path)) as desk:
         yield desk
 
 
 @pytest.fixture
-def neighbour(tmp_path):
+def neighbour(tmp_path: Path) -> Iterator[Desk]:
     """Another desk that shares the vault."""
     with closing(Desk(tmp_path, OTHER)) as desk:
         yield desk
@@ -97,7 +102,7 @@ def neighbour(tmp_path):
 # Projecting
 
 
-def test_each_action_stands_once_in_the_file_of_its_day(desk):
+def test_each_action_stands_once_in_the_file_of_its_day(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-05", "2026-01-06")
     desk.log.project()
     assert desk.shown("2026-01-05") == desk.ledger.chain[:2]
@@ -107,7 +112,7 @@ def test_each_action_stands_once_in_the_file_of_its_day(desk):
     assert desk.file().stat().st_mode & 0o777 == 0o600
 
 
-def test_actions_of_several_days_at_once_go_to_their_files(desk):
+def test_actions_of_several_days_at_once_go_to_their_files(desk: Desk) -> None:
     for day in ("2026-01-05", "2026-01-05", "2026-01-07"):
         desk.ledger.act(day)
     desk.log.project()
@@ -115,14 +120,14 @@ def test_actions_of_several_days_at_once_go_to_their_files(desk):
     assert desk.faults() == []
 
 
-def test_a_clock_that_jumps_back_a_day_keeps_the_order(desk):
+def test_a_clock_that_jumps_back_a_day_keeps_the_order(desk: Desk) -> None:
     desk.act("2026-01-06", "2026-01-05", "2026-01-07")
     assert len(desk.shown("2026-01-06")) == 2
     assert not desk.file("2026-01-05").exists()
     assert desk.faults() == []
 
 
-def test_a_long_backlog_is_written_in_batches_each_remembered(desk):
+def test_a_long_backlog_is_written_in_batches_each_remembered(desk: Desk) -> None:
     for _ in range(500):
         desk.ledger.act()
     desk.log.project()
@@ -130,7 +135,7 @@ def test_a_long_backlog_is_written_in_batches_each_remembered(desk):
     assert desk.faults() == []
 
 
-def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk):
+def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk: Desk) -> None:
     for _ in range(500):
         desk.ledger.act()
     desk.log.project()
@@ -141,7 +146,7 @@ def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk):
     assert desk.ledger.marked.seq == 501
 
 
-def test_a_torn_line_is_completed_in_its_place(desk):
+def test_a_torn_line_is_completed_in_its_place(desk: Desk) -> None:
     desk.act()
     line = desk.ledger.act().encode()
     with desk.file().open("ab") as file:
@@ -150,7 +155,7 @@ def test_a_torn_line_is_completed_in_its_place(desk):
     assert desk.shown() == desk.ledger.chain
 
 
-def test_a_line_torn_from_its_line_end_is_not_repeated(desk):
+def test_a_line_torn_from_its_line_end_is_not_repeated(desk: Desk) -> None:
     desk.act()
     line = desk.ledger.act()
     with desk.file().open("a") as file:
@@ -163,7 +168,7 @@ def test_a_line_torn_from_its_line_end_is_not_repeated(desk):
 @pytest.mark.parametrize(
     "rubbish", [b"garbage", b"\0" * 5_000, b"\xff\xfe", b'{"seq":', b"x" * 99_999]
 )
-def test_any_other_torn_end_is_left_for_people_to_see(desk, rubbish):
+def test_any_other_torn_end_is_left_for_people_to_see(desk: Desk, rubbish: bytes) -> None:
     desk.act()
     with desk.file().open("ab") as file:
         file.write(rubbish)
@@ -174,7 +179,7 @@ def test_any_other_torn_end_is_left_for_people_to_see(desk, rubbish):
     assert desk.faults() == [("2026-01-05", 2, "not a line of the log")]
 
 
-def test_an_editor_that_drops_the_last_line_end_does_no_harm(desk):
+def test_an_editor_that_drops_the_last_line_end_does_no_harm(desk: Desk) -> None:
     desk.act()
     desk.file().write_bytes(desk.file().read_bytes().rstrip())
     assert desk.faults() == []
@@ -182,7 +187,7 @@ def test_an_editor_that_drops_the_last_line_end_does_no_harm(desk):
     assert desk.shown() == desk.ledger.chain
 
 
-def test_what_was_deleted_is_not_written_again(desk):
+def test_what_was_deleted_is_not_written_again(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-06", "2026-01-07")
     desk.file("2026-01-07").unlink()
     desk.log.project()
@@ -193,7 +198,7 @@ def test_what_was_deleted_is_not_written_again(desk):
 
 
 @pytest.mark.parametrize("seq", [1, 2, 3, 10**9])
-def test_a_forged_line_does_not_stop_the_log(desk, seq):
+def test_a_forged_line_does_not_stop_the_log(desk: Desk, seq: int) -> None:
     desk.act()
     forged = desk.ledger.chain[0].replace('"seq":1', f'"seq":{seq}')
     with desk.file().open("a") as file:
@@ -203,7 +208,7 @@ def test_a_forged_line_does_not_stop_the_log(desk, seq):
     assert desk.faults() != []
 
 
-def test_files_with_other_names_are_no_part_of_the_log(desk):
+def test_files_with_other_names_are_no_part_of_the_log(desk: Desk) -> None:
     desk.act()
     for name in (
         "notes.md",
@@ -220,7 +225,7 @@ def test_files_with_other_names_are_no_part_of_the_log(desk):
 # Several desks
 
 
-def test_two_desks_write_to_one_file_and_neither_is_disturbed(desk, neighbour):
+def test_two_desks_write_to_one_file_and_neither_is_disturbed(desk: Desk, neighbour: Desk) -> None:
     for _ in range(3):
         neighbour.act()
         desk.act()
@@ -230,7 +235,7 @@ def test_two_desks_write_to_one_file_and_neither_is_disturbed(desk, neighbour):
     assert desk.log.ahead() == neighbour.log.ahead() == []
 
 
-def test_our_last_line_is_found_before_thousands_of_anothers(desk, neighbour):
+def test_our_last_line_is_found_before_thousands_of_anothers(desk: Desk, neighbour: Desk) -> None:
     desk.act("2026-01-05", "2026-01-05")
     for day in ("2026-01-05", "2026-01-06"):
         for _ in range(500):
@@ -246,7 +251,7 @@ def test_our_last_line_is_found_before_thousands_of_anothers(desk, neighbour):
 # A ledger that was put back
 
 
-def test_lines_past_the_ledgers_head_are_told_with_their_letters(desk):
+def test_lines_past_the_ledgers_head_are_told_with_their_letters(desk: Desk) -> None:
     desk.act()
     desk.act("2026-01-05", letter="aaaaaaaaaa", state="approved")
     desk.act("2026-01-06", letter="aaaaaaaaaa", state="sent")
@@ -264,7 +269,7 @@ def test_lines_past_the_ledgers_head_are_told_with_their_letters(desk):
     ]
 
 
-def test_all_lines_past_the_head_are_found_each_once_however_many(desk):
+def test_all_lines_past_the_head_are_found_each_once_however_many(desk: Desk) -> None:
     for day in ("2026-01-05", "2026-01-06", "2026-01-07"):
         for _ in range(300):
             desk.ledger.act(day)
@@ -276,7 +281,7 @@ def test_all_lines_past_the_head_are_found_each_once_however_many(desk):
     assert [found.line for found in desk.log.ahead()] == whole[100:]
 
 
-def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk):
+def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk: Desk) -> None:
     for _ in range(400):
         desk.ledger.act()
     desk.log.project()
@@ -286,17 +291,17 @@ def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk):
     assert desk.log.ahead() == []
 
 
-def test_a_new_ledger_beside_an_old_log_is_told(desk):
+def test_a_new_ledger_beside_an_old_log_is_told(desk: Desk) -> None:
     desk.act("2026-01-05", "2026-01-06")
     desk.ledger.chain.clear()
     assert [found.seq for found in desk.log.ahead()] == [1, 2]
 
 
-def test_a_line_that_is_written_while_we_look_is_not_taken_for_a_lost_one(desk):
+def test_a_line_that_is_written_while_we_look_is_not_taken_for_a_lost_one(desk: Desk) -> None:
     desk.act()
 
     class Busy(Vault):
-        def tail(self, path, size=65_536):
+        def tail(self, path: str, size: int = 65_536) -> bytes:
             desk.act()
             return super().tail(path, size)
 
@@ -306,7 +311,7 @@ def test_a_line_that_is_written_while_we_look_is_not_taken_for_a_lost_one(desk):
         assert busy.verify() == []
 
 
-def test_without_files_nothing_is_ahead(desk):
+def test_without_files_nothing_is_ahead(desk: Desk) -> None:
     assert desk.log.ahead() == []
     assert desk.faults() == []
     desk.log.project()
@@ -316,7 +321,7 @@ def test_without_files_nothing_is_ahead(desk):
 # Verifying
 
 
-def test_a_deleted_file_is_found_first_middle_or_last(desk):
+def test_a_deleted_file_is_found_first_middle_or_last(desk: Desk) -> None:
     days = ["2026-01-05", "2026-01-06", "2026-01-07"]
     desk.act(*(day for day in days for _ in range(2)))
     kept = {day: desk.file(day).read_bytes() for day in days}
@@ -350,7 +355,9 @@ def test_a_deleted_file_is_found_first_middle_or_last(desk):
         (lambda a, b, c: [a, b, c[:-9]], [(2, "cut off after 2"), (3, "not a line of the log")]),
     ],
 )
-def test_what_was_done_to_the_file_is_found(desk, change, found):
+def test_what_was_done_to_the_file_is_found(
+    desk: Desk, change: Callable[..., Any], found: list[tuple[int, str]]
+) -> None:
     desk.act(*["2026-01-05"] * 3)
     lines = desk.file().read_bytes().splitlines()
     desk.file().write_bytes(b"".join(line + b"\n" for line in change(*lines)))
@@ -359,7 +366,7 @@ def test_what_was_done_to_the_file_is_found(desk, change, found):
     assert desk.shown()[-1] == desk.ledger.chain[-1]
 
 
-def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk):
+def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk: Desk) -> None:
     desk.act()
     with desk.file().open("ab") as file:
         file.write(b"{" * (log.LONGER[-1] + 5))
@@ -375,11 +382,13 @@ def test_a_line_of_megabytes_is_one_fault_and_the_log_goes_on(desk):
         ("2026-01-06", [("2026-01-05", "cut off after 1")]),
     ],
 )
-def test_what_cannot_be_read_is_said_and_the_rest_is_read(desk, broken, found):
+def test_what_cannot_be_read_is_said_and_the_rest_is_read(
+    desk: Desk, broken: str, found: list[tuple[str, str]]
+) -> None:
     desk.act("2026-01-05", "2026-01-06")
 
     class Failing(Vault):
-        def tail(self, path, size=65_536):
+        def tail(self, path: str, size: int = 65_536) -> bytes:
             if broken in path:
                 raise Unavailable("Input/output error")
             return super().tail(path, size)
@@ -392,7 +401,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(desk, broken, found):
         assert failing.ahead() == []
 
 
-def test_of_a_file_beyond_all_bounds_the_end_is_read_and_that_is_said(desk):
+def test_of_a_file_beyond_all_bounds_the_end_is_read_and_that_is_said(desk: Desk) -> None:
     desk.act()
     with desk.file().open("r+b") as file:
         file.truncate(log.MAX_FILE)
@@ -405,7 +414,7 @@ def test_of_a_file_beyond_all_bounds_the_end_is_read_and_that_is_said(desk):
     ]
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(desk):
+def test_a_link_in_the_place_of_a_file_is_not_followed(desk: Desk) -> None:
     secret = desk.root / "secret"
     secret.write_text("kept")
     desk.act("2026-01-05")
@@ -422,12 +431,12 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(desk):
 # Reading
 
 
-def test_records_are_chosen_by_time_letter_actor_and_result(desk):
+def test_records_are_chosen_by_time_letter_actor_and_result(desk: Desk) -> None:
     desk.act("2026-01-05", letter="aaaaaaaaaa")
     desk.act("2026-01-06", actor="dispatcher", letter="aaaaaaaaaa", result="error", error="no")
     desk.act("2026-01-07", actor="person")
 
-    def seqs(**chosen):
+    def seqs(**chosen: str) -> list[int]:
         return [record["seq"] for record in desk.log.records(**chosen)]
 
     assert seqs() == [1, 2, 3]
@@ -441,7 +450,7 @@ def test_records_are_chosen_by_time_letter_actor_and_result(desk):
     assert seqs(actor="person") == [3]
 
 
-def test_records_pass_over_what_is_no_line(desk):
+def test_records_pass_over_what_is_no_line(desk: Desk) -> None:
     desk.act()
     with desk.file().open("ab") as file:
         file.write(b"\xff\n[]\n\n")
@@ -449,7 +458,7 @@ def test_records_pass_over_what_is_no_line(desk):
     assert [record["seq"] for record in desk.log.records()] == [1, 2]
 
 
-def test_no_body_reaches_a_file(desk):
+def test_no_body_reaches_a_file(desk: Desk) -> None:
     with pytest.raises(ValueError, match="never logged"):
         desk.act(parameters={"body": "the body"})
     desk.act(parameters={"subject": "Hello", "to": "john.doe@example.com"})
@@ -458,7 +467,7 @@ def test_no_body_reaches_a_file(desk):
     assert desk.faults() == []
 
 
-def test_a_torn_line_is_mended_in_whichever_file_comes_next(desk):
+def test_a_torn_line_is_mended_in_whichever_file_comes_next(desk: Desk) -> None:
     desk.act("2026-01-05")
     desk.ledger.act("2026-01-06")
     desk.file("2026-01-06").write_bytes(desk.ledger.chain[-1].encode()[:100])  # killed meanwhile

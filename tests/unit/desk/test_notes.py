@@ -9,15 +9,28 @@ from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure
 from postroom.core.stamp import Stamp
+from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced
 from postroom.vault.note import Note
-from tests.desks import ANN, BOB, CAT, DESK, SEND, START, THREE_DAYS, journey, parsed, titles
-from tests.providers import BARRED, BUSY
+from tests.desks import (
+    ANN,
+    BOB,
+    CAT,
+    DESK,
+    SEND,
+    START,
+    THREE_DAYS,
+    Office,
+    journey,
+    parsed,
+    titles,
+)
+from tests.providers import BARRED, BUSY, Courier
 
 # What it shows
 
 
-def test_a_note_carries_the_frontmatter_of_document_000_and_the_letters_own(office):
+def test_a_note_carries_the_frontmatter_of_document_000_and_the_letters_own(office: Office) -> None:
     entry = office.propose(office.letter(to=(ANN, BOB), subject="Lunch: today?"))
     assert dict(parsed(office, entry.id).fields) == {
         "type": "email_send",
@@ -36,13 +49,13 @@ def test_a_note_carries_the_frontmatter_of_document_000_and_the_letters_own(offi
     }
 
 
-def test_a_reply_says_that_it_is_one(office):
+def test_a_reply_says_that_it_is_one(office: Office) -> None:
     entry = office.propose(office.letter(in_reply_to="<a@example.com>", subject="Re: Hello"))
     assert office.field(entry.id, "type") == "email_reply"
     assert office.field(entry.id, "action_type") == "reply_email"
 
 
-def test_approved_at_is_there_from_the_verdict_on_and_goes_with_it(office):
+def test_approved_at_is_there_from_the_verdict_on_and_goes_with_it(office: Office) -> None:
     entry = office.propose()
     assert "approved_at" not in parsed(office, entry.id).fields
     office.clock.go(60)
@@ -56,7 +69,7 @@ def test_approved_at_is_there_from_the_verdict_on_and_goes_with_it(office):
     assert office.field(entry.id, "approved_at") == "2026-11-15T00:01:00Z"
 
 
-def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office):
+def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office: Office) -> None:
     entry = office.propose()
     office.clock.go(3600)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -65,7 +78,7 @@ def test_expires_is_there_while_the_letter_waits_and_is_reckoned_anew(office):
     assert office.field(entry.id, "expires") == "2026-11-18T01:00:00Z"
 
 
-def test_every_recipient_is_shown_in_full_the_hidden_ones_too(office):
+def test_every_recipient_is_shown_in_full_the_hidden_ones_too(office: Office) -> None:
     hidden = tuple(Address.parse(f"person{n}@example.net") for n in range(12))
     letter = office.letter(to=(ANN,), cc=(BOB,), bcc=hidden, reply_to=(CAT,))
     entry = office.propose(letter)
@@ -78,7 +91,7 @@ def test_every_recipient_is_shown_in_full_the_hidden_ones_too(office):
     assert entry.digest in shown
 
 
-def test_the_letters_text_is_the_one_fence_under_letter(office):
+def test_the_letters_text_is_the_one_fence_under_letter(office: Office) -> None:
     text = "Dear Ann,\n\n## Not a heading\n\n- yours\n"
     entry = office.propose(office.letter(text=text))
     page = office.page(entry.id, "Letter")
@@ -86,7 +99,7 @@ def test_the_letters_text_is_the_one_fence_under_letter(office):
     assert fenced(page) == text.rstrip("\n")
 
 
-def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office):
+def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office: Office) -> None:
     entry = office.propose()
     assert titles(office, entry.id) == [
         "What to do",
@@ -103,7 +116,7 @@ def test_a_note_has_document_000s_risk_assessment_and_rollback_plan(office):
     assert f"postroom undo {entry.id}" in plan
 
 
-def test_attachments_are_shown_with_type_size_hash_and_origin(office):
+def test_attachments_are_shown_with_type_size_hash_and_origin(office: Office) -> None:
     file = Enclosure("report.pdf", "application/pdf", b"%PDF-" + b"x" * 1995)
     entry = office.propose(office.letter(attachments=(file,)), origins=("mail",))
     shown = office.page(entry.id, "Envelope")
@@ -116,7 +129,7 @@ def test_attachments_are_shown_with_type_size_hash_and_origin(office):
 EVERY = ("pending", "approved", "held", "unknown", "sent", "rejected", "withdrawn", "expired", "failed")  # fmt: skip
 
 
-def brought(office, courier, kind, letter=None):
+def brought(office: Office, courier: Courier, kind: str, letter: None = None) -> Entry:
     """Bring a letter into a state, its note with it."""
     entry = office.propose(letter)
     courier.settles = False
@@ -144,7 +157,9 @@ def brought(office, courier, kind, letter=None):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_every_note_names_the_trust_level_and_the_mode(office, courier, kind):
+def test_every_note_names_the_trust_level_and_the_mode(
+    office: Office, courier: Courier, kind: str
+) -> None:
     entry = brought(office, courier, kind)
     said = office.head(entry.id)
     assert "Trust level: folder (moving this note is the verdict)" in said
@@ -152,7 +167,9 @@ def test_every_note_names_the_trust_level_and_the_mode(office, courier, kind):
 
 
 @pytest.mark.parametrize("kind", ["pending", "sent"])
-def test_a_note_at_level_desk_says_that_moving_it_is_no_verdict(office, courier, kind):
+def test_a_note_at_level_desk_says_that_moving_it_is_no_verdict(
+    office: Office, courier: Courier, kind: str
+) -> None:
     office.desk.set_passphrase("correct horse")
     office.reopen(trust="desk")
     entry = brought(office, courier, kind)
@@ -163,7 +180,7 @@ def test_a_note_at_level_desk_says_that_moving_it_is_no_verdict(office, courier,
         assert "Move this note" not in said
 
 
-def test_a_note_of_a_draft_names_the_trust_level_and_the_mode_too(office):
+def test_a_note_of_a_draft_names_the_trust_level_and_the_mode_too(office: Office) -> None:
     draft = office.write(
         "Drafts/d.md",
         "---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n---\nHello Ann\n",
@@ -175,7 +192,9 @@ def test_a_note_of_a_draft_names_the_trust_level_and_the_mode_too(office):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_every_note_says_what_can_be_done_or_what_became_of_it(office, courier, kind):
+def test_every_note_says_what_can_be_done_or_what_became_of_it(
+    office: Office, courier: Courier, kind: str
+) -> None:
     entry = brought(office, courier, kind)
     said = office.head(entry.id)
     expected = {
@@ -198,7 +217,7 @@ def test_every_note_says_what_can_be_done_or_what_became_of_it(office, courier, 
 HTML = '<p>Good day, <b>Ann</b>. Pay <a href="https://eve.example/x">Eve</a>.</p>'
 
 
-def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office):
+def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office: Office) -> None:
     entry = office.propose(office.letter(html=HTML))
     assert "HTML part" in office.page(entry.id, "Envelope")
     shown = fenced(office.page(entry.id, "Letter")).strip()
@@ -206,7 +225,7 @@ def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office):
     assert "HTML part" not in office.page(office.propose().id, "Envelope")
 
 
-def test_a_letter_whose_html_was_not_built_here_is_refused(office):
+def test_a_letter_whose_html_was_not_built_here_is_refused(office: Office) -> None:
     for html, text in (
         ("<p>Hi</p>", "Hello\n"),
         ("<p class=x>Hi</p>", "Hi\n"),
@@ -220,7 +239,7 @@ def test_a_letter_whose_html_was_not_built_here_is_refused(office):
 
 
 @pytest.mark.parametrize("where", ["note", "terminal"])
-def test_an_edit_of_the_text_drops_the_html(office, courier, where):
+def test_an_edit_of_the_text_drops_the_html(office: Office, courier: Courier, where: str) -> None:
     entry = office.propose(office.letter(html=HTML))
     if where == "note":
         office.edit(entry.id, fenced(office.page(entry.id, "Letter")).strip(), "Good night, Ann.")
@@ -237,7 +256,7 @@ def test_an_edit_of_the_text_drops_the_html(office, courier, where):
     assert b"Eve" not in courier.accepted[0].wire
 
 
-def test_an_edit_of_a_recipient_alone_keeps_the_html(office):
+def test_an_edit_of_a_recipient_alone_keeps_the_html(office: Office) -> None:
     entry = office.propose(office.letter(html=HTML))
     edited = office.desk.edit(entry.id, replace(entry.letter, to=(BOB,)))
     assert edited.letter.html == HTML
@@ -247,13 +266,13 @@ def test_an_edit_of_a_recipient_alone_keeps_the_html(office):
 # Writing
 
 
-def test_nothing_half_written_is_left_beside_a_note(office, courier):
+def test_nothing_half_written_is_left_beside_a_note(office: Office, courier: Courier) -> None:
     for _ in journey(office, courier, office.propose()):
         left = [p.name for p in office.vault.rglob("*") if p.is_file() and p.suffix == ".tmp"]
         assert left == []
 
 
-def test_a_persons_file_of_the_same_name_is_never_written_over(office):
+def test_a_persons_file_of_the_same_name_is_never_written_over(office: Office) -> None:
     entry = office.approved()
     name = office.note(entry.id).name
     mine = office.write(f"Done/{name}", "mine\n")
@@ -262,11 +281,11 @@ def test_a_persons_file_of_the_same_name_is_never_written_over(office):
     assert office.note(entry.id).name == name.replace(".md", " 2.md")
 
 
-def test_a_note_says_moments_in_utc(office):
+def test_a_note_says_moments_in_utc(office: Office) -> None:
     assert Stamp(START).iso == "2026-11-15T00:00:00Z"
 
 
-def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office):
+def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office: Office) -> None:
     entry = office.propose()
     assert "Move this note" in office.head(entry.id)
     office.desk.set_passphrase("correct horse")
@@ -276,7 +295,7 @@ def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office)
     assert "Trust level: desk" in office.head(entry.id)
 
 
-def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office):
+def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office: Office) -> None:
     entry = office.approved()
     office.desk.send_approved()
     assert office.field(entry.id, "sent_at") == "2026-11-15T00:00:10Z"
@@ -284,7 +303,7 @@ def test_the_note_of_a_sent_letter_says_when_and_offers_nothing_to_do(office):
     assert "postroom undo" not in office.note(entry.id).read_text(encoding="utf-8")
 
 
-def test_the_note_of_a_rejected_letter_says_how_to_have_it_after_all(office):
+def test_the_note_of_a_rejected_letter_says_how_to_have_it_after_all(office: Office) -> None:
     entry = office.propose()
     office.desk.reject(entry.id, by="ada", reason="no")
     assert "Nothing was sent" in office.page(entry.id, "Rollback plan")
@@ -294,7 +313,7 @@ def test_the_note_of_a_rejected_letter_says_how_to_have_it_after_all(office):
     assert "Move this note" in office.head(entry.id)
 
 
-def test_a_draft_shows_its_risk_card_in_its_frontmatter(office):
+def test_a_draft_shows_its_risk_card_in_its_frontmatter(office: Office) -> None:
     draft = office.write(
         "Drafts/d.md",
         "---\nto: ann@example.com\nsubject: Hi\nstatus: pending_approval\n---\nHello Ann\n",

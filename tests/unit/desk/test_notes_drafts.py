@@ -1,6 +1,7 @@
 """Drafts that are letters: the whole body is the text, and all other keys are the person's."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -8,22 +9,27 @@ from postroom.core.address import Address
 from postroom.desk.outbox import Proposal
 from postroom.mail.mailbox import Arrival
 from postroom.vault.note import Note
-from tests.desks import DESK, SEND, START, survives
+from tests.desks import DESK, SEND, START, Office, survives
 from tests.mails import mail
+from tests.providers import Courier
 
 # Drafts
 
 
-def draft(office, head="", body="Hello Ann,\n\nyours\n", where="Drafts/d.md"):
+def draft(
+    office: Office, head: str = "", body: str = "Hello Ann,\n\nyours\n", where: str = "Drafts/d.md"
+) -> Path:
     head = head or "to: ann@example.com\nsubject: Lunch\nstatus: pending_approval\n"
     return office.write(where, f"---\n{head}---\n{body}")
 
 
-def letter_of(path):
+def letter_of(path: Path) -> str:
     return Note.parse(path.read_bytes()).text("letter")
 
 
-def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears(office):
+def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears(
+    office: Office,
+) -> None:
     path = draft(office)
     office.look()
     entry = office.desk.ledger.entry(letter_of(path))
@@ -47,7 +53,7 @@ def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears
         "to: ann@example.com\nsubject: Lunch\nstatus: draft\n",
     ],
 )
-def test_a_draft_without_recipient_or_request_is_left_alone(office, head):
+def test_a_draft_without_recipient_or_request_is_left_alone(office: Office, head: str) -> None:
     path = draft(office, head)
     before = path.read_bytes()
     office.look()
@@ -55,14 +61,14 @@ def test_a_draft_without_recipient_or_request_is_left_alone(office, head):
     assert office.desk.ledger.lines() == []
 
 
-def test_a_draft_that_cannot_be_a_letter_is_said_and_left_alone(office):
+def test_a_draft_that_cannot_be_a_letter_is_said_and_left_alone(office: Office) -> None:
     path = draft(office, "to: nobody\nsubject: Lunch\nstatus: pending_approval\n")
     before = path.read_bytes()
     assert "Drafts/d.md was not taken as a letter" in office.look()
     assert path.read_bytes() == before
 
 
-def test_a_draft_is_listed_moved_and_sent_like_any_letter(office, courier):
+def test_a_draft_is_listed_moved_and_sent_like_any_letter(office: Office, courier: Courier) -> None:
     path = draft(office)
     office.look()
     id = letter_of(path)
@@ -81,7 +87,7 @@ def test_a_draft_is_listed_moved_and_sent_like_any_letter(office, courier):
     assert courier.accepted[0].letter.text == "Hello Ann,\n\nyours\n"
 
 
-def test_a_draft_rejected_goes_to_rejected_and_one_deleted_comes_back(office):
+def test_a_draft_rejected_goes_to_rejected_and_one_deleted_comes_back(office: Office) -> None:
     path = draft(office)
     office.look()
     id = letter_of(path)
@@ -93,7 +99,9 @@ def test_a_draft_rejected_goes_to_rejected_and_one_deleted_comes_back(office):
     assert office.where(id) == "Rejected"
 
 
-def test_a_draft_edited_and_moved_is_frozen_anew_and_comes_back_to_drafts(office, courier):
+def test_a_draft_edited_and_moved_is_frozen_anew_and_comes_back_to_drafts(
+    office: Office, courier: Courier
+) -> None:
     path = draft(office)
     office.look()
     id = letter_of(path)
@@ -109,7 +117,7 @@ def test_a_draft_edited_and_moved_is_frozen_anew_and_comes_back_to_drafts(office
     assert courier.accepted[0].letter.text == "Hello dear Ann,\n\nyours\n"
 
 
-def test_everybody_named_in_a_draft_is_in_its_envelope(office):
+def test_everybody_named_in_a_draft_is_in_its_envelope(office: Office) -> None:
     head = (
         "to:\n  - Ann <ann@example.com>\n  - bob@example.net\ncc: cat@example.net\n"
         "bcc: [dan@example.net]\nsubject: Lunch\nstatus: pending_approval\n"
@@ -122,7 +130,7 @@ def test_everybody_named_in_a_draft_is_in_its_envelope(office):
     assert [a.spec for a in letter.bcc] == ["dan@example.net"]
 
 
-def test_a_draft_that_answers_a_mail_is_threaded(office):
+def test_a_draft_that_answers_a_mail_is_threaded(office: Office) -> None:
     office.box.keep([Arrival(mail(message_id="<q@example.com>"), frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
     head = (
@@ -145,7 +153,9 @@ def test_a_draft_that_answers_a_mail_is_threaded(office):
         ("status: ", "bcc: eve@example.com\nstatus: "),
     ],
 )
-def test_a_frozen_drafts_display_fields_are_put_back_and_said(office, old, new):
+def test_a_frozen_drafts_display_fields_are_put_back_and_said(
+    office: Office, old: str, new: str
+) -> None:
     path = draft(office)
     office.look()
     id = letter_of(path)
@@ -156,7 +166,9 @@ def test_a_frozen_drafts_display_fields_are_put_back_and_said(office, old, new):
     assert "Supper" not in office.note(id).read_text(encoding="utf-8")
 
 
-def test_a_frozen_drafts_own_keys_survive_every_transition(office, courier):
+def test_a_frozen_drafts_own_keys_survive_every_transition(
+    office: Office, courier: Courier
+) -> None:
     path = draft(
         office,
         "to: Ann <ann@example.com>  # my friend\nsubject: Lunch\n"
@@ -170,7 +182,7 @@ def test_a_frozen_drafts_own_keys_survive_every_transition(office, courier):
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_a_drafts_newlines_survive_and_are_no_edit(office, newline):
+def test_a_drafts_newlines_survive_and_are_no_edit(office: Office, newline: str) -> None:
     text = "---\nto: ann@example.com\nsubject: Lunch\nstatus: pending_approval\n---\nHello\n\nAnn\n"
     path = office.write("Drafts/d.md", text.replace("\n", newline))
     office.look()
@@ -182,7 +194,7 @@ def test_a_drafts_newlines_survive_and_are_no_edit(office, newline):
     assert raw.count(b"\r\n") == (raw.count(b"\n") if newline == "\r\n" else 0)
 
 
-def test_a_draft_with_the_same_words_is_not_taken_twice(office):
+def test_a_draft_with_the_same_words_is_not_taken_twice(office: Office) -> None:
     path = draft(office)
     office.look()
     id = letter_of(path)
@@ -192,7 +204,7 @@ def test_a_draft_with_the_same_words_is_not_taken_twice(office):
     assert [line.id for line in office.desk.ledger.lines()] == [id]
 
 
-def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office):
+def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office: Office) -> None:
     path = draft(office)
     office.look()
     entry = office.desk.ledger.entry(letter_of(path))
@@ -201,7 +213,7 @@ def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office):
     assert office.desk.edited(edited) == ""
 
 
-def test_a_letter_proposed_from_a_draft_keeps_its_home(office):
+def test_a_letter_proposed_from_a_draft_keeps_its_home(office: Office) -> None:
     entry = office.desk.post(SEND, office.letter(), Proposal(home="Drafts", form="note"))
     assert office.where(entry.id) == "Drafts"
     office.move(entry.id, "Approved")

@@ -1,17 +1,21 @@
 """What a person wrote into a note stays; what only shows is put back; broken notes go where they belong."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.desks import ANN, SEND, THREE_DAYS, journey, survives
-from tests.providers import BARRED
+from tests.desks import ANN, SEND, THREE_DAYS, Office, journey, survives
+from tests.providers import BARRED, Courier
 
 # What is a person's stays
 
 
-def test_a_persons_keys_and_comments_survive_every_transition(office, courier):
+def test_a_persons_keys_and_comments_survive_every_transition(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     mine = "# mine: keep\ntags: [a,  b]   # two\ndue: 2026-11-20\nratio: 1_000\n"
     office.edit(entry.id, "---\ntype:", f"---\n{mine}type:")
@@ -19,20 +23,24 @@ def test_a_persons_keys_and_comments_survive_every_transition(office, courier):
     survives(office, courier, entry, mine)
 
 
-def test_a_persons_sections_survive_every_transition(office, courier):
+def test_a_persons_sections_survive_every_transition(office: Office, courier: Courier) -> None:
     entry = office.propose()
     mine = "## My thoughts\nAsk **Cat** first.\n\n### And then\n- [ ] call\n"
     office.edit(entry.id, "## Envelope", f"{mine}\n## Envelope")
     survives(office, courier, entry, mine)
 
 
-def test_what_a_person_wrote_at_the_top_survives_every_transition(office, courier):
+def test_what_a_person_wrote_at_the_top_survives_every_transition(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "\n## What to do", "\n# My heading\nCall Cat.\n\n## What to do")
     survives(office, courier, entry, "# My heading\nCall Cat.\n")
 
 
-def test_what_a_person_wrote_at_the_end_survives_every_transition(office, courier):
+def test_what_a_person_wrote_at_the_end_survives_every_transition(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     note.write_text(note.read_text(encoding="utf-8") + "\nMy remark: ask Cat.\n", encoding="utf-8")
@@ -43,8 +51,8 @@ def test_what_a_person_wrote_at_the_end_survives_every_transition(office, courie
     "title", ["What to do", "Envelope", "Letter", "Risk assessment", "Rollback plan"]
 )
 def test_what_a_person_wrote_into_a_section_of_ours_survives_every_transition(
-    office, courier, title
-):
+    office: Office, courier: Courier, title: str
+) -> None:
     entry = office.propose()
     page = office.page(entry.id, title)
     office.edit(entry.id, page, f"{page.rstrip()}\n\nMy remark: ask Cat.\n\n")
@@ -52,13 +60,15 @@ def test_what_a_person_wrote_into_a_section_of_ours_survives_every_transition(
 
 
 @pytest.mark.parametrize("title", ["Notice", "Difference", "Letter as its HTML shows it"])
-def test_a_persons_section_with_a_title_of_ours_survives_every_transition(office, courier, title):
+def test_a_persons_section_with_a_title_of_ours_survives_every_transition(
+    office: Office, courier: Courier, title: str
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "## Rollback plan", f"## {title}\nMy remark.\n\n## Rollback plan")
     survives(office, courier, entry, "My remark.")
 
 
-def test_a_remark_beside_the_letters_fence_survives_an_edit_in_the_terminal(office):
+def test_a_remark_beside_the_letters_fence_survives_an_edit_in_the_terminal(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "time.\n```\n", "time.\n```\nMy remark: ask Cat.\n")
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
@@ -69,8 +79,8 @@ def test_a_remark_beside_the_letters_fence_survives_an_edit_in_the_terminal(offi
 @pytest.mark.parametrize("bom", ["", "\ufeff"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_the_kind_of_newlines_and_a_byte_order_mark_survive_every_transition(
-    office, courier, bom, newline
-):
+    office: Office, courier: Courier, bom: str, newline: str
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     text = note.read_text(encoding="utf-8").replace("type:", "mine: yes\ntype:", 1)
@@ -83,7 +93,9 @@ def test_the_kind_of_newlines_and_a_byte_order_mark_survive_every_transition(
 
 
 @pytest.mark.parametrize("way", ["rejected", "withdrawn", "expired", "failed"])
-def test_an_edit_in_place_is_still_in_the_note_when_the_letter_closes(office, courier, way):
+def test_an_edit_in_place_is_still_in_the_note_when_the_letter_closes(
+    office: Office, courier: Courier, way: str
+) -> None:
     entry = office.propose()
     if way == "failed":
         courier.refuses(BARRED)
@@ -104,7 +116,7 @@ def test_an_edit_in_place_is_still_in_the_note_when_the_letter_closes(office, co
     assert "Good evening" in office.page(entry.id, "Letter")
 
 
-def test_two_letter_sections_are_no_verdict_and_both_texts_stay(office):
+def test_two_letter_sections_are_no_verdict_and_both_texts_stay(office: Office) -> None:
     entry = office.propose()
     office.edit(
         entry.id, "## Risk assessment", "## Letter\n```text\nAnother try\n```\n\n## Risk assessment"
@@ -127,7 +139,9 @@ def test_two_letter_sections_are_no_verdict_and_both_texts_stay(office):
         ("1th time.\n```", "1th time.\n```\n```text\nand this\n```"),
     ],
 )
-def test_a_letter_whose_text_cannot_be_told_is_not_approved_by_a_move(office, old, new):
+def test_a_letter_whose_text_cannot_be_told_is_not_approved_by_a_move(
+    office: Office, old: str, new: str
+) -> None:
     entry = office.propose()
     office.edit(entry.id, old, new)
     office.move(entry.id, "Approved")
@@ -137,7 +151,7 @@ def test_a_letter_whose_text_cannot_be_told_is_not_approved_by_a_move(office, ol
     assert "Good day, for the 1th time." in office.note(entry.id).read_text(encoding="utf-8")
 
 
-def test_a_note_with_a_broken_fence_does_not_grow(office):
+def test_a_note_with_a_broken_fence_does_not_grow(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "1th time.\n```", "1th time.")
     sizes = []
@@ -160,7 +174,9 @@ def test_a_note_with_a_broken_fence_does_not_grow(office):
         lambda text: re.sub(r'^(letter|digest|desk): "(.*)"$', r"\1: \2", text, flags=re.M),
     ],
 )
-def test_what_changes_no_word_of_the_letter_does_not_keep_a_move_from_approving(office, change):
+def test_what_changes_no_word_of_the_letter_does_not_keep_a_move_from_approving(
+    office: Office, change: Callable[..., Any]
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     text = note.read_text(encoding="utf-8")
@@ -172,7 +188,9 @@ def test_what_changes_no_word_of_the_letter_does_not_keep_a_move_from_approving(
 
 
 @pytest.mark.parametrize("id", ["2222222222", "2e34567777", "77e2222222", "noyesnull2"])
-def test_ids_are_compared_as_written_where_an_editor_took_the_quotes_away(office, id):
+def test_ids_are_compared_as_written_where_an_editor_took_the_quotes_away(
+    office: Office, id: str
+) -> None:
     entry = office.propose(office.letter(id=id))
     note = office.note(id)
     text = note.read_text(encoding="utf-8")
@@ -200,7 +218,7 @@ def test_ids_are_compared_as_written_where_an_editor_took_the_quotes_away(office
         ("risk", "nothing unusual"),
     ],
 )
-def test_a_changed_display_field_is_put_back_and_said(office, key, lie):
+def test_a_changed_display_field_is_put_back_and_said(office: Office, key: str, lie: str) -> None:
     entry = office.propose()
     right = office.field(entry.id, key)
     office.edit(entry.id, f'{key}: "{right}"', f"{key}: {lie}")
@@ -211,7 +229,7 @@ def test_a_changed_display_field_is_put_back_and_said(office, key, lie):
     assert office.look() == ""
 
 
-def test_a_subject_given_to_a_letter_without_one_is_put_back_and_said(office):
+def test_a_subject_given_to_a_letter_without_one_is_put_back_and_said(office: Office) -> None:
     entry = office.propose(office.letter(subject=""))
     office.edit(entry.id, 'subject: ""', "subject: A fine subject")
     said = office.look()
@@ -219,13 +237,15 @@ def test_a_subject_given_to_a_letter_without_one_is_put_back_and_said(office):
     assert "subject" in said
 
 
-def test_a_changed_recipient_names_the_way_to_change_it(office):
+def test_a_changed_recipient_names_the_way_to_change_it(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'to: "ann@example.com"', "to: eve@example.com")
     assert f"postroom edit {entry.id}" in office.look()
 
 
-def test_a_note_moved_with_a_changed_recipient_goes_to_nobody_else(office, courier):
+def test_a_note_moved_with_a_changed_recipient_goes_to_nobody_else(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     office.edit(entry.id, 'to: "ann@example.com"', "to: eve@example.com")
     office.move(entry.id, "Approved")
@@ -236,14 +256,14 @@ def test_a_note_moved_with_a_changed_recipient_goes_to_nobody_else(office, couri
     assert office.field(entry.id, "to") == "ann@example.com"
 
 
-def test_a_display_field_that_was_removed_comes_back(office):
+def test_a_display_field_that_was_removed_comes_back(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'to: "ann@example.com"\n', "")
     assert "to" in office.look()
     assert office.field(entry.id, "to") == "ann@example.com"
 
 
-def test_a_letters_id_taken_out_of_its_note_comes_back(office):
+def test_a_letters_id_taken_out_of_its_note_comes_back(office: Office) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     note.write_text(
@@ -253,7 +273,7 @@ def test_a_letters_id_taken_out_of_its_note_comes_back(office):
     assert office.note(entry.id) == note
 
 
-def test_a_note_of_an_earlier_version_of_the_letter_approves_nothing(office):
+def test_a_note_of_an_earlier_version_of_the_letter_approves_nothing(office: Office) -> None:
     entry = office.propose()
     old = office.note(entry.id).read_bytes()
     office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
@@ -272,7 +292,9 @@ BROKEN = b"---\nto: [unclosed\nmine: My words\n---\nMy words too\n"
 
 
 @pytest.mark.parametrize("broken", [BROKEN, b"\xff\xfe" + BROKEN, b"---\nno end, My words\n"])
-def test_a_broken_note_is_said_counts_for_nothing_and_is_left_as_it_is(office, broken):
+def test_a_broken_note_is_said_counts_for_nothing_and_is_left_as_it_is(
+    office: Office, broken: bytes
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     note.write_bytes(broken)
@@ -283,7 +305,9 @@ def test_a_broken_note_is_said_counts_for_nothing_and_is_left_as_it_is(office, b
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_broken_note_moved_to_approved_approves_nothing_and_the_letter_gets_another(office):
+def test_a_broken_note_moved_to_approved_approves_nothing_and_the_letter_gets_another(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.note(entry.id).write_bytes(BROKEN)
     office.look()
@@ -297,7 +321,7 @@ def test_a_broken_note_moved_to_approved_approves_nothing_and_the_letter_gets_an
 
 
 @pytest.mark.parametrize("verdict", ["approve", "reject"])
-def test_a_broken_note_goes_with_its_letter_as_it_is(office, verdict):
+def test_a_broken_note_goes_with_its_letter_as_it_is(office: Office, verdict: str) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     note.write_bytes(BROKEN)
@@ -311,7 +335,7 @@ def test_a_broken_note_goes_with_its_letter_as_it_is(office, verdict):
     assert (office.vault / where / note.name).read_bytes() == BROKEN
 
 
-def test_a_broken_note_that_was_mended_counts_again(office):
+def test_a_broken_note_that_was_mended_counts_again(office: Office) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     good = note.read_bytes()
@@ -325,7 +349,7 @@ def test_a_broken_note_that_was_mended_counts_again(office):
 
 
 @pytest.mark.parametrize("name", ["Approved/x.md", "Drafts/x.md", "Pending_Approval/x.md"])
-def test_a_broken_note_of_nobodys_is_left_as_it_is(office, name):
+def test_a_broken_note_of_nobodys_is_left_as_it_is(office: Office, name: str) -> None:
     note = office.write(name, "---\na: [\n---\n")
     office.look()
     assert note.read_text() == "---\na: [\n---\n"

@@ -10,8 +10,8 @@ from postroom.core.address import Address
 from postroom.core.letter import Enclosure
 from postroom.desk.outbox import Call
 from postroom.vault.markdown import inert
-from tests.desks import ANN, BOB, CAT, titles
-from tests.providers import BARRED, BUSY
+from tests.desks import ANN, BOB, CAT, Office, titles
+from tests.providers import BARRED, BUSY, Courier
 
 # What an agent wrote is never rendered
 
@@ -19,7 +19,7 @@ from tests.providers import BARRED, BUSY
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
-def rendered(text):
+def rendered(text: str) -> str:
     """Return what of a Markdown text is neither code nor frontmatter, as CommonMark has it."""
     _, _, body = text.partition("\n---\n")
     lines, closing = [], None
@@ -39,7 +39,7 @@ def rendered(text):
     )
 
 
-def test_the_reader_of_these_tests_sees_what_is_rendered():
+def test_the_reader_of_these_tests_sees_what_is_rendered() -> None:
     body = "\n---\nplain `code` **b**\n\n```text\nhidden\n```\n- `` a ` b `` end\n~~~\nx\n~~~\n"
     assert rendered(body).split() == ["plain", "**b**", "-", "end"]
     assert "evil" in rendered("\n---\n```\nfine\n```\nevil\n")
@@ -78,7 +78,7 @@ BLOCKS = (
 )
 
 
-def assert_unrendered(office, id):
+def assert_unrendered(office: Office, id: str) -> None:
     text = office.note(id).read_text(encoding="utf-8")
     left = rendered(text)
     for sign in ("evil", "Handbook", "dv.", "tp.", "this.file"):
@@ -101,7 +101,7 @@ def assert_unrendered(office, id):
 
 
 @pytest.mark.parametrize("hostile", BLOCKS)
-def test_a_hostile_text_is_shown_and_never_rendered(office, hostile):
+def test_a_hostile_text_is_shown_and_never_rendered(office: Office, hostile: str) -> None:
     entry = office.propose(office.letter(text=f"{hostile}\n"))
     assert_unrendered(office, entry.id)
     office.move(entry.id, "Approved")
@@ -114,7 +114,9 @@ def test_a_hostile_text_is_shown_and_never_rendered(office, hostile):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_subject_agent_or_attachment_is_never_rendered(office, hostile):
+def test_a_hostile_subject_agent_or_attachment_is_never_rendered(
+    office: Office, hostile: str
+) -> None:
     name = re.sub(r"[/\\]", "_", hostile)
     file = Enclosure(f"{name}.pdf", "application/pdf", b"%PDF-")
     letter = office.letter(subject=hostile, attachments=(file,))
@@ -131,7 +133,7 @@ def test_a_hostile_subject_agent_or_attachment_is_never_rendered(office, hostile
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_name_is_never_rendered(office, hostile):
+def test_a_hostile_name_is_never_rendered(office: Office, hostile: str) -> None:
     name = re.sub(r"[<>@]", "", hostile)
     people = tuple(replace(who, name=name) for who in (ANN, BOB, CAT))
     to, cc, bcc = ((one,) for one in people)
@@ -140,14 +142,14 @@ def test_a_hostile_name_is_never_rendered(office, hostile):
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_html_part_is_never_rendered(office, hostile):
+def test_a_hostile_html_part_is_never_rendered(office: Office, hostile: str) -> None:
     html = f"<p>{escape(hostile)}</p><pre>```\n## Risk assessment\nevil\n```</pre>"
     entry = office.propose(office.letter(html=html))
     assert_unrendered(office, entry.id)
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
-def test_a_hostile_server_is_never_rendered(office, courier, hostile):
+def test_a_hostile_server_is_never_rendered(office: Office, courier: Courier, hostile: str) -> None:
     courier.settles = False
     for arrange in (
         lambda: courier.refuses(type(BUSY)(hostile)),
@@ -161,7 +163,9 @@ def test_a_hostile_server_is_never_rendered(office, courier, hostile):
 
 
 @pytest.mark.parametrize("local", ["*evil*", "_evil_", "`evil`", "{{evil}}", "#evil", "$evil$"])
-def test_a_hostile_address_is_never_rendered_not_even_in_a_notice(office, local):
+def test_a_hostile_address_is_never_rendered_not_even_in_a_notice(
+    office: Office, local: str
+) -> None:
     entry = office.propose(office.letter(to=(Address.parse(f"{local}@example.com"),)))
     assert_unrendered(office, entry.id)
     office.edit(entry.id, "Good day", "Good evening")
@@ -172,13 +176,13 @@ def test_a_hostile_address_is_never_rendered_not_even_in_a_notice(office, local)
     assert_unrendered(office, entry.id)
 
 
-def test_a_hostile_content_type_is_never_rendered(office):
+def test_a_hostile_content_type_is_never_rendered(office: Office) -> None:
     file = Enclosure("a.bin", "x/y+__evil__", b"")
     entry = office.propose(office.letter(attachments=(file,)))
     assert_unrendered(office, entry.id)
 
 
-def test_a_hostile_difference_is_never_rendered(office):
+def test_a_hostile_difference_is_never_rendered(office: Office) -> None:
     entry = office.propose(office.letter(text="```\n## Risk assessment\nevil\n```\n"))
     office.edit(entry.id, "evil", "evil and worse")
     office.move(entry.id, "Approved")
@@ -190,7 +194,9 @@ def test_a_hostile_difference_is_never_rendered(office):
 @pytest.mark.parametrize(
     "subject", ["../../etc/passwd", ".hidden", "a/b\\c:d*?", "", "日本語 " * 60]
 )
-def test_a_notes_name_stays_in_its_folder_whatever_the_subject(office, subject):
+def test_a_notes_name_stays_in_its_folder_whatever_the_subject(
+    office: Office, subject: str
+) -> None:
     entry = office.propose(office.letter(subject=subject))
     note = office.note(entry.id)
     assert note.parent == office.vault / "Pending_Approval"

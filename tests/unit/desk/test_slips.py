@@ -3,25 +3,35 @@
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.letter import Enclosure
+from postroom.core.errors import Denied, Unavailable
+from postroom.core.letter import Enclosure, Letter
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Arrival
+from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
-from tests.desks import ANN, SEND, START, Dead
+from tests.desks import ANN, SEND, START, Dead, Office
 from tests.mails import mail
-from tests.providers import BARRED, BUSY
+from tests.providers import BARRED, BUSY, Courier
 
 BOB = Address.parse("bob@example.net")
 HOUR = 3600.0
 REPLY = Call("reply_email", "claude")
 
 
-def put(office, name="ann", where="Approved", age=0.0, body="", **fields):
+def put(
+    office: Office,
+    name: str = "ann",
+    where: str = "Approved",
+    age: float = 0.0,
+    body: str = "",
+    **fields: str | None,
+) -> Path:
     """Write a slip, `age` seconds ago; a field that is None is left out."""
     fields = {"type": "email_send", "status": "approved", "to": "ann@example.com"} | fields
     head = "".join(f"{key}: {value}\n" for key, value in fields.items() if value is not None)
@@ -31,16 +41,16 @@ def put(office, name="ann", where="Approved", age=0.0, body="", **fields):
     return path
 
 
-def call(office, letter=None):
+def call(office: Office, letter: Letter | None = None) -> Entry:
     """Let an agent ask in a contract in which slips count."""
     return office.desk.post(SEND, letter or office.letter(), Proposal(), slips=True)
 
 
-def done(office, name="ann"):
+def done(office: Office, name: str = "ann") -> bool:
     return Note.parse((office.vault / "Done" / f"{name}.md").read_bytes()).text("status") == "done"
 
 
-def answer(office, **changes):
+def answer(office: Office, **changes: str | tuple[Address]) -> Letter:
     """Return a letter that answers a mail from Ann, whose conversation is known."""
     raw = mail(message_id="<q@example.com>", sender="ann@example.com")
     office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
@@ -57,7 +67,7 @@ def answer(office, **changes):
 # Document 000's five rules
 
 
-def test_rule_1_a_slip_in_approved_lets_the_letter_out(office):
+def test_rule_1_a_slip_in_approved_lets_the_letter_out(office: Office) -> None:
     put(office)
     assert call(office).kind == "sent"
     assert office.sent() == ["Hello"]
@@ -66,20 +76,20 @@ def test_rule_1_a_slip_in_approved_lets_the_letter_out(office):
 @pytest.mark.parametrize(
     "where", ["Pending_Approval", "Drafts", "Plans", "Rejected", "Done", "Needs_Action", "."]
 )
-def test_rule_1_a_slip_elsewhere_lets_nothing_out(office, where):
+def test_rule_1_a_slip_elsewhere_lets_nothing_out(office: Office, where: str) -> None:
     put(office, where=where)
     assert call(office).kind == "pending"
     assert office.sent() == []
 
 
-def test_rule_2_the_type_must_be_that_of_the_action(office):
+def test_rule_2_the_type_must_be_that_of_the_action(office: Office) -> None:
     put(office, type="email_reply")
     assert call(office).kind == "pending"
     put(office, "second", type="email_send")
     assert call(office).kind == "sent"
 
 
-def test_rule_2_a_reply_needs_a_slip_for_replies(office):
+def test_rule_2_a_reply_needs_a_slip_for_replies(office: Office) -> None:
     letter = answer(office)
     put(office, type="email_send")
     assert call(office, letter).kind == "pending"
@@ -88,31 +98,31 @@ def test_rule_2_a_reply_needs_a_slip_for_replies(office):
 
 
 @pytest.mark.parametrize("kind", ["email", "send_email", "approval", "Email_Send", '""'])
-def test_rule_2_another_type_is_no_slip(office, kind):
+def test_rule_2_another_type_is_no_slip(office: Office, kind: str) -> None:
     put(office, type=kind)
     assert call(office).kind == "pending"
 
 
 @pytest.mark.parametrize("status", ["pending", "rejected", "done", "yes", "true", None])
-def test_rule_3_the_status_must_be_approved(office, status):
+def test_rule_3_the_status_must_be_approved(office: Office, status: str | None) -> None:
     put(office, status=status)
     assert call(office).kind == "pending"
     assert "a slip needs `status: approved`" in office.look()
 
 
 @pytest.mark.parametrize("to", ["ANN@EXAMPLE.COM", "Ann@Example.com", '"ann@example.com"'])
-def test_rule_4_the_recipient_matches_whatever_its_case(office, to):
+def test_rule_4_the_recipient_matches_whatever_its_case(office: Office, to: str) -> None:
     put(office, to=to)
     assert call(office).kind == "sent"
 
 
 @pytest.mark.parametrize("to", ["bob@example.net", "ann@example.com.evil.example", "ann", None])
-def test_rule_4_another_recipient_does_not_match(office, to):
+def test_rule_4_another_recipient_does_not_match(office: Office, to: str | None) -> None:
     put(office, to=to)
     assert call(office).kind == "pending"
 
 
-def test_rule_5_the_most_recent_of_several_is_used(office):
+def test_rule_5_the_most_recent_of_several_is_used(office: Office) -> None:
     put(office, "old", age=300, created="2026-11-01")
     put(office, "new", age=100, created="2026-11-03")
     put(office, "middle", age=200, created="2026-11-02")
@@ -127,18 +137,18 @@ def test_rule_5_the_most_recent_of_several_is_used(office):
 
 
 @pytest.mark.parametrize("subject", ["Hello", "hello", "'  Hello  '"])
-def test_a_subject_that_is_given_and_the_same_matches(office, subject):
+def test_a_subject_that_is_given_and_the_same_matches(office: Office, subject: str) -> None:
     put(office, subject=subject)
     assert call(office).kind == "sent"
 
 
 @pytest.mark.parametrize("subject", ["Hello again", "Hell", "'Re: Hello'"])
-def test_a_subject_that_is_given_and_another_does_not_match(office, subject):
+def test_a_subject_that_is_given_and_another_does_not_match(office: Office, subject: str) -> None:
     put(office, subject=subject)
     assert call(office).kind == "pending"
 
 
-def test_a_conversation_that_is_given_must_be_the_letters(office):
+def test_a_conversation_that_is_given_must_be_the_letters(office: Office) -> None:
     letter = answer(office)
     put(office, type="email_reply", thread_id="18e51234")
     assert call(office, letter).kind == "pending"
@@ -146,43 +156,43 @@ def test_a_conversation_that_is_given_must_be_the_letters(office):
     assert call(office, replace(letter, id="bbbbbbbbbb")).kind == "sent"
 
 
-def test_a_conversation_alone_covers_a_reply_to_the_one_who_is_answered(office):
+def test_a_conversation_alone_covers_a_reply_to_the_one_who_is_answered(office: Office) -> None:
     letter = answer(office)
     put(office, type="email_reply", to=None, thread_id=letter.thread)
     assert call(office, letter).kind == "sent"
 
 
-def test_a_conversation_alone_covers_nobody_else(office):
+def test_a_conversation_alone_covers_nobody_else(office: Office) -> None:
     letter = answer(office, to=(BOB,))
     put(office, type="email_reply", to=None, thread_id=letter.thread)
     assert call(office, letter).kind == "pending"
 
 
-def test_a_thread_that_looks_like_a_number_is_compared_as_written(office):
+def test_a_thread_that_looks_like_a_number_is_compared_as_written(office: Office) -> None:
     letter = answer(office, thread="18e51234")
     put(office, type="email_reply", thread_id="18e51234")
     assert call(office, letter).kind == "sent"
 
 
 @pytest.mark.parametrize("part", ["to", "cc", "bcc"])
-def test_the_whole_envelope_must_be_the_slips_recipient(office, part):
+def test_the_whole_envelope_must_be_the_slips_recipient(office: Office, part: str) -> None:
     put(office)
     more = {"to": (ANN, BOB)} if part == "to" else {part: (BOB,)}
     assert call(office, office.letter(**more)).kind == "pending"
 
 
-def test_the_same_person_named_twice_is_one(office):
+def test_the_same_person_named_twice_is_one(office: Office) -> None:
     put(office)
     assert call(office, office.letter(cc=(ANN,))).kind == "sent"
 
 
-def test_a_letter_with_an_attachment_needs_more_than_a_slip(office):
+def test_a_letter_with_an_attachment_needs_more_than_a_slip(office: Office) -> None:
     put(office)
     file = Enclosure("a.pdf", "application/pdf", b"%PDF-")
     assert call(office, office.letter(attachments=(file,))).kind == "pending"
 
 
-def test_a_slips_body_is_never_sent(office, courier):
+def test_a_slips_body_is_never_sent(office: Office, courier: Courier) -> None:
     put(office, body="Dear Ann, this is what the slip says.\n", subject="Hello")
     office.look()
     office.clock.go(HOUR)
@@ -192,12 +202,12 @@ def test_a_slips_body_is_never_sent(office, courier):
     assert b"what the slip says" not in courier.accepted[0].wire
 
 
-def test_slips_count_only_where_the_contract_has_them(office):
+def test_slips_count_only_where_the_contract_has_them(office: Office) -> None:
     put(office)
     assert office.propose().kind == "pending"
 
 
-def test_a_slip_covers_first_contact_and_has_no_undo_window(office):
+def test_a_slip_covers_first_contact_and_has_no_undo_window(office: Office) -> None:
     put(office)
     before = office.clock()
     entry = call(office)
@@ -205,7 +215,7 @@ def test_a_slip_covers_first_contact_and_has_no_undo_window(office):
     assert (entry.kind, office.clock()) == ("sent", before)
 
 
-def test_in_rehearsal_a_slip_lets_nothing_out_and_is_not_spent(office):
+def test_in_rehearsal_a_slip_lets_nothing_out_and_is_not_spent(office: Office) -> None:
     office.reopen(live=False)
     slip = put(office)
     assert call(office).kind == "rehearsal"
@@ -217,7 +227,7 @@ def test_in_rehearsal_a_slip_lets_nothing_out_and_is_not_spent(office):
 # Spent once
 
 
-def test_a_slip_is_spent_once(office, courier):
+def test_a_slip_is_spent_once(office: Office, courier: Courier) -> None:
     put(office)
     assert call(office).kind == "sent"
     assert call(office).kind == "pending"
@@ -226,7 +236,7 @@ def test_a_slip_is_spent_once(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_a_spent_slip_goes_to_done_with_its_status(office):
+def test_a_spent_slip_goes_to_done_with_its_status(office: Office) -> None:
     slip = put(office, priority="high")
     entry = call(office)
     said = office.look()
@@ -237,7 +247,7 @@ def test_a_spent_slip_goes_to_done_with_its_status(office):
 
 
 @pytest.mark.parametrize("way", ["copy", "put back", "line ends", "status"])
-def test_a_copy_of_a_spent_slip_is_void(office, courier, way):
+def test_a_copy_of_a_spent_slip_is_void(office: Office, courier: Courier, way: str) -> None:
     slip = put(office, body="Because I say so.\n")
     kept = slip.read_bytes()
     call(office)
@@ -256,14 +266,16 @@ def test_a_copy_of_a_spent_slip_is_void(office, courier, way):
     assert len(courier.accepted) == 1
 
 
-def test_a_copy_beside_an_unspent_slip_is_not_a_second_word(office, courier):
+def test_a_copy_beside_an_unspent_slip_is_not_a_second_word(
+    office: Office, courier: Courier
+) -> None:
     shutil.copy(put(office), office.vault / "Approved/copy.md")
     assert call(office).kind == "sent"
     assert call(office).kind == "pending"
     assert len(courier.accepted) == 1
 
 
-def test_another_slip_for_the_same_person_is_another_word(office, courier):
+def test_another_slip_for_the_same_person_is_another_word(office: Office, courier: Courier) -> None:
     put(office, created="2026-11-15T00:00:00Z")
     assert call(office).kind == "sent"
     put(office, "second", created="2026-11-15T01:00:00Z")
@@ -271,7 +283,7 @@ def test_another_slip_for_the_same_person_is_another_word(office, courier):
     assert len(courier.accepted) == 2
 
 
-def test_a_fresh_fitting_slip_sends_the_same_words_again(office, courier):
+def test_a_fresh_fitting_slip_sends_the_same_words_again(office: Office, courier: Courier) -> None:
     letter = office.letter()
     put(office, created="1")
     assert call(office, letter).kind == "sent"
@@ -284,7 +296,7 @@ def test_a_fresh_fitting_slip_sends_the_same_words_again(office, courier):
     assert "written before" in str(third.card)
 
 
-def test_a_slip_approves_a_letter_that_waits_when_it_is_called_for_again(office):
+def test_a_slip_approves_a_letter_that_waits_when_it_is_called_for_again(office: Office) -> None:
     letter = office.letter()
     assert call(office, letter).kind == "pending"
     assert office.where(letter.id) == "Pending_Approval"
@@ -294,7 +306,7 @@ def test_a_slip_approves_a_letter_that_waits_when_it_is_called_for_again(office)
     assert office.where(letter.id) == "Done"
 
 
-def test_a_slip_does_not_open_a_rejected_letter(office, courier):
+def test_a_slip_does_not_open_a_rejected_letter(office: Office, courier: Courier) -> None:
     letter = office.letter()
     office.propose(letter)
     office.desk.reject(letter.id, by="ada", reason="never")
@@ -303,7 +315,7 @@ def test_a_slip_does_not_open_a_rejected_letter(office, courier):
     assert courier.tried == 0
 
 
-def test_a_slip_lapses_72_hours_after_it_was_first_seen(office):
+def test_a_slip_lapses_72_hours_after_it_was_first_seen(office: Office) -> None:
     put(office)
     office.look()
     office.clock.go(72 * HOUR - 1)
@@ -314,14 +326,14 @@ def test_a_slip_lapses_72_hours_after_it_was_first_seen(office):
     assert call(office, replace(letter, id="bbbbbbbbbb")).kind == "pending"
 
 
-def test_a_slip_that_is_not_72_hours_old_has_not_lapsed(office):
+def test_a_slip_that_is_not_72_hours_old_has_not_lapsed(office: Office) -> None:
     put(office)
     office.look()
     office.clock.go(72 * HOUR - 1)
     assert call(office).kind == "sent"
 
 
-def test_a_slip_is_spent_at_the_claim_and_not_before(office):
+def test_a_slip_is_spent_at_the_claim_and_not_before(office: Office) -> None:
     put(office)
     (office.vault / "PAUSED").touch()
     held = call(office)
@@ -335,8 +347,8 @@ def test_a_slip_is_spent_at_the_claim_and_not_before(office):
 
 
 def test_of_two_letters_that_one_slip_fits_one_leaves_and_the_other_waits_for_a_word(
-    office, courier
-):
+    office: Office, courier: Courier
+) -> None:
     put(office)
     other = office.beside()
     office.at("checked", lambda: call(other, other.letter(id="zzzzzzzzzz", text="Other words.\n")))
@@ -348,7 +360,9 @@ def test_of_two_letters_that_one_slip_fits_one_leaves_and_the_other_waits_for_a_
 
 
 @pytest.mark.parametrize("why", [BUSY, BARRED])
-def test_an_explicit_refusal_frees_the_slip(office, courier, why):
+def test_an_explicit_refusal_frees_the_slip(
+    office: Office, courier: Courier, why: Denied | Unavailable
+) -> None:
     put(office)
     courier.refuses(why)
     call(office)
@@ -358,7 +372,9 @@ def test_an_explicit_refusal_frees_the_slip(office, courier, why):
     assert len(courier.accepted) == 1
 
 
-def test_a_letter_refused_for_now_spends_its_slip_when_it_is_tried_again(office, courier):
+def test_a_letter_refused_for_now_spends_its_slip_when_it_is_tried_again(
+    office: Office, courier: Courier
+) -> None:
     put(office)
     courier.refuses(BUSY)
     entry = call(office)
@@ -371,7 +387,7 @@ def test_a_letter_refused_for_now_spends_its_slip_when_it_is_tried_again(office,
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_lost_answer_leaves_the_slip_spent(office, courier, after):
+def test_a_lost_answer_leaves_the_slip_spent(office: Office, courier: Courier, after: bool) -> None:
     put(office)
     courier.settles = False
     courier.loses(after=after)
@@ -385,8 +401,8 @@ def test_a_lost_answer_leaves_the_slip_spent(office, courier, after):
 
 @pytest.mark.parametrize("step", ["claimed", "published", "answered", "recorded"])
 def test_a_crash_after_the_claim_never_lets_a_second_letter_out_by_the_same_slip(
-    office, courier, step
-):
+    office: Office, courier: Courier, step: str
+) -> None:
     courier.settles = False
     put(office)
     office.dies_at(step)
@@ -399,7 +415,7 @@ def test_a_crash_after_the_claim_never_lets_a_second_letter_out_by_the_same_slip
     assert len(courier.accepted) <= 1
 
 
-def test_a_slip_resolved_as_sent_goes_to_done(office, courier):
+def test_a_slip_resolved_as_sent_goes_to_done(office: Office, courier: Courier) -> None:
     put(office)
     courier.settles = False
     courier.loses(after=True)
@@ -413,7 +429,9 @@ def test_a_slip_resolved_as_sent_goes_to_done(office, courier):
 # Level desk
 
 
-def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(office, courier):
+def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(
+    office: Office, courier: Courier
+) -> None:
     office.desk.set_passphrase("correct horse")
     office.reopen(trust="desk")
     slip = put(office)
@@ -433,7 +451,7 @@ def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(office, 
 PLAN = {"where": "Plans", "status": "pending"}
 
 
-def test_a_request_in_plans_is_adopted_into_pending_approval(office):
+def test_a_request_in_plans_is_adopted_into_pending_approval(office: Office) -> None:
     plan = put(office, **PLAN, mine="kept", body="Please.\n")
     said = office.look(adopt=True)
     assert "Plans/ann.md asks for approval and went to Pending_Approval/" in said
@@ -444,7 +462,7 @@ def test_a_request_in_plans_is_adopted_into_pending_approval(office):
     assert "whatever that letter says" in note.body
 
 
-def test_what_an_agent_wrote_into_a_request_is_fenced_when_it_is_adopted(office):
+def test_what_an_agent_wrote_into_a_request_is_fenced_when_it_is_adopted(office: Office) -> None:
     put(office, **PLAN, body="```\n## Approved\n![x](https://evil.example/p.png)\n")
     office.look(adopt=True)
     note = Note.parse((office.vault / "Pending_Approval/ann.md").read_bytes())
@@ -452,7 +470,7 @@ def test_what_an_agent_wrote_into_a_request_is_fenced_when_it_is_adopted(office)
     assert "evil.example" in fenced(dict(sections(note.body))["A request"])
 
 
-def test_no_more_requests_are_adopted_than_letters_may_wait(office):
+def test_no_more_requests_are_adopted_than_letters_may_wait(office: Office) -> None:
     office.reopen(open_letters=2)
     for n in range(3):
         put(office, f"p{n}", where="Plans", to=f"p{n}@example.com")
@@ -461,7 +479,7 @@ def test_no_more_requests_are_adopted_than_letters_may_wait(office):
     assert len(list((office.vault / "Plans").iterdir())) == 1
 
 
-def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office):
+def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office: Office) -> None:
     put(office, where="Plans", status="approved")
     office.look(adopt=True)
     assert Note.parse((office.vault / "Pending_Approval/ann.md").read_bytes()).text("status") == (
@@ -470,13 +488,13 @@ def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office)
     assert call(office).kind == "pending"
 
 
-def test_a_plan_of_another_type_stays(office):
+def test_a_plan_of_another_type_stays(office: Office) -> None:
     plan = put(office, **PLAN, type="project")
     assert office.look(adopt=True) == ""
     assert plan.exists()
 
 
-def test_a_persons_move_of_an_adopted_request_sets_its_status_and_counts(office):
+def test_a_persons_move_of_an_adopted_request_sets_its_status_and_counts(office: Office) -> None:
     put(office, **PLAN)
     office.look(adopt=True)
     office.clock.go(60)
@@ -490,13 +508,15 @@ def test_a_persons_move_of_an_adopted_request_sets_its_status_and_counts(office)
     assert call(office).kind == "sent"
 
 
-def test_a_request_that_was_never_adopted_needs_its_status_set_by_hand(office):
+def test_a_request_that_was_never_adopted_needs_its_status_set_by_hand(office: Office) -> None:
     put(office, status="pending")
     assert "needs `status: approved`" in office.look()
     assert call(office).kind == "pending"
 
 
-def test_an_adopted_request_that_an_agent_rewrote_needs_its_status_set_by_hand(office):
+def test_an_adopted_request_that_an_agent_rewrote_needs_its_status_set_by_hand(
+    office: Office,
+) -> None:
     put(office, **PLAN)
     office.look(adopt=True)
     note = office.vault / "Pending_Approval/ann.md"
@@ -508,7 +528,7 @@ def test_an_adopted_request_that_an_agent_rewrote_needs_its_status_set_by_hand(o
     assert call(office, eve).kind == "pending"
 
 
-def test_an_adopted_request_moved_to_rejected_lets_nothing_out(office):
+def test_an_adopted_request_moved_to_rejected_lets_nothing_out(office: Office) -> None:
     put(office, **PLAN)
     office.look(adopt=True)
     (office.vault / "Rejected").mkdir()
@@ -517,7 +537,7 @@ def test_an_adopted_request_moved_to_rejected_lets_nothing_out(office):
     assert call(office).kind == "pending"
 
 
-def test_a_call_does_not_adopt(office):
+def test_a_call_does_not_adopt(office: Office) -> None:
     plan = put(office, **PLAN)
     call(office)
     assert plan.exists()
@@ -526,7 +546,7 @@ def test_a_call_does_not_adopt(office):
 # `run`
 
 
-def test_run_lets_a_slip_send_the_one_letter_that_it_fits(office, courier):
+def test_run_lets_a_slip_send_the_one_letter_that_it_fits(office: Office, courier: Courier) -> None:
     entry = office.propose()
     office.propose(office.letter(to=(BOB,)))
     put(office)
@@ -540,7 +560,7 @@ def test_run_lets_a_slip_send_the_one_letter_that_it_fits(office, courier):
     assert done(office)
 
 
-def test_run_puts_the_note_of_a_letter_that_a_slip_approved_into_approved(office):
+def test_run_puts_the_note_of_a_letter_that_a_slip_approved_into_approved(office: Office) -> None:
     entry = office.propose()
     put(office)
     office.look(adopt=True)
@@ -549,7 +569,7 @@ def test_run_puts_the_note_of_a_letter_that_a_slip_approved_into_approved(office
     assert office.field(entry.id, "status") == "approved"
 
 
-def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office):
+def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office: Office) -> None:
     first, second = office.propose(), office.propose()
     put(office)
     assert "Approved/ann.md fits 2 letters, and so approves none" in office.look(adopt=True)
@@ -559,7 +579,7 @@ def test_run_lets_a_slip_that_fits_two_letters_send_none_and_says_so(office):
     assert office.state_of(second.id) == "approved"
 
 
-def test_run_lets_a_slip_that_fits_nothing_wait(office):
+def test_run_lets_a_slip_that_fits_nothing_wait(office: Office) -> None:
     slip = put(office)
     assert office.look(adopt=True) == ""
     entry = office.propose()
@@ -568,7 +588,9 @@ def test_run_lets_a_slip_that_fits_nothing_wait(office):
     assert slip.exists()
 
 
-def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(office, courier):
+def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(
+    office: Office, courier: Courier
+) -> None:
     letter = answer(office)
     office.propose(letter, call=REPLY)
     put(office, type="email_reply", to=None, thread_id=letter.thread)
@@ -577,7 +599,9 @@ def test_run_lets_a_slip_that_names_a_conversation_send_the_one_answer(office, c
     assert [one.letter.id for one in courier.accepted] == [letter.id]
 
 
-def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(office, courier):
+def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(
+    office: Office, courier: Courier
+) -> None:
     letter = answer(office, to=(BOB,))
     office.propose(letter, call=REPLY)
     put(office, type="email_reply", to=None, thread_id=letter.thread)
@@ -586,7 +610,7 @@ def test_run_lets_a_slip_that_names_a_conversation_send_to_nobody_else(office, c
     assert courier.accepted == []
 
 
-def test_run_never_sends_two_letters_by_one_slip(office, courier):
+def test_run_never_sends_two_letters_by_one_slip(office: Office, courier: Courier) -> None:
     put(office)
     first = office.propose()
     office.look(adopt=True)
@@ -599,14 +623,16 @@ def test_run_never_sends_two_letters_by_one_slip(office, courier):
     assert sorted(office.state_of(e.id) for e in (first, second)) == ["pending", "sent"]
 
 
-def test_looking_without_run_lets_no_slip_send_what_waits(office):
+def test_looking_without_run_lets_no_slip_send_what_waits(office: Office) -> None:
     entry = office.propose()
     put(office)
     office.look()
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_slip_taken_away_before_the_claim_takes_its_approval_back(office, courier):
+def test_a_slip_taken_away_before_the_claim_takes_its_approval_back(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     slip = put(office)
     office.look(adopt=True)
@@ -618,7 +644,7 @@ def test_a_slip_taken_away_before_the_claim_takes_its_approval_back(office, cour
     assert courier.tried == 0
 
 
-def test_a_slip_taken_away_brings_the_note_home_whatever_its_name(office):
+def test_a_slip_taken_away_brings_the_note_home_whatever_its_name(office: Office) -> None:
     entry = office.propose()
     slip = put(office)
     office.look(adopt=True)
@@ -631,7 +657,9 @@ def test_a_slip_taken_away_brings_the_note_home_whatever_its_name(office):
     assert office.note(entry.id) == office.vault / "Pending_Approval/renamed.md"
 
 
-def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(office, courier):
+def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     put(office)
     office.look(adopt=True)
@@ -644,8 +672,8 @@ def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(office, 
 
 
 def test_a_letter_recalled_from_a_slip_is_not_sent_by_the_same_slip_when_it_is_called_for_again(
-    office, courier
-):
+    office: Office, courier: Courier
+) -> None:
     letter = office.letter()
     office.propose(letter)
     put(office)
@@ -655,7 +683,9 @@ def test_a_letter_recalled_from_a_slip_is_not_sent_by_the_same_slip_when_it_is_c
     assert courier.tried == 0
 
 
-def test_a_letter_recalled_from_a_slip_leaves_the_slip_to_others(office, courier):
+def test_a_letter_recalled_from_a_slip_leaves_the_slip_to_others(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     put(office)
     office.look(adopt=True)

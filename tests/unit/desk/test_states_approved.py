@@ -3,12 +3,16 @@
 import hashlib
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import Conflict
 from postroom.core.policy import DAY
+from postroom.store.entries import Entry
 from tests.desks import (
     APPROVED,
     DONE,
@@ -18,39 +22,43 @@ from tests.desks import (
     REJECTED,
     SEND,
     THREE_DAYS,
+    Office,
     state,
 )
+from tests.providers import Courier
 
 # approved
 
 
-def undone(office, entry):
+def undone(office: Office, entry: Entry) -> None:
     office.desk.recall(entry.id)
 
 
-def moved_home(office, entry):
+def moved_home(office: Office, entry: Entry) -> None:
     office.move(entry.id, HOME)
     assert f"The letter {entry.id} was recalled" in office.look()
 
 
-def deleted(office, entry):
+def deleted(office: Office, entry: Entry) -> None:
     office.note(entry.id).unlink()
     assert f"The letter {entry.id} was recalled" in office.look()
 
 
-def edited(office, entry):
+def edited(office: Office, entry: Entry) -> None:
     office.edit(entry.id, "Good day", "Good evening")
     assert f"The letter {entry.id} was recalled" in office.look()
     assert "Good evening" in office.page(entry.id, "Letter")
 
 
-def moved_away(office, entry):
+def moved_away(office: Office, entry: Entry) -> None:
     office.move(entry.id, "Archive").unlink()
     assert f"The letter {entry.id} was recalled" in office.look()
 
 
 @pytest.mark.parametrize("recall", [undone, moved_home, deleted, edited, moved_away])
-def test_an_approval_taken_back_makes_the_letter_wait_at_home(office, recall):
+def test_an_approval_taken_back_makes_the_letter_wait_at_home(
+    office: Office, recall: Callable[..., Any]
+) -> None:
     entry = office.approved()
     recall(office, entry)
     assert office.state_of(entry.id) == "pending"
@@ -61,7 +69,7 @@ def test_an_approval_taken_back_makes_the_letter_wait_at_home(office, recall):
     assert office.look() == ""
 
 
-def test_a_recalled_letter_has_72_fresh_hours(office):
+def test_a_recalled_letter_has_72_fresh_hours(office: Office) -> None:
     entry = office.propose()
     office.clock.go(THREE_DAYS - HOUR)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
@@ -74,7 +82,9 @@ def test_a_recalled_letter_has_72_fresh_hours(office):
 @pytest.mark.parametrize(
     "broken", [b"---\n[broken\n---\n", b"\xff\xfe\x00", b"---\nletter: x\n", b""]
 )
-def test_a_note_that_is_broken_after_the_approval_takes_it_back(office, broken):
+def test_a_note_that_is_broken_after_the_approval_takes_it_back(
+    office: Office, broken: bytes
+) -> None:
     entry = office.approved()
     office.note(entry.id).write_bytes(broken)
     office.look()
@@ -84,7 +94,7 @@ def test_a_note_that_is_broken_after_the_approval_takes_it_back(office, broken):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_an_approved_letters_note_may_be_renamed_and_given_keys(office):
+def test_an_approved_letters_note_may_be_renamed_and_given_keys(office: Office) -> None:
     entry = office.approved()
     office.edit(entry.id, 'status: "approved"', 'status: "approved"\ntags: [mine]')
     note = office.note(entry.id)
@@ -96,7 +106,7 @@ def test_an_approved_letters_note_may_be_renamed_and_given_keys(office):
     assert office.field(entry.id, "tags") == "mine"
 
 
-def test_an_approved_letters_note_moved_to_rejected_rejects_it(office):
+def test_an_approved_letters_note_moved_to_rejected_rejects_it(office: Office) -> None:
     entry = office.approved()
     office.move(entry.id, REJECTED)
     office.look()
@@ -105,20 +115,20 @@ def test_an_approved_letters_note_moved_to_rejected_rejects_it(office):
     assert office.desk.send_approved() == []
 
 
-def test_an_approved_letter_can_be_rejected_in_the_terminal(office):
+def test_an_approved_letter_can_be_rejected_in_the_terminal(office: Office) -> None:
     entry = office.approved()
     office.desk.reject(entry.id, by="ada", reason="On second thought")
     assert office.where(entry.id) == REJECTED
 
 
-def test_an_approved_letter_can_be_withdrawn(office):
+def test_an_approved_letter_can_be_withdrawn(office: Office) -> None:
     entry = office.approved()
     assert office.desk.withdraw(SEND, entry.id).kind == "withdrawn"
     assert office.where(entry.id) == REJECTED
     assert office.desk.send_approved() == []
 
 
-def test_a_claimed_letter_is_sending_and_its_note_stays_in_approved(office):
+def test_a_claimed_letter_is_sending_and_its_note_stays_in_approved(office: Office) -> None:
     entry, seen = office.approved(), []
     office.step = lambda name: seen.append(
         (name, office.state_of(entry.id), office.where(entry.id))
@@ -135,11 +145,13 @@ def test_a_claimed_letter_is_sending_and_its_note_stays_in_approved(office):
     assert office.where(entry.id) == DONE
 
 
-def test_the_claim_is_on_disk_and_in_the_log_before_a_byte_leaves(office, courier):
+def test_the_claim_is_on_disk_and_in_the_log_before_a_byte_leaves(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     found = []
 
-    def watch(name):
+    def watch(name: str) -> None:
         if name == "published":
             with sqlite3.connect(f"file:{office.state}/ledger.sqlite?mode=ro", uri=True) as other:
                 found.extend(other.execute("SELECT state FROM letter WHERE id = ?", [entry.id]))
@@ -154,7 +166,9 @@ def test_the_claim_is_on_disk_and_in_the_log_before_a_byte_leaves(office, courie
     assert courier.tried == 1
 
 
-def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(office, courier):
+def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.desk.send_approved()
     claimed = office.desk.ledger.history(entry.id)[-2]
@@ -162,7 +176,7 @@ def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(office, courier):
 
 
 @pytest.mark.parametrize("name", ["PAUSED", "PAUSED.md"])
-def test_while_paused_an_approved_letter_is_held_with_the_reason(office, name):
+def test_while_paused_an_approved_letter_is_held_with_the_reason(office: Office, name: str) -> None:
     entry = office.approved()
     (office.vault / name).touch()
     office.desk.send_approved()
@@ -174,7 +188,7 @@ def test_while_paused_an_approved_letter_is_held_with_the_reason(office, name):
     assert office.state_of(entry.id) == "sent"
 
 
-def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office):
+def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office: Office) -> None:
     entry = office.approved()
     office.reopen(live=False)
     office.desk.send_approved()
@@ -190,8 +204,8 @@ def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office):
     ("rules", "wait"), [({"sends": 1}, "1 hour"), ({"paced": 1}, "60 seconds")]
 )
 def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_try(
-    office, rules, wait
-):
+    office: Office, rules: dict[str, int], wait: str
+) -> None:
     office.reopen(**rules)
     first, second = office.approved(), office.approved()
     office.desk.send_approved()
@@ -206,7 +220,7 @@ def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_
     assert office.state_of(second.id) == "sent"
 
 
-def test_a_recipient_denied_since_the_approval_fails_the_letter(office):
+def test_a_recipient_denied_since_the_approval_fails_the_letter(office: Office) -> None:
     entry = office.approved()
     office.reopen(deny=("example.com",))
     office.desk.send_approved()
@@ -228,7 +242,9 @@ def test_a_recipient_denied_since_the_approval_fails_the_letter(office):
         lambda wire: wire.replace(b"X-Postroom-Letter: ", b"X-Postroom-Letter: z"),
     ],
 )
-def test_bytes_that_are_not_the_approved_letter_fail_it_and_none_leaves(office, courier, forges):
+def test_bytes_that_are_not_the_approved_letter_fail_it_and_none_leaves(
+    office: Office, courier: Courier, forges: Callable[..., Any]
+) -> None:
     courier.forges = forges
     entry = office.approved()
     office.desk.send_approved()
@@ -237,7 +253,9 @@ def test_bytes_that_are_not_the_approved_letter_fail_it_and_none_leaves(office, 
     assert courier.tried == 0
 
 
-def test_a_letter_changed_in_the_ledger_after_the_verdict_fails(office, courier):
+def test_a_letter_changed_in_the_ledger_after_the_verdict_fails(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     with sqlite3.connect(office.state / "ledger.sqlite") as other:
         other.execute("UPDATE letter SET frozen = replace(frozen, 'Good day', 'Bad day')")
@@ -252,8 +270,8 @@ def test_a_letter_changed_in_the_ledger_after_the_verdict_fails(office, courier)
 
 
 def test_whoever_loses_the_claim_sees_that_the_letter_is_being_sent_and_sends_nothing(
-    office, courier
-):
+    office: Office, courier: Courier
+) -> None:
     entry, seen = office.approved(), []
     other = office.beside()
     office.at("published", lambda: seen.append(other.desk.dispatch(entry.id).kind))
@@ -266,7 +284,9 @@ def test_whoever_loses_the_claim_sees_that_the_letter_is_being_sent_and_sends_no
 
 @pytest.mark.parametrize("step", ["locked", "checked"])
 @pytest.mark.parametrize("act", ["undo", "reject", "withdraw", "move", "deny"])
-def test_a_letter_taken_back_before_the_claim_is_not_sent_and_no_error(office, courier, step, act):
+def test_a_letter_taken_back_before_the_claim_is_not_sent_and_no_error(
+    office: Office, courier: Courier, step: str, act: str
+) -> None:
     entry = office.approved()
     other = office.beside()
     if act == "deny":
@@ -289,7 +309,9 @@ def test_a_letter_taken_back_before_the_claim_is_not_sent_and_no_error(office, c
 
 @pytest.mark.parametrize("step", ["claimed", "published", "answered"])
 @pytest.mark.parametrize("act", ["undo", "reject", "withdraw"])
-def test_a_letter_cannot_be_taken_back_after_the_claim(office, courier, step, act):
+def test_a_letter_cannot_be_taken_back_after_the_claim(
+    office: Office, courier: Courier, step: str, act: str
+) -> None:
     entry, told = office.approved(), []
     acts = {
         "undo": lambda: office.desk.recall(entry.id),
@@ -297,7 +319,7 @@ def test_a_letter_cannot_be_taken_back_after_the_claim(office, courier, step, ac
         "withdraw": lambda: office.desk.withdraw(SEND, entry.id),
     }
 
-    def late():
+    def late() -> None:
         with pytest.raises(Conflict, match="is being sent") as refused:
             acts[act]()
         told.append(refused.value.message)
@@ -308,14 +330,16 @@ def test_a_letter_cannot_be_taken_back_after_the_claim(office, courier, step, ac
     assert office.state_of(entry.id) == "sent"
 
 
-def test_of_two_who_approve_at_once_one_is_told_what_the_other_did(office):
+def test_of_two_who_approve_at_once_one_is_told_what_the_other_did(office: Office) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     with pytest.raises(Conflict, match=r"approved at .* by ada"):
         office.desk.approve(entry.id, by="bea", digest=entry.digest)
 
 
-def test_a_repeated_call_for_an_approved_letter_waits_out_the_undo_window_and_answers_sent(office):
+def test_a_repeated_call_for_an_approved_letter_waits_out_the_undo_window_and_answers_sent(
+    office: Office,
+) -> None:
     letter = office.letter()
     office.propose(letter)
     office.move(letter.id, APPROVED)
@@ -328,8 +352,8 @@ def test_a_repeated_call_for_an_approved_letter_waits_out_the_undo_window_and_an
 
 
 def test_a_repeated_call_for_a_letter_whose_sender_died_answers_with_what_became_of_it(
-    office, courier
-):
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.killed_at("answered")
     answer = office.propose(replace(entry.letter, id="bbbbbbbbbb"))
@@ -340,20 +364,20 @@ def test_a_repeated_call_for_a_letter_whose_sender_died_answers_with_what_became
 # who looks at folders
 
 
-def test_a_call_for_status_sees_what_was_done_to_the_note(office):
+def test_a_call_for_status_sees_what_was_done_to_the_note(office: Office) -> None:
     entry = office.propose()
     office.move(entry.id, REJECTED)
     assert office.desk.status(SEND, entry.id).kind == "rejected"
 
 
-def test_a_withdrawal_sees_what_was_done_to_the_note(office):
+def test_a_withdrawal_sees_what_was_done_to_the_note(office: Office) -> None:
     entry = office.propose()
     office.move(entry.id, REJECTED)
     with pytest.raises(Conflict, match="was rejected"):
         office.desk.withdraw(SEND, entry.id)
 
 
-def test_notes_that_nobody_touched_are_not_read_again(office, tmp_path):
+def test_notes_that_nobody_touched_are_not_read_again(office: Office, tmp_path: Path) -> None:
     entries = [office.propose() for _ in range(3)]
     office.clock.jump(10 * 365 * DAY)  # long after every file was written
     office.look()
@@ -365,7 +389,7 @@ def test_notes_that_nobody_touched_are_not_read_again(office, tmp_path):
     assert office.look() == ""
 
 
-def test_a_call_takes_nothing_from_plans(office):
+def test_a_call_takes_nothing_from_plans(office: Office) -> None:
     plan = office.write(
         "Plans/p.md", "---\ntype: email_send\nstatus: pending\nto: ann@example.com\n---\n"
     )

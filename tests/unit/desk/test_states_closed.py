@@ -1,9 +1,12 @@
 """Closed letters, line by line of the table of states; and ledgers put back from a backup."""
 
 import shutil
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from postroom.store.entries import Entry
 from tests.desks import (
     APPROVED,
     DONE,
@@ -12,14 +15,17 @@ from tests.desks import (
     SEND,
     THREE_DAYS,
     Dead,
+    Office,
     state,
 )
-from tests.providers import BARRED
+from tests.providers import BARRED, Courier
 
 # closed
 
 
-def test_a_sent_letters_note_moved_to_approved_is_put_back_and_said(office, courier):
+def test_a_sent_letters_note_moved_to_approved_is_put_back_and_said(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.desk.send_approved()
     office.move(entry.id, APPROVED)
@@ -32,8 +38,8 @@ def test_a_sent_letters_note_moved_to_approved_is_put_back_and_said(office, cour
 
 @pytest.mark.parametrize("kind", ["rejected", "withdrawn", "expired", "failed"])
 def test_a_copy_in_approved_does_not_open_a_closed_letter_whose_note_stands_where_it_belongs(
-    office, courier, kind
-):
+    office: Office, courier: Courier, kind: str
+) -> None:
     entry = closed(office, courier, kind)
     (office.vault / APPROVED).mkdir(exist_ok=True)
     shutil.copy(office.note(entry.id), office.vault / APPROVED / "copy.md")
@@ -41,7 +47,9 @@ def test_a_copy_in_approved_does_not_open_a_closed_letter_whose_note_stands_wher
     assert office.state_of(entry.id) == kind
 
 
-def test_a_copy_of_a_sent_letters_note_in_approved_sends_nothing(office, courier):
+def test_a_copy_of_a_sent_letters_note_in_approved_sends_nothing(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.desk.send_approved()
     shutil.copy(office.note(entry.id), office.vault / APPROVED / "again.md")
@@ -52,7 +60,7 @@ def test_a_copy_of_a_sent_letters_note_in_approved_sends_nothing(office, courier
     assert not (office.vault / APPROVED / "again.md").exists()
 
 
-def closed(office, courier, kind):
+def closed(office: Office, courier: Courier, kind: str) -> Entry:
     """Return a letter that was closed without being sent."""
     if kind == "failed":
         courier.refuses(BARRED)
@@ -73,8 +81,8 @@ def closed(office, courier, kind):
 
 @pytest.mark.parametrize("kind", ["rejected", "withdrawn", "expired", "failed"])
 def test_a_closed_letters_note_moved_to_approved_opens_it_again_with_72_fresh_hours(
-    office, courier, kind
-):
+    office: Office, courier: Courier, kind: str
+) -> None:
     entry = closed(office, courier, kind)
     office.move(entry.id, APPROVED)
     assert "waits again" in office.look()
@@ -92,7 +100,9 @@ def test_a_closed_letters_note_moved_to_approved_opens_it_again_with_72_fresh_ho
 
 
 @pytest.mark.parametrize("kind", ["rejected", "withdrawn", "expired", "failed"])
-def test_a_closed_letters_note_moved_home_goes_back(office, courier, kind):
+def test_a_closed_letters_note_moved_home_goes_back(
+    office: Office, courier: Courier, kind: str
+) -> None:
     entry = closed(office, courier, kind)
     right = office.where(entry.id)
     office.move(entry.id, HOME)
@@ -102,7 +112,9 @@ def test_a_closed_letters_note_moved_home_goes_back(office, courier, kind):
 
 
 @pytest.mark.parametrize("kind", ["rejected", "withdrawn", "expired", "failed", "sent"])
-def test_a_closed_letters_deleted_note_stays_gone(office, courier, kind):
+def test_a_closed_letters_deleted_note_stays_gone(
+    office: Office, courier: Courier, kind: str
+) -> None:
     if kind == "sent":
         entry = office.approved()
         office.desk.send_approved()
@@ -120,16 +132,16 @@ def test_a_closed_letters_deleted_note_stays_gone(office, courier, kind):
 
 
 @pytest.fixture
-def backup(office):
+def backup(office: Office) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return how to keep a copy of the ledger, and how to put it back."""
     kept = office.folder / "backup.sqlite"
 
-    def keep():
+    def keep() -> None:
         office.close()
         shutil.copy(office.state / "ledger.sqlite", kept)
         office.open()
 
-    def put_back():
+    def put_back() -> None:
         office.close()
         for file in office.state.glob("ledger.sqlite*"):
             file.unlink()
@@ -140,8 +152,8 @@ def backup(office):
 
 
 def test_after_a_restored_backup_a_letter_sent_since_is_sent_and_not_sent_again(
-    office, courier, backup
-):
+    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     entry = office.approved()
     keep()
@@ -163,8 +175,11 @@ def test_after_a_restored_backup_a_letter_sent_since_is_sent_and_not_sent_again(
     ],
 )
 def test_after_a_restored_backup_letters_take_the_state_that_the_log_gives(
-    office, backup, since, kind
-):
+    office: Office,
+    backup: tuple[Callable[..., Any], Callable[..., Any]],
+    since: Callable[..., Any],
+    kind: str,
+) -> None:
     keep, put_back = backup
     entry = office.propose()
     keep()
@@ -174,7 +189,9 @@ def test_after_a_restored_backup_letters_take_the_state_that_the_log_gives(
     assert office.state_of(entry.id) == kind
 
 
-def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(office, backup):
+def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(
+    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     entry = office.approved()
     keep()
@@ -186,8 +203,11 @@ def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(o
 
 @pytest.mark.parametrize("kind", ["rejected", "withdrawn", "failed"])
 def test_after_a_restored_backup_a_closed_letter_that_was_opened_and_sent_since_is_sent(
-    office, courier, backup, kind
-):
+    office: Office,
+    courier: Courier,
+    backup: tuple[Callable[..., Any], Callable[..., Any]],
+    kind: str,
+) -> None:
     keep, put_back = backup
     entry = closed(office, courier, kind)
     keep()
@@ -204,8 +224,8 @@ def test_after_a_restored_backup_a_closed_letter_that_was_opened_and_sent_since_
 
 
 def test_after_a_restored_backup_an_unknown_letter_resolved_since_is_what_the_log_says(
-    office, lost, backup
-):
+    office: Office, lost: Entry, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     keep()
     office.desk.resolve(lost.id, by="ada", sent=True)
@@ -214,7 +234,9 @@ def test_after_a_restored_backup_an_unknown_letter_resolved_since_is_what_the_lo
     assert office.state_of(lost.id) == "sent"
 
 
-def test_after_a_restored_backup_all_other_open_letters_are_unknown(office, courier, backup):
+def test_after_a_restored_backup_all_other_open_letters_are_unknown(
+    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     waiting, approved = office.propose(), office.approved()
     office.dies_at("claimed")
@@ -235,7 +257,9 @@ def test_after_a_restored_backup_all_other_open_letters_are_unknown(office, cour
     assert courier.tried == 0
 
 
-def test_after_a_restored_backup_the_log_still_verifies_and_is_said_once(office, backup):
+def test_after_a_restored_backup_the_log_still_verifies_and_is_said_once(
+    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     office.propose()
     keep()
@@ -246,7 +270,9 @@ def test_after_a_restored_backup_the_log_still_verifies_and_is_said_once(office,
     assert office.desk.log.verify() == []
 
 
-def test_after_a_restored_backup_what_was_spent_since_stays_spent(office, backup):
+def test_after_a_restored_backup_what_was_spent_since_stays_spent(
+    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     office.reopen(sends=1)
     office.propose()
@@ -260,7 +286,9 @@ def test_after_a_restored_backup_what_was_spent_since_stays_spent(office, backup
     assert "Rate limit exceeded" in state(office, later.id).held
 
 
-def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(office, courier, backup):
+def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
+    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+) -> None:
     keep, put_back = backup
     letter = office.letter()
     entry = office.desk.post(SEND, letter)

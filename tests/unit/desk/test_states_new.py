@@ -1,7 +1,9 @@
 """New letters, line by line of the table of states; and the one line that each call leaves."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,13 +12,15 @@ from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Call, Proposal
 from postroom.vault.note import Note
-from postroom.vault.vault import Vault
-from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead
+from postroom.vault.vault import File, Vault
+from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
 
 # new
 
 
-def test_a_call_makes_a_letter_that_waits_at_home_and_the_person_is_notified(office):
+def test_a_call_makes_a_letter_that_waits_at_home_and_the_person_is_notified(
+    office: Office,
+) -> None:
     entry = office.propose()
     assert office.state_of(entry.id) == "pending"
     assert office.where(entry.id) == HOME
@@ -24,14 +28,14 @@ def test_a_call_makes_a_letter_that_waits_at_home_and_the_person_is_notified(off
     assert office.sent() == []
 
 
-def test_a_repeated_call_notifies_nobody_again(office):
+def test_a_repeated_call_notifies_nobody_again(office: Office) -> None:
     letter = office.letter()
     first = office.propose(letter)
     assert office.propose(replace(letter, id="bbbbbbbbbb")).id == first.id
     assert len(office.told) == 1
 
 
-def test_a_rehearsal_is_entered_without_a_note_and_tells_nobody(office):
+def test_a_rehearsal_is_entered_without_a_note_and_tells_nobody(office: Office) -> None:
     office.reopen(live=False)
     entry = office.propose()
     assert entry.kind == "rehearsal"
@@ -41,7 +45,7 @@ def test_a_rehearsal_is_entered_without_a_note_and_tells_nobody(office):
     assert office.notes(entry.id) == []
 
 
-def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office):
+def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office: Office) -> None:
     office.reopen(live=False)
     first = office.letter()
     office.propose(first)
@@ -52,7 +56,7 @@ def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office):
     assert [line.id for line in office.desk.ledger.lines("rehearsal")] == ["bbbbbbbbbb"]
 
 
-def test_a_rehearsal_can_never_be_sent_not_even_when_the_mode_is_live_again(office):
+def test_a_rehearsal_can_never_be_sent_not_even_when_the_mode_is_live_again(office: Office) -> None:
     office.reopen(live=False)
     entry = office.propose()
     office.reopen(live=True)
@@ -63,8 +67,8 @@ def test_a_rehearsal_can_never_be_sent_not_even_when_the_mode_is_live_again(offi
 
 
 def test_where_no_approval_is_required_a_letter_leaves_within_the_call_without_an_undo_window(
-    office,
-):
+    office: Office,
+) -> None:
     office.reopen(required=False)
     before = office.clock()
     entry = office.propose()
@@ -80,7 +84,9 @@ def test_where_no_approval_is_required_a_letter_leaves_within_the_call_without_a
 
 
 @pytest.mark.parametrize("step", ["locked", "checked", "claimed", "published", "answered"])
-def test_where_no_approval_is_required_there_is_a_note_only_at_the_outcome(office, step):
+def test_where_no_approval_is_required_there_is_a_note_only_at_the_outcome(
+    office: Office, step: str
+) -> None:
     office.reopen(required=False)
     letter, seen = office.letter(), []
     office.at(step, lambda: seen.append(office.notes(letter.id)))
@@ -89,7 +95,9 @@ def test_where_no_approval_is_required_there_is_a_note_only_at_the_outcome(offic
     assert office.where(letter.id) == DONE
 
 
-def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_with_it(office):
+def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_with_it(
+    office: Office,
+) -> None:
     slip = office.write(
         "Approved/ann.md",
         "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n",
@@ -104,7 +112,9 @@ def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_w
     assert Note.parse((office.vault / DONE / "ann.md").read_bytes()).text("status") == "done"
 
 
-def test_a_draft_that_a_person_wrote_into_approved_is_approved_and_gets_its_letter(office):
+def test_a_draft_that_a_person_wrote_into_approved_is_approved_and_gets_its_letter(
+    office: Office,
+) -> None:
     draft = office.write("Approved/own.md", DRAFT)
     office.look()
     note = Note.parse(draft.read_bytes())
@@ -116,7 +126,9 @@ def test_a_draft_that_a_person_wrote_into_approved_is_approved_and_gets_its_lett
     assert office.told == []
 
 
-def test_a_draft_that_a_person_wrote_into_approved_waits_out_the_undo_window(office):
+def test_a_draft_that_a_person_wrote_into_approved_waits_out_the_undo_window(
+    office: Office,
+) -> None:
     draft = office.write("Approved/own.md", DRAFT)
     office.look()
     id = Note.parse(draft.read_bytes()).text("letter")
@@ -135,14 +147,14 @@ class Dying(Vault):
 
     alive = False
 
-    def replace(self, *what):
+    def replace(self, *what: File | bytes | str) -> File:
         if not Dying.alive:
             Dying.alive = True
             raise Dead
         return super().replace(*what)
 
 
-def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office):
+def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office: Office) -> None:
     Dying.alive, office.vaults = False, Dying
     office.reopen()
     draft = office.write("Approved/own.md", DRAFT)
@@ -158,7 +170,7 @@ def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office
     assert office.state_of(id) == "rejected"
 
 
-def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office):
+def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office: Office) -> None:
     office.write("Approved/own.md", DRAFT)
     office.look()
     office.clock.go(10)
@@ -177,12 +189,12 @@ def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office):
 class Gone(Vault):
     """A vault on a disk that was taken away."""
 
-    def list(self, folder):
+    def list(self, folder: str) -> None:
         raise Unavailable("The disk is gone")
 
 
 @pytest.mark.parametrize("act", ["propose", "status", "withdraw"])
-def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office, act):
+def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office: Office, act: str) -> None:
     entry = office.propose()
     office.vaults = Gone
     office.reopen()
@@ -197,7 +209,7 @@ def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office, act):
 
 
 @pytest.mark.parametrize("kind", ["status", "withdraw"])
-def test_a_call_that_is_refused_leaves_its_one_line_too(office, kind):
+def test_a_call_that_is_refused_leaves_its_one_line_too(office: Office, kind: str) -> None:
     before = office.desk.ledger.head()
     call = Call(kind, "claude")
     with pytest.raises(NotFound):
@@ -205,11 +217,11 @@ def test_a_call_that_is_refused_leaves_its_one_line_too(office, kind):
     assert office.desk.ledger.head() == before + 1
 
 
-def test_each_call_leaves_exactly_one_line(office):
+def test_each_call_leaves_exactly_one_line(office: Office) -> None:
     letter = office.letter()
     lines = []
 
-    def count(act):
+    def count(act: Callable[..., Any]) -> None:
         before = office.desk.ledger.head()
         act()
         new = office.desk.ledger.actions(before)
@@ -227,7 +239,7 @@ def test_each_call_leaves_exactly_one_line(office):
 
 
 @pytest.mark.parametrize("days", [1, 2, 3, 4, 30, 365])
-def test_a_clock_that_is_set_back_leaves_a_log_that_verifies(office, days):
+def test_a_clock_that_is_set_back_leaves_a_log_that_verifies(office: Office, days: int) -> None:
     office.propose()
     office.clock.jump(-days * DAY)
     office.propose()

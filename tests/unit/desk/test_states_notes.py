@@ -1,19 +1,22 @@
 """What is in the way of a note, and what a process leaves behind that dies before it is written."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.policy import DAY
-from postroom.vault.vault import Vault
-from tests.desks import APPROVED, DONE, HOME, REJECTED, SEND, Dead, state
-from tests.providers import BUSY
+from postroom.vault.vault import File, Vault
+from tests.desks import APPROVED, DONE, HOME, REJECTED, SEND, Dead, Office, state
+from tests.providers import BUSY, Courier
 
 # notes in the way
 
 
-def in_place_of(note, kind, tmp_path):
+def in_place_of(note: Path, kind: str, tmp_path: Path) -> None:
     note.unlink()
     if kind == "link":
         note.symlink_to(tmp_path / "elsewhere.md")
@@ -25,7 +28,9 @@ def in_place_of(note, kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "huge"])
-def test_one_thing_in_the_place_of_a_note_does_not_stop_the_desk(office, tmp_path, kind):
+def test_one_thing_in_the_place_of_a_note_does_not_stop_the_desk(
+    office: Office, tmp_path: Path, kind: str
+) -> None:
     blocked, other = office.propose(), office.propose()
     in_place_of(office.note(blocked.id), kind, tmp_path)
     office.move(other.id, APPROVED)
@@ -39,7 +44,7 @@ def test_one_thing_in_the_place_of_a_note_does_not_stop_the_desk(office, tmp_pat
     assert office.state_of(blocked.id) == office.state_of(other.id) == "sent"
 
 
-def test_a_note_with_the_longest_name_does_not_stop_the_desk(office):
+def test_a_note_with_the_longest_name_does_not_stop_the_desk(office: Office) -> None:
     entry = office.approved()
     name = "n" * 252 + ".md"
     office.note(entry.id).rename(office.vault / APPROVED / name)
@@ -51,7 +56,7 @@ def test_a_note_with_the_longest_name_does_not_stop_the_desk(office):
     assert office.where(entry.id) == DONE
 
 
-def test_a_letter_of_another_desk_counts_for_nothing_and_is_said(office):
+def test_a_letter_of_another_desk_counts_for_nothing_and_is_said(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'desk: "abcdefgh22334455"', 'desk: "zzzzzzzz22334455"')
     office.move(entry.id, APPROVED)
@@ -59,18 +64,22 @@ def test_a_letter_of_another_desk_counts_for_nothing_and_is_said(office):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_note_that_names_a_letter_nobody_knows_is_said_and_counts_for_nothing(office):
+def test_a_note_that_names_a_letter_nobody_knows_is_said_and_counts_for_nothing(
+    office: Office,
+) -> None:
     office.write("Approved/x.md", "---\nletter: zzzzzzzzzz\nto: ann@example.com\n---\nHello\n")
     assert "zzzzzzzzzz, which this desk does not know" in office.look()
     assert office.desk.send_approved() == []
 
 
-def test_a_note_in_approved_that_is_nothing_is_said(office):
+def test_a_note_in_approved_that_is_nothing_is_said(office: Office) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
     assert "Approved/shopping.md counts for nothing" in office.look()
 
 
-def test_a_provider_that_cannot_be_reached_holds_the_letter(office, courier):
+def test_a_provider_that_cannot_be_reached_holds_the_letter(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     courier.away = True
     office.desk.send_approved()
@@ -81,12 +90,12 @@ def test_a_provider_that_cannot_be_reached_holds_the_letter(office, courier):
 @pytest.mark.parametrize("start", [APPROVED, REJECTED])
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
-    office, start, renamed
-):
+    office: Office, start: str, renamed: bool
+) -> None:
     moves = []
 
     class Slow(Vault):
-        def list(self, folder):
+        def list(self, folder: str) -> list[File]:
             if folder == start and moves:
                 moves.pop()()
             return super().list(folder)
@@ -104,14 +113,14 @@ def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
 
 
 @contextmanager
-def dying_before_the_note(office):
+def dying_before_the_note(office: Office) -> Iterator[None]:
     """Let the process end when it comes to write a note, its decision being in the ledger."""
 
     class Mortal(Vault):
-        def replace(self, *_what):
+        def replace(self, *_what: File | bytes | str) -> None:
             raise Dead
 
-        def move(self, *_what):
+        def move(self, *_what: File | bytes | str) -> None:
             raise Dead
 
     office.vaults = Mortal
@@ -122,7 +131,9 @@ def dying_before_the_note(office):
     office.reopen()
 
 
-def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(office):
+def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(
+    office: Office,
+) -> None:
     entry = office.propose()
     with dying_before_the_note(office):
         office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
@@ -135,7 +146,9 @@ def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(
     assert office.desk.edited(edited) == ""
 
 
-def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(office, courier):
+def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(
+    office: Office, courier: Courier
+) -> None:
     courier.settles = False
     courier.loses(after=True)
     entry = office.approved()
@@ -149,7 +162,9 @@ def test_a_note_left_behind_by_a_lost_answer_says_unknown_after_the_next_look(of
     assert "postroom resolve" in office.head(entry.id)
 
 
-def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(office, courier):
+def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(
+    office: Office, courier: Courier
+) -> None:
     courier.refuses(BUSY)
     entry = office.approved()
     with dying_before_the_note(office):
@@ -169,8 +184,8 @@ def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(of
     ],
 )
 def test_a_note_left_behind_by_any_decision_is_brought_to_its_place_at_the_next_look(
-    office, act, kind, where
-):
+    office: Office, act: Callable[..., Any], kind: str, where: str
+) -> None:
     entry = office.approved()
     with dying_before_the_note(office):
         act(office, entry)

@@ -1,32 +1,47 @@
 """Pending letters, line by line of the table of states."""
 
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from postroom.core import life
 from postroom.core.errors import Conflict, Denied, NotFound
 from postroom.desk.outbox import Call
-from tests.desks import APPROVED, DONE, FAILED, HOME, HOUR, REJECTED, SEND, THREE_DAYS, state
+from postroom.store.entries import Entry
+from tests.desks import (
+    APPROVED,
+    DONE,
+    FAILED,
+    HOME,
+    HOUR,
+    REJECTED,
+    SEND,
+    THREE_DAYS,
+    Office,
+    state,
+)
+from tests.providers import Courier
 
 # pending
 
 
-def in_the_terminal(office, entry):
+def in_the_terminal(office: Office, entry: Entry) -> None:
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
 
 
-def by_moving_the_note(office, entry):
+def by_moving_the_note(office: Office, entry: Entry) -> None:
     office.move(entry.id, APPROVED)
     assert "not approved" not in office.look()
 
 
 @pytest.mark.parametrize("approve", [in_the_terminal, by_moving_the_note])
 def test_an_approval_lets_the_letter_out_once_the_undo_window_has_passed_and_not_before(
-    office, approve
-):
+    office: Office, approve: Callable[..., Any]
+) -> None:
     entry = office.propose()
     approve(office, entry)
     assert office.state_of(entry.id) == "approved"
@@ -42,7 +57,7 @@ def test_an_approval_lets_the_letter_out_once_the_undo_window_has_passed_and_not
     assert office.sent() == ["Hello"]
 
 
-def test_a_verdict_says_whose_word_it_was_and_where_it_was_given(office):
+def test_a_verdict_says_whose_word_it_was_and_where_it_was_given(office: Office) -> None:
     first, second = office.propose(), office.propose()
     in_the_terminal(office, first)
     by_moving_the_note(office, second)
@@ -51,22 +66,22 @@ def test_a_verdict_says_whose_word_it_was_and_where_it_was_given(office):
     assert [one.digest for one in told] == [first.digest, second.digest]
 
 
-def test_a_letter_that_is_not_what_the_person_saw_is_not_approved(office):
+def test_a_letter_that_is_not_what_the_person_saw_is_not_approved(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Conflict, match="not what you saw"):
         office.desk.approve(entry.id, by="ada", digest="sha256:" + "0" * 64)
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_first_eight_digits_of_the_digest_are_enough(office):
+def test_the_first_eight_digits_of_the_digest_are_enough(office: Office) -> None:
     entry = office.propose()
     digest = entry.digest.removeprefix("sha256:")[:8]
     assert office.desk.approve(entry.id, by="ada", digest=digest).kind == "approved"
 
 
 def test_a_note_moved_with_another_text_is_frozen_anew_with_card_and_difference_and_comes_home(
-    office,
-):
+    office: Office,
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "See https://elsewhere.example/x, good day")
     office.move(entry.id, APPROVED)
@@ -83,7 +98,9 @@ def test_a_note_moved_with_another_text_is_frozen_anew_with_card_and_difference_
     assert "move the note to Approved/ again" in office.page(entry.id, "Notice")
 
 
-def test_the_second_move_of_an_edited_note_approves_the_new_text(office, courier):
+def test_the_second_move_of_an_edited_note_approves_the_new_text(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     office.move(entry.id, APPROVED)
@@ -98,7 +115,7 @@ def test_the_second_move_of_an_edited_note_approves_the_new_text(office, courier
     assert [one.letter.text for one in courier.accepted] == ["Good evening, for the 1th time.\n"]
 
 
-def test_what_the_agent_wrote_is_kept_beside_an_edit(office):
+def test_what_the_agent_wrote_is_kept_beside_an_edit(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     office.move(entry.id, APPROVED)
@@ -106,7 +123,7 @@ def test_what_the_agent_wrote_is_kept_beside_an_edit(office):
     assert office.desk.ledger.former(entry.id) == entry.letter
 
 
-def test_a_note_edited_in_place_changes_nothing_yet(office):
+def test_a_note_edited_in_place_changes_nothing_yet(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     assert office.look() == ""
@@ -115,7 +132,9 @@ def test_a_note_edited_in_place_changes_nothing_yet(office):
     assert office.where(entry.id) == HOME
 
 
-def test_approve_refuses_a_note_edited_in_place_shows_the_difference_and_names_the_way(office):
+def test_approve_refuses_a_note_edited_in_place_shows_the_difference_and_names_the_way(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     with pytest.raises(Conflict) as refused:
@@ -126,7 +145,9 @@ def test_approve_refuses_a_note_edited_in_place_shows_the_difference_and_names_t
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(office, courier):
+def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     text = office.desk.note_text(entry)
@@ -138,7 +159,9 @@ def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(office, co
     assert [one.letter.text for one in courier.accepted] == ["Good evening, for the 1th time.\n"]
 
 
-def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_note(office):
+def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_note(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     with pytest.raises(Conflict, match="was edited"):
@@ -148,7 +171,7 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
     assert "Good evening" in "".join([*kept, former.text if former else ""])
 
 
-def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office):
+def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     text = office.desk.note_text(entry)
@@ -158,7 +181,9 @@ def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office)
     assert "And one more word." in office.note(entry.id).read_text(encoding="utf-8")
 
 
-def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejected(office):
+def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejected(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.desk.reject(entry.id, by="ada", reason="Not to Ann")
     assert state(office, entry.id).reason == "Not to Ann"
@@ -168,7 +193,7 @@ def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejec
     assert office.desk.status(SEND, entry.id).state.reason == "Not to Ann"
 
 
-def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(office):
+def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'status: "pending"', 'status: "pending"\nreason: Too cold a tone')
     office.move(entry.id, REJECTED)
@@ -180,8 +205,8 @@ def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(offic
 
 
 def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_what_it_replaces(
-    office,
-):
+    office: Office,
+) -> None:
     entry = office.propose()
     office.desk.reject(entry.id, by="ada", reason="Warmer, please", revise=True)
     told = office.desk.status(SEND, entry.id).state
@@ -192,7 +217,7 @@ def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_wh
     assert (second.kind, second.replaces) == ("pending", entry.id)
 
 
-def test_a_letter_withdrawn_by_its_agent_goes_to_rejected(office):
+def test_a_letter_withdrawn_by_its_agent_goes_to_rejected(office: Office) -> None:
     entry = office.propose()
     office.desk.withdraw(SEND, entry.id)
     assert office.state_of(entry.id) == "withdrawn"
@@ -200,7 +225,7 @@ def test_a_letter_withdrawn_by_its_agent_goes_to_rejected(office):
     assert office.field(entry.id, "status") == "withdrawn"
 
 
-def test_only_its_own_agent_sees_or_withdraws_a_letter(office):
+def test_only_its_own_agent_sees_or_withdraws_a_letter(office: Office) -> None:
     entry = office.propose()
     other = Call("withdraw_letter", "mallory")
     with pytest.raises(NotFound):
@@ -210,7 +235,7 @@ def test_only_its_own_agent_sees_or_withdraws_a_letter(office):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_letter_without_a_verdict_for_72_hours_expires_and_not_before(office):
+def test_a_letter_without_a_verdict_for_72_hours_expires_and_not_before(office: Office) -> None:
     entry = office.propose()
     office.clock.go(THREE_DAYS - 1)
     office.look()
@@ -222,7 +247,9 @@ def test_a_letter_without_a_verdict_for_72_hours_expires_and_not_before(office):
     assert office.field(entry.id, "status") == "expired"
 
 
-def test_a_letter_past_its_72_hours_cannot_be_approved_even_before_anybody_looked(office):
+def test_a_letter_past_its_72_hours_cannot_be_approved_even_before_anybody_looked(
+    office: Office,
+) -> None:
     entry = office.propose()
     office.clock.go(THREE_DAYS)
     with pytest.raises(Conflict, match="expired"):
@@ -230,7 +257,7 @@ def test_a_letter_past_its_72_hours_cannot_be_approved_even_before_anybody_looke
     assert office.state_of(entry.id) == "expired"
 
 
-def test_a_deleted_note_is_restored_at_home_and_said(office):
+def test_a_deleted_note_is_restored_at_home_and_said(office: Office) -> None:
     entry = office.propose()
     office.note(entry.id).unlink()
     assert f"The note of the letter {entry.id} was gone" in office.look()
@@ -240,7 +267,7 @@ def test_a_deleted_note_is_restored_at_home_and_said(office):
 
 
 @pytest.mark.parametrize("folder", ["Archive", DONE, FAILED, "Plans", "Needs_Action"])
-def test_a_note_moved_elsewhere_is_restored_at_home_and_said(office, folder):
+def test_a_note_moved_elsewhere_is_restored_at_home_and_said(office: Office, folder: str) -> None:
     entry = office.propose()
     office.move(entry.id, folder)
     assert entry.id in office.look()
@@ -248,7 +275,7 @@ def test_a_note_moved_elsewhere_is_restored_at_home_and_said(office, folder):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_note_renamed_at_home_is_still_the_letters_note(office):
+def test_a_note_renamed_at_home_is_still_the_letters_note(office: Office) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     note.rename(note.with_name("My own name.md"))
@@ -257,7 +284,7 @@ def test_a_note_renamed_at_home_is_still_the_letters_note(office):
     assert office.note(entry.id) == office.vault / APPROVED / "My own name.md"
 
 
-def test_a_renamed_note_in_approved_is_a_move_like_any_other(office):
+def test_a_renamed_note_in_approved_is_a_move_like_any_other(office: Office) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     (office.vault / APPROVED).mkdir()
@@ -266,7 +293,9 @@ def test_a_renamed_note_in_approved_is_a_move_like_any_other(office):
     assert office.state_of(entry.id) == "approved"
 
 
-def test_a_copy_in_approved_while_the_original_is_at_home_is_no_verdict_and_is_said(office):
+def test_a_copy_in_approved_while_the_original_is_at_home_is_no_verdict_and_is_said(
+    office: Office,
+) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     (office.vault / APPROVED).mkdir()
@@ -278,7 +307,9 @@ def test_a_copy_in_approved_while_the_original_is_at_home_is_no_verdict_and_is_s
     assert office.sent() == []
 
 
-def test_a_copy_in_rejected_while_the_original_is_at_home_is_no_verdict_and_is_said(office):
+def test_a_copy_in_rejected_while_the_original_is_at_home_is_no_verdict_and_is_said(
+    office: Office,
+) -> None:
     entry = office.propose()
     (office.vault / REJECTED).mkdir()
     shutil.copy(office.note(entry.id), office.vault / REJECTED / "copy.md")
@@ -286,7 +317,7 @@ def test_a_copy_in_rejected_while_the_original_is_at_home_is_no_verdict_and_is_s
     assert office.state_of(entry.id) == "pending"
 
 
-def test_of_a_note_moved_to_approved_and_to_rejected_the_no_counts(office):
+def test_of_a_note_moved_to_approved_and_to_rejected_the_no_counts(office: Office) -> None:
     entry = office.propose()
     note = office.note(entry.id)
     (office.vault / REJECTED).mkdir()
@@ -297,7 +328,7 @@ def test_of_a_note_moved_to_approved_and_to_rejected_the_no_counts(office):
     assert office.state_of(entry.id) == "rejected"
 
 
-def test_approving_in_rehearsal_is_refused_with_the_remedy(office):
+def test_approving_in_rehearsal_is_refused_with_the_remedy(office: Office) -> None:
     entry = office.propose()
     office.reopen(live=False)
     with pytest.raises(Denied, match="rehearses") as refused:
@@ -306,7 +337,7 @@ def test_approving_in_rehearsal_is_refused_with_the_remedy(office):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_note_moved_in_rehearsal_comes_home_with_the_remedy(office):
+def test_a_note_moved_in_rehearsal_comes_home_with_the_remedy(office: Office) -> None:
     entry = office.propose()
     office.reopen(live=False)
     office.move(entry.id, APPROVED)

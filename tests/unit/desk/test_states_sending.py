@@ -5,16 +5,17 @@ import shutil
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.errors import AuthRequired, Conflict, Limited
+from postroom.core.errors import AuthRequired, Conflict, Limited, Unavailable, Uncertain
 from postroom.core.policy import DAY
+from postroom.store.entries import Entry
 from postroom.vault.note import Note
-from tests.desks import ANN, APPROVED, DONE, FAILED, HOME, HOUR, REJECTED, SEND, state
-from tests.providers import BARRED, BUSY, LOST
+from tests.desks import ANN, APPROVED, DONE, FAILED, HOME, HOUR, REJECTED, SEND, Office, state
+from tests.providers import BARRED, BUSY, LOST, Courier
 
 # sending
 
 
-def test_an_accepted_letter_is_sent_and_its_note_done(office):
+def test_an_accepted_letter_is_sent_and_its_note_done(office: Office) -> None:
     entry = office.approved()
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
@@ -24,7 +25,9 @@ def test_an_accepted_letter_is_sent_and_its_note_done(office):
     assert office.where(entry.id) == DONE
 
 
-def test_recipients_that_were_refused_are_listed_and_not_tried_again(office, courier):
+def test_recipients_that_were_refused_are_listed_and_not_tried_again(
+    office: Office, courier: Courier
+) -> None:
     bob = Address.parse("bob@example.com")
     courier.turns_down(bob)
     entry = office.approved(to=(ANN, bob))
@@ -47,8 +50,8 @@ def test_recipients_that_were_refused_are_listed_and_not_tried_again(office, cou
     ],
 )
 def test_a_refusal_for_now_leaves_the_letter_approved_with_reason_and_next_try(
-    office, courier, why, wait
-):
+    office: Office, courier: Courier, why: AuthRequired | Limited | Unavailable, wait: int
+) -> None:
     courier.refuses(why)
     entry = office.approved()
     office.desk.send_approved()
@@ -65,7 +68,7 @@ def test_a_refusal_for_now_leaves_the_letter_approved_with_reason_and_next_try(
     assert courier.tried == 2
 
 
-def test_each_further_refusal_waits_longer(office, courier):
+def test_each_further_refusal_waits_longer(office: Office, courier: Courier) -> None:
     courier.refuses(times=9)
     entry, waits = office.approved(), []
     for _ in range(9):
@@ -75,7 +78,7 @@ def test_each_further_refusal_waits_longer(office, courier):
     assert waits == [30, 60, 120, 300, 900, 1800, 3600, 3600, 3600]
 
 
-def test_a_letter_refused_for_24_hours_fails(office, courier):
+def test_a_letter_refused_for_24_hours_fails(office: Office, courier: Courier) -> None:
     courier.refuses(times=1000)
     entry, start = office.approved(), office.clock.wall
     while office.state_of(entry.id) == "approved":
@@ -88,7 +91,9 @@ def test_a_letter_refused_for_24_hours_fails(office, courier):
     assert office.where(entry.id) == FAILED
 
 
-def test_where_the_log_cannot_be_written_no_byte_leaves_and_it_is_tried_again(office, courier):
+def test_where_the_log_cannot_be_written_no_byte_leaves_and_it_is_tried_again(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     logs = office.vault / "Logs"
     office.at("claimed", lambda: (logs.rename(office.folder / "away"), logs.touch()))
@@ -102,7 +107,7 @@ def test_where_the_log_cannot_be_written_no_byte_leaves_and_it_is_tried_again(of
     assert office.state_of(entry.id) == "sent"
 
 
-def test_a_final_refusal_fails_the_letter(office, courier):
+def test_a_final_refusal_fails_the_letter(office: Office, courier: Courier) -> None:
     courier.refuses(BARRED)
     entry = office.approved()
     office.desk.send_approved()
@@ -118,7 +123,9 @@ STRANGE = (LOST, OSError("broken pipe"), ValueError("what?"))
 
 
 @pytest.mark.parametrize("why", STRANGE)
-def test_an_uncertain_letter_that_the_provider_has_is_sent(office, courier, why):
+def test_an_uncertain_letter_that_the_provider_has_is_sent(
+    office: Office, courier: Courier, why: OSError | Uncertain | ValueError
+) -> None:
     courier.loses(why, after=True)
     entry = office.approved()
     office.desk.send_approved()
@@ -129,8 +136,8 @@ def test_an_uncertain_letter_that_the_provider_has_is_sent(office, courier, why)
 
 @pytest.mark.parametrize("why", STRANGE)
 def test_an_uncertain_letter_that_the_provider_proves_unsent_goes_back_to_approved(
-    office, courier, why
-):
+    office: Office, courier: Courier, why: OSError | Uncertain | ValueError
+) -> None:
     courier.loses(why, after=False)
     entry = office.approved()
     office.desk.send_approved()
@@ -144,8 +151,8 @@ def test_an_uncertain_letter_that_the_provider_proves_unsent_goes_back_to_approv
 @pytest.mark.parametrize("why", STRANGE)
 @pytest.mark.parametrize("after", [True, False])
 def test_an_uncertain_letter_of_which_nothing_is_proved_is_unknown_and_stays_in_approved(
-    office, courier, why, after
-):
+    office: Office, courier: Courier, why: OSError | Uncertain | ValueError, after: bool
+) -> None:
     courier.settles = False
     courier.loses(why, after=after)
     entry = office.approved()
@@ -156,7 +163,9 @@ def test_an_uncertain_letter_of_which_nothing_is_proved_is_unknown_and_stays_in_
     assert f"postroom resolve {entry.id} --sent" in office.head(entry.id)
 
 
-def test_a_letter_whose_fate_is_unknown_is_never_sent_again(office, courier):
+def test_a_letter_whose_fate_is_unknown_is_never_sent_again(
+    office: Office, courier: Courier
+) -> None:
     courier.settles = False
     courier.loses(after=False)
     office.approved()
@@ -169,7 +178,9 @@ def test_a_letter_whose_fate_is_unknown_is_never_sent_again(office, courier):
     assert courier.tried == 1
 
 
-def test_only_that_it_was_sent_can_be_news_of_an_unknown_letter(office, courier):
+def test_only_that_it_was_sent_can_be_news_of_an_unknown_letter(
+    office: Office, courier: Courier
+) -> None:
     courier.settles = False
     lost, gone = office.approved(), office.approved()
     courier.loses(after=False)
@@ -184,8 +195,8 @@ def test_only_that_it_was_sent_can_be_news_of_an_unknown_letter(office, courier)
 
 @pytest.mark.parametrize("step", ["claimed", "published"])
 def test_a_claim_whose_owner_died_before_sending_goes_back_to_approved_by_the_providers_proof(
-    office, courier, step
-):
+    office: Office, courier: Courier, step: str
+) -> None:
     entry = office.approved()
     office.killed_at(step)
     assert office.state_of(entry.id) == "sending"
@@ -196,7 +207,9 @@ def test_a_claim_whose_owner_died_before_sending_goes_back_to_approved_by_the_pr
     assert len(courier.accepted) == 1
 
 
-def test_a_claim_whose_owner_died_after_sending_is_sent_by_the_providers_proof(office, courier):
+def test_a_claim_whose_owner_died_after_sending_is_sent_by_the_providers_proof(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.killed_at("answered")
     office.desk.send_approved()
@@ -206,7 +219,9 @@ def test_a_claim_whose_owner_died_after_sending_is_sent_by_the_providers_proof(o
 
 
 @pytest.mark.parametrize("step", ["claimed", "published", "answered"])
-def test_a_claim_whose_owner_died_is_unknown_where_nothing_is_proved(office, courier, step):
+def test_a_claim_whose_owner_died_is_unknown_where_nothing_is_proved(
+    office: Office, courier: Courier, step: str
+) -> None:
     courier.settles = False
     entry = office.approved()
     office.killed_at(step)
@@ -216,7 +231,7 @@ def test_a_claim_whose_owner_died_is_unknown_where_nothing_is_proved(office, cou
     assert office.where(entry.id) == APPROVED
 
 
-def test_a_crash_before_the_claim_changes_nothing(office, courier):
+def test_a_crash_before_the_claim_changes_nothing(office: Office, courier: Courier) -> None:
     for step in ("locked", "checked"):
         entry = office.approved()
         office.killed_at(step)
@@ -226,7 +241,9 @@ def test_a_crash_before_the_claim_changes_nothing(office, courier):
     assert len(courier.accepted) == 2
 
 
-def test_a_crash_after_the_record_leaves_only_the_note_behind(office, courier):
+def test_a_crash_after_the_record_leaves_only_the_note_behind(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     office.killed_at("recorded")
     assert office.state_of(entry.id) == "sent"
@@ -236,7 +253,9 @@ def test_a_crash_after_the_record_leaves_only_the_note_behind(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_what_is_done_to_the_note_of_a_letter_being_sent_is_ignored_until_the_outcome(office):
+def test_what_is_done_to_the_note_of_a_letter_being_sent_is_ignored_until_the_outcome(
+    office: Office,
+) -> None:
     for touch in (
         lambda id: office.move(id, HOME),
         lambda id: office.move(id, REJECTED),
@@ -258,7 +277,7 @@ def test_what_is_done_to_the_note_of_a_letter_being_sent_is_ignored_until_the_ou
         assert office.where(entry.id) == DONE
 
 
-def test_a_sent_letters_note_deleted_while_it_was_sent_stays_gone(office):
+def test_a_sent_letters_note_deleted_while_it_was_sent_stays_gone(office: Office) -> None:
     entry = office.approved()
     office.at("published", lambda: office.note(entry.id).unlink())
     office.desk.send_approved()
@@ -272,12 +291,12 @@ def test_a_sent_letters_note_deleted_while_it_was_sent_stays_gone(office):
     ("folder", "kind"), [(HOME, "pending"), (REJECTED, "rejected"), ("", "pending")]
 )
 def test_what_was_done_to_the_note_while_it_was_sent_counts_after_a_refusal(
-    office, courier, folder, kind, looked
-):
+    office: Office, courier: Courier, folder: str, kind: str, looked: bool
+) -> None:
     courier.refuses()
     entry = office.approved()
 
-    def touch():
+    def touch() -> None:
         if folder:
             office.move(entry.id, folder)
         else:
@@ -295,7 +314,9 @@ def test_what_was_done_to_the_note_while_it_was_sent_counts_after_a_refusal(
     assert len(courier.accepted) == 0
 
 
-def test_a_no_given_while_it_was_sent_is_still_found_long_after_the_first_look(office):
+def test_a_no_given_while_it_was_sent_is_still_found_long_after_the_first_look(
+    office: Office,
+) -> None:
     entry = office.approved()
     office.killed_at("published")
     office.move(entry.id, REJECTED)
@@ -308,7 +329,7 @@ def test_a_no_given_while_it_was_sent_is_still_found_long_after_the_first_look(o
     assert office.where(entry.id) == REJECTED
 
 
-def test_a_move_made_while_a_letter_is_held_counts(office):
+def test_a_move_made_while_a_letter_is_held_counts(office: Office) -> None:
     for folder, kind in ((HOME, "pending"), (REJECTED, "rejected")):
         entry = office.approved()
         (office.vault / "PAUSED").touch()
@@ -324,7 +345,7 @@ def test_a_move_made_while_a_letter_is_held_counts(office):
 # unknown
 
 
-def test_an_unknown_letter_resolved_as_sent_is_sent_and_done(office, lost):
+def test_an_unknown_letter_resolved_as_sent_is_sent_and_done(office: Office, lost: Entry) -> None:
     office.desk.resolve(lost.id, by="ada", sent=True)
     assert state(office, lost.id).how == "resolved by ada"
     assert office.where(lost.id) == DONE
@@ -332,8 +353,8 @@ def test_an_unknown_letter_resolved_as_sent_is_sent_and_done(office, lost):
 
 
 def test_an_unknown_letter_resolved_as_not_sent_waits_at_home_for_a_new_verdict(
-    office, courier, lost
-):
+    office: Office, courier: Courier, lost: Entry
+) -> None:
     office.desk.resolve(lost.id, by="ada", sent=False)
     assert office.state_of(lost.id) == "pending"
     assert office.where(lost.id) == HOME
@@ -348,7 +369,9 @@ def test_an_unknown_letter_resolved_as_not_sent_waits_at_home_for_a_new_verdict(
 
 
 @pytest.mark.parametrize("folder", [HOME, REJECTED, DONE, FAILED, "Drafts", "Archive", ""])
-def test_an_unknown_letters_note_that_was_moved_is_put_back_and_said(office, lost, folder):
+def test_an_unknown_letters_note_that_was_moved_is_put_back_and_said(
+    office: Office, lost: Entry, folder: str
+) -> None:
     if folder:
         office.move(lost.id, folder)
     else:
@@ -360,7 +383,9 @@ def test_an_unknown_letters_note_that_was_moved_is_put_back_and_said(office, los
     assert office.look() == ""
 
 
-def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_copy(office, lost):
+def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_copy(
+    office: Office, lost: Entry
+) -> None:
     note = office.note(lost.id)
     renamed = note.rename(note.with_name("renamed.md"))
     shutil.copy(renamed, office.vault / HOME / "copy.md")
@@ -372,7 +397,7 @@ def test_an_unknown_letters_note_that_was_renamed_is_still_its_note_beside_a_cop
 
 
 @pytest.mark.parametrize("act", ["approve", "reject", "withdraw", "recall"])
-def test_an_unknown_letter_takes_no_other_verdict(office, lost, act):
+def test_an_unknown_letter_takes_no_other_verdict(office: Office, lost: Entry, act: str) -> None:
     acts = {
         "approve": lambda: office.desk.approve(lost.id, by="ada", digest=lost.digest),
         "reject": lambda: office.desk.reject(lost.id, by="ada", reason=""),
@@ -384,13 +409,15 @@ def test_an_unknown_letter_takes_no_other_verdict(office, lost, act):
     assert office.state_of(lost.id) == "unknown"
 
 
-def test_only_an_unknown_letter_is_resolved(office):
+def test_only_an_unknown_letter_is_resolved(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Conflict, match="waits for a person"):
         office.desk.resolve(entry.id, by="ada", sent=True)
 
 
-def test_a_letter_resolved_in_the_moment_in_which_the_provider_is_asked_is_no_error(office, lost):
+def test_a_letter_resolved_in_the_moment_in_which_the_provider_is_asked_is_no_error(
+    office: Office, lost: Entry
+) -> None:
     office.clock.go(60)
     office.at("locked", lambda: office.desk.resolve(lost.id, by="ada", sent=True))
     assert office.desk.dispatch(lost.id).kind == "sent"

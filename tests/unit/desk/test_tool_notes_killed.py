@@ -1,12 +1,15 @@
 """A desk that is killed between any two effects while it takes a tool's note: one move is never two verdicts."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.desk.outbox import Call
-from postroom.store.ledger import Ledger
-from postroom.vault.vault import Vault
+from postroom.store.ledger import Book, Ledger
+from postroom.vault.vault import File, Vault
 from tests.desks import Dead, Office
 
 WRITE = Call("write_note", "claude", "vault")
@@ -29,13 +32,20 @@ class Life:
 class MortalVault(Vault):
     """A vault whose process may die before or after a change."""
 
-    def replace(self, *what):
+    def replace(self, *what: File | bytes | str) -> File:
         Life.step()
         made = super().replace(*what)
         Life.step()
         return made
 
-    def move(self, source, target, was, data=None, *ready):
+    def move(
+        self,
+        source: str,
+        target: str,
+        was: File,
+        data: bytes | None = None,
+        *ready: Callable[..., Any],
+    ) -> File:
         Life.step()
         if Life.left == 1:  # between the two names
             super().create(target, self.read(source)[0] if data is None else data, ready=ready[0] if ready else lambda _inode: None)  # fmt: skip
@@ -49,14 +59,14 @@ class MortalLedger(Ledger):
     """A ledger whose process may die after a transaction."""
 
     @contextmanager
-    def write(self, **how):
+    def write(self, **how: bool) -> Iterator[Book]:
         with super().write(**how) as book:
             yield book
         Life.step()
 
 
 @pytest.fixture
-def mortal(tmp_path):
+def mortal(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     found = []
 
     def begin(name: str) -> Office:
@@ -95,7 +105,9 @@ def moved(office: Office, path: str) -> None:
     (office.vault / path).rename(office.vault / "Approved" / path.rpartition("/")[2])
 
 
-def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_approves_it(mortal):
+def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_approves_it(
+    mortal: Callable[..., Any],
+) -> None:
     for after in range(1, 60):
         office = mortal(f"draft {after}")
         office.desk.notebook.write(WRITE, "Drafts/Lunch.md", DRAFT, "Noon?\n", "")
@@ -114,7 +126,9 @@ def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_appro
     assert not killed
 
 
-def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(mortal):
+def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
+    mortal: Callable[..., Any],
+) -> None:
     for after in range(1, 60):
         office = mortal(f"request {after}")
         office.desk.notebook.write(WRITE, "Plans/Lunch.md", SLIP, "Please.\n", "")

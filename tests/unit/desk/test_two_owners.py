@@ -1,8 +1,10 @@
 """Two dispatchers that both believe to own one letter: it is sent once, and the newer owner's word counts."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,13 @@ from postroom.config import load
 from postroom.core.address import Address
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
+from postroom.desk.desk import Desk
+from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
+from postroom.store.entries import Entry
 from postroom.wiring.desk import desk
+from tests.conftest import Person
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 
 ANN = Address.parse("ann@example.com")
@@ -27,35 +34,35 @@ MANY = 1000
 
 
 @contextmanager
-def office(person, service):
+def office(person: Person, service: Gmail) -> Iterator[Desk]:
     person.live(undo_seconds=0)
     at_gmail(person, service)
     with desk(load(person.environment, person.folder, person.folder), make=True) as found:
         yield found
 
 
-def approved(desk, subject="Tea"):
+def approved(desk: Desk, subject: str = "Tea") -> Entry:
     letter = desk.composer.letter(Written((ANN,), subject, "At four.\n"))
     entry = desk.post(Call("send_email", f"agent {subject}"[:60]), letter, Proposal())
     return desk.approve(entry.id, by="ada", digest=entry.digest)
 
 
-def later(dispatcher, seconds):
+def later(dispatcher: Dispatcher, seconds: int) -> Dispatcher:
     """Return a dispatcher as it is so many seconds from now."""
     clock = dispatcher.clock
 
-    def ahead():
+    def ahead() -> Stamp:
         wall, boot, steady = clock()
         return Stamp(wall + seconds, boot, steady + seconds)
 
     return replace(dispatcher, clock=ahead)
 
 
-def stalled(dispatcher, step, act):
+def stalled(dispatcher: Dispatcher, step: str, act: Callable[..., Any]) -> Dispatcher:
     """Return a dispatcher whose lock was stolen, and that stalls once at this step while others act."""
     acts = [act]
 
-    def stall(name):
+    def stall(name: str) -> None:
         if name == step and acts:
             acts.pop()()
 
@@ -64,8 +71,8 @@ def stalled(dispatcher, step, act):
 
 @pytest.mark.parametrize("step", STALLS)
 def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
-    person, service, step
-):
+    person: Person, service: Gmail, step: str
+) -> None:
     with office(person, service) as desk:
         firsts = FAULTS if step == "proof kept" else ["none"]  # others send nothing afterwards
         for number, (first, second) in enumerate(product(firsts, FAULTS)):
@@ -74,7 +81,12 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             dispatcher = replace(desk.dispatcher, rules=rules)
             id, between = approved(desk, str(number)).id, []
 
-            def take_over(id=id, second=second, dispatcher=dispatcher, between=between):
+            def take_over(
+                id: str = id,
+                second: str = second,
+                dispatcher: Dispatcher = dispatcher,
+                between: list[Any] = between,
+            ) -> None:
                 fault = service.fail(ACT, **FAULTS[second])
                 for _ in range(3):
                     dispatcher.everything()
@@ -100,11 +112,13 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             assert not service.mailbox.drafts, story
 
 
-def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(person, service):
+def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(
+    person: Person, service: Gmail
+) -> None:
     with office(person, service) as desk:
         id = approved(desk).id
 
-        def take_over():
+        def take_over() -> None:
             desk.dispatcher.dispatch(id)  # its draft is there: approved again
             desk.reject(id, by="ada", reason="no")
             service.fail(r"GET /gmail/v1/users/me/drafts/", status=403, reason="x", times=MANY)
@@ -115,11 +129,13 @@ def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(perso
     assert not service.sent
 
 
-def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(person, service):
+def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(
+    person: Person, service: Gmail
+) -> None:
     with office(person, service) as desk:
         id = approved(desk).id
 
-        def take_over():
+        def take_over() -> None:
             desk.dispatcher.dispatch(id)
             desk.recall(id)
             desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
@@ -134,7 +150,9 @@ def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(person, servi
     assert len(service.sent) == 1
 
 
-def test_a_letter_whose_draft_another_released_is_not_unknown(person, service):
+def test_a_letter_whose_draft_another_released_is_not_unknown(
+    person: Person, service: Gmail
+) -> None:
     with office(person, service) as desk:
         id = approved(desk).id
         service.fail(ACT, lost="before")

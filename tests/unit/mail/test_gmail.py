@@ -8,6 +8,8 @@ import time
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +24,10 @@ from postroom.core.errors import (
 )
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.gmail.api import PATIENCE
+from postroom.mail.gmail.mailbox import GmailMailbox
 from tests.cases import for_each
 from tests.gmail.boxes import NOW, SENDING, asked, box_on, gmail_box, letter, token_file
+from tests.gmail.double import Gmail
 from tests.mails import mail
 
 LIST = r"GET /gmail/v1/users/me/messages$"
@@ -56,8 +60,14 @@ ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
     ],
 )
 def test_a_refusal_is_classed_by_what_to_do_next_and_tried_again_where_that_helps(
-    box, service, pauses, status, reason, error, tries
-):
+    box: GmailMailbox,
+    service: Gmail,
+    pauses: list[float],
+    status: int,
+    reason: str,
+    error: Any,
+    tries: int,
+) -> None:
     service.requests.clear()
     pauses.clear()
     with (
@@ -70,7 +80,9 @@ def test_a_refusal_is_classed_by_what_to_do_next_and_tried_again_where_that_help
     assert len(pauses) == tries - 1
 
 
-def test_pauses_grow_and_are_scattered(box, service, pauses):
+def test_pauses_grow_and_are_scattered(
+    box: GmailMailbox, service: Gmail, pauses: list[Any]
+) -> None:
     service.fail(LIST, status=503, times=99)
     for _ in range(20):
         with suppress(Unavailable):
@@ -81,7 +93,7 @@ def test_pauses_grow_and_are_scattered(box, service, pauses):
         assert len(set(waited)) == 20
 
 
-def test_a_failure_that_passes_is_not_noticed(box, service):
+def test_a_failure_that_passes_is_not_noticed(box: GmailMailbox, service: Gmail) -> None:
     id = service.receive(mail())
     service.fail(LIST, status=503, times=2)
     service.fail(LIST, lost="before")
@@ -89,7 +101,9 @@ def test_a_failure_that_passes_is_not_noticed(box, service):
 
 
 @for_each("said", ["3", "header date", "in its words"])
-def test_how_long_to_wait_is_done_as_gmail_says(box, service, pauses, said):
+def test_how_long_to_wait_is_done_as_gmail_says(
+    box: GmailMailbox, service: Gmail, pauses: list[float], said: str
+) -> None:
     later = datetime.fromtimestamp(NOW + 3, UTC)
     headers, message = {"Retry-After": "3"}, ""
     if said == "header date":
@@ -103,7 +117,9 @@ def test_how_long_to_wait_is_done_as_gmail_says(box, service, pauses, said):
     assert pauses == [3.0]
 
 
-def test_a_wait_that_is_too_long_is_told_instead(box, service, pauses):
+def test_a_wait_that_is_too_long_is_told_instead(
+    box: GmailMailbox, service: Gmail, pauses: list[Any]
+) -> None:
     service.fail(LIST, status=429, headers={"Retry-After": "900"}, times=9)
     with pytest.raises(Limited) as refused:
         box.search("x")
@@ -111,14 +127,16 @@ def test_a_wait_that_is_too_long_is_told_instead(box, service, pauses):
     assert not pauses
 
 
-def test_what_google_says_is_one_clean_line(box, service):
+def test_what_google_says_is_one_clean_line(box: GmailMailbox, service: Gmail) -> None:
     service.fail(LIST, status=400, message="Wrong\n\x1b[31m\u202eevil\u200b " + "x" * 500)
     with pytest.raises(Invalid) as refused:
         box.search("x")
     assert re.fullmatch(r"Gmail refuses: Wrong \[31mevil x{100,200}", refused.value.message)
 
 
-def test_a_token_that_runs_out_on_the_last_try_is_still_renewed(box, service):
+def test_a_token_that_runs_out_on_the_last_try_is_still_renewed(
+    box: GmailMailbox, service: Gmail
+) -> None:
     service.fail(LIST, status=503, times=3)
     service.fail(LIST, status=401)
     box.search("x")
@@ -134,7 +152,9 @@ def test_a_token_that_runs_out_on_the_last_try_is_still_renewed(box, service):
         ({}, "Retry after 9999-01-01T00:00:00.000Z", 86_400),
     ],
 )
-def test_a_time_to_wait_that_makes_no_sense_is_bounded(box, service, headers, message, seconds):
+def test_a_time_to_wait_that_makes_no_sense_is_bounded(
+    box: GmailMailbox, service: Gmail, headers: dict[str, str], message: str, seconds: int
+) -> None:
     with (
         service.failing(LIST, status=429, headers=headers, message=message),
         pytest.raises(Limited) as refused,
@@ -143,7 +163,7 @@ def test_a_time_to_wait_that_makes_no_sense_is_bounded(box, service, headers, me
     assert refused.value.seconds == seconds
 
 
-def test_a_mailbox_that_was_closed_is_unavailable(box):
+def test_a_mailbox_that_was_closed_is_unavailable(box: GmailMailbox) -> None:
     box.close()
     with pytest.raises(Unavailable, match="closed"):
         box.search("x")
@@ -160,19 +180,23 @@ def test_a_mailbox_that_was_closed_is_unavailable(box):
         b'{"messages": [{"id": "../../x"}]}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_an_answer_that_makes_no_sense_is_unavailable(box, service, body):
+def test_an_answer_that_makes_no_sense_is_unavailable(
+    box: GmailMailbox, service: Gmail, body: bytes
+) -> None:
     with service.failing(LIST, body=body), pytest.raises(Unavailable):
         box.search("x")
 
 
-def test_an_answer_without_a_body_is_an_empty_list(box, service):
+def test_an_answer_without_a_body_is_an_empty_list(box: GmailMailbox, service: Gmail) -> None:
     with service.failing(LIST, body=b""):
         assert not box.search("x").items
 
 
 @pytest.mark.parametrize("carrier", ["box", "http_box"])
 @for_each("how", [{"lost": "before"}, {"lost": "after"}, {"cut": True}])
-def test_an_answer_that_is_lost_or_cut_off_is_asked_for_again(request, service, carrier, how):
+def test_an_answer_that_is_lost_or_cut_off_is_asked_for_again(
+    request: pytest.FixtureRequest, service: Gmail, carrier: str, how: dict[str, Any]
+) -> None:
     box = request.getfixturevalue(carrier)
     id = service.receive(mail(subject=f"Hello {how}"))
     service.fail(LIST, times=3, **how)
@@ -182,7 +206,9 @@ def test_an_answer_that_is_lost_or_cut_off_is_asked_for_again(request, service, 
         box.search("hello")
 
 
-def test_a_machine_that_nobody_answers_on_is_unavailable(token, service, pauses):
+def test_a_machine_that_nobody_answers_on_is_unavailable(
+    token: Path, service: Gmail, pauses: list[Any]
+) -> None:
     with closing(gmail_box("http://127.0.0.1:1", service.token_uri, token, pauses)) as box:
         with pytest.raises(Unavailable, match="cannot be reached") as refused:
             box.search("x")
@@ -191,7 +217,9 @@ def test_a_machine_that_nobody_answers_on_is_unavailable(token, service, pauses)
             box.create_draft(letter(), date=SENDING)
 
 
-def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(token, service, pauses, tmp_path):
+def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(
+    token: Path, service: Gmail, pauses: list[Any], tmp_path: Path
+) -> None:
     with (
         distrusted(tmp_path) as endpoint,
         closing(gmail_box(endpoint, service.token_uri, token, pauses)) as box,
@@ -205,7 +233,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(token, service
 class distrusted:
     """A server whose certificate is signed by nobody but itself."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -227,18 +255,18 @@ class distrusted:
         context.load_cert_chain(folder / "both.pem")
 
         class Quiet(HTTPServer):
-            def handle_error(self, *_):
+            def handle_error(self, *_: Any) -> None:
                 pass
 
         self.server = Quiet(("127.0.0.1", 0), BaseHTTPRequestHandler)
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
 
-    def __enter__(self):
+    def __enter__(self) -> str:
         self.thread.start()
         return f"https://127.0.0.1:{self.server.server_port}"
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: None) -> None:
         self.server.shutdown()
         self.server.server_close()
         self.thread.join()
@@ -247,7 +275,9 @@ class distrusted:
 # Tokens
 
 
-def test_a_spent_token_is_renewed_once_and_kept_for_all(box, service, token):
+def test_a_spent_token_is_renewed_once_and_kept_for_all(
+    box: GmailMailbox, service: Gmail, token: Path
+) -> None:
     before = json.loads(token.read_text())["token"]
     service.expire()
     box.search("x")
@@ -260,7 +290,9 @@ def test_a_spent_token_is_renewed_once_and_kept_for_all(box, service, token):
     assert service.refreshes == 1
 
 
-def test_a_token_whose_time_is_over_is_renewed_before_it_is_used(tmp_path, service):
+def test_a_token_whose_time_is_over_is_renewed_before_it_is_used(
+    tmp_path: Path, service: Gmail
+) -> None:
     file = token_file(tmp_path, service.token(expires_in=30))
     with closing(box_on(service, file)) as box:
         box.search("x")
@@ -268,7 +300,9 @@ def test_a_token_whose_time_is_over_is_renewed_before_it_is_used(tmp_path, servi
     assert all(one.status != 401 for one in service.requests)
 
 
-def test_a_token_that_is_renewed_and_refused_again_needs_the_person(box, service, token):
+def test_a_token_that_is_renewed_and_refused_again_needs_the_person(
+    box: GmailMailbox, service: Gmail, token: Path
+) -> None:
     service.fail(LIST, status=401, times=99)
     with pytest.raises(AuthRequired) as refused:
         box.search("x")
@@ -276,7 +310,9 @@ def test_a_token_that_is_renewed_and_refused_again_needs_the_person(box, service
     assert service.refreshes == 1
 
 
-def test_a_revoked_token_is_set_aside_and_the_person_is_told_what_to_run(box, service, token):
+def test_a_revoked_token_is_set_aside_and_the_person_is_told_what_to_run(
+    box: GmailMailbox, service: Gmail, token: Path
+) -> None:
     content = token.read_text()
     service.revoke()
     with pytest.raises(AuthRequired) as refused:
@@ -289,7 +325,9 @@ def test_a_revoked_token_is_set_aside_and_the_person_is_told_what_to_run(box, se
         box.search("x")
 
 
-def test_a_second_revoked_token_does_not_replace_the_first(service, token, tmp_path):
+def test_a_second_revoked_token_does_not_replace_the_first(
+    service: Gmail, token: Path, tmp_path: Path
+) -> None:
     for _ in range(3):
         token_file(tmp_path, service.token())
         service.revoke()
@@ -302,14 +340,18 @@ def test_a_second_revoked_token_does_not_replace_the_first(service, token, tmp_p
 
 
 @for_each("how", [{"status": 503}, {"lost": "after"}, {"body": b"<html>"}])
-def test_a_renewal_that_fails_for_now_keeps_the_token(box, service, token, how):
+def test_a_renewal_that_fails_for_now_keeps_the_token(
+    box: GmailMailbox, service: Gmail, token: Path, how: dict[str, Any]
+) -> None:
     service.expire()
     with service.failing("POST /token", **how), pytest.raises(Unavailable):
         box.search("x")
     assert token.exists()
 
 
-def test_a_client_that_google_does_not_know_is_said_and_the_token_kept(service, tmp_path):
+def test_a_client_that_google_does_not_know_is_said_and_the_token_kept(
+    service: Gmail, tmp_path: Path
+) -> None:
     content = service.token(expires_in=-5) | {"client_secret": "wrong"}
     file = token_file(tmp_path, content)
     with (
@@ -321,7 +363,9 @@ def test_a_client_that_google_does_not_know_is_said_and_the_token_kept(service, 
     assert file.exists()
 
 
-def test_many_threads_that_find_the_token_spent_renew_it_once(box, service):
+def test_many_threads_that_find_the_token_spent_renew_it_once(
+    box: GmailMailbox, service: Gmail
+) -> None:
     service.expire()
     threads = [threading.Thread(target=box.search, args=("x",)) for _ in range(8)]
     for thread in threads:
@@ -331,7 +375,7 @@ def test_many_threads_that_find_the_token_spent_renew_it_once(box, service):
     assert service.refreshes == 1
 
 
-def test_batches_that_find_the_token_spent_renew_it_once(box, service):
+def test_batches_that_find_the_token_spent_renew_it_once(box: GmailMailbox, service: Gmail) -> None:
     for number in range(5):
         service.receive(mail(subject=f"number {number}"))
     box.search("number")
@@ -348,7 +392,9 @@ def test_batches_that_find_the_token_spent_renew_it_once(box, service):
     assert service.refreshes == 1
 
 
-def test_no_token_stands_in_any_error_or_in_how_a_thing_prints(box, service, token):
+def test_no_token_stands_in_any_error_or_in_how_a_thing_prints(
+    box: GmailMailbox, service: Gmail, token: Path
+) -> None:
     secrets = [json.loads(token.read_text())[key] for key in ("token", "refresh_token")]
     service.revoke()
     with pytest.raises(AuthRequired) as refused:
@@ -357,7 +403,7 @@ def test_no_token_stands_in_any_error_or_in_how_a_thing_prints(box, service, tok
     assert not any(secret in told for secret in secrets)
 
 
-def test_scopes_that_do_not_allow_it_name_the_ones_that_do(service, tmp_path):
+def test_scopes_that_do_not_allow_it_name_the_ones_that_do(service: Gmail, tmp_path: Path) -> None:
     scope = "https://www.googleapis.com/auth/gmail.readonly"
     file = token_file(tmp_path, service.token(scopes=(scope,)))
     id = service.receive(mail())
@@ -377,13 +423,17 @@ def test_scopes_that_do_not_allow_it_name_the_ones_that_do(service, tmp_path):
 
 
 @for_each("limit", [100, 20, 7])
-def test_a_list_is_whole_however_few_requests_gmail_takes_at_once(box, service, limit):
+def test_a_list_is_whole_however_few_requests_gmail_takes_at_once(
+    box: GmailMailbox, service: Gmail, limit: int
+) -> None:
     ids = [service.receive(mail(subject=f"number {n}")) for n in range(50)]
     service.inner_limit = limit
     assert {item.id for item in box.search("number", limit=50).items} == set(ids[-50:])
 
 
-def test_fifty_results_take_two_requests_and_the_names_of_labels_one_more_at_first(box, service):
+def test_fifty_results_take_two_requests_and_the_names_of_labels_one_more_at_first(
+    box: GmailMailbox, service: Gmail
+) -> None:
     for n in range(50):
         service.receive(mail(subject=f"number {n}"), frozenset({INBOX, UNREAD, "Work"}))
     for most in (3, 2):
@@ -393,13 +443,17 @@ def test_fifty_results_take_two_requests_and_the_names_of_labels_one_more_at_fir
         assert len([one for one in service.requests if not one.inner]) == most
 
 
-def test_what_is_gone_between_the_list_and_its_lines_is_left_out(box, service):
+def test_what_is_gone_between_the_list_and_its_lines_is_left_out(
+    box: GmailMailbox, service: Gmail
+) -> None:
     ids = [service.receive(mail(subject=f"number {n}")) for n in range(3)]
     service.fail(f"GET /gmail/v1/users/me/messages/{ids[1]}", status=404, reason="notFound")
     assert {item.id for item in box.search("number").items} == {ids[0], ids[2]}
 
 
-def test_a_service_without_batches_or_profile_is_asked_one_by_one(box, service):
+def test_a_service_without_batches_or_profile_is_asked_one_by_one(
+    box: GmailMailbox, service: Gmail
+) -> None:
     service.batch = service.answers_profile = False
     ids = [service.receive(mail(subject=f"number {n}")) for n in range(30)]
     assert {item.id for item in box.search("number", limit=50).items} == set(ids)
@@ -408,14 +462,16 @@ def test_a_service_without_batches_or_profile_is_asked_one_by_one(box, service):
     assert box.changes(cursor).added == (new,)
 
 
-def test_a_batch_whose_token_is_spent_in_between_is_asked_again(box, service):
+def test_a_batch_whose_token_is_spent_in_between_is_asked_again(
+    box: GmailMailbox, service: Gmail
+) -> None:
     ids = [service.receive(mail(subject=f"number {n}")) for n in range(3)]
     service.fail("GET /gmail/v1/users/me/messages/", status=401)
     assert {item.id for item in box.search("number").items} == set(ids)
     assert service.refreshes == 1
 
 
-def test_a_thousand_labels_are_known_by_their_names(box, service):
+def test_a_thousand_labels_are_known_by_their_names(box: GmailMailbox, service: Gmail) -> None:
     id = service.receive(mail(), frozenset({INBOX, *(f"Label {n}" for n in range(1000))}))
     assert len(box.message(id).labels) == 1001
     assert len(box.labels()) >= 1000
@@ -425,7 +481,7 @@ def test_a_thousand_labels_are_known_by_their_names(box, service):
 # Mails
 
 
-def test_a_mail_without_headers_is_a_line_and_a_mail(box, service):
+def test_a_mail_without_headers_is_a_line_and_a_mail(box: GmailMailbox, service: Gmail) -> None:
     id = service.receive(b"\r\nOnly words.\r\n")
     service.fail(f"GET /gmail/v1/users/me/messages/{id}", body=json.dumps(
         {"id": id, "threadId": id}).encode())  # fmt: skip
@@ -434,14 +490,16 @@ def test_a_mail_without_headers_is_a_line_and_a_mail(box, service):
     assert "Only words." in box.message(id).mail.text
 
 
-def test_two_mails_of_one_message_id_and_one_without_are_three(box, service):
+def test_two_mails_of_one_message_id_and_one_without_are_three(
+    box: GmailMailbox, service: Gmail
+) -> None:
     ids = [service.receive(mail(message_id="<same@example.com>", text=text)) for text in "ab"]
     ids.append(service.receive(b"From: ann@example.com\r\nSubject: bare\r\n\r\nhi\r\n"))
     assert {item.id for item in box.search("").items} == set(ids)
     assert [box.message(id).mail.text.strip() for id in ids] == ["a", "b", "hi"]
 
 
-def test_a_snippet_is_text_and_not_html(box, service):
+def test_a_snippet_is_text_and_not_html(box: GmailMailbox, service: Gmail) -> None:
     service.receive(mail(text="Tom & Jerry's <b> \u200b\u202e x"))
     (line,) = box.search("").items
     assert line.snippet.startswith("Tom & Jerry's <b>")
@@ -449,11 +507,11 @@ def test_a_snippet_is_text_and_not_html(box, service):
     assert "\u200b" not in line.snippet
 
 
-def test_addresses_that_are_not_confirmed_are_not_own(box):
+def test_addresses_that_are_not_confirmed_are_not_own(box: GmailMailbox) -> None:
     assert "pending@example.net" not in {address.spec for address in box.own()}
 
 
-def test_gmails_name_for_the_primary_category_is_ours(box, service):
+def test_gmails_name_for_the_primary_category_is_ours(box: GmailMailbox, service: Gmail) -> None:
     id = service.receive(mail())
     box.relabel(id, add=frozenset({"CATEGORY_PRIMARY"}))
     assert "CATEGORY_PRIMARY" in box.message(id).labels
@@ -474,8 +532,8 @@ LARGE = 4_640_000
     ],
 )
 def test_a_large_mail_of_whatever_shape_hides_neither_itself_nor_its_conversation(
-    box, service, kind
-):
+    box: GmailMailbox, service: Gmail, kind: str
+) -> None:
     first = service.receive(mail(subject="Plan", message_id="<plan@example.com>"))
     hostile = (
         "From: eve@example.net\r\nSubject: Re: Plan\r\nMessage-ID: <evil@example.net>\r\n"
@@ -486,7 +544,9 @@ def test_a_large_mail_of_whatever_shape_hides_neither_itself_nor_its_conversatio
     assert [one.id for one in box.thread(first).messages] == [first, large]
 
 
-def test_a_large_mail_is_read_by_its_texts_and_its_files_are_the_ones_that_are_listed(box, service):
+def test_a_large_mail_is_read_by_its_texts_and_its_files_are_the_ones_that_are_listed(
+    box: GmailMailbox, service: Gmail
+) -> None:
     from postroom.core.letter import Enclosure
 
     files = (
@@ -510,7 +570,7 @@ def test_a_large_mail_is_read_by_its_texts_and_its_files_are_the_ones_that_are_l
 # What is asked
 
 
-def test_a_query_is_passed_on_as_it_is_typed(box, service):
+def test_a_query_is_passed_on_as_it_is_typed(box: GmailMailbox, service: Gmail) -> None:
     typed = 'from:(amy OR bob) "exact  words" AROUND 5 holiday has:yellow-star {a b} -c'
     page = box.search(typed)
     (request,) = [one for one in service.requests if re.search(LIST, f"GET {one.path}")]
@@ -519,17 +579,17 @@ def test_a_query_is_passed_on_as_it_is_typed(box, service):
     assert "as it stands" in page.notes[0]
 
 
-def test_a_query_that_is_understood_needs_no_note(box):
+def test_a_query_that_is_understood_needs_no_note(box: GmailMailbox) -> None:
     assert box.search("from:amy newer_than:7d").notes == ()
 
 
 @for_each("cursor", ["nonsense", "x" * 3000, "a b", "\u00fc"])
-def test_a_cursor_that_gmail_did_not_give_is_refused(box, cursor):
+def test_a_cursor_that_gmail_did_not_give_is_refused(box: GmailMailbox, cursor: str) -> None:
     with pytest.raises(Invalid, match="no cursor"):
         box.search("x", cursor=cursor)
 
 
-def test_history_that_gmail_has_forgotten_starts_again(box, service):
+def test_history_that_gmail_has_forgotten_starts_again(box: GmailMailbox, service: Gmail) -> None:
     service.receive(mail())
     cursor = box.changes().cursor
     service.receive(mail(message_id="<two@example.com>"))
@@ -539,7 +599,7 @@ def test_history_that_gmail_has_forgotten_starts_again(box, service):
     assert "search" in gone.value.remedy
 
 
-def test_connections_are_kept(http_box, service):
+def test_connections_are_kept(http_box: GmailMailbox, service: Gmail) -> None:
     for _ in range(10):
         http_box.search("x")
     assert service.connections == 1

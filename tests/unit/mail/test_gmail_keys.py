@@ -1,6 +1,8 @@
 """The files of a token and of a client, as they may be found on a disk."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,9 @@ from postroom.mail.gmail.keys import read_client, read_token
         ({}, "no OAuth client"),
     ],
 )
-def test_a_client_of_the_wrong_kind_is_refused_by_its_name(tmp_path, content, says):
+def test_a_client_of_the_wrong_kind_is_refused_by_its_name(
+    tmp_path: Path, content: dict[str, Any], says: str
+) -> None:
     file = tmp_path / "credentials.json"
     file.write_text(json.dumps(content))
     with pytest.raises(Invalid, match=says) as refused:
@@ -32,7 +36,7 @@ def test_a_client_of_the_wrong_kind_is_refused_by_its_name(tmp_path, content, sa
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "{}", '{"token": 3}', "\0" * 9, "[" * 99_999]
 )
-def test_a_token_file_that_holds_none_is_said_and_left_alone(tmp_path, text):
+def test_a_token_file_that_holds_none_is_said_and_left_alone(tmp_path: Path, text: str) -> None:
     file = tmp_path / "token.json"
     file.write_text(text)
     file.chmod(0o600)
@@ -42,7 +46,7 @@ def test_a_token_file_that_holds_none_is_said_and_left_alone(tmp_path, text):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o602, 0o601])
-def test_a_token_that_others_have_any_right_to_is_refused(tmp_path, mode):
+def test_a_token_that_others_have_any_right_to_is_refused(tmp_path: Path, mode: int) -> None:
     file = tmp_path / "token.json"
     file.write_text('{"token": "a"}')
     file.chmod(mode)
@@ -51,7 +55,7 @@ def test_a_token_that_others_have_any_right_to_is_refused(tmp_path, mode):
     assert f"chmod 600 {file}" in refused.value.remedy
 
 
-def test_a_folder_or_a_pipe_is_no_token(tmp_path):
+def test_a_folder_or_a_pipe_is_no_token(tmp_path: Path) -> None:
     import os
 
     (tmp_path / "folder").mkdir()

@@ -2,6 +2,8 @@
 
 import re
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -14,7 +16,9 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
+from postroom.core.letter import Letter
 from postroom.core.message import SENT
+from postroom.mail.gmail.mailbox import GmailMailbox
 from postroom.mail.mailbox import NotSent, Sent, Unknown
 from tests.cases import for_each
 from tests.gmail.boxes import SENDING, asked, box_on, gmail_box, letter
@@ -24,12 +28,12 @@ LIST = r"GET /gmail/v1/users/me/messages$"
 ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
 
 
-def prepared(box, one):
+def prepared(box: GmailMailbox, one: Letter) -> tuple[bytes, str]:
     wire = box.wire(one, date=SENDING)
     return wire, box.prepare(one, wire)
 
 
-def try_to_send(box, one=None):
+def try_to_send(box: GmailMailbox, one: Letter | None = None) -> Sent:
     one = one or letter()
     wire, proof = prepared(box, one)
     return box.send(one, wire, proof)
@@ -57,7 +61,9 @@ BROKEN = [{"lost": "before"}, {"lost": "after"}, {"cut": True}]  # ways that a c
         ({"status": 400, "message": "Invalid To header"}, Invalid),
     ],
 )
-def test_a_send_is_one_request_whatever_becomes_of_it(service, token, by_draft, how, error):
+def test_a_send_is_one_request_whatever_becomes_of_it(
+    service: Gmail, token: Path, by_draft: bool, how: dict[str, Any], error: Any
+) -> None:
     pauses: list[float] = []
     service.requests.clear()
     with closing(box_on(service, token, pauses, by_draft=by_draft)) as box:
@@ -68,7 +74,9 @@ def test_a_send_is_one_request_whatever_becomes_of_it(service, token, by_draft, 
 
 
 @for_each("how", BROKEN)
-def test_a_send_over_a_connection_that_breaks_is_one_request(http_box, service, pauses, how):
+def test_a_send_over_a_connection_that_breaks_is_one_request(
+    http_box: GmailMailbox, service: Gmail, pauses: list[Any], how: dict[str, Any]
+) -> None:
     service.requests.clear()
     with service.failing(ACT, **how), pytest.raises(Uncertain):
         try_to_send(http_box)
@@ -110,8 +118,8 @@ class Breaking(httpx2.BaseTransport):
     ],
 )
 def test_a_send_that_breaks_off_is_uncertain_unless_nothing_can_have_left(
-    service, token, broken, error
-):
+    service: Gmail, token: Path, broken: Any, error: type[Unavailable] | type[Uncertain]
+) -> None:
     where = service.endpoint, service.token_uri, token
     with closing(gmail_box(*where, transport=Breaking(service, broken))) as box:
         with pytest.raises(error):
@@ -119,7 +127,9 @@ def test_a_send_that_breaks_off_is_uncertain_unless_nothing_can_have_left(
         assert not service.sent
 
 
-def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(box, service):
+def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(
+    box: GmailMailbox, service: Gmail
+) -> None:
     one = letter(text="As approved.\n")
     wire, proof = prepared(box, one)
     (draft,) = box.drafts()
@@ -132,7 +142,9 @@ def test_what_is_sent_is_what_was_approved_even_if_its_draft_was_changed(box, se
     assert not box.drafts()
 
 
-def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same(box, service):
+def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same(
+    box: GmailMailbox, service: Gmail
+) -> None:
     one = letter()
     wire, proof = prepared(box, one)
     service.fail(ACT, lost="before")
@@ -150,8 +162,8 @@ def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same
 @pytest.mark.parametrize("by_draft", [True, False])
 @pytest.mark.parametrize("forgotten", [True, False])
 def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_search_lags(
-    service, token, by_draft, forgotten
-):
+    service: Gmail, token: Path, by_draft: bool, forgotten: bool
+) -> None:
     with closing(box_on(service, token, by_draft=by_draft)) as box:
         one = letter()
         wire, proof = prepared(box, one)
@@ -167,7 +179,9 @@ def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_searc
         assert SENT in box.message(found.message).labels
 
 
-def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(service, token):
+def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(
+    service: Gmail, token: Path
+) -> None:
     with closing(box_on(service, token, by_draft=False)) as box:
         one = letter()
         wire, proof = prepared(box, one)
@@ -177,7 +191,7 @@ def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(service, token
         assert isinstance(box.settle(one, proof), Unknown)
 
 
-def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box):
+def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box: GmailMailbox) -> None:
     one = letter()
     _, proof = prepared(box, one)
     for draft, version in box.drafts().items():
@@ -185,7 +199,9 @@ def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box):
     assert isinstance(box.settle(one, proof), Unknown)
 
 
-def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(box, service):
+def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(
+    box: GmailMailbox, service: Gmail
+) -> None:
     service.fail(r"POST /gmail/v1/users/me/drafts$", lost="after")
     with pytest.raises(Uncertain, match="lost"):
         prepared(box, letter())
@@ -199,7 +215,7 @@ def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(bo
     assert set(box.drafts()) == {mine.id, proof.split(":")[1]}
 
 
-def test_a_letter_with_a_large_file_is_uploaded(box, service):
+def test_a_letter_with_a_large_file_is_uploaded(box: GmailMailbox, service: Gmail) -> None:
     from postroom.core.letter import Enclosure
 
     one = letter(attachments=(Enclosure("a.bin", "application/octet-stream", b"\1" * 2_000_000),))
@@ -208,7 +224,7 @@ def test_a_letter_with_a_large_file_is_uploaded(box, service):
     assert box.attachment(sent.message, "2").whole().content == b"\1" * 2_000_000
 
 
-def test_bcc_reaches_gmail_and_no_recipient(box, service):
+def test_bcc_reaches_gmail_and_no_recipient(box: GmailMailbox, service: Gmail) -> None:
     from postroom.core.address import Address
 
     sent = try_to_send(box, letter(bcc=(Address.parse("hidden@example.net"),)))

@@ -1,6 +1,9 @@
 """What the embedded mailbox promises beyond the contract: row ids, neighbours, several processes at once."""
 
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +23,12 @@ IN = frozenset({INBOX, UNREAD})
 
 
 @pytest.fixture
-def open_box(tmp_path):
+def open_box(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     opened = []
 
-    def make(name="you", addresses=(YOU,), **options):
+    def make(
+        name: str = "you", addresses: tuple[Address] = (YOU,), **options: dict[str, Path] | float
+    ) -> LocalMailbox:
         box = LocalMailbox(
             tmp_path / f"{name}.sqlite", addresses, now=lambda: NOW, zone=UTC, **options
         )
@@ -35,7 +40,7 @@ def open_box(tmp_path):
         box.close()
 
 
-def letter(number=1, **changes):
+def letter(number: int = 1, **changes: str | tuple[Address]) -> Letter:
     values = {
         "id": letter_id(number.to_bytes(7, "big")),
         "account": "you",
@@ -47,18 +52,20 @@ def letter(number=1, **changes):
     return Letter(**{**values, **changes})
 
 
-def subjects(box, query=""):
+def subjects(box: LocalMailbox, query: str = "") -> list[str]:
     return [item.subject for item in box.search(query, limit=100).items]
 
 
-def test_many_mails_of_one_second_keep_their_order_of_arrival(open_box):
+def test_many_mails_of_one_second_keep_their_order_of_arrival(open_box: Callable[..., Any]) -> None:
     box = open_box()
     box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(50)])
     assert subjects(box) == [f"number {n}" for n in reversed(range(50))]
 
 
 @pytest.mark.parametrize("second", [int(DAY.timestamp()), 253_402_300_799])
-def test_a_second_that_is_full_spills_into_the_next_even_the_last_of_all(open_box, second):
+def test_a_second_that_is_full_spills_into_the_next_even_the_last_of_all(
+    open_box: Callable[..., Any], second: int
+) -> None:
     box = open_box()
     with box._database.write() as connection:
         connection.execute("INSERT INTO gone VALUES (?)", [(second << 20) | 0xFFFFF])
@@ -79,13 +86,17 @@ def test_a_second_that_is_full_spills_into_the_next_even_the_last_of_all(open_bo
         ("X-No-Date: here", NOW - 5),
     ],
 )
-def test_a_date_that_cannot_be_believed_gives_way_to_that_of_arrival(open_box, header, expected):
+def test_a_date_that_cannot_be_believed_gives_way_to_that_of_arrival(
+    open_box: Callable[..., Any], header: str, expected: int
+) -> None:
     box = open_box()
     box.keep([Arrival(f"Subject: x\r\n{header}\r\n\r\nhello\r\n".encode(), IN, NOW - 5)])
     assert box.search("").items[0].date == expected
 
 
-def test_the_same_mail_is_kept_once_and_stays_as_the_person_left_it(open_box):
+def test_the_same_mail_is_kept_once_and_stays_as_the_person_left_it(
+    open_box: Callable[..., Any],
+) -> None:
     box = open_box()
     raw = mail(subject="once")
     assert box.keep([Arrival(raw, IN, NOW), Arrival(raw, IN, NOW)]) == (1, 1)
@@ -95,7 +106,9 @@ def test_the_same_mail_is_kept_once_and_stays_as_the_person_left_it(open_box):
     assert box.message(id).labels == {INBOX}
 
 
-def test_two_openings_of_one_mailbox_see_each_others_mail_at_once(open_box):
+def test_two_openings_of_one_mailbox_see_each_others_mail_at_once(
+    open_box: Callable[..., Any],
+) -> None:
     one, other = open_box(), open_box()
     one.keep([Arrival(mail(subject="first"), IN, NOW)])
     assert subjects(other) == ["first"]
@@ -103,7 +116,7 @@ def test_two_openings_of_one_mailbox_see_each_others_mail_at_once(open_box):
     assert subjects(one, "label:seen") == ["first"]
 
 
-def test_the_id_of_a_discarded_draft_is_never_another_mails(open_box):
+def test_the_id_of_a_discarded_draft_is_never_another_mails(open_box: Callable[..., Any]) -> None:
     box = open_box()
     draft = box.create_draft(letter(1), date=SENDING)
     box.discard_draft(draft.id, version=draft.version)
@@ -113,7 +126,9 @@ def test_the_id_of_a_discarded_draft_is_never_another_mails(open_box):
     assert not box.search("Hi").items
 
 
-def test_a_letter_to_a_neighbour_arrives_once_unread_and_without_bcc(open_box, tmp_path):
+def test_a_letter_to_a_neighbour_arrives_once_unread_and_without_bcc(
+    open_box: Callable[..., Any], tmp_path: Path
+) -> None:
     places = {BOB.key: tmp_path / "bob.sqlite", "eve@example.org": tmp_path / "eve.sqlite"}
     you, bob, eve = open_box(neighbours=places), open_box("bob", (BOB,)), open_box("eve")
     sent = letter(bcc=(Address.parse("eve@example.org"),), cc=(Address.parse("out@example.com"),))
@@ -133,7 +148,9 @@ def test_a_letter_to_a_neighbour_arrives_once_unread_and_without_bcc(open_box, t
     assert len(subjects(bob)) == 1
 
 
-def test_delivery_that_failed_is_made_up_for_when_the_letter_is_settled(open_box, tmp_path):
+def test_delivery_that_failed_is_made_up_for_when_the_letter_is_settled(
+    open_box: Callable[..., Any], tmp_path: Path
+) -> None:
     place = tmp_path / "bob.sqlite"
     place.write_bytes(b"not a database, for a while" * 40)
     you = open_box(neighbours={BOB.key: place})
@@ -144,7 +161,7 @@ def test_delivery_that_failed_is_made_up_for_when_the_letter_is_settled(open_box
     assert subjects(open_box("bob", (BOB,))) == ["Hi"]
 
 
-def test_a_letter_is_not_sent_twice_under_one_id(open_box):
+def test_a_letter_is_not_sent_twice_under_one_id(open_box: Callable[..., Any]) -> None:
     you = open_box()
     you.send(letter(), you.wire(letter(), date=SENDING))
     with pytest.raises(Conflict, match="already"):
@@ -152,7 +169,9 @@ def test_a_letter_is_not_sent_twice_under_one_id(open_box):
     assert len(subjects(you, "in:sent")) == 1
 
 
-def test_a_cursor_from_before_a_restored_backup_is_not_found(open_box, tmp_path):
+def test_a_cursor_from_before_a_restored_backup_is_not_found(
+    open_box: Callable[..., Any], tmp_path: Path
+) -> None:
     box = open_box()
     box.keep([Arrival(mail(), IN, NOW)])
     cursor = box.changes().cursor
@@ -163,11 +182,13 @@ def test_a_cursor_from_before_a_restored_backup_is_not_found(open_box, tmp_path)
         open_box("restored").changes(cursor)
 
 
-def test_a_label_that_does_not_exist_is_said_beside_the_empty_answer(open_box):
+def test_a_label_that_does_not_exist_is_said_beside_the_empty_answer(
+    open_box: Callable[..., Any],
+) -> None:
     assert open_box().search("label:invoces is:unread").notes == ("There is no label invoces.",)
 
 
-def test_hostile_references_cost_no_more_than_their_bound(open_box):
+def test_hostile_references_cost_no_more_than_their_bound(open_box: Callable[..., Any]) -> None:
     box = open_box()
     references = " ".join(f"<{n}@example.com>" for n in range(20_000))
     box.keep([Arrival(mail(more=f"References: {references}\r\n"), IN, NOW)])
@@ -175,14 +196,16 @@ def test_hostile_references_cost_no_more_than_their_bound(open_box):
     assert count <= 101
 
 
-def test_labels_that_no_mailbox_can_have_are_mended_and_stop_no_import(open_box):
+def test_labels_that_no_mailbox_can_have_are_mended_and_stop_no_import(
+    open_box: Callable[..., Any],
+) -> None:
     box = open_box()
     labels = frozenset({"a//b", "/", "  ", "x" * 400, INBOX})
     assert box.keep([Arrival(mail(), labels, NOW)]).added == 1
     assert box.search("").items[0].labels == {INBOX, "a/b", "x" * 225}
 
 
-def test_a_stranger_cannot_make_two_conversations_one(open_box):
+def test_a_stranger_cannot_make_two_conversations_one(open_box: Callable[..., Any]) -> None:
     box = open_box()
     box.keep([Arrival(mail(subject="Salaries", message_id="<a1@example.com>"), IN, NOW)])
     box.keep([Arrival(mail(subject="Diagnosis", message_id="<b1@example.com>"), IN, NOW)])
@@ -195,7 +218,9 @@ def test_a_stranger_cannot_make_two_conversations_one(open_box):
     assert len(box.thread(spam.id).messages) == 1
 
 
-def test_a_draft_is_forgotten_by_the_tokens_it_was_stored_with(open_box):
+def test_a_draft_is_forgotten_by_the_tokens_it_was_stored_with(
+    open_box: Callable[..., Any],
+) -> None:
     box = open_box()
     draft = box.create_draft(letter(1, subject="zebra"), date=SENDING)
     with box._database.write() as connection:  # as if another version had read the mail otherwise
@@ -209,7 +234,7 @@ def test_a_draft_is_forgotten_by_the_tokens_it_was_stored_with(open_box):
     assert box._database.rows("SELECT rowid FROM word WHERE word MATCH '\"·all\"'") == []
 
 
-def test_an_entry_of_the_index_without_its_mail_ends_no_page(open_box):
+def test_an_entry_of_the_index_without_its_mail_ends_no_page(open_box: Callable[..., Any]) -> None:
     box = open_box()
     box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(30)])
     newest = box.search("number", limit=1).items[0].id
@@ -220,14 +245,18 @@ def test_an_entry_of_the_index_without_its_mail_ends_no_page(open_box):
     assert len(box.search("number", limit=20, cursor=page.cursor).items) == 10
 
 
-def test_a_draft_and_the_letter_it_becomes_may_be_the_same_bytes(open_box):
+def test_a_draft_and_the_letter_it_becomes_may_be_the_same_bytes(
+    open_box: Callable[..., Any],
+) -> None:
     box = open_box()
     box.create_draft(letter(), date=SENDING)
     assert box.send(letter(), box.wire(letter(), date=SENDING)).message
     assert len(box.drafts()) == 1
 
 
-def test_a_search_that_takes_too_long_is_given_up_and_the_next_is_answered(open_box):
+def test_a_search_that_takes_too_long_is_given_up_and_the_next_is_answered(
+    open_box: Callable[..., Any],
+) -> None:
     box = open_box(patience=0.0)
     box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(300)])
     with pytest.raises(Invalid, match="too long"):

@@ -5,6 +5,7 @@ import email.policy
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from html import escape
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,13 @@ BOB = Address("bob", "example.org")
 EVIL = "x\r\nBcc: evil@example.com\r\n\r\nbody"
 
 
-def letter(**values) -> Letter:
+def letter(**values: Address | str | tuple[Any, ...]) -> Letter:
     return Letter(**{"id": "abcdefghij", "account": "main", "sender": ANN, "to": (BOB,)} | values)
 
 
-def built(*, bcc: bool = False, date: datetime = NOON, **values) -> bytes:
+def built(
+    *, bcc: bool = False, date: datetime = NOON, **values: Address | str | tuple[Any, ...]
+) -> bytes:
     return mime.build(letter(**values), date=date, bcc=bcc)
 
 
@@ -36,7 +39,7 @@ def body(raw: bytes) -> bytes:
     return raw.partition(b"\r\n\r\n")[2]
 
 
-def forced(**values) -> Letter:
+def forced(**values: Address | str | tuple[Any, ...]) -> Letter:
     """Return a letter with values that `Letter` itself would refuse."""
     made = letter()
     for name, value in values.items():
@@ -44,7 +47,7 @@ def forced(**values) -> Letter:
     return made
 
 
-def test_a_letter_of_plain_text_is_the_simplest_mail():
+def test_a_letter_of_plain_text_is_the_simplest_mail() -> None:
     assert built(subject="Lunch", text="At noon?\nAnn") == (
         b"From: Ann Example <ann@example.org>\r\n"
         b"To: bob@example.org\r\n"
@@ -60,14 +63,14 @@ def test_a_letter_of_plain_text_is_the_simplest_mail():
     )
 
 
-def test_hidden_recipients_are_named_only_where_there_is_no_envelope():
+def test_hidden_recipients_are_named_only_where_there_is_no_envelope() -> None:
     hidden = (Address("carol", "example.org"),)
     assert "Bcc" not in head(built(bcc=hidden))
     raw = mime.build(letter(bcc=hidden), date=NOON, bcc=True)
     assert head(raw)["Bcc"] == "carol@example.org"
 
 
-def test_the_whole_chain_of_references_goes_out_folded():
+def test_the_whole_chain_of_references_goes_out_folded() -> None:
     chain = tuple(f"<{n}.{'x' * 40}@example.org>" for n in range(100))
     raw = built(references=chain, in_reply_to=chain[-1])
     assert head(raw)["References"].split() == list(chain)
@@ -82,11 +85,11 @@ def test_the_whole_chain_of_references_goes_out_folded():
         (NOON.replace(tzinfo=timezone(timedelta(minutes=53, seconds=28))), "Mon, 01 Jan 2024 11:06:32 +0000"),
     ],
 )  # fmt: skip
-def test_the_date_has_its_offset_from_utc(date, written):
+def test_the_date_has_its_offset_from_utc(date: datetime, written: str) -> None:
     assert head(built(date=date))["Date"] == written
 
 
-def test_a_date_without_offset_is_refused():
+def test_a_date_without_offset_is_refused() -> None:
     with pytest.raises(ValueError, match="offset"):
         built(date=datetime(2024, 1, 1))
 
@@ -102,11 +105,11 @@ def test_a_date_without_offset_is_refused():
         ("evil@example.com", '"evil@example.com" <ann@example.org>'),
     ],
 )
-def test_a_name_is_written_so_that_it_stays_a_name(name, written):
+def test_a_name_is_written_so_that_it_stays_a_name(name: str, written: str) -> None:
     assert head(built(sender=Address("ann", "example.org", name)))["From"] == written
 
 
-def test_a_domain_goes_out_in_ascii():
+def test_a_domain_goes_out_in_ascii() -> None:
     raw = built(to=(Address.parse("bob@bücher.example"),))
     assert head(raw)["To"] == "bob@xn--bcher-kva.example"
 
@@ -115,7 +118,7 @@ def test_a_domain_goes_out_in_ascii():
     "subject",
     ["ü" * 500, "word " * 199, "x" * 998, "日本語の件名 " * 60, "a  b", " a", "=?utf-8?q?x?=", "😀" * 200],
 )  # fmt: skip
-def test_every_line_of_a_header_is_short_enough(subject):
+def test_every_line_of_a_header_is_short_enough(subject: str) -> None:
     raw = built(subject=subject.strip() if subject.endswith(" ") else subject)
     for line in raw.partition(b"\r\n\r\n")[0].split(b"\r\n"):
         assert len(line) <= (76 if b"=?" in line else 78)
@@ -138,7 +141,7 @@ def test_every_line_of_a_header_is_short_enough(subject):
         ("From " + "x" * 71, "base64"),
     ],
 )
-def test_a_text_goes_out_so_that_no_gateway_changes_it(text, encoding):
+def test_a_text_goes_out_so_that_no_gateway_changes_it(text: str, encoding: str) -> None:
     raw = built(text=text)
     assert f"Content-Transfer-Encoding: {encoding}".encode() in raw
     assert not re.search(rb"(?m)^From |^\.|[ \t]\r$|[^\r\n -~]", body(raw))
@@ -149,11 +152,11 @@ def test_a_text_goes_out_so_that_no_gateway_changes_it(text, encoding):
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
 @pytest.mark.parametrize("words", ["plain", "café", "日本" * 40])
-def test_the_end_of_a_text_stays_as_it_is(words, end):
+def test_the_end_of_a_text_stays_as_it_is(words: str, end: str) -> None:
     assert mime.read(built(text=words + end)).text == words + end
 
 
-def test_text_and_page_are_alternatives_and_files_stand_beside_them():
+def test_text_and_page_are_alternatives_and_files_stand_beside_them() -> None:
     raw = built(
         text="plain",
         html="<p>page</p>",
@@ -177,7 +180,7 @@ def test_text_and_page_are_alternatives_and_files_stand_beside_them():
     "name",
     ["a.pdf", "Ärger.pdf", 'q"uote;.pdf', "日本語" * 60 + ".pdf", "=?utf-8?q?x?=.pdf", "a'b%20.pdf", "😀.pdf"],
 )  # fmt: skip
-def test_other_readers_find_the_true_name_of_a_file(name):
+def test_other_readers_find_the_true_name_of_a_file(name: str) -> None:
     raw = built(attachments=(Enclosure(name, "application/pdf", b"x"),))
     assert max(map(len, raw.split(b"\r\n"))) <= 78
     (enclosed,) = email.message_from_bytes(raw, policy=email.policy.default).iter_attachments()
@@ -185,24 +188,24 @@ def test_other_readers_find_the_true_name_of_a_file(name):
 
 
 @pytest.mark.parametrize("name", ['" "', '"x"', '"é"', "'x'", "<x>", '"', " a.pdf"])
-def test_quotes_that_are_part_of_a_files_name_are_not_taken_for_others(name):
+def test_quotes_that_are_part_of_a_files_name_are_not_taken_for_others(name: str) -> None:
     enclosed = letter(attachments=(Enclosure(name, "application/pdf", b"x"),))
     assert mime.differs(enclosed, mime.build(enclosed, date=NOON, bcc=False)) == ""
 
 
-def test_old_readers_find_the_name_beside_the_type():
+def test_old_readers_find_the_name_beside_the_type() -> None:
     raw = built(attachments=(Enclosure("Ä.pdf", "application/pdf", b"x"),))
     assert b'name="=?utf-8?b?w4QucGRm?="' in raw
 
 
-def test_a_mail_goes_out_in_a_mail_as_it_is_where_it_can():
+def test_a_mail_goes_out_in_a_mail_as_it_is_where_it_can() -> None:
     inner = b"Subject: inner\r\n\r\nwords\r\n"
     raw = built(attachments=(Enclosure("a.eml", "message/rfc822", inner),))
     assert inner in raw
     assert mime.attachment(raw, "1").content == inner
 
 
-def test_the_same_letter_and_date_give_the_same_octets():
+def test_the_same_letter_and_date_give_the_same_octets() -> None:
     values = {"text": "a", "html": "<p>b", "attachments": (Enclosure("c", "text/plain", b"d"),)}
     assert built(**values) == built(**values)
     assert built(**values) != built(**values, id="bbbbbbbbbb")
@@ -230,20 +233,20 @@ def test_the_same_letter_and_date_give_the_same_octets():
     ],
     ids="-".join,
 )
-def test_no_header_can_be_injected_through_any_field(values):
+def test_no_header_can_be_injected_through_any_field(values: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
         mime.build(forced(**values), date=NOON, bcc=True)
 
 
 @pytest.mark.parametrize("field", ["name", "type"])
-def test_no_header_can_be_injected_through_a_file(field):
+def test_no_header_can_be_injected_through_a_file(field: str) -> None:
     enclosed = Enclosure("a.pdf", "application/pdf", b"x")
     object.__setattr__(enclosed, field, EVIL)
     with pytest.raises(Invalid):
         mime.build(forced(attachments=(enclosed,)), date=NOON, bcc=True)
 
 
-def test_a_text_cannot_end_its_part():
+def test_a_text_cannot_end_its_part() -> None:
     evil = "x\n--=_abcdefghij_m\nContent-Type: text/html\n\n<p>evil\n--=_abcdefghij_a--"
     page = f"<pre>{escape(evil)}"
     raw = built(text=evil, html=page, attachments=(Enclosure("a", "text/plain", b"z"),))

@@ -39,7 +39,7 @@ def sender(value: str) -> Party | None:
 # --- headers
 
 
-def test_a_plain_mail_says_who_when_and_what():
+def test_a_plain_mail_says_who_when_and_what() -> None:
     mail = arrive(
         "From: Ann Example <ann@example.org>\nTo: bob@example.org, Carol <carol@example.org>\n"
         "Cc: dave@example.org\nReply-To: list@example.org\nSubject: Lunch\n"
@@ -81,12 +81,12 @@ def test_a_plain_mail_says_who_when_and_what():
         ("a = b ? c", "a = b ? c"),
     ],
 )
-def test_encoded_words_are_read_also_when_damaged(written, read_as):
+def test_encoded_words_are_read_also_when_damaged(written: str, read_as: str) -> None:
     assert arrive(f"Subject: {written}").subject == read_as
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "windows-1252"])
-def test_raw_octets_in_a_subject_are_read(charset):
+def test_raw_octets_in_a_subject_are_read(charset: str) -> None:
     assert arrive("Subject: Café für 5 €", charset=charset).subject == "Café für 5 €"
 
 
@@ -116,22 +116,24 @@ def test_raw_octets_in_a_subject_are_read(charset):
         ("Ann\u202e\u200b <a@exam\u200bple.org>", "Ann", "a@example.org"),
     ],
 )  # fmt: skip
-def test_a_sender_is_who_the_structure_of_the_header_says(written, name, address):
+def test_a_sender_is_who_the_structure_of_the_header_says(
+    written: str, name: str, address: str
+) -> None:
     assert sender(written) == Party(name, address)
 
 
-def test_an_encoded_comma_makes_no_second_recipient():
+def test_an_encoded_comma_makes_no_second_recipient() -> None:
     mail = arrive("To: =?utf-8?q?a=40example=2Ecom=2C_b?= <c@example.org>, d@example.org")
     assert [party.address for party in mail.to] == ["c@example.org", "d@example.org"]
 
 
-def test_a_group_and_its_end_are_no_people():
+def test_a_group_and_its_end_are_no_people() -> None:
     mail = arrive("To: Team: a@example.org, B <b@example.org>;\nCc: undisclosed-recipients:;")
     assert [party.address for party in mail.to] == ["a@example.org", "b@example.org"]
     assert mail.cc == ()
 
 
-def test_of_very_many_recipients_the_first_are_kept_and_it_is_said():
+def test_of_very_many_recipients_the_first_are_kept_and_it_is_said() -> None:
     mail = arrive("To: " + ",".join(f"a{n}@example.org" for n in range(3000)))
     assert len(mail.to) == headers.MAX_PARTIES
     assert mail.damage
@@ -154,20 +156,20 @@ def test_of_very_many_recipients_the_first_are_kept_and_it_is_said():
         ("9" * 5000, None),
     ],
 )
-def test_a_date_is_seconds_or_nothing(written, seconds):
+def test_a_date_is_seconds_or_nothing(written: str, seconds: int | None) -> None:
     mail = arrive(f"Date: {written}")
     assert mail.date == seconds
     assert bool(mail.damage) == (seconds is None)
 
 
-def test_of_a_long_chain_of_references_the_first_and_the_latest_stay():
+def test_of_a_long_chain_of_references_the_first_and_the_latest_stay() -> None:
     mail = arrive("References: " + " ".join(f"<{n}@example.org>" for n in range(300)))
     assert len(mail.references) == headers.MAX_IDS
     assert mail.references[0] == "<0@example.org>"
     assert mail.references[-1] == "<299@example.org>"
 
 
-def test_ids_are_found_among_other_words_and_without_brackets():
+def test_ids_are_found_among_other_words_and_without_brackets() -> None:
     mail = arrive("Message-ID: bare@example.org\nIn-Reply-To: your note < 1@example.org > of today")
     assert (mail.message_id, mail.in_reply_to) == ("<bare@example.org>", ("<1@example.org>",))
 
@@ -186,11 +188,11 @@ def test_ids_are_found_among_other_words_and_without_brackets():
         ("Return-Path: <a@example.org>", False),
     ],
 )
-def test_a_machine_is_told_from_a_person(header, automatic):
+def test_a_machine_is_told_from_a_person(header: str, automatic: bool) -> None:
     assert arrive(header).automatic is automatic
 
 
-def test_a_list_and_the_mailbox_of_delivery_are_named():
+def test_a_list_and_the_mailbox_of_delivery_are_named() -> None:
     mail = arrive(
         "List-Id: =?utf-8?q?Talk?= <talk.example.org>\nDelivered-To: me@example.org\n"
         "X-Original-To: alias@example.org\nDelivered-To: me@example.org"
@@ -199,13 +201,13 @@ def test_a_list_and_the_mailbox_of_delivery_are_named():
     assert mail.delivered_to == ("me@example.org", "alias@example.org")
 
 
-def test_the_first_of_two_senders_counts_and_the_second_is_noted():
+def test_the_first_of_two_senders_counts_and_the_second_is_noted() -> None:
     mail = arrive("From: a@example.org\nFrom: b@example.org")
     assert mail.sender == Party("", "a@example.org")
     assert "There are several From headers" in mail.damage
 
 
-def test_several_senders_in_one_header_are_noted():
+def test_several_senders_in_one_header_are_noted() -> None:
     assert arrive("From: ceo@example.org, evil@example.com").damage == (
         "There are several senders",
     )
@@ -213,7 +215,7 @@ def test_several_senders_in_one_header_are_noted():
 
 
 @pytest.mark.parametrize("name", ["Subject", "Content-Type", "Content-Transfer-Encoding"])
-def test_a_header_that_should_stand_once_and_stands_twice_is_noted(name):
+def test_a_header_that_should_stand_once_and_stands_twice_is_noted(name: str) -> None:
     mail = arrive(f"{name}: text/plain\n{name}: text/html", "x")
     assert mail.damage == (f"There are several {name} headers",)
 
@@ -222,35 +224,35 @@ def test_a_header_that_should_stand_once_and_stands_twice_is_noted(name):
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b"\r\r\n"])
-def test_every_kind_of_line_end_is_understood(end):
+def test_every_kind_of_line_end_is_understood(end: bytes) -> None:
     mail = mime.read(end.join([b"Subject: x", b"To: a@example.org", b"", b"one", b"two", b""]))
     assert (mail.subject, mail.to[0].address) == ("x", "a@example.org")
     assert mail.text.split() == ["one", "two"]
 
 
-def test_a_line_of_an_mbox_before_the_mail_is_passed_over():
+def test_a_line_of_an_mbox_before_the_mail_is_passed_over() -> None:
     mail = mime.read(b"From ann@example.org Mon Jan  1 00:00:00 2024\nSubject: x\n\ntext\n")
     assert (mail.subject, mail.text, mail.damage) == ("x", "text", ())
 
 
-def test_text_that_follows_the_header_at_once_is_text():
+def test_text_that_follows_the_header_at_once_is_text() -> None:
     mail = mime.read(b"Subject: x\nHello there\n\nmore\n")
     assert (mail.subject, mail.text) == ("x", "Hello there\n\nmore")
     assert mail.damage
 
 
-def test_a_strange_line_among_headers_costs_no_header():
+def test_a_strange_line_among_headers_costs_no_header() -> None:
     mail = mime.read(b"To: a@example.org\nstrange line\nSubject: x\n\ntext\n")
     assert (mail.subject, mail.text) == ("x", "text")
     assert mail.damage
 
 
 @pytest.mark.parametrize("raw", [b"", b"\n", b"\r\n\r\n", b"\0", b":", b"\xff\xfe", b"Subject:"])
-def test_almost_nothing_is_still_a_mail(raw):
+def test_almost_nothing_is_still_a_mail(raw: bytes) -> None:
     assert UNREADABLE not in mime.read(raw).damage
 
 
-def test_bytes_that_are_no_mail_are_text():
+def test_bytes_that_are_no_mail_are_text() -> None:
     assert mime.read(b"just some words\nof nobody").text == "just some words\nof nobody"
 
 
@@ -276,7 +278,7 @@ def test_bytes_that_are_no_mail_are_text():
         ("punycode", b"mnchen-3ya", "mnchen-3ya"),
     ],
 )
-def test_no_text_is_lost_to_its_charset(declared, octets, text):
+def test_no_text_is_lost_to_its_charset(declared: str, octets: bytes, text: str) -> None:
     assert arrive(f'Content-Type: text/plain; charset="{declared}"', octets).text == text
 
 
@@ -294,11 +296,13 @@ def test_no_text_is_lost_to_its_charset(declared, octets, text):
         ("unheard-of", "as it is", "as it is"),
     ],
 )
-def test_transfer_encodings_are_undone_also_when_damaged(encoding, body, text):
+def test_transfer_encodings_are_undone_also_when_damaged(
+    encoding: str, body: str, text: str
+) -> None:
     assert arrive(f"Content-Transfer-Encoding: {encoding}", body).text == text
 
 
-def test_a_page_without_charset_may_name_it_itself():
+def test_a_page_without_charset_may_name_it_itself() -> None:
     page = '<meta http-equiv="x" content="text/html; charset=koi8-r"><p>Привет'.encode("koi8-r")
     assert arrive("Content-Type: text/html", page).text == "Привет"
 
@@ -306,18 +310,18 @@ def test_a_page_without_charset_may_name_it_itself():
 # --- parts
 
 
-def test_plain_text_is_preferred_and_the_page_is_kept():
+def test_plain_text_is_preferred_and_the_page_is_kept() -> None:
     mail = mixed(PLAIN, HTML, kind="alternative")
     assert (mail.text, mail.html) == ("plain words", "<p>html words</p>")
 
 
 @pytest.mark.parametrize("blank", ["", " \n\t"])
-def test_a_page_speaks_where_the_plain_text_is_blank(blank):
+def test_a_page_speaks_where_the_plain_text_is_blank(blank: str) -> None:
     mail = mixed(f"Content-Type: text/plain\n\n{blank}", HTML, kind="alternative")
     assert mail.text == "html words"
 
 
-def test_a_page_speaks_where_the_plain_text_says_something_else():
+def test_a_page_speaks_where_the_plain_text_says_something_else() -> None:
     plain = "Content-Type: text/plain\n\nDear Ann,\nsend the money to evil@example.com today"
     page = "Content-Type: text/html\n\n<p>Dear Ann,<p>see you at <b hidden>never</b>lunch"
     mail = mixed(plain, page, kind="alternative")
@@ -326,7 +330,7 @@ def test_a_page_speaks_where_the_plain_text_says_something_else():
     assert mail.damage == (read.BELIED,)
 
 
-def test_plain_text_that_says_what_the_page_shows_stays():
+def test_plain_text_that_says_what_the_page_shows_stays() -> None:
     plain = "Content-Type: text/plain\n\nDear Ann,\n\n  see https://example.org/menu\n-- \nBob"
     page = "Content-Type: text/html\n\nDear <b>Ann</b>, <a href='https://example.org/menu'>see</a>"
     mail = mixed(plain, page, kind="alternative")
@@ -335,28 +339,28 @@ def test_plain_text_that_says_what_the_page_shows_stays():
 
 
 @pytest.mark.parametrize("kind", ["related", "signed"])
-def test_only_the_root_of_related_parts_speaks(kind):
+def test_only_the_root_of_related_parts_speaks(kind: str) -> None:
     mail = mixed(HTML, PLAIN, kind=kind)
     assert mail.text == "html words"
     assert [(a.part, a.type) for a in mail.attachments] == [("2", "text/plain")]
 
 
-def test_the_root_of_related_parts_may_be_named():
+def test_the_root_of_related_parts_may_be_named() -> None:
     named = "Content-ID: <r>\n" + HTML
     mail = mixed(PLAIN, named, kind='related; start="<r>"')
     assert (mail.text, [a.part for a in mail.attachments]) == ("html words", ["1"])
 
 
-def test_a_page_alone_is_readable_with_its_links():
+def test_a_page_alone_is_readable_with_its_links() -> None:
     mail = arrive("Content-Type: text/html", '<p>See <a href="https://example.org/x">this</a></p>')
     assert mail.text == "See this <https://example.org/x>"
 
 
-def test_texts_beside_each_other_are_one_text():
+def test_texts_beside_each_other_are_one_text() -> None:
     assert mixed(PLAIN, FILE, HTML).text == "plain words\nhtml words"
 
 
-def test_parts_have_paths_that_find_them_again():
+def test_parts_have_paths_that_find_them_again() -> None:
     inner = (
         "Content-Type: multipart/alternative; boundary=c\n\n--c\n"
         + PLAIN
@@ -376,7 +380,7 @@ def test_parts_have_paths_that_find_them_again():
 
 
 @pytest.mark.parametrize("part", ["", "1", "3", "2.1", "-1", "x", "9" * 99])
-def test_a_part_that_is_no_attachment_is_not_found(part):
+def test_a_part_that_is_no_attachment_is_not_found(part: str) -> None:
     raw = (
         f"Content-Type: multipart/mixed; boundary=b\n\n--b\n{PLAIN}\n--b\n{FILE}\n--b--\n".encode()
     )
@@ -399,14 +403,14 @@ def test_a_part_that_is_no_attachment_is_not_found(part):
         ("Content-Type: multipart/mixed; boundary=b\nContent-Transfer-Encoding: base64\n\n--b\n\nwords\n--b--", ""),
     ],
 )  # fmt: skip
-def test_a_broken_multipart_still_gives_its_text(raw, said):
+def test_a_broken_multipart_still_gives_its_text(raw: str, said: str) -> None:
     mail = mime.read(raw.encode())
     assert mail.text.strip() == "words"
     assert said in " ".join(mail.damage)
     assert bool(mail.damage) == bool(said)
 
 
-def test_a_boundary_that_begins_like_another_is_another():
+def test_a_boundary_that_begins_like_another_is_another() -> None:
     mail = arrive(
         "Content-Type: multipart/mixed; boundary=b",
         "--b\nContent-Type: multipart/mixed; boundary=bb\n\n--bb\n\none\n--bb\n\ntwo\n--bb--\n--b--\n",
@@ -414,25 +418,25 @@ def test_a_boundary_that_begins_like_another_is_another():
     assert (mail.text, mail.damage) == ("one\ntwo", ())
 
 
-def test_an_attachment_behind_the_end_is_listed_and_said():
+def test_an_attachment_behind_the_end_is_listed_and_said() -> None:
     mail = mixed(PLAIN, end=f"--b--\n\n--b\n{FILE}\n--b--\n")
     assert [a.name for a in mail.attachments] == ["a.pdf"]
     assert "Parts follow the end of a multipart" in mail.damage
 
 
-def test_a_mail_in_a_mail_is_an_attachment_named_after_its_subject():
+def test_a_mail_in_a_mail_is_an_attachment_named_after_its_subject() -> None:
     mail = mixed(PLAIN, "Content-Type: message/rfc822\n\nSubject: Plan A/B\n\ninner words")
     (enclosed,) = mail.attachments
     assert (enclosed.name, enclosed.type) == ("Plan A-B.eml", "message/rfc822")
     assert "inner" not in mail.text
 
 
-def test_a_digest_is_made_of_mails():
+def test_a_digest_is_made_of_mails() -> None:
     mail = mixed("\nSubject: one\n\nx", "\nSubject: two\n\ny", kind="digest")
     assert [a.name for a in mail.attachments] == ["one.eml", "two.eml"]
 
 
-def test_pictures_of_a_page_are_inline():
+def test_pictures_of_a_page_are_inline() -> None:
     mail = mixed(HTML, "Content-Type: image/png\nContent-ID: <1>\n\nx", kind="related")
     assert [(a.name, a.inline) for a in mail.attachments] == [("attachment-1.png", True)]
 
@@ -464,17 +468,17 @@ def test_pictures_of_a_page_are_inline():
         (f'attachment; filename="{"x" * 500}.pdf"', "x" * 196 + ".pdf"),
     ],
 )
-def test_an_attachment_has_its_true_and_harmless_name(header, name):
+def test_an_attachment_has_its_true_and_harmless_name(header: str, name: str) -> None:
     mail = mixed(f"Content-Type: application/pdf\nContent-Disposition: {header}\n\nx")
     assert [a.name for a in mail.attachments] == [name]
 
 
-def test_text_sent_as_a_file_is_a_file():
+def test_text_sent_as_a_file_is_a_file() -> None:
     mail = mixed(PLAIN, 'Content-Type: text/plain; name="notes.txt"\n\nnotes')
     assert (mail.text, [a.name for a in mail.attachments]) == ("plain words", ["notes.txt"])
 
 
-def test_a_type_that_is_none_becomes_plain_octets():
+def test_a_type_that_is_none_becomes_plain_octets() -> None:
     mail = mixed("Content-Type: pdf/../x y\nContent-Disposition: attachment; filename=a.pdf\n\nx")
     assert mail.attachments[0].type == "application/octet-stream"
 
@@ -482,7 +486,7 @@ def test_a_type_that_is_none_becomes_plain_octets():
 # --- what the eye does not see
 
 
-def test_invisible_characters_are_taken_out_and_counted():
+def test_invisible_characters_are_taken_out_and_counted() -> None:
     mail = arrive(
         "Subject: a\u200bb\nFrom: An\u2066n <a@example.org>", "one\u202etwo\U000e0041\U000e0042\x00"
     )
@@ -490,7 +494,7 @@ def test_invisible_characters_are_taken_out_and_counted():
     assert mail.hidden == 6
 
 
-def test_hidden_text_of_a_page_is_taken_out_and_counted():
+def test_hidden_text_of_a_page_is_taken_out_and_counted() -> None:
     page = '<p>shown</p><p style="display:none">secret</p>'
     mail = arrive("Content-Type: text/html", page)
     assert (mail.text, mail.hidden, mail.html) == ("shown", len("secret"), page)
@@ -499,7 +503,7 @@ def test_hidden_text_of_a_page_is_taken_out_and_counted():
 # --- bounds
 
 
-def test_ten_thousand_nested_parts_are_opened_to_the_bound():
+def test_ten_thousand_nested_parts_are_opened_to_the_bound() -> None:
     raw = b"Subject: deep\n" + b"".join(
         b"Content-Type: multipart/mixed; boundary=b%d\n\n--b%d\n\nlevel %d\n--b%d\n" % (n, n, n, n)
         for n in range(10_000)
@@ -512,20 +516,20 @@ def test_ten_thousand_nested_parts_are_opened_to_the_bound():
     assert b"level 9999" in mime.attachment(raw, rest.part).content
 
 
-def test_very_many_nested_parts_are_read_to_the_bound():
+def test_very_many_nested_parts_are_read_to_the_bound() -> None:
     chain = "".join(f"Content-Type: multipart/mixed; boundary=c{n}\n\n--c{n}\n" for n in range(40))
     mail = mixed(*[chain] * 5000)
     assert len(mail.attachments) < MAX_PARTS
     assert "Only the first 1,000 parts were read" in mail.damage
 
 
-def test_a_header_without_end_is_cut_and_what_is_there_is_read():
+def test_a_header_without_end_is_cut_and_what_is_there_is_read() -> None:
     mail = mime.read(b"Subject: x\n" + b"X-Line: y\n" * 100_000 + b"\nwords")
     assert (mail.subject, mail.text) == ("x", "words")
     assert mail.damage
 
 
-def test_very_many_parts_are_read_to_the_bound():
+def test_very_many_parts_are_read_to_the_bound() -> None:
     mail = mixed(*["Content-Type: image/gif\n\nx"] * 5000)
     assert len(mail.attachments) < MAX_PARTS
     assert mail.damage
@@ -544,7 +548,7 @@ def test_very_many_parts_are_read_to_the_bound():
     ],
     ids=["lines", "one line", "octets", "tags", "boundaries", "almost boundaries", "a file"],
 )
-def test_a_mail_of_fifty_megabytes_is_read_to_the_bound(kind, body):
+def test_a_mail_of_fifty_megabytes_is_read_to_the_bound(kind: bytes, body: bytes) -> None:
     mail = mime.read(b"Subject: large\nContent-Type: " + kind + b"\n\n" + body)
     assert mail.subject == "large"
     assert len(mail.text) <= MAX_TEXT
@@ -574,7 +578,7 @@ def test_a_mail_of_fifty_megabytes_is_read_to_the_bound(kind, body):
     ],
     ids=lambda header: header[:14].decode(),
 )
-def test_a_hostile_header_is_read_in_linear_time(header):
+def test_a_hostile_header_is_read_in_linear_time(header: bytes) -> None:
     assert UNREADABLE not in mime.read(header + b"\n\nwords\n").damage
 
 
@@ -585,13 +589,13 @@ class Torn(bytes):
         raise RuntimeError("torn")
 
 
-def test_a_mail_that_breaks_the_reader_is_shown_raw():
+def test_a_mail_that_breaks_the_reader_is_shown_raw() -> None:
     mail = mime.read(Torn(b"Subject: x\n\nwords"))
     assert mail.damage == (UNREADABLE,)
     assert "words" in mail.text
 
 
-def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html():
+def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html() -> None:
     script = (
         "import sys; from postroom.mail import mime; mime.read(b'Subject: x\\n\\ny');"
         "print([m for m in ('nh3', 'email_validator', 'idna', 'html', 'postroom.mail.html') if m in sys.modules])"
@@ -602,7 +606,7 @@ def test_reading_plain_mail_loads_neither_nh3_nor_the_tables_of_html():
     assert done.stdout.strip() == "[]"
 
 
-def test_every_bound_on_the_page_is_the_one_in_the_code():
+def test_every_bound_on_the_page_is_the_one_in_the_code() -> None:
     page = (Path(__file__).parents[3] / "docs/mime.md").read_text(encoding="utf-8")
     rows = re.findall(r"\| ([\d,]+) \| `(read|headers|style)\.(\w+)` \|", page)
     assert len(rows) == 11

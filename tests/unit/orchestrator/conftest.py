@@ -1,5 +1,8 @@
 """An orchestrator to go rounds with."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.providers import Courier
@@ -7,12 +10,12 @@ from tests.rounds import Rounds
 
 
 @pytest.fixture
-def courier():
+def courier() -> Courier:
     return Courier()
 
 
 @pytest.fixture
-def rounds(tmp_path, courier):
+def rounds(tmp_path: Path, courier: Courier) -> Iterator[Rounds]:
     rounds = Rounds(tmp_path)
     rounds.wrap = courier
     rounds.restart()

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 TOOLS = [[("look", True), ("stir", False)], [("peek", True)]]  # page by page: whether it only reads
 SECRET = "the-mail-says-hunter2"  # in all that it says wrong: none of it may be repeated
@@ -18,25 +19,25 @@ FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 MODERN = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, **FRESH}  # fmt: skip
 
 
-def put(text, end="\n"):
+def put(text: str, end: str = "\n") -> None:
     sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
-def answer(id, result):
+def answer(id: str, result: Any) -> None:
     put(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}))
 
 
-def wrong(id, code):
+def wrong(id: str, code: int) -> None:
     put(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": SECRET}}))
 
 
-def said(text, **more):
+def said(text: str, **more: Any) -> Any:
     return {"content": [{"type": "text", "text": text}], "resultType": "complete", **more}
 
 
 class Server:
-    def __init__(self, folder, mode, times):
+    def __init__(self, folder: Path, mode: str, times: int) -> None:
         self.folder = Path(folder)
         starts = self.folder / "starts"
         earlier = starts.read_text().split() if starts.exists() else []
@@ -49,11 +50,11 @@ class Server:
         self.mode = mode if len(earlier) < int(times) else "well"
         self.held = []
 
-    def note(self, name, what):
+    def note(self, name: str, what: str) -> None:
         with (self.folder / name).open("a") as file:
             file.write(f"{what}\n")
 
-    def serve(self):
+    def serve(self) -> None:
         if self.mode == "exits":
             sys.exit(3)
         for raw in sys.stdin:
@@ -65,7 +66,7 @@ class Server:
         if self.mode == "hangs":
             time.sleep(0.2)  # so that one who does not wait for its end meets it
 
-    def heard(self, id, method, params):
+    def heard(self, id: str, method: str, params: Any) -> None:
         if self.mode == "silent":
             pass
         elif self.mode == "babbles":
@@ -86,7 +87,7 @@ class Server:
         else:
             wrong(id, -32601)
 
-    def page(self, cursor):
+    def page(self, cursor: str) -> Any:
         at = int(cursor or 0)
         tools = [
             {
@@ -99,7 +100,7 @@ class Server:
         more = {"nextCursor": str(at + 1)} if at + 1 < len(TOOLS) else {}
         return {"tools": tools, **FRESH, **more}
 
-    def called(self, id, name, arguments):
+    def called(self, id: str, name: str, arguments: list[str]) -> None:
         good = said("done", structuredContent={"tool": name, **arguments})
         match self.mode:
             case "hangs":

@@ -1,14 +1,18 @@
 """The line to an MCP server, against real processes: one of ours, and one that misbehaves as told."""
 
+from __future__ import annotations
+
 import json
 import logging
 import os
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -18,6 +22,7 @@ from anyio.from_thread import start_blocking_portal
 from postroom.core import errors
 from postroom.core.errors import Invalid, Unavailable, Uncertain
 from postroom.orchestrator.client import MCPClient
+from tests.conftest import Person
 from tests.unit.orchestrator.servers import SECRET
 
 SERVER = Path(__file__).with_name("servers.py")
@@ -34,19 +39,28 @@ class Place:
         self.vault.mkdir()
         self.folder = folder
 
-    def client(self, mode="well", *, times=ALWAYS, timeout=30.0, **options) -> MCPClient:
+    def client(
+        self,
+        mode: str = "well",
+        *,
+        times: int = ALWAYS,
+        timeout: float = 30.0,
+        **options: Callable[..., Any],
+    ) -> MCPClient:
         command = [sys.executable, "-I", "-S", str(SERVER), str(self.folder), mode, str(times)]
         return MCPClient("gmail", command, self.vault, timeout=timeout, **options)
 
     @asynccontextmanager
-    async def opened(self, *arguments, **options):
+    async def opened(
+        self, *arguments: str, **options: Callable[..., Any] | float
+    ) -> AsyncIterator[Any]:
         client = self.client(*arguments, **options)
         try:
             yield client
         finally:
             await client.close()
 
-    def answers(self, **result) -> None:
+    def answers(self, **result: bool | dict[str, Any] | list[dict[str, str]]) -> None:
         (self.folder / "answer").write_text(json.dumps(result))
 
     @property
@@ -72,7 +86,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path, caplog):
+def place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[Place]:
     found = Place(tmp_path)
     with caplog.at_level(logging.DEBUG):
         yield found
@@ -91,16 +105,22 @@ def there(pid: int) -> bool:
     return True
 
 
-async def until(condition) -> None:
+async def until(condition: Callable[..., Any]) -> None:
     with anyio.fail_after(30):
         while not condition():
             await anyio.sleep(0.01)
 
 
-def failing(kind, place, tool, mode, **options):
+def failing(
+    kind: type[Invalid] | type[Unavailable] | type[Uncertain],
+    place: Place,
+    tool: str,
+    mode: str,
+    **options: Callable[..., Any] | float,
+) -> Invalid | Unavailable | Uncertain:
     """Call a tool that must fail so, and return the error."""
 
-    async def main():
+    async def main() -> Invalid | Unavailable | Uncertain:
         async with place.opened(mode, **options) as client:
             with pytest.raises(kind) as caught:
                 await client.call_tool(tool, {"note": SECRET})
@@ -112,12 +132,12 @@ def failing(kind, place, tool, mode, **options):
 # Answers
 
 
-def test_the_vaults_own_server_writes_and_reads_a_note(person):
+def test_the_vaults_own_server_writes_and_reads_a_note(person: Person) -> None:
     person.vault.mkdir()
     environ = person.environment | {"POSTROOM_CONFIG": str(person.folder / "postroom.toml")}
     (person.folder / "postroom.toml").touch()
 
-    async def main():
+    async def main() -> None:
         command = [sys.executable, "-m", "postroom", "mcp", "vault"]
         client = MCPClient("obsidian", command, person.vault, environ=environ)
         try:
@@ -138,8 +158,8 @@ def test_the_vaults_own_server_writes_and_reads_a_note(person):
     assert not list(person.vault.glob("Logs/orchestrator_*"))
 
 
-def test_one_server_answers_all_calls(place):
-    async def main():
+def test_one_server_answers_all_calls(place: Place) -> None:
+    async def main() -> None:
         async with place.opened() as client:
             assert not place.starts
             for n in range(3):
@@ -150,11 +170,11 @@ def test_one_server_answers_all_calls(place):
     assert not place.log
 
 
-def test_calls_of_several_tasks_wait_for_the_server_together(place):
-    async def main():
+def test_calls_of_several_tasks_wait_for_the_server_together(place: Place) -> None:
+    async def main() -> dict[int, dict[str, Any]]:
         answers = {}
 
-        async def call(client, n):
+        async def call(client: MCPClient, n: int) -> None:
             answers[n] = await client.call_tool("stir", {"n": n})
 
         async with place.opened("pairs") as client, anyio.create_task_group() as group:
@@ -166,7 +186,7 @@ def test_calls_of_several_tasks_wait_for_the_server_together(place):
     assert len(place.starts) == 1
 
 
-def test_a_loop_without_async_calls_through_a_portal(place):
+def test_a_loop_without_async_calls_through_a_portal(place: Place) -> None:
     client = place.client()
     with start_blocking_portal() as portal:
         for n in range(2):
@@ -175,7 +195,7 @@ def test_a_loop_without_async_calls_through_a_portal(place):
     assert len(place.starts) == 1
 
 
-def test_a_server_that_nobody_closed_ends_with_the_loop(place):
+def test_a_server_that_nobody_closed_ends_with_the_loop(place: Place) -> None:
     anyio.run(place.client().call_tool, "look", {})
     assert len(place.starts) == 1
 
@@ -189,11 +209,13 @@ def test_a_server_that_nobody_closed_ends_with_the_loop(place):
         ("Sent.", None, {"text": "Sent."}),
     ],
 )
-def test_an_answer_is_its_values_or_its_text(place, text, structured, expected):
+def test_an_answer_is_its_values_or_its_text(
+    place: Place, text: str, structured: dict[str, int] | None, expected: dict[str, Any]
+) -> None:
     more = {} if structured is None else {"structuredContent": structured}
     place.answers(content=[{"type": "text", "text": text}], **more)
 
-    async def main():
+    async def main() -> dict[str, Any]:
         async with place.opened("as told") as client:
             return await client.call_tool("look", {})
 
@@ -217,7 +239,9 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("code", "kind"), REFUSALS)
-def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(place, code, kind):
+def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
+    place: Place, code: str, kind: Any
+) -> None:
     details = {"remedy": "Do that.", "retry_after_seconds": 7.5, "etag": "e1"}
     document = {"error": code, "message": "Not\nso.", "details": details}
     ours = {"error": {"code": code, "message": "Not\nso.", **details}}
@@ -227,7 +251,7 @@ def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(place, code
         {"content": [{"type": "text", "text": f"Error ({code}): Not\nso."}]},
     ]
 
-    async def main():
+    async def main() -> AsyncIterator[Any]:
         async with place.opened("as told") as client:
             for shape in shapes:
                 place.answers(isError=True, **shape)
@@ -248,27 +272,29 @@ def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(place, code
     assert not place.log
 
 
-async def listed(generator):
+async def listed(generator: Callable[..., Any]) -> list[Any]:
     return [found async for found in generator()]
 
 
 @pytest.mark.parametrize("text", ["", "It is late. " * 1000, '{"error": 3}', '{"error": {}}', "[]"])
-def test_a_refusal_without_a_code_is_bounded_and_says_that_nothing_happened(place, text):
+def test_a_refusal_without_a_code_is_bounded_and_says_that_nothing_happened(
+    place: Place, text: str
+) -> None:
     place.answers(isError=True, content=[{"type": "text", "text": text}])
     error = failing(Unavailable, place, "stir", "as told")
     assert 0 < len(error.message) <= 500
     assert not place.log
 
 
-def test_a_call_that_the_server_does_not_know_is_wrong_and_no_failure(place):
+def test_a_call_that_the_server_does_not_know_is_wrong_and_no_failure(place: Place) -> None:
     failing(Invalid, place, "stir", "does not know")
     assert place.calls == ["stir"]
     assert not place.log
 
 
 @pytest.mark.parametrize("wrong", [{"a": "\ud800"}, {"a": {1, 2}}, {"a": float("nan")}])
-def test_arguments_that_are_no_json_hurt_nobody(place, wrong):
-    async def main():
+def test_arguments_that_are_no_json_hurt_nobody(place: Place, wrong: dict[str, Any]) -> None:
+    async def main() -> None:
         async with place.opened() as client:
             await client.call_tool("look", {})
             with pytest.raises(Invalid):
@@ -286,7 +312,9 @@ BROKEN = ["dies", "dies midway", "no result", "a list", "modern list", "huge"]
 
 
 @pytest.mark.parametrize("mode", BROKEN)
-def test_a_call_that_may_write_is_made_once_and_its_fate_is_unknown(place, mode):
+def test_a_call_that_may_write_is_made_once_and_its_fate_is_unknown(
+    place: Place, mode: str
+) -> None:
     error = failing(Uncertain, place, "stir", mode)
     assert place.calls == ["stir"]
     assert "gmail" in error.message
@@ -298,8 +326,10 @@ def test_a_call_that_may_write_is_made_once_and_its_fate_is_unknown(place, mode)
 
 
 @pytest.mark.parametrize("mode", BROKEN[:-1])
-def test_a_call_that_only_reads_is_made_once_more_on_a_fresh_server(place, mode):
-    async def main():
+def test_a_call_that_only_reads_is_made_once_more_on_a_fresh_server(
+    place: Place, mode: str
+) -> None:
+    async def main() -> dict[str, Any]:
         async with place.opened(mode, times=1) as client:
             return await client.call_tool("look", {"n": 1})
 
@@ -309,37 +339,37 @@ def test_a_call_that_only_reads_is_made_once_more_on_a_fresh_server(place, mode)
     assert not place.log
 
 
-def test_a_tool_on_the_second_page_of_the_list_only_reads_too(place):
+def test_a_tool_on_the_second_page_of_the_list_only_reads_too(place: Place) -> None:
     failing(Unavailable, place, "peek", "dies")
     assert place.calls == ["peek", "peek"]
 
 
-def test_a_tool_that_is_not_listed_may_write(place):
+def test_a_tool_that_is_not_listed_may_write(place: Place) -> None:
     failing(Uncertain, place, "dance", "dies")
     assert place.calls == ["dance"]
 
 
-def test_a_call_that_only_reads_is_made_twice_at_most(place):
+def test_a_call_that_only_reads_is_made_twice_at_most(place: Place) -> None:
     failing(Unavailable, place, "look", "dies")
     assert place.calls == ["look", "look"]
     (line,) = place.log
     assert line["attempts"] == 2
 
 
-def test_a_tool_that_only_read_before_the_restart_is_not_called_again(place):
+def test_a_tool_that_only_read_before_the_restart_is_not_called_again(place: Place) -> None:
     failing(Unavailable, place, "look", "changes its mind", times=1)
     assert place.calls == ["look"]
     assert len(place.starts) == 2
     assert len(place.log) == 1
 
 
-def test_a_server_that_gives_no_answer_that_fits_is_given_up(place):
-    async def give_up(mode):
+def test_a_server_that_gives_no_answer_that_fits_is_given_up(place: Place) -> None:
+    async def give_up(mode: str) -> None:
         async with place.opened(mode, timeout=SOON) as client:
             with pytest.raises(Uncertain, match="no answer within"):
                 await client.call_tool("stir", {})
 
-    async def main():
+    async def main() -> None:
         async with anyio.create_task_group() as group:  # at once, as each takes its time
             for mode in ("hangs", "garbage", "wrong id"):
                 group.start_soon(give_up, mode)
@@ -349,8 +379,8 @@ def test_a_server_that_gives_no_answer_that_fits_is_given_up(place):
     assert len(place.starts) == 3
 
 
-def test_a_hanging_call_that_only_reads_is_answered_by_a_fresh_server(place):
-    async def main():
+def test_a_hanging_call_that_only_reads_is_answered_by_a_fresh_server(place: Place) -> None:
+    async def main() -> None:
         async with place.opened("hangs", times=1, timeout=SOON) as client:
             assert await client.call_tool("look", {}) == {"tool": "look"}
 
@@ -360,15 +390,15 @@ def test_a_hanging_call_that_only_reads_is_answered_by_a_fresh_server(place):
     assert not place.overlaps
 
 
-def test_an_error_of_the_server_is_a_failure_but_no_reason_to_ask_again(place):
+def test_an_error_of_the_server_is_a_failure_but_no_reason_to_ask_again(place: Place) -> None:
     failing(Unavailable, place, "look", "fails")
     failing(Uncertain, place, "stir", "fails")
     assert place.calls == ["look", "stir"]
     assert [line["attempts"] for line in place.log] == [1, 1]
 
 
-def test_garbage_beside_an_answer_is_passed_over(place):
-    async def main():
+def test_garbage_beside_an_answer_is_passed_over(place: Place) -> None:
+    async def main() -> None:
         async with place.opened("garbage between") as client:
             for _ in range(2):
                 assert await client.call_tool("stir", {}) == {"tool": "stir"}
@@ -377,8 +407,8 @@ def test_garbage_beside_an_answer_is_passed_over(place):
     assert len(place.starts) == 1
 
 
-def test_a_server_that_has_died_is_started_again_even_for_what_writes(place):
-    async def main():
+def test_a_server_that_has_died_is_started_again_even_for_what_writes(place: Place) -> None:
+    async def main() -> None:
         async with place.opened("dies after") as client:
             for _ in range(3):
                 assert await client.call_tool("stir", {}) == {"tool": "stir"}
@@ -390,8 +420,8 @@ def test_a_server_that_has_died_is_started_again_even_for_what_writes(place):
     assert not place.log
 
 
-def test_a_server_that_is_killed_between_two_calls_is_started_again(place):
-    async def main():
+def test_a_server_that_is_killed_between_two_calls_is_started_again(place: Place) -> None:
+    async def main() -> None:
         async with place.opened() as client:
             await client.call_tool("stir", {})
             os.kill(place.starts[0], 9)
@@ -403,7 +433,7 @@ def test_a_server_that_is_killed_between_two_calls_is_started_again(place):
 
 
 @pytest.mark.parametrize("mode", ["exits", "refuses to begin", "speaks another version"])
-def test_a_server_that_does_not_start_has_done_nothing(place, mode):
+def test_a_server_that_does_not_start_has_done_nothing(place: Place, mode: str) -> None:
     error = failing(Unavailable, place, "stir", mode)
     assert not place.calls
     assert SECRET not in error.message
@@ -412,15 +442,15 @@ def test_a_server_that_does_not_start_has_done_nothing(place, mode):
 
 
 @pytest.mark.parametrize("mode", ["silent", "babbles"])
-def test_a_server_that_never_begins_is_given_up(place, mode):
+def test_a_server_that_never_begins_is_given_up(place: Place, mode: str) -> None:
     error = failing(Unavailable, place, "stir", mode, timeout=0.5)
     assert "did not start within 0.5 seconds" in error.message
     assert not place.calls
 
 
 @pytest.mark.parametrize("command", [["/nowhere/server"], [], [str(SERVER)], ["a\0b"]])
-def test_a_command_that_cannot_be_run_has_done_nothing(place, command):
-    async def main():
+def test_a_command_that_cannot_be_run_has_done_nothing(place: Place, command: list[str]) -> None:
+    async def main() -> None:
         client = MCPClient("gmail", command, place.vault)
         with pytest.raises(Unavailable):
             await client.call_tool("stir", {})
@@ -430,11 +460,11 @@ def test_a_command_that_cannot_be_run_has_done_nothing(place, command):
     assert len(place.log) == 1
 
 
-def test_calls_beside_one_that_hangs_fare_each_by_its_own_kind(place):
+def test_calls_beside_one_that_hangs_fare_each_by_its_own_kind(place: Place) -> None:
     outcomes = {}
 
-    async def main():
-        async def call(client, tool):
+    async def main() -> None:
+        async def call(client: MCPClient, tool: str) -> None:
             try:
                 outcomes[tool] = await client.call_tool(tool, {})
             except errors.PostroomError as error:
@@ -454,7 +484,7 @@ def test_calls_beside_one_that_hangs_fare_each_by_its_own_kind(place):
 # The log and the fallback
 
 
-def test_a_failure_is_one_line_in_the_log_that_repeats_nothing(place):
+def test_a_failure_is_one_line_in_the_log_that_repeats_nothing(place: Place) -> None:
     failing(Uncertain, place, "stir", "dies", clock=lambda: NIGHT)
     (file,) = place.vault.rglob("*.jsonl")
     assert file.relative_to(place.vault) == Path("Logs/orchestrator_2026-03-01.jsonl")
@@ -473,19 +503,19 @@ def test_a_failure_is_one_line_in_the_log_that_repeats_nothing(place):
     }
 
 
-def test_a_fallback_stands_in_for_a_server_that_does_not_answer(place):
+def test_a_fallback_stands_in_for_a_server_that_does_not_answer(place: Place) -> None:
     threads = []
 
-    def plain():
+    def plain() -> dict[str, str]:
         threads.append(threading.current_thread())
         return {"from": "a function"}
 
-    async def waiting():
+    async def waiting() -> dict[str, str]:
         await anyio.sleep(0)
         threads.append(threading.current_thread())
         return {"from": "a coroutine"}
 
-    async def main():
+    async def main() -> None:
         async with place.opened("exits") as client:
             assert await client.call_tool("stir", {}, plain) == {"from": "a function"}
             assert await client.call_tool("stir", {}, waiting) == {"from": "a coroutine"}
@@ -497,11 +527,11 @@ def test_a_fallback_stands_in_for_a_server_that_does_not_answer(place):
     assert [line["fallback"] for line in place.log] == [True] * 3
 
 
-def test_what_a_fallback_raises_passes_through(place):
-    def broken():
+def test_what_a_fallback_raises_passes_through(place: Place) -> None:
+    def broken() -> None:
         raise KeyError("mine")
 
-    async def main():
+    async def main() -> None:
         async with place.opened("exits") as client:
             with pytest.raises(KeyError, match="mine"):
                 await client.call_tool("stir", {}, broken)
@@ -509,19 +539,19 @@ def test_what_a_fallback_raises_passes_through(place):
     anyio.run(main)
 
 
-def test_a_fallback_is_not_run_beside_an_answer(place):
-    async def main():
+def test_a_fallback_is_not_run_beside_an_answer(place: Place) -> None:
+    async def main() -> dict[str, str]:
         async with place.opened() as client:
             return await client.call_tool("stir", {}, lambda: pytest.fail("it was run"))
 
     assert anyio.run(main) == {"tool": "stir"}
 
 
-def test_a_log_that_cannot_be_written_hides_nothing(place):
+def test_a_log_that_cannot_be_written_hides_nothing(place: Place) -> None:
     (place.vault / "Logs").write_text("a file where the folder should be")
     failing(Uncertain, place, "stir", "dies")
 
-    async def main():
+    async def main() -> dict[str, str]:
         async with place.opened("exits") as client:
             place.vault = place.folder / "nowhere"
             client.vault_path = place.vault
@@ -533,8 +563,8 @@ def test_a_log_that_cannot_be_written_hides_nothing(place):
 # Ends
 
 
-def test_a_call_that_is_cancelled_leaves_the_server_to_the_others(place):
-    async def main():
+def test_a_call_that_is_cancelled_leaves_the_server_to_the_others(place: Place) -> None:
+    async def main() -> None:
         async with place.opened("pairs") as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "stir", {"n": 1})
@@ -546,8 +576,10 @@ def test_a_call_that_is_cancelled_leaves_the_server_to_the_others(place):
     assert len(place.starts) == 1
 
 
-def test_a_call_that_is_cancelled_during_the_start_leaves_the_server_to_the_others(place):
-    async def main():
+def test_a_call_that_is_cancelled_during_the_start_leaves_the_server_to_the_others(
+    place: Place,
+) -> None:
+    async def main() -> None:
         async with place.opened() as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "stir", {"n": 1})
@@ -560,8 +592,8 @@ def test_a_call_that_is_cancelled_during_the_start_leaves_the_server_to_the_othe
     assert len(place.starts) == 1
 
 
-def test_a_stubborn_server_is_killed_when_the_client_is_closed(place):
-    async def main():
+def test_a_stubborn_server_is_killed_when_the_client_is_closed(place: Place) -> None:
+    async def main() -> None:
         async with place.opened("stubborn") as client:
             await client.call_tool("look", {})
             assert there(place.starts[0])
@@ -569,11 +601,11 @@ def test_a_stubborn_server_is_killed_when_the_client_is_closed(place):
     anyio.run(main)
 
 
-def test_closing_ends_calls_that_wait_and_starts_nothing(place):
-    async def main():
+def test_closing_ends_calls_that_wait_and_starts_nothing(place: Place) -> None:
+    async def main() -> None:
         async with anyio.create_task_group() as group:
 
-            async def call(client):
+            async def call(client: MCPClient) -> None:
                 with pytest.raises(Unavailable, match="closed"):
                     await client.call_tool("look", {})
 
@@ -587,6 +619,6 @@ def test_closing_ends_calls_that_wait_and_starts_nothing(place):
     assert len(place.starts) == 1
 
 
-def test_a_client_that_was_never_used_closes(place):
+def test_a_client_that_was_never_used_closes(place: Place) -> None:
     anyio.run(place.client().close)
     assert not place.starts

@@ -3,13 +3,16 @@
 import json
 
 from postroom.vault.markdown import sections
+from tests.rounds import Rounds
 
 
-def board(rounds):
+def board(rounds: Rounds) -> str:
     return (rounds.vault / "Dashboard.md").read_text()
 
 
-def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(rounds):
+def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(
+    rounds: Rounds,
+) -> None:
     rounds.handbook("from ann@example.com: draft_reply Yes.", "anything: needs_info")
     first = rounds.deliver("Tea")
     rounds.deliver("A question", sender="bob@example.net")
@@ -33,7 +36,7 @@ def test_the_dashboard_has_what_waits_what_left_the_budget_and_the_trust_level(r
     assert "Budget: 9 of 10 letters" in said
 
 
-def test_what_a_person_wrote_into_the_dashboard_stays(rounds):
+def test_what_a_person_wrote_into_the_dashboard_stays(rounds: Rounds) -> None:
     text = "# Mine\n\nHello.\n\n## Now\n\nmy own list\n\n## Links\n\n- [[Home]]\n"
     (rounds.vault / "Dashboard.md").write_bytes(text.replace("\n", "\r\n").encode())
     for number in range(2):
@@ -47,7 +50,7 @@ def test_what_a_person_wrote_into_the_dashboard_stays(rounds):
     assert "Waiting for your word (2)" in parts[3][1]
 
 
-def test_its_part_of_the_dashboard_stays_where_the_person_puts_it(rounds):
+def test_its_part_of_the_dashboard_stays_where_the_person_puts_it(rounds: Rounds) -> None:
     rounds.round()
     mine = board(rounds).replace("# Postroom\n\n", "") + "\n## Mine\n\n- [[Home]]\n"
     (rounds.vault / "Dashboard.md").write_text(mine)
@@ -58,7 +61,7 @@ def test_its_part_of_the_dashboard_stays_where_the_person_puts_it(rounds):
     assert parts[-1][1] == "## Mine\n\n- [[Home]]\n"
 
 
-def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds):
+def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     path, note = rounds.letter_note(id)
@@ -74,13 +77,13 @@ def test_a_draft_that_was_changed_says_in_the_vault_why_it_came_back(rounds):
     assert "Notice" not in dict(sections(rounds.letter_note(id)[1].body))
 
 
-def test_what_counts_for_nothing_is_on_the_dashboard(rounds):
+def test_what_counts_for_nothing_is_on_the_dashboard(rounds: Rounds) -> None:
     rounds.write("Approved/milk.md", "buy milk\n")
     rounds.round()
     assert "Approved/milk.md counts for nothing" in board(rounds)
 
 
-def test_health_knows_the_rules_also_where_no_mail_came(rounds):
+def test_health_knows_the_rules_also_where_no_mail_came(rounds: Rounds) -> None:
     rounds.handbook("list: archive", "anything: bogus")
     rounds.round()
     assert "- `Handbook.md`: **amiss**, `Handbook.md, line 6: 'bogus' is no decision" in board(
@@ -89,7 +92,7 @@ def test_health_knows_the_rules_also_where_no_mail_came(rounds):
     assert not [one for one in rounds.servers.asked if one[0] == "vault"]
 
 
-def test_nothing_of_a_mail_is_rendered_in_the_dashboard(rounds):
+def test_nothing_of_a_mail_is_rendered_in_the_dashboard(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     rounds.deliver("![](http://evil.example/x) [[Handbook]] `=1` <b>x</b>", sender="a@example.com")
     rounds.round()
@@ -98,7 +101,7 @@ def test_nothing_of_a_mail_is_rendered_in_the_dashboard(rounds):
     assert said.count("evil.example/x") == 1
 
 
-def test_the_dashboard_is_not_written_again_where_nothing_changed(rounds):
+def test_the_dashboard_is_not_written_again_where_nothing_changed(rounds: Rounds) -> None:
     rounds.deliver("Tea")
     rounds.round()
     before = (rounds.vault / "Dashboard.md").stat().st_mtime_ns
@@ -108,7 +111,7 @@ def test_the_dashboard_is_not_written_again_where_nothing_changed(rounds):
     assert (rounds.vault / "Dashboard.md").stat().st_mtime_ns == before
 
 
-def test_a_briefing_is_written_once_a_day_and_never_over_the_persons(rounds):
+def test_a_briefing_is_written_once_a_day_and_never_over_the_persons(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     rounds.deliver("Tea")
     rounds.round()
@@ -125,7 +128,7 @@ def test_a_briefing_is_written_once_a_day_and_never_over_the_persons(rounds):
     assert "- Letters that left: 0" in second
 
 
-def test_the_state_file_says_how_far_it_is(rounds):
+def test_the_state_file_says_how_far_it_is(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     rounds.deliver("Tea")
     rounds.round()
@@ -136,7 +139,7 @@ def test_the_state_file_says_how_far_it_is(rounds):
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_a_state_file_that_somebody_broke_changes_nothing(rounds):
+def test_a_state_file_that_somebody_broke_changes_nothing(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     rounds.deliver("Tea")
     rounds.round()

@@ -99,7 +99,7 @@ def between(text: str, drawn: str = "") -> tuple[str, str, str]:
 # What the model is told
 
 
-def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not():
+def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not() -> None:
     instructions, mail = prompt(CASE, "0123456789abcdef")
     before, inside, after = between(mail)
     assert inside == (
@@ -112,7 +112,7 @@ def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not():
     assert all(decision in instructions for decision in DECISIONS)
 
 
-def test_a_draft_and_the_wish_about_it_are_told():
+def test_a_draft_and_the_wish_about_it_are_told() -> None:
     told = prompt(CASE._replace(draft="I cannot.", wish="Say yes."), "0123456789abcdef")
     assert "Say yes." in told.instructions
     before, inside, after = between(told.mail)
@@ -129,19 +129,19 @@ def test_a_draft_and_the_wish_about_it_are_told():
         "aa-aa aa\naa\u200baa.aaéaa/aaaa",
     ],
 )
-def test_a_mark_that_the_mail_holds_in_any_form_is_not_used(body):
+def test_a_mark_that_the_mail_holds_in_any_form_is_not_used(body: str) -> None:
     drawn = iter(["a" * 16, "b" * 16])
     assert mark(CASE._replace(body=body), lambda: next(drawn)) == "b" * 16
 
 
 @pytest.mark.parametrize("field", [name for name in Case._fields if name != "files"])
-def test_a_mark_that_any_text_holds_is_not_used(field):
+def test_a_mark_that_any_text_holds_is_not_used(field: str) -> None:
     drawn = iter(["a" * 16, "b" * 16])
     case = Case(**CASE._asdict() | {field: "A" * 16})
     assert mark(case, lambda: next(drawn)) == "b" * 16
 
 
-def test_a_mark_that_the_name_of_a_file_holds_is_not_used():
+def test_a_mark_that_the_name_of_a_file_holds_is_not_used() -> None:
     drawn = iter(["a" * 16, "b" * 16])
     assert mark(CASE._replace(files=("a.txt", "A" * 16)), lambda: next(drawn)) == "b" * 16
 
@@ -158,8 +158,8 @@ HOSTILE = st.one_of(
 
 @given(sender=HOSTILE, subject=HOSTILE, body=HOSTILE, file=HOSTILE)
 def test_whatever_the_mail_holds_all_of_it_stands_between_one_pair_of_marks(
-    sender, subject, body, file
-):
+    sender: str, subject: str, body: str, file: str
+) -> None:
     case = CASE._replace(sender=sender, subject=subject, body=body, files=(file,))
     drawn = mark(case)
     plain = prompt(Case("", "", "", "", ""), drawn)
@@ -172,7 +172,7 @@ def test_whatever_the_mail_holds_all_of_it_stands_between_one_pair_of_marks(
         assert set(words(desk.clean(text).text)) <= set(words(inside))
 
 
-def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail():
+def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail() -> None:
     case = CASE._replace(
         body="q" * 20_005, handbook="h" * 9_000, subject="s" * 5_000, files=("f" * 5_000,) * 5_000
     )
@@ -185,7 +185,7 @@ def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail():
     assert len(inside) < 25_000
 
 
-def test_characters_that_no_eye_sees_do_not_reach_the_model():
+def test_characters_that_no_eye_sees_do_not_reach_the_model() -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
     told = prompt(CASE._replace(body=f"Hi{hidden}\u202e!", subject=f"A{hidden}\nTo: x"), "0" * 16)
     assert "\n\nHi!\n" in told.mail
@@ -216,12 +216,12 @@ def test_characters_that_no_eye_sees_do_not_reach_the_model():
         "with more",
     ],
 )
-def test_a_programs_answer_is_its_judgement(said):
+def test_a_programs_answer_is_its_judgement(said: str) -> None:
     assert saying(said).judge(CASE) == JUDGED
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_each_decision_can_be_made(decision):
+def test_each_decision_can_be_made(decision: str) -> None:
     assert saying(json.dumps(ANSWER | {"decision": decision})).judge(CASE).decision == decision
 
 
@@ -245,7 +245,7 @@ def test_each_decision_can_be_made(decision):
         '{"decision": "archive", "text": "\\ud800"}',
     ],
 )
-def test_what_is_no_decision_is_corrupt(said):
+def test_what_is_no_decision_is_corrupt(said: str) -> None:
     with pytest.raises(Corrupt) as refused:
         saying(said).judge(CASE)
     assert "archive" not in refused.value.message
@@ -253,24 +253,26 @@ def test_what_is_no_decision_is_corrupt(said):
 
 @pytest.mark.parametrize("decision", ["draft_reply", "urgent", "delegate"])
 @pytest.mark.parametrize("text", ["", " \n", "\u200b\u202e"])
-def test_a_decision_that_needs_a_text_is_corrupt_without_one(decision, text):
+def test_a_decision_that_needs_a_text_is_corrupt_without_one(decision: str, text: str) -> None:
     with pytest.raises(Corrupt):
         saying(json.dumps({"decision": decision, "text": text, "why": "y"})).judge(CASE)
 
 
-def test_text_and_reason_are_cleaned_and_a_long_reason_is_cut():
+def test_text_and_reason_are_cleaned_and_a_long_reason_is_cut() -> None:
     said = {"decision": "urgent", "text": "Y\u200bes\u202e.\r\nM.\n", "why": "a\nb" + "c" * 400}
     judged = saying(json.dumps(said)).judge(CASE)
     assert judged.text == "Yes.\nM."
     assert judged.why == ("a b" + "c" * 400)[:MAX_WHY]
 
 
-def test_what_is_not_utf8_is_corrupt():
+def test_what_is_not_utf8_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         shell(r"printf '\377\376'").judge(CASE)
 
 
-def test_a_program_is_told_everything_on_stdin_in_an_empty_folder_of_its_own(tmp_path):
+def test_a_program_is_told_everything_on_stdin_in_an_empty_folder_of_its_own(
+    tmp_path: Path,
+) -> None:
     seen = tmp_path / "seen"
     program = f"""
 import json, os, sys
@@ -289,27 +291,29 @@ print({json.dumps(ANSWER)!r})
     assert not Path(folder).exists()
 
 
-def test_a_program_that_never_reads_does_not_hold_us_up():
+def test_a_program_that_never_reads_does_not_hold_us_up() -> None:
     long = CASE._replace(body="x" * 20_000, handbook="y" * 8_000, style="z" * 8_000)
     long = long._replace(draft="d" * 8_000, wish="w" * 8_000)
     assert saying(json.dumps(ANSWER)).judge(long) == JUDGED
 
 
-def test_a_grandchild_that_keeps_the_output_open_does_not_hold_us_up_and_is_ended(tmp_path):
+def test_a_grandchild_that_keeps_the_output_open_does_not_hold_us_up_and_is_ended(
+    tmp_path: Path,
+) -> None:
     born = tmp_path / "born"
     script = f"sleep 100 & echo $! >{born}; {PRINT_ANSWER}"
     assert shell(script).judge(CASE) == JUDGED
     assert gone(int(born.read_text()))
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(tmp_path):
+def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     born = tmp_path / "born"
     with pytest.raises(Unavailable, match="within 1 seconds"):
         hanging(born, timeout=1).judge(CASE)
     assert gone(int(born.read_text()))
 
 
-def test_a_program_is_ended_with_its_children_when_postroom_stops(tmp_path):
+def test_a_program_is_ended_with_its_children_when_postroom_stops(tmp_path: Path) -> None:
     born, stopping = tmp_path / "born", threading.Event()
     threading.Thread(target=stop_after, args=(lambda: awaited(born), stopping)).start()
     with pytest.raises(Unavailable, match="stopping"):
@@ -317,7 +321,7 @@ def test_a_program_is_ended_with_its_children_when_postroom_stops(tmp_path):
     assert gone(int(born.read_text()))
 
 
-def test_a_program_is_not_even_started_when_postroom_stops(tmp_path):
+def test_a_program_is_not_even_started_when_postroom_stops(tmp_path: Path) -> None:
     stopping = threading.Event()
     stopping.set()
     with pytest.raises(Unavailable):
@@ -358,24 +362,24 @@ def gone(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("ends", ["", "; sleep 100"], ids=["and ends", "and goes on"])
-def test_a_program_that_prints_without_end_is_corrupt(ends):
+def test_a_program_that_prints_without_end_is_corrupt(ends: str) -> None:
     with pytest.raises(Corrupt, match="more than"):
         shell(f"head -c 2000000 /dev/zero{ends}").judge(CASE)
 
 
-def test_a_program_that_fails_is_unavailable_and_its_words_stay_with_it():
+def test_a_program_that_fails_is_unavailable_and_its_words_stay_with_it() -> None:
     script = f"{PRINT_ANSWER}; echo {SECRET} >&2; exit 1"
     with pytest.raises(Unavailable, match="code 1") as failed:
         shell(script).judge(CASE)
     assert SECRET not in str(failed.value)
 
 
-def test_a_program_that_says_that_it_failed_is_unavailable():
+def test_a_program_that_says_that_it_failed_is_unavailable() -> None:
     with pytest.raises(Unavailable):
         saying(json.dumps({"is_error": True, "result": "Credit balance is too low"})).judge(CASE)
 
 
-def test_a_program_that_is_not_there_or_may_not_be_run_is_a_wrong_setting(tmp_path):
+def test_a_program_that_is_not_there_or_may_not_be_run_is_a_wrong_setting(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("echo")
     (tmp_path / "empty").write_text("")
     (tmp_path / "empty").chmod(0o755)
@@ -386,7 +390,9 @@ def test_a_program_that_is_not_there_or_may_not_be_run_is_a_wrong_setting(tmp_pa
         assert refused.value.remedy
 
 
-def test_a_program_is_found_from_where_postroom_was_started(tmp_path, monkeypatch):
+def test_a_program_is_found_from_where_postroom_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "decide"
     program.write_text(f"#!/bin/sh\necho {shlex.quote(json.dumps(ANSWER | {'text': 'Yes.'}))}\n")
     program.chmod(0o755)
@@ -416,7 +422,9 @@ def served(name: str, service: Service, endpoint: bool = True, **options: Any) -
 
 
 @pytest.mark.parametrize(("name", "interface", "endpoint"), KINDS)
-def test_a_model_decides_with_no_tool_but_its_answer(name, interface: Interface, endpoint):
+def test_a_model_decides_with_no_tool_but_its_answer(
+    name: str, interface: Interface, endpoint: bool
+) -> None:
     with Service(Reply(interface.reply(ANSWER))) as service:
         assert served(name, service, endpoint).judge(CASE) == JUDGED
         (asked,) = service.asked
@@ -437,8 +445,8 @@ def test_a_model_decides_with_no_tool_but_its_answer(name, interface: Interface,
 
 @pytest.mark.parametrize(("name", "interface", "endpoint"), KINDS)
 def test_an_answer_that_is_not_of_the_form_is_asked_for_again_but_not_for_ever(
-    name, interface, endpoint
-):
+    name: str, interface: Interface, endpoint: bool
+) -> None:
     wrong = Reply(interface.reply({"decision": "send_money", "text": "x", "why": "y"}))
     with Service(wrong, Reply(interface.reply(ANSWER))) as service:
         assert served(name, service, endpoint).judge(CASE) == JUDGED
@@ -463,7 +471,13 @@ def test_an_answer_that_is_not_of_the_form_is_asked_for_again_but_not_for_ever(
         (529, Unavailable),
     ],
 )
-def test_a_refusal_is_told_by_what_to_do_about_it(name, interface, endpoint, status, kind):
+def test_a_refusal_is_told_by_what_to_do_about_it(
+    name: str,
+    interface: Interface,
+    endpoint: bool,
+    status: int,
+    kind: type[AuthRequired] | type[Corrupt] | type[Invalid] | type[Unavailable],
+) -> None:
     said = {"type": "error", "error": {"type": "x", "message": f"no: {SECRET}: {CASE.body}"}}
     with Service(Reply(said, status=status)) as service:
         with pytest.raises(PostroomError) as refused:
@@ -499,14 +513,22 @@ def kept_secret(error: PostroomError) -> None:
         (b"\xff\xfe", Unavailable),
     ],
 )
-def test_an_answer_that_is_garbage_is_none(name, interface, endpoint, body, kind):
+def test_an_answer_that_is_garbage_is_none(
+    name: str,
+    interface: Interface,
+    endpoint: bool,
+    body: bytes,
+    kind: type[Corrupt] | type[Unavailable],
+) -> None:
     with Service(Reply(body)) as service, pytest.raises(kind) as refused:
         served(name, service, endpoint).judge(CASE)
     kept_secret(refused.value)
 
 
 @pytest.mark.parametrize(("name", "interface", "endpoint"), KINDS)
-def test_a_model_that_hangs_is_not_waited_for(name, interface, endpoint, caplog):
+def test_a_model_that_hangs_is_not_waited_for(
+    name: str, interface: Interface, endpoint: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     with (
         Service(Reply({}, hangs=True)) as service,
         pytest.raises(Unavailable, match=r"within 0\.3 sec"),
@@ -516,7 +538,9 @@ def test_a_model_that_hangs_is_not_waited_for(name, interface, endpoint, caplog)
 
 
 @pytest.mark.parametrize(("name", "interface", "endpoint"), KINDS)
-def test_a_model_is_not_waited_for_when_postroom_stops(name, interface, endpoint, caplog):
+def test_a_model_is_not_waited_for_when_postroom_stops(
+    name: str, interface: Interface, endpoint: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     stopping = threading.Event()
     with Service(Reply({}, hangs=True)) as service:
         threading.Thread(
@@ -527,7 +551,7 @@ def test_a_model_is_not_waited_for_when_postroom_stops(name, interface, endpoint
     assert caplog.records == []
 
 
-def test_a_model_is_not_even_asked_when_postroom_stops():
+def test_a_model_is_not_even_asked_when_postroom_stops() -> None:
     stopping = threading.Event()
     stopping.set()
     with Service(Reply(CHAT.reply(ANSWER))) as service:
@@ -537,7 +561,7 @@ def test_a_model_is_not_even_asked_when_postroom_stops():
 
 
 @pytest.mark.parametrize("name", ["anthropic:m", "openai:m", "ollama:m"])
-def test_a_model_that_cannot_be_reached_is_unavailable(name):
+def test_a_model_that_cannot_be_reached_is_unavailable(name: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound, but nobody listens
         with pytest.raises(Unavailable) as refused:
@@ -546,14 +570,14 @@ def test_a_model_that_cannot_be_reached_is_unavailable(name):
 
 
 @pytest.mark.parametrize("name", ["anthropic:m", "openai:m", "ollama:m"])
-def test_the_mail_is_not_sent_on_to_where_the_model_points(name):
+def test_the_mail_is_not_sent_on_to_where_the_model_points(name: str) -> None:
     with Service(Reply({})) as other, Service(Reply({}, 307, location=other.address)) as service:
         with pytest.raises(Unavailable):
             served(name, service).judge(CASE)
         assert other.asked == []
 
 
-def test_the_environment_cannot_send_the_mail_elsewhere(monkeypatch):
+def test_the_environment_cannot_send_the_mail_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     with Service(Reply({})) as other, Service(Reply(CHAT.reply(ANSWER))) as service:
         for variable in (
             "OPENAI_BASE_URL",
@@ -570,7 +594,7 @@ def test_the_environment_cannot_send_the_mail_elsewhere(monkeypatch):
         assert "sk-admin" not in str(service.asked)
 
 
-def test_a_key_goes_to_its_own_provider_alone():
+def test_a_key_goes_to_its_own_provider_alone() -> None:
     keys = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic"}
     with Service(Reply(CHAT.reply(ANSWER))) as service:
         Named(
@@ -586,7 +610,7 @@ def test_a_key_goes_to_its_own_provider_alone():
 @pytest.mark.parametrize(
     ("name", "interface"), [("anthropic:m", MESSAGES), ("openai:m", CHAT), ("ollama:m", CHAT)]
 )
-def test_a_model_on_this_machine_needs_no_key(name, interface):
+def test_a_model_on_this_machine_needs_no_key(name: str, interface: Interface) -> None:
     with Service(Reply(interface.reply(ANSWER))) as service:
         assert served(name, service, key="").judge(CASE) == JUDGED
 
@@ -595,14 +619,14 @@ def test_a_model_on_this_machine_needs_no_key(name, interface):
 @pytest.mark.parametrize(
     ("name", "variable"), [("anthropic:m", "ANTHROPIC_API_KEY"), ("openai:m", "OPENAI_API_KEY")]
 )
-def test_a_missing_key_is_told_by_its_variable(name, variable, endpoint):
+def test_a_missing_key_is_told_by_its_variable(name: str, variable: str, endpoint: str) -> None:
     with pytest.raises(AuthRequired, match=variable) as refused:
         named(name, endpoint=endpoint, key=" \n")
     assert variable in refused.value.remedy
     assert refused.value.kind == "missing"
 
 
-def test_a_key_that_no_header_can_carry_is_refused_and_not_shown():
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown() -> None:
     for key in ("ключ-секрет", "two\nlines"):
         with pytest.raises(AuthRequired) as refused:
             named("openai:m", key=key)
@@ -612,7 +636,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown():
 @pytest.mark.parametrize(
     "name", ["gpt-5", "google:gemini", "gateway/openai:m", "openai:", ":m", "test"]
 )
-def test_an_unknown_model_is_refused_with_the_providers_there_are(name):
+def test_an_unknown_model_is_refused_with_the_providers_there_are(name: str) -> None:
     with pytest.raises(Invalid) as refused:
         named(name)
     assert "anthropic, openai, ollama" in refused.value.remedy
@@ -634,7 +658,7 @@ def test_an_unknown_model_is_refused_with_the_providers_there_are(name):
         "http://127.0.0.1:port",
     ],
 )
-def test_an_endpoint_where_mail_could_be_read_on_the_way_is_refused(endpoint):
+def test_an_endpoint_where_mail_could_be_read_on_the_way_is_refused(endpoint: str) -> None:
     with pytest.raises(Invalid, match="endpoint") as refused:
         named("openai:m", endpoint=endpoint)
     assert "https" in refused.value.remedy
@@ -650,18 +674,18 @@ def test_an_endpoint_where_mail_could_be_read_on_the_way_is_refused(endpoint):
         "http://[::1]:11434/v1",
     ],
 )
-def test_an_endpoint_that_is_encrypted_or_on_this_machine_is_taken(endpoint):
+def test_an_endpoint_that_is_encrypted_or_on_this_machine_is_taken(endpoint: str) -> None:
     assert named("openai:m", endpoint=endpoint)
 
 
-def test_without_the_extra_the_remedy_is_to_install_it(monkeypatch):
+def test_without_the_extra_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(Invalid) as refused:
         named("openai:m")
     assert "pip install 'postroom[llm]'" in refused.value.remedy
 
 
-def test_with_a_broken_extra_the_remedy_is_to_install_it(monkeypatch):
+def test_with_a_broken_extra_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = named("openai:m")
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(Invalid) as refused:
@@ -672,7 +696,7 @@ def test_with_a_broken_extra_the_remedy_is_to_install_it(monkeypatch):
 # Which of them
 
 
-def test_settings_name_a_model_or_a_command_or_neither(monkeypatch):
+def test_settings_name_a_model_or_a_command_or_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     rest: dict[str, Any] = {"endpoint": "", "timeout": 1.0, "stopping": threading.Event()}
     assert model("", (), **rest) is None

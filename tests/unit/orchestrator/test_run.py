@@ -2,16 +2,22 @@
 
 import json
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
+from tests.conftest import Outcome, Person
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 
 RULES = """# Handbook
@@ -33,7 +39,9 @@ MAILS = {
 }
 
 
-def mbox(person, mails=MAILS, name="new.mbox"):
+def mbox(
+    person: Person, mails: dict[str, tuple[str, str, str]] = MAILS, name: str = "new.mbox"
+) -> Path:
     text = ""
     for number, (subject, (sender, headers, _)) in enumerate(mails.items()):
         text += (
@@ -47,7 +55,7 @@ def mbox(person, mails=MAILS, name="new.mbox"):
 
 
 @pytest.fixture
-def run(person):
+def run(person: Person) -> Person:
     """A live desk with rules, whose mailbox is watched."""
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
@@ -58,7 +66,7 @@ def run(person):
     return person
 
 
-def notes(person, folder):
+def notes(person: Person, folder: str) -> dict[str, tuple[Path, Note]]:
     found = {}
     for file in sorted((person.vault / folder).glob("*.md")):
         note = Note.parse(file.read_bytes())
@@ -66,12 +74,12 @@ def notes(person, folder):
     return found
 
 
-def events(outcome, name):
+def events(outcome: Outcome, name: str) -> list[dict[str, str]]:
     rows = [json.loads(line) for line in outcome.out.splitlines()]
     return [row for row in rows if row["event"] == name]
 
 
-def test_the_whole_state_machine_over_real_servers(run):
+def test_the_whole_state_machine_over_real_servers(run: Person) -> None:
     assert run.run("import", str(mbox(run))).code == 0
     outcome = run.run("run", "--once")
     assert outcome.code == 0, outcome.err
@@ -113,7 +121,9 @@ def test_the_whole_state_machine_over_real_servers(run):
     assert run.run("audit", "verify").code == 0
 
 
-def test_the_whole_way_at_gmail_with_a_lost_cursor_and_a_lost_answer(person, service):
+def test_the_whole_way_at_gmail_with_a_lost_cursor_and_a_lost_answer(
+    person: Person, service: Gmail
+) -> None:
     at_gmail(person, service)
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
@@ -149,18 +159,18 @@ def test_the_whole_way_at_gmail_with_a_lost_cursor_and_a_lost_answer(person, ser
     assert not list((person.vault / "Logs").glob("orchestrator_2*.jsonl"))
 
 
-def _raw(subject, sender, headers):
+def _raw(subject: str, sender: str, headers: str) -> bytes:
     return (
         f"From: {sender}\nTo: you@example.org\nSubject: {subject}\n"
         f"Message-ID: <{subject.replace(' ', '.')}@example.com>\n{headers}\nHello.\n"
     ).encode()
 
 
-def _sent(service):
+def _sent(service: Gmail) -> list[Message]:
     return [message_from_bytes(one.raw) for one in service.sent]
 
 
-def test_a_second_orchestrator_says_so_and_ends(run):
+def test_a_second_orchestrator_says_so_and_ends(run: Person) -> None:
     with started(run) as first:
         second = run.run("run", "--once")
         assert second.code == 7
@@ -175,22 +185,22 @@ def test_a_second_orchestrator_says_so_and_ends(run):
 class started:
     """`postroom run` in the background, once it has looked."""
 
-    def __init__(self, person, *arguments):
+    def __init__(self, person: Person, *arguments: Any) -> None:
         self.process = person.start("run", "--interval", "1", *arguments)
         self.person = person
         self.lines = []
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
-    def _read(self):
+    def _read(self) -> None:
         for raw in self.process.stdout:
             self.lines.append(json.loads(raw))
 
-    def __enter__(self):
+    def __enter__(self) -> subprocess.Popen[bytes]:
         wait(lambda: self.person.run("status", "--json").json["running"])
         return self.process
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: None) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(timeout=30)
@@ -199,7 +209,9 @@ class started:
         self.process.stderr.close()
 
 
-def wait(condition, seconds=60):
+def wait(
+    condition: Callable[..., Any], seconds: int = 60
+) -> bool | dict[str, tuple[Path, Note]] | list[tuple[Path, Note]]:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not happen within a minute"
@@ -207,7 +219,7 @@ def wait(condition, seconds=60):
     return found
 
 
-def test_it_goes_on_by_itself_and_stops_cleanly(run):
+def test_it_goes_on_by_itself_and_stops_cleanly(run: Person) -> None:
     with started(run) as process:
         assert run.run("import", str(mbox(run, {"Tea": MAILS["Tea"]}))).code == 0
         ((draft, _),) = wait(lambda: list(notes(run, "Drafts").values()))
@@ -219,7 +231,7 @@ def test_it_goes_on_by_itself_and_stops_cleanly(run):
     assert _children(process.pid) == []
 
 
-def _running(word):
+def _running(word: str) -> list[Any]:
     """Return the processes whose command line holds this word."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -231,7 +243,7 @@ def _running(word):
     return found
 
 
-def _children(pid):
+def _children(pid: int) -> list[Any]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -242,7 +254,7 @@ def _children(pid):
     return found
 
 
-def test_servers_that_cannot_start_are_logged_and_done_without(run):
+def test_servers_that_cannot_start_are_logged_and_done_without(run: Person) -> None:
     broken = run.folder / "python"
     broken.write_text("#!/bin/sh\necho garbage; exit 1\n")
     broken.chmod(0o755)
@@ -262,7 +274,7 @@ def test_servers_that_cannot_start_are_logged_and_done_without(run):
     assert set(notes(run, "Done")) == {"News"}
 
 
-def test_hostile_mail_has_no_effect_beyond_its_note(run, tmp_path):
+def test_hostile_mail_has_no_effect_beyond_its_note(run: Person, tmp_path: Path) -> None:
     """A mail full of instructions, put before a program that obeys whatever it reads."""
     obeys = tmp_path / "model.py"
     obeys.write_text(
@@ -298,13 +310,13 @@ def test_hostile_mail_has_no_effect_beyond_its_note(run, tmp_path):
     assert sorted(path.name for path in run.vault.iterdir()) == before
 
 
-def test_without_a_desk_it_says_what_to_do(person):
+def test_without_a_desk_it_says_what_to_do(person: Person) -> None:
     outcome = person.run("run", "--once")
     assert outcome.code == 3
     assert "postroom init" in outcome.err
 
 
-def test_on_a_terminal_it_tells_people_what_happens(run):
+def test_on_a_terminal_it_tells_people_what_happens(run: Person) -> None:
     assert run.run("import", str(mbox(run))).code == 0
     outcome = run.at_terminal("run", "--once")
     assert outcome.code == 0, outcome.out
@@ -313,7 +325,7 @@ def test_on_a_terminal_it_tells_people_what_happens(run):
     assert all(len(line) <= 80 for line in outcome.out.splitlines())
 
 
-def test_a_backlog_is_taken_when_asked_for(person):
+def test_a_backlog_is_taken_when_asked_for(person: Person) -> None:
     person.live(undo_seconds=0)
     assert person.run("init").code == 0
     (person.vault / "Handbook.md").write_text(RULES)
@@ -322,7 +334,7 @@ def test_a_backlog_is_taken_when_asked_for(person):
     assert [one["decision"] for one in events(outcome, "triaged")] == ["draft_reply"]
 
 
-def test_a_room_of_its_own_in_the_vault_is_kept_to(person):
+def test_a_room_of_its_own_in_the_vault_is_kept_to(person: Person) -> None:
     person.live(undo_seconds=0)
     (person.vault / "Mine").mkdir(parents=True)
     config = person.folder / ".config" / "postroom" / "postroom.toml"
@@ -339,7 +351,7 @@ def test_a_room_of_its_own_in_the_vault_is_kept_to(person):
     assert len(list((room / "Drafts").glob("*.md"))) == 2
 
 
-def test_the_wrong_settings_are_named(run):
+def test_the_wrong_settings_are_named(run: Person) -> None:
     config = run.folder / ".config" / "postroom" / "postroom.toml"
     config.write_text(f'{config.read_text()}\n[triage]\nmodel = "ouija:board"\n')
     assert run.run("import", str(mbox(run, {"Mystery": ("eve@example.net", "", "")}))).code == 0
@@ -352,7 +364,7 @@ def test_the_wrong_settings_are_named(run):
     assert "There is no model" in run.run("doctor").out
 
 
-def test_service_install_writes_a_unit_that_systemd_takes(run):
+def test_service_install_writes_a_unit_that_systemd_takes(run: Person) -> None:
     outcome = run.run("service", "install")
     assert outcome.code == 0, outcome.err
     unit = run.folder / ".config" / "systemd" / "user" / "postroom.service"
@@ -365,13 +377,13 @@ def test_service_install_writes_a_unit_that_systemd_takes(run):
     assert not unit.exists()
 
 
-def test_service_install_prints_what_it_would_write(run):
+def test_service_install_prints_what_it_would_write(run: Person) -> None:
     outcome = run.run("service", "install", "--print")
     assert outcome.out.startswith("[Unit]\n")
     assert not (run.folder / ".config" / "systemd").exists()
 
 
-def test_the_units_values_are_quoted(person):
+def test_the_units_values_are_quoted(person: Person) -> None:
     odd = person.folder / 'a "b" 50% $x'
     odd.mkdir()
     person.environment["VAULT_PATH"] = str(odd)
@@ -380,13 +392,13 @@ def test_the_units_values_are_quoted(person):
     assert f'Environment="VAULT_PATH={person.folder}/a \\"b\\" 50%% $x"' in outcome.out
 
 
-def test_a_models_key_is_not_written_into_the_unit(run):
+def test_a_models_key_is_not_written_into_the_unit(run: Person) -> None:
     run.environment["ANTHROPIC_API_KEY"] = "sk-secret"
     outcome = run.run("service", "install", "--print")
     assert "sk-secret" not in outcome.out
 
 
-def test_stopping_ends_a_model_that_thinks_and_loses_nothing(run):
+def test_stopping_ends_a_model_that_thinks_and_loses_nothing(run: Person) -> None:
     slow = json.dumps([sys.executable, "-c", "import time; time.sleep(600)", str(run.folder)])
     config = run.folder / ".config" / "postroom" / "postroom.toml"
     config.write_text(f"{config.read_text()}\n[triage]\ncommand = {slow}\n")
@@ -404,7 +416,9 @@ def test_stopping_ends_a_model_that_thinks_and_loses_nothing(run):
     ("name", "room"),
     [("PAUSED", ""), ("paused.md", ""), ("PAUSED.md", "Postroom"), ("Paused.txt", "Postroom")],
 )
-def test_a_pause_holds_by_any_spelling_and_beside_a_room(person, name, room):
+def test_a_pause_holds_by_any_spelling_and_beside_a_room(
+    person: Person, name: str, room: str
+) -> None:
     person.live(undo_seconds=0)
     person.vault.mkdir()
     if room:
@@ -421,7 +435,7 @@ def test_a_pause_holds_by_any_spelling_and_beside_a_room(person, name, room):
     assert person.run("status", "--json").json["paused"] is True
 
 
-def test_a_vault_with_a_dashboard_of_its_own_gets_a_room(person):
+def test_a_vault_with_a_dashboard_of_its_own_gets_a_room(person: Person) -> None:
     person.vault.mkdir()
     (person.vault / "Dashboard.md").write_text("# Mine\n")
     assert person.run("init").code == 0
@@ -429,20 +443,20 @@ def test_a_vault_with_a_dashboard_of_its_own_gets_a_room(person):
     assert (person.vault / "Dashboard.md").read_text() == "# Mine\n"
 
 
-def test_a_backlog_that_is_no_query_is_refused_before_anything_is_done(run):
+def test_a_backlog_that_is_no_query_is_refused_before_anything_is_done(run: Person) -> None:
     outcome = run.run("run", "--once", "--backlog", "newer_then:7d")
     assert outcome.code == 2
     assert "newer_then" in outcome.err
 
 
-def test_a_single_round_tells_cron_that_something_is_amiss(run):
+def test_a_single_round_tells_cron_that_something_is_amiss(run: Person) -> None:
     (run.vault / "Handbook.md").write_text("# Handbook\n\n## Rules\n\n- anything: bogus\n")
     outcome = run.run("run", "--once")
     assert outcome.code == 8
     assert "bogus" in run.run("doctor").out
 
 
-def test_trouble_is_told_in_plain_words(run):
+def test_trouble_is_told_in_plain_words(run: Person) -> None:
     (run.vault / "Handbook.md").write_text("# Handbook\n\n## Rules\n\n- anything: bogus\n")
     outcome = run.run("run", "--once", "--text")
     assert "[33m" not in outcome.out

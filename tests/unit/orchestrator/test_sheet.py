@@ -1,15 +1,22 @@
 """What people do to the notes of mail: their word counts, their text stays, and nothing is lost."""
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from postroom.orchestrator.sheet import Sheets
+from postroom.store.errands import Errand
 from postroom.vault.note import Note
+from postroom.vault.vault import Vault
 from tests.desks import Dead
+from tests.rounds import Rounds
 
 
 @pytest.fixture
-def asking(rounds):
+def asking(rounds: Rounds) -> str:
     """A mail that was left to the person."""
     rounds.handbook("anything: needs_info")
     id = rounds.deliver("Tea")
@@ -18,7 +25,7 @@ def asking(rounds):
     return id
 
 
-def change(rounds, id, old, new):
+def change(rounds: Rounds, id: str, old: str, new: str) -> Path:
     path = rounds.vault / rounds.mail_note(id)[0]
     text = path.read_text()
     assert old in text
@@ -26,7 +33,7 @@ def change(rounds, id, old, new):
     return path
 
 
-def test_status_done_files_the_mail(rounds, asking):
+def test_status_done_files_the_mail(rounds: Rounds, asking: str) -> None:
     change(rounds, asking, 'status: "needs_info"', "status: done  # I rang her")
     rounds.round()
     path, note = rounds.mail_note(asking)
@@ -34,7 +41,7 @@ def test_status_done_files_the_mail(rounds, asking):
     assert "# I rang her" in note.raw.decode()
 
 
-def test_status_pending_has_the_mail_judged_again(rounds, asking):
+def test_status_pending_has_the_mail_judged_again(rounds: Rounds, asking: str) -> None:
     rounds.handbook("anything: draft_reply Gladly.")
     change(rounds, asking, 'status: "needs_info"', "status: pending")
     rounds.round()
@@ -42,7 +49,7 @@ def test_status_pending_has_the_mail_judged_again(rounds, asking):
     assert len(rounds.triaged()) == 2
 
 
-def test_a_delegated_mail_is_judged_again_by_the_same_word(rounds):
+def test_a_delegated_mail_is_judged_again_by_the_same_word(rounds: Rounds) -> None:
     rounds.handbook("anything: delegate Bob knows.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -52,7 +59,7 @@ def test_a_delegated_mail_is_judged_again_by_the_same_word(rounds):
     assert rounds.status(id) == ("Done", "done")
 
 
-def test_what_a_person_adds_stays_through_every_move(rounds):
+def test_what_a_person_adds_stays_through_every_move(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]
@@ -69,7 +76,7 @@ def test_what_a_person_adds_stays_through_every_move(rounds):
     assert "Bring cake." in note.body
 
 
-def test_a_note_that_a_person_moved_to_done_is_done(rounds, asking):
+def test_a_note_that_a_person_moved_to_done_is_done(rounds: Rounds, asking: str) -> None:
     rounds.carry(rounds.mail_note(asking)[0], "Done")
     rounds.round()
     assert rounds.errand(asking).state == "done"
@@ -77,7 +84,9 @@ def test_a_note_that_a_person_moved_to_done_is_done(rounds, asking):
 
 
 @pytest.mark.parametrize("folder", ["Approved", "Drafts", "Pending_Approval", "Rejected"])
-def test_a_mail_that_was_moved_among_letters_is_never_sent_and_comes_back(rounds, folder):
+def test_a_mail_that_was_moved_among_letters_is_never_sent_and_comes_back(
+    rounds: Rounds, folder: str
+) -> None:
     rounds.handbook("anything: delegate Bob knows.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -90,7 +99,7 @@ def test_a_mail_that_was_moved_among_letters_is_never_sent_and_comes_back(rounds
     assert rounds.desk.ledger.lines() == []
 
 
-def test_a_note_that_was_renamed_is_still_the_mails(rounds, asking):
+def test_a_note_that_was_renamed_is_still_the_mails(rounds: Rounds, asking: str) -> None:
     path = rounds.vault / rounds.mail_note(asking)[0]
     path.rename(path.with_name("Ann wants tea.md"))
     rounds.round()
@@ -99,7 +108,7 @@ def test_a_note_that_was_renamed_is_still_the_mails(rounds, asking):
     assert rounds.mail_note(asking)[0] == "Done/Ann wants tea.md"
 
 
-def test_a_note_that_was_deleted_is_let_go_and_said(rounds, asking):
+def test_a_note_that_was_deleted_is_let_go_and_said(rounds: Rounds, asking: str) -> None:
     (rounds.vault / rounds.mail_note(asking)[0]).unlink()
     rounds.round()
     assert rounds.errand(asking).state == "gone"
@@ -109,7 +118,7 @@ def test_a_note_that_was_deleted_is_let_go_and_said(rounds, asking):
     assert not list(rounds.vault.glob("Needs_Action/*"))
 
 
-def test_a_tools_note_does_not_become_a_deleted_mails(rounds, asking):
+def test_a_tools_note_does_not_become_a_deleted_mails(rounds: Rounds, asking: str) -> None:
     path = rounds.vault / rounds.mail_note(asking)[0]
     text = path.read_text().replace('status: "needs_info"', 'status: "pending"')
     path.unlink()
@@ -122,7 +131,7 @@ def test_a_tools_note_does_not_become_a_deleted_mails(rounds, asking):
     assert twin.read_text() == text
 
 
-def test_a_note_that_only_names_a_mail_is_not_its_note(rounds):
+def test_a_note_that_only_names_a_mail_is_not_its_note(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -134,7 +143,7 @@ def test_a_note_that_only_names_a_mail_is_not_its_note(rounds):
     assert len(rounds.triaged()) == 1
 
 
-def test_a_mail_that_a_person_brings_back_is_judged_again(rounds):
+def test_a_mail_that_a_person_brings_back_is_judged_again(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -144,7 +153,7 @@ def test_a_mail_that_a_person_brings_back_is_judged_again(rounds):
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_a_copy_of_a_mails_note_counts_for_nothing(rounds, asking):
+def test_a_copy_of_a_mails_note_counts_for_nothing(rounds: Rounds, asking: str) -> None:
     path = rounds.vault / rounds.mail_note(asking)[0]
     copy = path.with_name("copy.md")
     copy.write_text(path.read_text().replace("needs_info", "pending", 1))
@@ -154,7 +163,9 @@ def test_a_copy_of_a_mails_note_counts_for_nothing(rounds, asking):
     assert len(rounds.triaged()) == 1
 
 
-def test_a_note_of_ours_that_does_not_parse_any_more_is_put_aside_with_the_reason(rounds, asking):
+def test_a_note_of_ours_that_does_not_parse_any_more_is_put_aside_with_the_reason(
+    rounds: Rounds, asking: str
+) -> None:
     path = change(rounds, asking, 'status: "needs_info"', 'status: "needs_info')
     broken = path.read_bytes()
     rounds.round()
@@ -172,7 +183,7 @@ def test_a_note_of_ours_that_does_not_parse_any_more_is_put_aside_with_the_reaso
     assert len(rounds.triaged()) == 2
 
 
-def test_a_note_that_breaks_before_it_was_judged_is_put_aside_too(rounds):
+def test_a_note_that_breaks_before_it_was_judged_is_put_aside_too(rounds: Rounds) -> None:
     rounds.handbook("anything: not a decision")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -183,7 +194,7 @@ def test_a_note_that_breaks_before_it_was_judged_is_put_aside_too(rounds):
     assert rounds.triaged() == []
 
 
-def test_a_persons_own_broken_note_is_left_alone_and_named(rounds):
+def test_a_persons_own_broken_note_is_left_alone_and_named(rounds: Rounds) -> None:
     own = rounds.write("Needs_Action/mine.md", "---\nstatus: [\n---\nbuy milk\n")
     for _ in range(2):
         rounds.round()
@@ -195,7 +206,7 @@ def test_a_persons_own_broken_note_is_left_alone_and_named(rounds):
     assert "mine.md" not in (rounds.vault / "Dashboard.md").read_text()
 
 
-def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds):
+def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds: Rounds) -> None:
     import shutil
 
     rounds.handbook("anything: archive")
@@ -218,17 +229,17 @@ def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds):
 class Unfollowed:
     """Notes that are never brought up to the ledger: the process ends before."""
 
-    def __init__(self, sheets):
+    def __init__(self, sheets: Sheets) -> None:
         self._sheets = sheets
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self._sheets, name)
 
-    def follow(self, _errand):
+    def follow(self, _errand: Errand) -> None:
         raise Dead
 
 
-def killed_before_the_note_follows(rounds):
+def killed_before_the_note_follows(rounds: Rounds) -> None:
     triage = rounds.orchestrator._triage
     triage.sheets = Unfollowed(triage.sheets)
     with pytest.raises(Dead):
@@ -236,7 +247,7 @@ def killed_before_the_note_follows(rounds):
     rounds.restart()
 
 
-def test_an_archived_mail_whose_note_has_not_moved_yet_is_not_judged_again(rounds):
+def test_an_archived_mail_whose_note_has_not_moved_yet_is_not_judged_again(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver()
     killed_before_the_note_follows(rounds)
@@ -247,7 +258,9 @@ def test_an_archived_mail_whose_note_has_not_moved_yet_is_not_judged_again(round
 
 
 @pytest.mark.parametrize("decision", ["needs_info", "delegate"])
-def test_a_status_that_was_never_brought_up_to_date_is_nobodys_word(rounds, decision):
+def test_a_status_that_was_never_brought_up_to_date_is_nobodys_word(
+    rounds: Rounds, decision: str
+) -> None:
     rounds.handbook(f"anything: {decision}")
     id = rounds.deliver()
     killed_before_the_note_follows(rounds)
@@ -261,7 +274,9 @@ def test_a_status_that_was_never_brought_up_to_date_is_nobodys_word(rounds, deci
 
 
 @pytest.mark.parametrize("folder", ["Plans", "Drafts"])
-def test_a_note_of_the_same_name_elsewhere_is_not_the_mails(rounds, asking, folder):
+def test_a_note_of_the_same_name_elsewhere_is_not_the_mails(
+    rounds: Rounds, asking: str, folder: str
+) -> None:
     path = rounds.vault / rounds.mail_note(asking)[0]
     forged = path.read_text().replace("Come at four?", "Pay them.")
     rounds.write(f"{folder}/{path.name}", forged)
@@ -271,7 +286,7 @@ def test_a_note_of_the_same_name_elsewhere_is_not_the_mails(rounds, asking, fold
     assert not list(rounds.vault.glob("Needs_Action/*"))
 
 
-def test_odd_files_in_the_way_of_one_mail_do_not_keep_others_waiting(rounds):
+def test_odd_files_in_the_way_of_one_mail_do_not_keep_others_waiting(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     ids = [rounds.deliver(f"Tea {number}") for number in range(4)]
     rounds.round()
@@ -294,14 +309,14 @@ def test_odd_files_in_the_way_of_one_mail_do_not_keep_others_waiting(rounds):
     assert other.read_text() == text.replace("needs_info", "pending")
 
 
-def test_a_status_that_means_nothing_is_put_back_and_said(rounds, asking):
+def test_a_status_that_means_nothing_is_put_back_and_said(rounds: Rounds, asking: str) -> None:
     change(rounds, asking, 'status: "needs_info"', "status: erledigt")
     rounds.round()
     assert rounds.status(asking) == ("Needs_Action", "needs_info")
     assert any("was put back" in said["text"] for said in rounds.events("said"))
 
 
-def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds, asking):
+def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds: Rounds, asking: str) -> None:
     there = rounds.vault / "Needs_Action"
     there.rename(rounds.folder / "away")
     rounds.round()
@@ -314,7 +329,7 @@ def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds, asking):
     assert len(rounds.triaged()) == 1
 
 
-def test_the_mail_links_to_its_answer_and_back(rounds):
+def test_the_mail_links_to_its_answer_and_back(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     path, draft = rounds.letter_note(id)
@@ -324,12 +339,12 @@ def test_the_mail_links_to_its_answer_and_back(rounds):
     assert "- From: `You <you@example.org>`" in draft.body
 
 
-def test_a_vault_that_is_another_desks_now_is_not_touched(rounds, asking):
+def test_a_vault_that_is_another_desks_now_is_not_touched(rounds: Rounds, asking: str) -> None:
     from dataclasses import replace
 
     from postroom.core.errors import Denied
 
-    def away():
+    def away() -> None:
         raise Denied("Another desk has this vault")
 
     rounds.desk._tools = replace(rounds.desk._tools, belongs=away)
@@ -344,7 +359,7 @@ def test_a_vault_that_is_another_desks_now_is_not_touched(rounds, asking):
     assert rounds.events("trouble")[0]["error"].startswith("Another desk has this vault")
 
 
-def test_a_note_in_plans_is_not_the_mails_by_its_number_alone(rounds, asking):
+def test_a_note_in_plans_is_not_the_mails_by_its_number_alone(rounds: Rounds, asking: str) -> None:
     path = rounds.vault / rounds.mail_note(asking)[0]
     forged = path.read_text().replace("Come at four?", "Pay them.")
     (rounds.vault / "Plans").mkdir(exist_ok=True)
@@ -354,20 +369,20 @@ def test_a_note_in_plans_is_not_the_mails_by_its_number_alone(rounds, asking):
     assert rounds.errand(asking).state == "gone"
 
 
-def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds):
+def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     id = rounds.deliver("Tea")
 
     class Ends:
         """A vault whose process ends once a note is there."""
 
-        def __init__(self, vault):
+        def __init__(self, vault: Vault) -> None:
             self._vault = vault
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: str) -> Callable[..., Any]:
             return getattr(self._vault, name)
 
-        def create(self, path, data):
+        def create(self, path: str, data: bytes) -> None:
             self._vault.create(path, data)
             raise Dead
 
@@ -382,7 +397,7 @@ def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds):
     assert "Mine." in rounds.mail_note(id)[1].body
 
 
-def test_a_ledger_from_a_backup_goes_on_with_the_notes_that_are_there(rounds):
+def test_a_ledger_from_a_backup_goes_on_with_the_notes_that_are_there(rounds: Rounds) -> None:
     import shutil
 
     rounds.handbook("anything: needs_info")
@@ -401,7 +416,7 @@ def test_a_ledger_from_a_backup_goes_on_with_the_notes_that_are_there(rounds):
     assert rounds.status(id)[0] == "Needs_Action"  # which finds one note, and no second
 
 
-def test_links_and_images_in_the_frontmatter_of_a_mails_note_are_not_live(rounds):
+def test_links_and_images_in_the_frontmatter_of_a_mails_note_are_not_live(rounds: Rounds) -> None:
     id = rounds.deliver(
         "![](https://evil.example/x.png)", sender='"[[Handbook]]" <ann@example.com>'
     )

@@ -1,19 +1,24 @@
 """Each mail is judged once, and what was decided is done exactly as the state machine has it."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import Corrupt, Invalid
-from postroom.core.message import SENT
+from postroom.core.message import SENT, Message
 from postroom.core.triage import ACKNOWLEDGEMENT
 from postroom.desk.outbox import ORCHESTRATOR
+from postroom.mail.local.mailbox import LocalMailbox
+from postroom.orchestrator.servers import Question
 from postroom.vault.markdown import fenced, sections
-from tests.providers import BUSY
-from tests.rounds import approved
+from tests.providers import BUSY, Courier
+from tests.rounds import Rounds, approved
 
 
-def test_archive_files_the_mail_as_done(rounds):
+def test_archive_files_the_mail_as_done(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver()
     rounds.round()
@@ -21,14 +26,14 @@ def test_archive_files_the_mail_as_done(rounds):
     assert rounds.box.message(id).labels >= {"INBOX"}  # the mailbox is the person's
 
 
-def test_needs_info_stays_and_says_so(rounds):
+def test_needs_info_stays_and_says_so(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     id = rounds.deliver()
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_delegate_stays_for_approval_with_its_note_appended_once(rounds):
+def test_delegate_stays_for_approval_with_its_note_appended_once(rounds: Rounds) -> None:
     rounds.handbook("anything: delegate Ines keeps the books. `x`")
     id = rounds.deliver()
     for _ in range(3):
@@ -40,7 +45,7 @@ def test_delegate_stays_for_approval_with_its_note_appended_once(rounds):
     assert fenced(dict(sections(note.body))["Delegation"]) == "Ines keeps the books. `x`"
 
 
-def test_draft_reply_puts_a_letter_into_drafts_and_waits(rounds):
+def test_draft_reply_puts_a_letter_into_drafts_and_waits(rounds: Rounds) -> None:
     rounds.handbook("from ann@example.com: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -60,7 +65,7 @@ def test_draft_reply_puts_a_letter_into_drafts_and_waits(rounds):
     assert rounds.sent() == []
 
 
-def test_urgent_is_a_draft_with_that_priority_on_both_notes(rounds):
+def test_urgent_is_a_draft_with_that_priority_on_both_notes(rounds: Rounds) -> None:
     rounds.handbook("subject fire: urgent On my way.")
     id = rounds.deliver("Fire!")
     rounds.round()
@@ -69,7 +74,7 @@ def test_urgent_is_a_draft_with_that_priority_on_both_notes(rounds):
     assert "**urgent**" in (rounds.vault / "Dashboard.md").read_text()
 
 
-def test_an_approved_answer_leaves_and_both_notes_are_done(rounds):
+def test_an_approved_answer_leaves_and_both_notes_are_done(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -81,8 +86,8 @@ def test_an_approved_answer_leaves_and_both_notes_are_done(rounds):
 
 
 def test_an_answer_that_is_refused_for_now_stays_in_approved_with_reason_and_next_try(
-    rounds, courier
-):
+    rounds: Rounds, courier: Courier
+) -> None:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -101,8 +106,8 @@ def test_an_answer_that_is_refused_for_now_stays_in_approved_with_reason_and_nex
 
 
 def test_an_answer_that_cannot_be_sent_goes_to_failed_and_the_mail_back_to_the_person(
-    rounds, courier
-):
+    rounds: Rounds, courier: Courier
+) -> None:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -115,7 +120,7 @@ def test_an_answer_that_cannot_be_sent_goes_to_failed_and_the_mail_back_to_the_p
     assert "no such user" in rounds.mail_note(id)[1].text("why")
 
 
-def test_a_rejected_answer_leaves_the_mail_to_the_person_with_the_reason(rounds):
+def test_a_rejected_answer_leaves_the_mail_to_the_person_with_the_reason(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -125,7 +130,7 @@ def test_a_rejected_answer_leaves_the_mail_to_the_person_with_the_reason(rounds)
     assert "I am away" in rounds.mail_note(id)[1].text("why")
 
 
-def test_a_rejected_answer_that_is_wanted_after_all_takes_its_mail_along(rounds):
+def test_a_rejected_answer_that_is_wanted_after_all_takes_its_mail_along(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -139,13 +144,13 @@ def test_a_rejected_answer_that_is_wanted_after_all_takes_its_mail_along(rounds)
     assert rounds.status(id) == ("Done", "done")
 
 
-def test_without_a_model_and_a_rule_a_plain_acknowledgement_is_drafted(rounds):
+def test_without_a_model_and_a_rule_a_plain_acknowledgement_is_drafted(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     assert rounds.letter_text(id) == ACKNOWLEDGEMENT
 
 
-def test_a_mail_is_judged_once_however_many_rounds_there_are(rounds):
+def test_a_mail_is_judged_once_however_many_rounds_there_are(rounds: Rounds) -> None:
     rounds.handbook("from ann@example.com: draft_reply Yes.", "anything: archive")
     ids = [rounds.deliver("Tea"), rounds.deliver("Ad", sender="ad@shop.example")]
     for _ in range(4):
@@ -163,7 +168,9 @@ def test_a_mail_is_judged_once_however_many_rounds_there_are(rounds):
         {"Precedence": "bulk"},
     ],
 )
-def test_no_answer_is_drafted_to_machines_and_lists_even_by_a_rule(rounds, headers):
+def test_no_answer_is_drafted_to_machines_and_lists_even_by_a_rule(
+    rounds: Rounds, headers: dict[str, str]
+) -> None:
     rounds.handbook("anything: draft_reply Thank you!")
     id = rounds.deliver(headers=headers)
     rounds.round()
@@ -171,14 +178,14 @@ def test_no_answer_is_drafted_to_machines_and_lists_even_by_a_rule(rounds, heade
     assert rounds.desk.ledger.lines() == []
 
 
-def test_no_answer_is_drafted_to_oneself(rounds):
+def test_no_answer_is_drafted_to_oneself(rounds: Rounds) -> None:
     id = rounds.deliver(sender="you@example.org")
     rounds.round()
     assert rounds.status(id)[1] == "needs_info"
     assert "this account itself" in rounds.mail_note(id)[1].text("why")
 
 
-def test_only_so_many_answers_are_drafted_in_one_conversation_within_a_day(rounds):
+def test_only_so_many_answers_are_drafted_in_one_conversation_within_a_day(rounds: Rounds) -> None:
     first = rounds.deliver("Tea", id="first")
     ids = [first] + [
         rounds.deliver("Re: Tea", answers="<first@example.com>", text=f"Well, {n}?")
@@ -194,7 +201,7 @@ def test_only_so_many_answers_are_drafted_in_one_conversation_within_a_day(round
     assert rounds.status(later)[1] == "drafted"
 
 
-def test_a_mail_that_the_person_has_answered_meanwhile_is_done(rounds):
+def test_a_mail_that_the_person_has_answered_meanwhile_is_done(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply Yes.")
     id = rounds.deliver("Tea", id="tea")
     rounds.deliver(
@@ -206,7 +213,9 @@ def test_a_mail_that_the_person_has_answered_meanwhile_is_done(rounds):
     assert rounds.desk.ledger.lines() == []
 
 
-def test_more_answers_than_may_wait_are_drafted_when_there_is_room(tmp_path, rounds):
+def test_more_answers_than_may_wait_are_drafted_when_there_is_room(
+    tmp_path: Path, rounds: Rounds
+) -> None:
     rounds.restart(open_letters=2, undo_seconds=0)
     ids = [rounds.deliver(f"Tea {n}", sender=f"a{n}@example.com") for n in range(4)]
     rounds.round()
@@ -227,7 +236,7 @@ def test_more_answers_than_may_wait_are_drafted_when_there_is_room(tmp_path, rou
     assert len(rounds.triaged()) == 4
 
 
-def test_a_rehearsal_drafts_nothing_and_forgets_nothing(rounds):
+def test_a_rehearsal_drafts_nothing_and_forgets_nothing(rounds: Rounds) -> None:
     rounds.restart(live=False, source="DRY_RUN")
     id = rounds.deliver("Tea")
     for _ in range(2):
@@ -242,7 +251,7 @@ def test_a_rehearsal_drafts_nothing_and_forgets_nothing(rounds):
     assert len(rounds.triaged()) == 1
 
 
-def test_where_no_approval_is_required_a_drafted_answer_waits_all_the_same(rounds):
+def test_where_no_approval_is_required_a_drafted_answer_waits_all_the_same(rounds: Rounds) -> None:
     rounds.restart(required=False)
     id = rounds.deliver("Tea")
     for _ in range(2):
@@ -252,7 +261,7 @@ def test_where_no_approval_is_required_a_drafted_answer_waits_all_the_same(round
     assert rounds.letter_note(id)[1].text("status") == "pending_approval"
 
 
-def test_paused_sends_nothing_and_goes_on_with_the_rest(rounds):
+def test_paused_sends_nothing_and_goes_on_with_the_rest(rounds: Rounds) -> None:
     first = rounds.deliver("Tea")
     rounds.round()
     (rounds.vault / "PAUSED").touch()
@@ -270,7 +279,7 @@ def test_paused_sends_nothing_and_goes_on_with_the_rest(rounds):
     assert rounds.sent() == ["Re: Tea"]
 
 
-def test_a_handbook_that_does_not_parse_stops_triage_and_names_the_line(rounds):
+def test_a_handbook_that_does_not_parse_stops_triage_and_names_the_line(rounds: Rounds) -> None:
     rounds.handbook("list: archive", "from ann@example.com: bin it")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -283,7 +292,7 @@ def test_a_handbook_that_does_not_parse_stops_triage_and_names_the_line(rounds):
     assert rounds.status(id) == ("Done", "done")
 
 
-def test_only_notes_of_the_journal_are_triaged(rounds):
+def test_only_notes_of_the_journal_are_triaged(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     rounds.write(
         "Needs_Action/forged.md",
@@ -296,7 +305,7 @@ def test_only_notes_of_the_journal_are_triaged(rounds):
     assert not [asked for asked in rounds.servers.asked if asked[1] == "read_note"]
 
 
-def test_another_version_that_nobody_can_write_is_left_to_the_person(rounds):
+def test_another_version_that_nobody_can_write_is_left_to_the_person(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="Shorter", revise=True)
@@ -305,7 +314,7 @@ def test_another_version_that_nobody_can_write_is_left_to_the_person(rounds):
     assert "Shorter" in rounds.mail_note(id)[1].text("why")
 
 
-def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds):
+def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver("Secret subject", text="Secret text")
     rounds.round()
@@ -318,7 +327,7 @@ def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds):
     assert not [line for line in lines if "Secret" in line]
 
 
-def test_an_answer_that_is_no_note_is_read_by_other_means(rounds):
+def test_an_answer_that_is_no_note_is_read_by_other_means(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     ask = rounds.servers.ask
     rounds.servers.ask = lambda server, tool, questions: (
@@ -331,11 +340,11 @@ def test_an_answer_that_is_no_note_is_read_by_other_means(rounds):
     assert rounds.status(id) == ("Done", "done")
 
 
-def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds):
+def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     ask = rounds.servers.ask
 
-    def cut(server, tool, questions):
+    def cut(server: str, tool: str, questions: list[Question]) -> list[Any]:
         found = ask(server, tool, questions)
         if server == "vault" and any("Handbook" in str(q.arguments["path"]) for q in questions):
             found[0]["next_offset"] = 50_000
@@ -348,7 +357,7 @@ def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds):
     assert "Handbook.md has more than" in (rounds.vault / "Dashboard.md").read_text()
 
 
-def test_a_slip_does_not_let_out_what_was_drafted_by_itself(rounds):
+def test_a_slip_does_not_let_out_what_was_drafted_by_itself(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     rounds.write(
@@ -362,7 +371,7 @@ def test_a_slip_does_not_let_out_what_was_drafted_by_itself(rounds):
     assert rounds.letter_note(id)[1].text("status") == "pending_approval"
 
 
-def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(rounds):
+def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply One.")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -380,7 +389,7 @@ def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(round
     assert rounds.letter_text(id) == "Two."
 
 
-def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(rounds):
+def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     letter = rounds.errand(id).letter
@@ -395,15 +404,15 @@ def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(roun
     assert rounds.state_of(letter) == "pending"
 
 
-def test_a_mail_that_cannot_be_answered_does_not_keep_others_waiting(rounds):
+def test_a_mail_that_cannot_be_answered_does_not_keep_others_waiting(rounds: Rounds) -> None:
     class Refuses:
-        def __init__(self, box):
+        def __init__(self, box: LocalMailbox) -> None:
             self._box = box
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: str) -> Callable[..., Any]:
             return getattr(self._box, name)
 
-        def message(self, id):
+        def message(self, id: str) -> Message:
             if id == first:
                 raise Corrupt("this mail is damaged")
             return self._box.message(id)
@@ -422,7 +431,7 @@ def test_a_mail_that_cannot_be_answered_does_not_keep_others_waiting(rounds):
     assert rounds.status(first)[1] == "needs_info"
 
 
-def test_urgent_answers_have_the_room_where_there_is_not_enough(rounds):
+def test_urgent_answers_have_the_room_where_there_is_not_enough(rounds: Rounds) -> None:
     rounds.handbook("subject fire: urgent On my way.", "anything: draft_reply Yes.")
     rounds.restart(open_letters=1)
     rounds.deliver("Tea")
@@ -431,14 +440,14 @@ def test_urgent_answers_have_the_room_where_there_is_not_enough(rounds):
     assert rounds.status(fire)[1] == "drafted"
 
 
-def test_without_a_handbook_nothing_is_answered(rounds):
+def test_without_a_handbook_nothing_is_answered(rounds: Rounds) -> None:
     (rounds.vault / "Handbook.md").unlink()
     id = rounds.deliver("Tea")
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_no_acknowledgement_is_drafted_where_its_card_would_be_red(rounds):
+def test_no_acknowledgement_is_drafted_where_its_card_would_be_red(rounds: Rounds) -> None:
     id = rounds.deliver("Your mailbox is full", sender="Support <support@examp1e.org>")
     rounds.round()
     assert rounds.desk.ledger.lines() == []
@@ -460,7 +469,7 @@ def test_no_acknowledgement_is_drafted_where_its_card_would_be_red(rounds):
         "# Handbook\n\nNo rules at all.\n",
     ],
 )
-def test_rules_that_stand_elsewhere_are_not_passed_over(rounds, text):
+def test_rules_that_stand_elsewhere_are_not_passed_over(rounds: Rounds, text: str) -> None:
     (rounds.vault / "Handbook.md").write_text(text)
     id = rounds.deliver("Tea")
     rounds.round()
@@ -468,7 +477,7 @@ def test_rules_that_stand_elsewhere_are_not_passed_over(rounds, text):
     assert "## Rules" in rounds.events("trouble")[0]["error"]
 
 
-def test_the_handbook_that_init_writes_is_one():
+def test_the_handbook_that_init_writes_is_one() -> None:
     from postroom.cli.setup import TEXTS
     from postroom.orchestrator.triage import rules_of
 
@@ -479,7 +488,7 @@ def test_the_handbook_that_init_writes_is_one():
     ]
 
 
-def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds):
+def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
     letter = rounds.errand(id).letter
@@ -494,7 +503,7 @@ def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds):
     assert rounds.state_of(letter) == "pending"
 
 
-def test_a_decision_is_answered_by_one_letter_however_the_clock_goes(rounds):
+def test_a_decision_is_answered_by_one_letter_however_the_clock_goes(rounds: Rounds) -> None:
     rounds.handbook("anything: draft_reply One.")
     id = rounds.deliver("Tea")
     rounds.round()

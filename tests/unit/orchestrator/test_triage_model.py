@@ -3,14 +3,14 @@
 import pytest
 
 from postroom.core.errors import AuthRequired, Corrupt, Unavailable
-from postroom.core.triage import Judgement
+from postroom.core.triage import Case, Judgement
 from postroom.vault.markdown import fenced, sections
-from tests.rounds import Thinker, approved, with_model
+from tests.rounds import Rounds, Thinker, approved, with_model
 
 WRITTEN = Judgement("draft_reply", "Dear Ann, I shall come.", "She asks for it.")
 
 
-def test_a_model_is_asked_where_no_rule_fits_and_only_there(rounds):
+def test_a_model_is_asked_where_no_rule_fits_and_only_there(rounds: Rounds) -> None:
     rounds.handbook("from @shop.example: archive")
     model = with_model(rounds, WRITTEN)
     ad, tea = rounds.deliver("Ad", sender="ad@shop.example"), rounds.deliver("Tea")
@@ -24,14 +24,14 @@ def test_a_model_is_asked_where_no_rule_fits_and_only_there(rounds):
 
 
 @pytest.mark.parametrize("decision", ["draft_reply", "urgent"])
-def test_a_model_cannot_have_a_machine_answered(rounds, decision):
+def test_a_model_cannot_have_a_machine_answered(rounds: Rounds, decision: str) -> None:
     with_model(rounds, Judgement(decision, "Thank you!"))
     id = rounds.deliver(headers={"Auto-Submitted": "auto-generated"})
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_a_model_that_fails_is_asked_again_later_and_then_no_more(rounds):
+def test_a_model_that_fails_is_asked_again_later_and_then_no_more(rounds: Rounds) -> None:
     model = with_model(rounds, Unavailable("It does not answer"))
     id = rounds.deliver()
     rounds.round()
@@ -46,7 +46,9 @@ def test_a_model_that_fails_is_asked_again_later_and_then_no_more(rounds):
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_a_model_that_is_set_up_wrongly_keeps_mail_waiting_and_says_what_to_do(rounds):
+def test_a_model_that_is_set_up_wrongly_keeps_mail_waiting_and_says_what_to_do(
+    rounds: Rounds,
+) -> None:
     wrong = AuthRequired("The key is refused", remedy="Set OTHER_KEY.")
     model = with_model(rounds, wrong)
     id = rounds.deliver()
@@ -60,14 +62,16 @@ def test_a_model_that_is_set_up_wrongly_keeps_mail_waiting_and_says_what_to_do(r
     assert rounds.status(id)[1] == "drafted"
 
 
-def test_one_mail_that_a_model_cannot_judge_does_not_keep_others_waiting(rounds):
+def test_one_mail_that_a_model_cannot_judge_does_not_keep_others_waiting(rounds: Rounds) -> None:
     with_model(rounds, Corrupt("no decision"), WRITTEN)
     first, second = rounds.deliver("One"), rounds.deliver("Two", sender="bob@example.net")
     rounds.round()
     assert (rounds.status(first)[1], rounds.status(second)[1]) == ("pending", "drafted")
 
 
-def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(rounds):
+def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(
+    rounds: Rounds,
+) -> None:
     second = Judgement("draft_reply", "Dear Ann, gladly.")
     model = with_model(rounds, WRITTEN, second)
     id = rounds.deliver("Tea")
@@ -84,7 +88,7 @@ def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(
     assert rounds.status(id) == ("Needs_Action", "drafted")
 
 
-def test_what_was_approved_leaves_while_a_model_thinks(rounds):
+def test_what_was_approved_leaves_while_a_model_thinks(rounds: Rounds) -> None:
     first = rounds.deliver("Tea")
     rounds.round()
     rounds.carry(rounds.letter_note(first)[0], "Approved")
@@ -93,7 +97,7 @@ def test_what_was_approved_leaves_while_a_model_thinks(rounds):
     class Slow:
         """Thinks until the letter has left."""
 
-        def judge(self, case):
+        def judge(self, case: Case) -> Judgement:
             rounds.clock.go(rounds.rules.undo_seconds)
             while not rounds.sent():
                 rounds.stopping.wait(0.05)
@@ -119,7 +123,7 @@ def test_what_was_approved_leaves_while_a_model_thinks(rounds):
         "Plain words.",
     ],
 )
-def test_what_a_model_wrote_is_not_rendered_in_its_note(rounds, text):
+def test_what_a_model_wrote_is_not_rendered_in_its_note(rounds: Rounds, text: str) -> None:
     with_model(rounds, Judgement("draft_reply", text))
     id = rounds.deliver("Tea")
     rounds.round()
@@ -131,7 +135,7 @@ def test_what_a_model_wrote_is_not_rendered_in_its_note(rounds, text):
     assert rounds.status(id) == ("Done", "done")
 
 
-def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds):
+def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds: Rounds) -> None:
     answers = [Judgement("draft_reply", f"Version {number}.") for number in range(5)]
     with_model(rounds, *answers)
     id = rounds.deliver("Tea")
@@ -143,9 +147,9 @@ def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds):
         assert rounds.letter_text(id) == f"Version {number}."
 
 
-def test_answers_of_a_model_survive_a_crash_one_by_one(rounds):
+def test_answers_of_a_model_survive_a_crash_one_by_one(rounds: Rounds) -> None:
     class Dies(Thinker):
-        def judge(self, case):
+        def judge(self, case: Case) -> Judgement:
             if len(self.cases) == 3:
                 raise KeyboardInterrupt
             return super().judge(case)
@@ -159,9 +163,9 @@ def test_answers_of_a_model_survive_a_crash_one_by_one(rounds):
     assert len(rounds.triaged()) == 3
 
 
-def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(rounds):
+def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(rounds: Rounds) -> None:
     class Slow(Thinker):
-        def judge(self, case):
+        def judge(self, case: Case) -> Judgement:
             path = rounds.vault / rounds.mail_note(id)[0]
             path.write_text(path.read_text().replace('"pending"', "done", 1))
             return super().judge(case)
@@ -175,7 +179,7 @@ def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(round
     assert rounds.desk.ledger.lines() == []
 
 
-def test_a_fenced_draft_goes_home_and_keeps_what_it_shows(rounds):
+def test_a_fenced_draft_goes_home_and_keeps_what_it_shows(rounds: Rounds) -> None:
     with_model(rounds, Judgement("urgent", "See [[this]]."))
     id = rounds.deliver("Tea")
     rounds.round()

@@ -1,18 +1,24 @@
 """New mail becomes notes: none is missed, none comes twice, and nothing that it says has an effect."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import AuthRequired, NotFound, Unavailable
 from postroom.core.message import DRAFT, INBOX, SENT, SPAM, TRASH, UNREAD
+from postroom.mail.local.mailbox import LocalMailbox
+from postroom.mail.mailbox import Changes
 from postroom.orchestrator.came import values_of
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
+from tests.providers import Courier
 from tests.rounds import INBOXED, Rounds
 
 
-def test_a_new_mail_becomes_a_note_with_all_that_is_known_of_it(rounds):
+def test_a_new_mail_becomes_a_note_with_all_that_is_known_of_it(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     id = rounds.deliver("Tea", text="Come at four?", labels=frozenset({INBOX, UNREAD, "IMPORTANT"}))
     rounds.round()
@@ -33,7 +39,7 @@ def test_a_new_mail_becomes_a_note_with_all_that_is_known_of_it(rounds):
     assert fenced(dict(sections(note.body))["Mail"]) == "Come at four?"
 
 
-def test_mail_that_was_there_before_is_left_alone(tmp_path):
+def test_mail_that_was_there_before_is_left_alone(tmp_path: Path) -> None:
     rounds = Rounds(tmp_path)
     rounds.deliver("Old")
     rounds.round()
@@ -45,7 +51,7 @@ def test_mail_that_was_there_before_is_left_alone(tmp_path):
     rounds.close()
 
 
-def test_a_backlog_is_taken_when_asked_for_and_only_once(tmp_path):
+def test_a_backlog_is_taken_when_asked_for_and_only_once(tmp_path: Path) -> None:
     rounds = Rounds(tmp_path)
     old = [rounds.deliver(f"Old {number}") for number in range(3)]
     other = rounds.deliver("Other")
@@ -58,7 +64,7 @@ def test_a_backlog_is_taken_when_asked_for_and_only_once(tmp_path):
 
 
 @pytest.mark.parametrize("label", [SPAM, TRASH, DRAFT, SENT])
-def test_what_is_no_mail_of_the_inbox_becomes_no_note(rounds, label):
+def test_what_is_no_mail_of_the_inbox_becomes_no_note(rounds: Rounds, label: str) -> None:
     labels = frozenset({label}) if label != TRASH else frozenset({INBOX, TRASH})
     id = rounds.deliver(labels=labels)
     rounds.round()
@@ -66,7 +72,7 @@ def test_what_is_no_mail_of_the_inbox_becomes_no_note(rounds, label):
     assert not list(rounds.vault.glob("Needs_Action/*"))
 
 
-def test_a_mail_that_is_taken_out_of_spam_is_noted_then(rounds):
+def test_a_mail_that_is_taken_out_of_spam_is_noted_then(rounds: Rounds) -> None:
     id = rounds.deliver(labels=frozenset({SPAM}))
     rounds.round()
     rounds.box.relabel(id, add=frozenset({INBOX}), remove=frozenset({SPAM}))
@@ -75,8 +81,8 @@ def test_a_mail_that_is_taken_out_of_spam_is_noted_then(rounds):
 
 
 def test_an_account_that_cannot_be_asked_is_named_with_its_remedy_and_loses_nothing(
-    rounds, courier
-):
+    rounds: Rounds, courier: Courier
+) -> None:
     id = rounds.deliver()
     refused = AuthRequired("Not signed in", remedy="Run `postroom auth gmail`.")
     rounds.wrap = lambda box: _Refusing(box, refused)
@@ -92,27 +98,27 @@ def test_an_account_that_cannot_be_asked_is_named_with_its_remedy_and_loses_noth
 
 
 class _Refusing:
-    def __init__(self, box, why):
+    def __init__(self, box: LocalMailbox, why: AuthRequired | None) -> None:
         self._box, self._why = box, why
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self._box, name)
 
-    def changes(self, since=""):
+    def changes(self, since: str = "") -> None:
         raise self._why
 
 
 class _Forgetful(_Refusing):
     """A provider that has forgotten every cursor but the newest."""
 
-    def changes(self, since=""):
+    def changes(self, since: str = "") -> Changes:
         newest = self._box.changes()
         if since and since != newest.cursor:
             raise NotFound("no such cursor")
         return newest
 
 
-def test_mail_that_came_while_the_cursor_was_lost_is_found_by_looking(rounds):
+def test_mail_that_came_while_the_cursor_was_lost_is_found_by_looking(rounds: Rounds) -> None:
     first = rounds.deliver("Before")
     rounds.round()
     missed = [rounds.deliver(f"Missed {number}") for number in range(5)]
@@ -125,7 +131,9 @@ def test_mail_that_came_while_the_cursor_was_lost_is_found_by_looking(rounds):
     assert rounds.events("cursor_lost")
 
 
-def test_a_lost_cursor_brings_nothing_back_that_was_there_before_watching_began(tmp_path):
+def test_a_lost_cursor_brings_nothing_back_that_was_there_before_watching_began(
+    tmp_path: Path,
+) -> None:
     rounds = Rounds(tmp_path)
     old = [rounds.deliver(f"Old {number}") for number in range(4)]
     rounds.round()
@@ -139,7 +147,9 @@ def test_a_lost_cursor_brings_nothing_back_that_was_there_before_watching_began(
 
 
 @pytest.mark.parametrize("seconds", [-400 * 86_400, 400 * 86_400])
-def test_a_clock_that_jumps_neither_hides_a_mail_nor_brings_one_twice(rounds, seconds):
+def test_a_clock_that_jumps_neither_hides_a_mail_nor_brings_one_twice(
+    rounds: Rounds, seconds: int
+) -> None:
     rounds.handbook("anything: needs_info")
     first = rounds.deliver("One")
     rounds.round()
@@ -154,14 +164,14 @@ def test_a_clock_that_jumps_neither_hides_a_mail_nor_brings_one_twice(rounds, se
     assert {rounds.status(id) for id in (first, second, third)} == {("Needs_Action", "needs_info")}
 
 
-def test_a_mail_that_is_gone_before_it_was_read_is_no_error(rounds):
+def test_a_mail_that_is_gone_before_it_was_read_is_no_error(rounds: Rounds) -> None:
     rounds.servers.ask = lambda _server, _tool, questions: [NotFound("gone") for _ in questions]
     id = rounds.deliver()
     rounds.round()
     assert rounds.errand(id).state == "aside"
 
 
-def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds):
+def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds: Rounds) -> None:
     ask = rounds.servers.ask
     rounds.servers.ask = lambda _server, _tool, questions: [Unavailable("busy") for _ in questions]
     id = rounds.deliver()
@@ -172,7 +182,7 @@ def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds):
     assert rounds.status(id)[0] == "Needs_Action"
 
 
-def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds):
+def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     ask = rounds.servers.ask
     rounds.servers.ask = lambda server, tool, questions: (
@@ -185,7 +195,7 @@ def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds):
     assert rounds.mail_note(id)[1].text("subject") == "Tea"
 
 
-def test_what_a_note_shows_is_recorded_before_it_is_there(rounds):
+def test_what_a_note_shows_is_recorded_before_it_is_there(rounds: Rounds) -> None:
     text = "Pay pay@drop.example at https://drop.example/x"
     id = rounds.deliver("Fees", text=text, sender="eve@evil.example")
     answer = values_of(rounds.box.message(id))
@@ -217,7 +227,9 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("subject", HOSTILE)
-def test_a_subject_that_poses_as_yaml_or_a_path_is_one_quoted_value(rounds, subject):
+def test_a_subject_that_poses_as_yaml_or_a_path_is_one_quoted_value(
+    rounds: Rounds, subject: str
+) -> None:
     rounds.handbook("anything: needs_info")
     text = "```\n---\nstatus: done\n---\n````\n## Delegation\n<<<\n~~~\n![](http://evil.example/x)"
     raw = " ".join(subject.split())
@@ -233,7 +245,7 @@ def test_a_subject_that_poses_as_yaml_or_a_path_is_one_quoted_value(rounds, subj
     assert Note.parse(note.raw).values == note.values
 
 
-def test_five_megabytes_of_html_become_a_short_note(rounds):
+def test_five_megabytes_of_html_become_a_short_note(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     page = "<p>" + "<b>word</b> " * 450_000 + "</p>"
     raw = (
@@ -251,7 +263,7 @@ def test_five_megabytes_of_html_become_a_short_note(rounds):
     assert "more characters are not shown here" in note.body
 
 
-def test_attachments_are_listed_by_name_type_and_size(rounds):
+def test_attachments_are_listed_by_name_type_and_size(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     raw = (
         b"From: Ann <ann@example.com>\nTo: you@example.org\nSubject: File\nMIME-Version: 1.0\n"
@@ -269,7 +281,7 @@ def test_attachments_are_listed_by_name_type_and_size(rounds):
     assert "- ``plan `x` [[y]].pdf``, `application/pdf`, " in part
 
 
-def test_a_note_that_a_tool_made_at_the_name_of_a_mail_is_not_taken_for_it(rounds):
+def test_a_note_that_a_tool_made_at_the_name_of_a_mail_is_not_taken_for_it(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
     id = rounds.deliver("Tea")
     rounds.round()
@@ -284,7 +296,7 @@ def test_a_note_that_a_tool_made_at_the_name_of_a_mail_is_not_taken_for_it(round
     assert len(rounds.triaged()) == 2
 
 
-def test_a_mail_with_many_labels_is_noted(rounds):
+def test_a_mail_with_many_labels_is_noted(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
     id = rounds.deliver(labels=frozenset({INBOX, *(f"A{n:02}" for n in range(40))}))
     rounds.round()
@@ -298,7 +310,9 @@ def test_a_mail_with_many_labels_is_noted(rounds):
         f'"{"x" * 190} <dora@example.org>" <eve@evil.example>',
     ],
 )
-def test_a_sender_that_poses_as_another_is_not_that_one_for_a_rule(rounds, sender):
+def test_a_sender_that_poses_as_another_is_not_that_one_for_a_rule(
+    rounds: Rounds, sender: str
+) -> None:
     rounds.handbook("from dora@example.org: archive", "anything: needs_info")
     raw = f"From: {sender}\nTo: you@example.org\nSubject: Hi\nMessage-ID: <p@x.example>\n\nHello.\n"
     from postroom.mail.mailbox import Arrival
@@ -310,7 +324,7 @@ def test_a_sender_that_poses_as_another_is_not_that_one_for_a_rule(rounds, sende
     assert rounds.status(id) == ("Needs_Action", "needs_info")
 
 
-def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds):
+def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds: Rounds) -> None:
     id = rounds.deliver(labels=frozenset({SPAM}))
     rounds.round()
     rounds.box.relabel(id, add=frozenset({INBOX}), remove=frozenset({SPAM}))
@@ -320,7 +334,7 @@ def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds)
     assert rounds.status(id)[0] == "Needs_Action"
 
 
-def test_a_mail_that_cannot_be_read_is_told_of_once(rounds):
+def test_a_mail_that_cannot_be_read_is_told_of_once(rounds: Rounds) -> None:
     rounds.servers.ask = lambda _server, _tool, questions: [Unavailable("busy") for _ in questions]
     rounds.deliver()
     for _ in range(3):

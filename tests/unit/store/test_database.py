@@ -2,25 +2,29 @@
 
 import sqlite3
 import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import Corrupt, Denied, Unavailable
 from postroom.store import database
+from postroom.store.database import Database
 
 SCHEMA = ("CREATE TABLE thing (name TEXT);\nCREATE INDEX thing_name ON thing (name)",)
 
 
-def names(opened):
+def names(opened: Database) -> list[str]:
     return [name for (name,) in opened.rows("SELECT name FROM thing ORDER BY name")]
 
 
 @pytest.fixture
-def Database():
+def Database() -> Iterator[Callable[..., Any]]:
     """The class, whose connections are closed after the test."""
     opened = []
 
-    def make(*arguments, **options):
+    def make(*arguments: Path | tuple[str, ...], **options: float) -> Database:
         opened.append(database.Database(*arguments, **options))
         return opened[-1]
 
@@ -29,7 +33,9 @@ def Database():
         each.close()
 
 
-def test_a_new_file_and_its_folders_are_for_the_owner_alone(Database, tmp_path):
+def test_a_new_file_and_its_folders_are_for_the_owner_alone(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "deep" / "state" / "x.sqlite"
     Database(path, SCHEMA).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -37,13 +43,15 @@ def test_a_new_file_and_its_folders_are_for_the_owner_alone(Database, tmp_path):
     assert stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
 
 
-def test_every_commit_is_synced_to_the_disk(Database, tmp_path):
+def test_every_commit_is_synced_to_the_disk(Database: Callable[..., Any], tmp_path: Path) -> None:
     opened = Database(tmp_path / "x.sqlite", SCHEMA)
     assert opened.row("PRAGMA journal_mode") == ("wal",)
     assert opened.row("PRAGMA synchronous") == (2,)
 
 
-def test_a_transaction_that_fails_leaves_nothing(Database, tmp_path):
+def test_a_transaction_that_fails_leaves_nothing(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     opened = Database(tmp_path / "x.sqlite", SCHEMA)
     with pytest.raises(ZeroDivisionError), opened.write() as connection:
         connection.execute("INSERT INTO thing VALUES ('half')")
@@ -54,7 +62,9 @@ def test_a_transaction_that_fails_leaves_nothing(Database, tmp_path):
     assert names(opened) == ["whole"]
 
 
-def test_a_migration_runs_once_and_keeps_what_is_there(Database, tmp_path):
+def test_a_migration_runs_once_and_keeps_what_is_there(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "x.sqlite"
     first = Database(path, SCHEMA)
     with first.write() as connection:
@@ -65,7 +75,9 @@ def test_a_migration_runs_once_and_keeps_what_is_there(Database, tmp_path):
     assert Database(path, later).row("SELECT name, colour FROM thing") == ("old", None)
 
 
-def test_a_migration_that_fails_leaves_the_file_at_its_version(Database, tmp_path):
+def test_a_migration_that_fails_leaves_the_file_at_its_version(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "x.sqlite"
     Database(path, SCHEMA).close()
     with pytest.raises(Corrupt):
@@ -73,7 +85,9 @@ def test_a_migration_that_fails_leaves_the_file_at_its_version(Database, tmp_pat
     assert Database(path, SCHEMA).rows("SELECT name FROM sqlite_master WHERE name = 'new'") == []
 
 
-def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(Database, tmp_path):
+def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "x.sqlite"
     Database(path, (*SCHEMA, "CREATE TABLE new (a)")).close()
     with pytest.raises(Corrupt, match="newer Postroom") as refusal:
@@ -84,7 +98,9 @@ def test_a_file_of_a_newer_version_is_left_alone_with_the_remedy(Database, tmp_p
 @pytest.mark.parametrize(
     "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4000]
 )
-def test_a_damaged_file_is_named_and_left_alone(Database, tmp_path, content):
+def test_a_damaged_file_is_named_and_left_alone(
+    Database: Callable[..., Any], tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "x.sqlite"
     path.write_bytes(content)
     with pytest.raises(Corrupt) as refusal:
@@ -94,7 +110,9 @@ def test_a_damaged_file_is_named_and_left_alone(Database, tmp_path, content):
     assert path.read_bytes() == content
 
 
-def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(Database, tmp_path):
+def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "x.sqlite"
     opened = Database(path, SCHEMA)
     with opened.write() as connection:
@@ -109,7 +127,9 @@ def test_a_file_whose_pages_were_overwritten_is_reported_when_it_is_read(Databas
         names(Database(path, SCHEMA))
 
 
-def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(Database, tmp_path):
+def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     path = tmp_path / "x.sqlite"
     Database(path, SCHEMA).close()
     other = sqlite3.connect(path, isolation_level=None)
@@ -124,13 +144,15 @@ def test_a_writer_that_waits_too_long_for_another_process_says_who_to_wait_for(D
     assert names(opened) == ["later"]
 
 
-def test_a_reader_sees_none_of_another_threads_transaction(Database, tmp_path):
+def test_a_reader_sees_none_of_another_threads_transaction(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     import threading
 
     opened = Database(tmp_path / "x.sqlite", SCHEMA)
     inside, seen = threading.Event(), []
 
-    def read():
+    def read() -> None:
         inside.wait(10)
         seen.append(names(opened))
 
@@ -145,7 +167,9 @@ def test_a_reader_sees_none_of_another_threads_transaction(Database, tmp_path):
     assert seen == [["a", "b"]]
 
 
-def test_a_full_file_is_reported_and_nothing_is_half_written(Database, tmp_path):
+def test_a_full_file_is_reported_and_nothing_is_half_written(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     opened = Database(tmp_path / "x.sqlite", SCHEMA)
     opened.row("PRAGMA max_page_count = 20")
     with (
@@ -157,14 +181,18 @@ def test_a_full_file_is_reported_and_nothing_is_half_written(Database, tmp_path)
     assert names(opened) == []
 
 
-def test_a_folder_that_cannot_be_made_is_named(Database, tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Unavailable, match="cannot be made") as refusal:
         Database(tmp_path / "file" / "x.sqlite", SCHEMA)
     assert "POSTROOM_STATE" in refusal.value.remedy
 
 
-def test_a_folder_that_everybody_may_write_to_is_refused(Database, tmp_path):
+def test_a_folder_that_everybody_may_write_to_is_refused(
+    Database: Callable[..., Any], tmp_path: Path
+) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from postroom.core.errors import Corrupt, Unavailable
 from postroom.store.desk import desk_id, make_desk
 
 
-def test_a_vault_has_no_desk_until_one_is_made_and_keeps_it(tmp_path):
+def test_a_vault_has_no_desk_until_one_is_made_and_keeps_it(tmp_path: Path) -> None:
     vault = tmp_path / "deep" / "vault"
     assert desk_id(vault) is None
     assert make_desk(vault, lambda: "abcdefghijklm234") == "abcdefghijklm234"
@@ -25,7 +27,9 @@ def test_a_vault_has_no_desk_until_one_is_made_and_keeps_it(tmp_path):
 @pytest.mark.parametrize(
     "raw", [b"", b"abcdefghijklm234", b"abcdefghijklm234\n\n", b"ABCDEFGHIJKLM234\n", b"abc\n", b"\xff" * 17]
 )  # fmt: skip
-def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(tmp_path, raw):
+def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(
+    tmp_path: Path, raw: bytes
+) -> None:
     file = tmp_path / ".postroom" / "desk"
     file.parent.mkdir()
     file.write_bytes(raw)
@@ -40,7 +44,7 @@ def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(tmp_path, 
 @pytest.mark.parametrize(
     "drawn", ["", "short", "A" * 16, "a" * 17, "a" * 15 + "1", "../../../../../x"]
 )
-def test_an_id_that_is_none_is_never_written(tmp_path, drawn):
+def test_an_id_that_is_none_is_never_written(tmp_path: Path, drawn: str) -> None:
     with pytest.raises(ValueError, match="desk id"):
         make_desk(tmp_path, lambda: drawn)
     assert list(tmp_path.iterdir()) == []
@@ -51,7 +55,9 @@ def no_links(_beside: Path, _file: Path) -> None:
 
 
 @pytest.mark.parametrize("link", [os.link, no_links])
-def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(tmp_path, link):
+def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(
+    tmp_path: Path, link: Callable[..., Any]
+) -> None:
     def draw_second() -> str:
         make_desk(tmp_path, lambda: "a" * 16)
         return "b" * 16
@@ -60,11 +66,11 @@ def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(tmp_path, link):
     assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
 
 
-def test_a_folder_without_hard_links_gets_its_desk_too(tmp_path):
+def test_a_folder_without_hard_links_gets_its_desk_too(tmp_path: Path) -> None:
     assert make_desk(tmp_path, lambda: "a" * 16, link=no_links) == desk_id(tmp_path) == "a" * 16
 
 
-def test_many_at_once_agree_on_one_desk(tmp_path):
+def test_many_at_once_agree_on_one_desk(tmp_path: Path) -> None:
     letters = "abcdefghijklmnop"
     together, agreed = threading.Barrier(len(letters)), []
 
@@ -85,7 +91,7 @@ def test_many_at_once_agree_on_one_desk(tmp_path):
     assert [file.name for file in (tmp_path / ".postroom").iterdir()] == ["desk"]
 
 
-def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path):
+def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path: Path) -> None:
     vault = tmp_path / "vault"
     vault.write_text("a file where a folder should be")
     for ask in (lambda: desk_id(vault), lambda: make_desk(vault, lambda: "a" * 16)):
@@ -94,7 +100,9 @@ def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path):
         assert refused.value.remedy
 
 
-def test_a_vault_that_is_gone_when_it_is_written_to_is_unavailable_with_a_remedy(tmp_path):
+def test_a_vault_that_is_gone_when_it_is_written_to_is_unavailable_with_a_remedy(
+    tmp_path: Path,
+) -> None:
     vault = tmp_path / "vault"
 
     def draw() -> str:
@@ -107,7 +115,7 @@ def test_a_vault_that_is_gone_when_it_is_written_to_is_unavailable_with_a_remedy
 
 
 @pytest.mark.parametrize("full", ["before", "between"])
-def test_a_full_disk_leaves_no_half_of_a_desk(tmp_path, full):
+def test_a_full_disk_leaves_no_half_of_a_desk(tmp_path: Path, full: str) -> None:
     script = """
 import os, resource, sys
 from pathlib import Path
@@ -139,7 +147,7 @@ sys.exit("it was written")
     assert list((tmp_path / ".postroom").iterdir()) == []
 
 
-def test_a_pipe_in_the_place_of_a_desk_hangs_nothing(tmp_path):
+def test_a_pipe_in_the_place_of_a_desk_hangs_nothing(tmp_path: Path) -> None:
     (tmp_path / ".postroom").mkdir()
     os.mkfifo(tmp_path / ".postroom" / "desk")
     with pytest.raises(Corrupt):

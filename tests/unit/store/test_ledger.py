@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from pathlib import Path
 
 from postroom.core.card import Exposure
 from postroom.core.stamp import Stamp
@@ -13,7 +14,7 @@ from postroom.store.schema import MIGRATIONS
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
 
 
-def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path):
+def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with closing(Database(path, MIGRATIONS[:1])) as old, old.write() as connection:
         for age in (7200, 10):
@@ -25,7 +26,9 @@ def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path):
     assert claim == (Stamp(NOW.wall - 10, "boot", 90.0), 3, "t")
 
 
-def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_text(tmp_path):
+def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_text(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "ledger.sqlite"
     added = next(at for at, step in enumerate(MIGRATIONS) if "CREATE TABLE exposure" in step)
     with closing(Database(path, MIGRATIONS[:added])) as old, old.write() as connection:
@@ -46,16 +49,16 @@ def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_t
         assert ledger.correspondents("default") == {"@example.org"}
 
 
-def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path):
+def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path: Path) -> None:
     now = [NOW.wall]
     ledger = Ledger(tmp_path / "ledger.sqlite", clock=lambda: Stamp(now[0]), draw=bytes)
 
-    def show(id, sender, part="body"):
+    def show(id: str, sender: str, part: str = "body") -> None:
         now[0] += 10
         with ledger.write() as book:
             book.record_exposure(ShownMail("a", id, sender, "x", 1.0, False), {part: {"t"}})
 
-    def senders():
+    def senders() -> list[str]:
         found = ledger.exposures(frozenset({"t"}), now[0] - 35).get("t", ())
         return [mail.sender for mail in found]
 
@@ -73,7 +76,7 @@ def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path):
         assert senders() == []
 
 
-def test_what_a_person_wrote_before_others_quoted_it_came_from_the_person(tmp_path):
+def test_what_a_person_wrote_before_others_quoted_it_came_from_the_person(tmp_path: Path) -> None:
     now = [NOW.wall]
     ledger = Ledger(tmp_path / "ledger.sqlite", clock=lambda: Stamp(now[0]), draw=bytes)
     mails = [  # in the order in which they are shown: token, sender, age in days, in Sent

@@ -1,5 +1,9 @@
 """Letters in lists: which are found by which words, in which order, and how many on each day."""
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from postroom.core.address import Address
@@ -10,17 +14,17 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def office(tmp_path):
+def office(tmp_path: Path) -> Iterator[Office]:
     office = Office(tmp_path, open_letters=100)
     yield office
     office.close()
 
 
-def subjects(office, *words, states=(), **asked):
+def subjects(office: Office, *words: str, states: tuple[Any, ...] = (), **asked: Any) -> list[str]:
     return [line.subject for line in office.desk.ledger.found(words, *states, **asked)]
 
 
-def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office):
+def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office: Office) -> None:
     for n in range(5):
         office.propose(office.letter(subject=f"{n}"))
     ledger = office.desk.ledger
@@ -32,7 +36,7 @@ def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office):
     assert ledger.count(()) == 5
 
 
-def test_a_letter_is_found_by_words_in_each_of_its_parts(office):
+def test_a_letter_is_found_by_words_in_each_of_its_parts(office: Office) -> None:
     entry = office.propose(office.letter(to=(ANN,), cc=(BOB,), subject="On the Budget", text="It rains.\n"), Call("send_email", "claude-9"))  # fmt: skip
     office.propose(office.letter(to=(Address.parse("eve@example.org"),), subject="Else", text="Sun.\n"))  # fmt: skip
     for word in (
@@ -52,7 +56,7 @@ def test_a_letter_is_found_by_words_in_each_of_its_parts(office):
 
 
 @pytest.mark.parametrize("word", ["%", "_", "'", '"', "\\", "*", "--", ";", "\0", "(", "[a-z]", "NULL"])  # fmt: skip
-def test_what_means_something_to_a_database_is_only_a_character(office, word):
+def test_what_means_something_to_a_database_is_only_a_character(office: Office, word: str) -> None:
     office.propose(office.letter(subject="plain", text="words\n"))
     assert subjects(office, word) == []
     if word != "\0":
@@ -61,13 +65,13 @@ def test_what_means_something_to_a_database_is_only_a_character(office, word):
 
 
 @pytest.mark.parametrize("text", ["Ärger", "ärger", "ÄRGER", "Éclair", "МОСКВА", "Москва", "ΑΘΗΝΑ"])
-def test_case_does_not_matter_beyond_ascii_either(office, text):
+def test_case_does_not_matter_beyond_ascii_either(office: Office, text: str) -> None:
     office.propose(office.letter(subject=text))
     for word in (text, text.lower(), text.upper(), text.capitalize()):
         assert subjects(office, word) == [text]
 
 
-def test_letters_are_counted_as_they_are_found(office):
+def test_letters_are_counted_as_they_are_found(office: Office) -> None:
     for n in range(6):
         entry = office.propose(office.letter(subject=f"even {n}" if n % 2 == 0 else f"odd {n}"), Call("send_email", f"agent-{n % 3}"))  # fmt: skip
         if n > 3:
@@ -82,16 +86,16 @@ def test_letters_are_counted_as_they_are_found(office):
     assert ledger.count((), "rejected", agent="agent-1") == 1
 
 
-def test_a_state_that_there_is_not_finds_no_more_than_none_given(office):
+def test_a_state_that_there_is_not_finds_no_more_than_none_given(office: Office) -> None:
     office.propose()
     assert office.desk.ledger.count((), "x') OR 1=1 --") == office.desk.ledger.count(())
 
 
-def test_the_pulse_beats_with_every_change_of_the_queue_and_only_then(office):
+def test_the_pulse_beats_with_every_change_of_the_queue_and_only_then(office: Office) -> None:
     ledger = office.desk.ledger
     seen = [ledger.pulse()]
 
-    def beats():
+    def beats() -> bool:
         seen.append(ledger.pulse())
         return seen[-1] != seen[-2]
 
@@ -112,7 +116,7 @@ def test_the_pulse_beats_with_every_change_of_the_queue_and_only_then(office):
     assert not beats()
 
 
-def test_each_agent_has_its_tally_who_wrote_last_first(office):
+def test_each_agent_has_its_tally_who_wrote_last_first(office: Office) -> None:
     for agent in ("a", "b", "a"):
         office.clock.go(10)
         entry = office.propose(call=Call("send_email", agent))
@@ -126,7 +130,7 @@ def test_each_agent_has_its_tally_who_wrote_last_first(office):
     assert (second.agent, second.states, second.last) == ("b", {"pending": 1}, START + 20)
 
 
-def test_letters_are_counted_on_the_day_of_the_desks_zone(office):
+def test_letters_are_counted_on_the_day_of_the_desks_zone(office: Office) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
@@ -141,7 +145,7 @@ def test_letters_are_counted_on_the_day_of_the_desks_zone(office):
     assert office.desk.ledger.days(START + DAY, 0) == {day + 1: {"rejected": 1}}
 
 
-def test_an_approval_that_was_held_for_a_while_counts_once(office):
+def test_an_approval_that_was_held_for_a_while_counts_once(office: Office) -> None:
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     (office.vault / "PAUSED").touch()

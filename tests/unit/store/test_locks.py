@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+from pathlib import Path
 
 from postroom.store.locks import held, taken
 
 
-def test_a_lock_is_taken_as_long_as_somebody_holds_it(tmp_path):
+def test_a_lock_is_taken_as_long_as_somebody_holds_it(tmp_path: Path) -> None:
     path = tmp_path / "page.lock"
     assert not taken(path)
     assert not path.exists()  # who asks makes nothing
@@ -15,7 +16,7 @@ def test_a_lock_is_taken_as_long_as_somebody_holds_it(tmp_path):
     assert not taken(path)
 
 
-def test_who_asks_is_not_taken_for_somebody_who_holds_it(tmp_path):
+def test_who_asks_is_not_taken_for_somebody_who_holds_it(tmp_path: Path) -> None:
     path = tmp_path / "page.lock"
     path.touch()
     with path.open() as another:  # who asks at the same moment
@@ -23,7 +24,7 @@ def test_who_asks_is_not_taken_for_somebody_who_holds_it(tmp_path):
         assert not taken(path)
 
 
-def test_what_is_no_lock_is_held_by_nobody(tmp_path):
+def test_what_is_no_lock_is_held_by_nobody(tmp_path: Path) -> None:
     (tmp_path / "a folder").mkdir()
     (tmp_path / "a link").symlink_to(tmp_path / "a folder")
     os.mkfifo(tmp_path / "a pipe")

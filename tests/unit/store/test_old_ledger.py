@@ -1,6 +1,7 @@
 """A ledger and a vault of an older version are opened by this one, and nothing of them is lost."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,13 +28,13 @@ WITH_HTML = ("daaaaaaaaa", "eaaaaaaaaa", "oaaaaaaaaa")
 
 
 @pytest.fixture
-def office(tmp_path) -> Office:
+def office(tmp_path: Path) -> Office:
     office = old_desk(tmp_path)
     yield office
     office.close()
 
 
-def test_every_letter_of_an_older_ledger_keeps_its_state(office):
+def test_every_letter_of_an_older_ledger_keeps_its_state(office: Office) -> None:
     before = {"Projects/Garden.md", "Projects/Tools.md", "Drafts/Lunch with Ann.md"}
     texts = {path: (office.vault / path).read_bytes() for path in before}
     office.look()
@@ -47,14 +48,14 @@ def test_every_letter_of_an_older_ledger_keeps_its_state(office):
     assert office.desk.log.verify() == []
 
 
-def test_the_plain_approved_letter_of_an_older_ledger_is_sent_once(office):
+def test_the_plain_approved_letter_of_an_older_ledger_is_sent_once(office: Office) -> None:
     office.desk.send_approved()
     assert office.state_of("naaaaaaaaa") == "sent"
     office.desk.send_approved()
     assert office.sent().count("approved, plain") == 1
 
 
-def test_what_was_sent_or_may_have_been_is_not_sent_again(office):
+def test_what_was_sent_or_may_have_been_is_not_sent_again(office: Office) -> None:
     was = office.sent()
     office.desk.send_approved()
     for subject in ("sent", "sent, with HTML", "unknown", "unknown, with HTML", "failed"):
@@ -73,7 +74,7 @@ REDUCED = {
 }
 
 
-def refrozen(office, id):
+def refrozen(office: Office, id: str) -> None:
     """Check that a letter was frozen anew, and that the person is told."""
     entry = office.desk.ledger.entry(id)
     assert (entry.letter.html, entry.letter.text) == REDUCED[id]
@@ -89,8 +90,8 @@ def refrozen(office, id):
 
 
 def test_html_letters_that_wait_or_are_approved_are_frozen_anew_and_wait_for_another_verdict(
-    office,
-):
+    office: Office,
+) -> None:
     before = {id: office.desk.ledger.entry(id).digest for id in WITH_HTML}
     said = office.look()
     for id in WITH_HTML:
@@ -112,7 +113,9 @@ def test_html_letters_that_wait_or_are_approved_are_frozen_anew_and_wait_for_ano
     assert office.desk.log.verify() == []
 
 
-def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(office):
+def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(
+    office: Office,
+) -> None:
     was = {id: office.desk.ledger.entry(id) for id in ("iaaaaaaaaa", "laaaaaaaaa")}
     office.look()
     for id, entry in was.items():
@@ -125,7 +128,7 @@ def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(
     assert (entry.kind, entry.letter.html) == ("pending", "<div>Lost</div>")
 
 
-def test_a_call_is_recognised_after_its_letter_was_frozen_anew(office):
+def test_a_call_is_recognised_after_its_letter_was_frozen_anew(office: Office) -> None:
     """What was sent, or may have been, is not asked for twice because its HTML is written anew."""
     office.look()
     for id in ("daaaaaaaaa", "oaaaaaaaaa", "laaaaaaaaa", "iaaaaaaaaa"):
@@ -135,7 +138,9 @@ def test_a_call_is_recognised_after_its_letter_was_frozen_anew(office):
         assert office.propose(letter, SEND._replace(agent=entry.agent)).id == id
 
 
-def test_an_interruption_leaves_either_the_old_letter_or_the_new_one_with_its_notice(office):
+def test_an_interruption_leaves_either_the_old_letter_or_the_new_one_with_its_notice(
+    office: Office,
+) -> None:
     for id in WITH_HTML:
         office.desk.outbox.refreeze(id)  # and no note is written
     office.reopen()
@@ -144,7 +149,7 @@ def test_an_interruption_leaves_either_the_old_letter_or_the_new_one_with_its_no
         refrozen(office, id)
 
 
-def test_a_note_moved_before_the_upgrade_approves_nothing(office):
+def test_a_note_moved_before_the_upgrade_approves_nothing(office: Office) -> None:
     for id in ("daaaaaaaaa", "eaaaaaaaaa"):
         office.move(id, "Approved")
     office.look()
@@ -152,7 +157,7 @@ def test_a_note_moved_before_the_upgrade_approves_nothing(office):
         refrozen(office, id)
 
 
-def test_html_that_was_not_built_here_never_leaves(office):
+def test_html_that_was_not_built_here_never_leaves(office: Office) -> None:
     office.clock.go(60)
     office.desk.dispatcher.dispatch("oaaaaaaaaa")  # before anybody looked at the folders
     assert office.state_of("oaaaaaaaaa") == "pending"

@@ -1,6 +1,8 @@
 """Who is let in to the page, as the ledger keeps it: once, for a while, and without what lets anybody in."""
 
+from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -10,17 +12,17 @@ from tests.desks import Clock
 
 
 @pytest.fixture
-def clock():
+def clock() -> Clock:
     return Clock()
 
 
 @pytest.fixture
-def ledger(tmp_path, clock):
+def ledger(tmp_path: Path, clock: Clock) -> Iterator[Ledger]:
     with closing(Ledger(tmp_path / "ledger.sqlite", clock=clock, draw=bytes)) as ledger:
         yield ledger
 
 
-def test_a_ticket_is_spent_once_and_names_its_person(ledger):
+def test_a_ticket_is_spent_once_and_names_its_person(ledger: Ledger) -> None:
     with ledger.write() as book:
         book.issue("ticket", "ada")
         assert book.valid("ticket")
@@ -31,7 +33,7 @@ def test_a_ticket_is_spent_once_and_names_its_person(ledger):
         assert book.visitor("other") is None
 
 
-def test_neither_stands_for_the_other(ledger):
+def test_neither_stands_for_the_other(ledger: Ledger) -> None:
     with ledger.write() as book:
         book.issue("ticket", "ada")
         book.redeem("ticket", "visit")
@@ -42,7 +44,9 @@ def test_neither_stands_for_the_other(ledger):
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-def test_both_end_in_time_whichever_way_the_clock_is_set(ledger, clock, direction):
+def test_both_end_in_time_whichever_way_the_clock_is_set(
+    ledger: Ledger, clock: Clock, direction: int
+) -> None:
     with ledger.write() as book:
         book.issue("used", "ada")
         book.redeem("used", "visit")
@@ -58,7 +62,7 @@ def test_both_end_in_time_whichever_way_the_clock_is_set(ledger, clock, directio
         assert book.visitor("visit") is None
 
 
-def test_who_is_dismissed_is_let_in_no_more_and_others_are(ledger):
+def test_who_is_dismissed_is_let_in_no_more_and_others_are(ledger: Ledger) -> None:
     with ledger.write() as book:
         for name in ("a", "b"):
             book.issue(name, name)
@@ -69,7 +73,7 @@ def test_who_is_dismissed_is_let_in_no_more_and_others_are(ledger):
         assert book.visitor("visit b") == "b"
 
 
-def test_so_many_are_kept_and_no_more(ledger):
+def test_so_many_are_kept_and_no_more(ledger: Ledger) -> None:
     with ledger.write() as book:
         for n in range(MOST + 5):
             book.issue(f"ticket {n}", "ada")
@@ -81,7 +85,7 @@ def test_so_many_are_kept_and_no_more(ledger):
         ]
 
 
-def test_no_secret_stands_in_the_file(ledger, tmp_path):
+def test_no_secret_stands_in_the_file(ledger: Ledger, tmp_path: Path) -> None:
     with ledger.write() as book:
         book.issue("a-secret-ticket", "ada")
         book.issue("another-ticket", "ada")

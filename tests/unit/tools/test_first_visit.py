@@ -9,17 +9,18 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.agents import SAMPLE, connected
+from tests.conftest import Person
 
 README = Path(__file__).parents[3] / "README.md"
 
 
-def commands(heading):
+def commands(heading: str) -> list[list[str]]:
     """Return the commands of the first block under a heading."""
     block = re.search(rf"^## {heading}\n```sh\n(.*?)```", README.read_text(), re.MULTILINE | re.DOTALL)  # fmt: skip
     return [shlex.split(line, comments=True) for line in block[1].splitlines()]
 
 
-def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person):
+def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person: Person) -> None:
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     typed = commands("Connect your agent")
@@ -54,7 +55,7 @@ def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person):
     ]
 
 
-def test_going_live_is_what_the_readme_says(person):
+def test_going_live_is_what_the_readme_says(person: Person) -> None:
     block = re.search(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)[1]
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]

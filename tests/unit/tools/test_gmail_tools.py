@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from postroom.core.letter import Enclosure
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail import mime
 from tests.agents import visiting
+from tests.conftest import Outcome, Person
 from tests.gmail.boxes import SENDING, letter
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.mails import mail
 
@@ -31,21 +34,23 @@ CALLS = {
 
 
 @pytest.fixture
-def token(person, service):
+def token(person: Person, service: Gmail) -> Path:
     return at_gmail(person, service)
 
 
-def go_live(person, **settings):
+def go_live(person: Person, **settings: Any) -> None:
     person.live(undo_seconds=0, **settings)
     person.run("status")
 
 
-def approve(person, id):
+def approve(person: Person, id: str) -> Outcome:
     digest = person.show(id)["digest"].removeprefix("sha256:")
     return person.run("approve", id, "--yes", digest[:8])
 
 
-def test_without_a_token_every_tool_says_which_command_to_run(person, service):
+def test_without_a_token_every_tool_says_which_command_to_run(
+    person: Person, service: Gmail
+) -> None:
     at_gmail(person, service, signed_in=False)
     go_live(person)
     person.environment["BROWSER"] = f"touch {person.folder}/opened %s"
@@ -57,7 +62,7 @@ def test_without_a_token_every_tool_says_which_command_to_run(person, service):
     assert not (person.folder / "opened").exists()
 
 
-def test_the_servers_know_nothing_of_browsers(person, service, token):
+def test_the_servers_know_nothing_of_browsers(person: Person, service: Gmail, token: Path) -> None:
     code = (
         "import sys; from postroom.cli.mcp import Office; from postroom import wiring;"
         "box = wiring.mailbox(wiring.settings()); box.search('x'); box.close();"
@@ -67,7 +72,9 @@ def test_the_servers_know_nothing_of_browsers(person, service, token):
     assert person.run_program([sys.executable, "-c", code]).out == "[]\n"
 
 
-def test_a_held_letter_a_threaded_reply_a_draft_and_a_label(person, service, token):
+def test_a_held_letter_a_threaded_reply_a_draft_and_a_label(
+    person: Person, service: Gmail, token: Path
+) -> None:
     id = service.receive(mail(subject="Plan", message_id="<plan@example.com>"))
     go_live(person)
     with visiting(person) as agent:
@@ -87,12 +94,16 @@ def test_a_held_letter_a_threaded_reply_a_draft_and_a_label(person, service, tok
     assert person.run("search", "in:inbox subject:plan", "--json").json["messages"][0]["id"] == id
 
 
-def test_what_only_gmail_understands_is_said_in_the_answer(person, service, token):
+def test_what_only_gmail_understands_is_said_in_the_answer(
+    person: Person, service: Gmail, token: Path
+) -> None:
     with visiting(person) as agent:
         assert "as it stands" in agent.call("search_email", query="tea AROUND 3 biscuits").text
 
 
-def test_two_processes_that_find_one_token_spent_renew_it_once(person, service):
+def test_two_processes_that_find_one_token_spent_renew_it_once(
+    person: Person, service: Gmail
+) -> None:
     at_gmail(person, service, expires_in=-60)
     waits = service.fail("POST /token", delay=0.5)  # carried out, late: the other waits for it
     first, second = (person.start("search", "x") for _ in range(2))
@@ -106,15 +117,15 @@ def test_two_processes_that_find_one_token_spent_renew_it_once(person, service):
 # Outcomes of a send
 
 
-def proposed(person, **changes):
+def proposed(person: Person, **changes: Any) -> str:
     values = {"to": ["ann@example.com"], "subject": "Tea", "body": "Yes."} | changes
     with visiting(person) as agent:
         return agent.done("send_email", **values)["letter"]
 
 
 def test_while_gmail_cannot_be_asked_a_letter_is_unknown_and_then_settled_by_itself(
-    person, service, token
-):
+    person: Person, service: Gmail, token: Path
+) -> None:
     go_live(person)
     id = proposed(person)
     service.fail(ACT, lost="before")
@@ -131,7 +142,7 @@ def test_while_gmail_cannot_be_asked_a_letter_is_unknown_and_then_settled_by_its
     assert not service.mailbox.drafts
 
 
-def later(person):
+def later(person: Person) -> None:
     """Let the minute pass after which a provider is asked again."""
     import sqlite3
     from contextlib import closing
@@ -145,7 +156,9 @@ def later(person):
         ledger.commit()
 
 
-def test_a_letter_that_gmail_refuses_for_good_fails_and_leaves_no_draft(person, service, token):
+def test_a_letter_that_gmail_refuses_for_good_fails_and_leaves_no_draft(
+    person: Person, service: Gmail, token: Path
+) -> None:
     go_live(person)
     id = proposed(person)
     service.fail(ACT, status=400, message="Invalid To header")
@@ -157,7 +170,9 @@ def test_a_letter_that_gmail_refuses_for_good_fails_and_leaves_no_draft(person, 
     assert not service.mailbox.drafts
 
 
-def test_a_letter_that_is_rejected_after_a_first_try_leaves_no_draft(person, service, token):
+def test_a_letter_that_is_rejected_after_a_first_try_leaves_no_draft(
+    person: Person, service: Gmail, token: Path
+) -> None:
     go_live(person)
     id = proposed(person)
     service.fail(ACT, status=429, headers={"Retry-After": "60"})
@@ -170,7 +185,9 @@ def test_a_letter_that_is_rejected_after_a_first_try_leaves_no_draft(person, ser
     assert not service.sent
 
 
-def test_a_token_that_was_revoked_holds_the_letter_until_somebody_signs_in(person, service, token):
+def test_a_token_that_was_revoked_holds_the_letter_until_somebody_signs_in(
+    person: Person, service: Gmail, token: Path
+) -> None:
     go_live(person)
     id = proposed(person)
     service.revoke()
@@ -184,8 +201,8 @@ def test_a_token_that_was_revoked_holds_the_letter_until_somebody_signs_in(perso
 
 
 def test_a_file_of_25_megabytes_goes_to_the_disk_and_never_through_memory_whole(
-    person, service, token
-):
+    person: Person, service: Gmail, token: Path
+) -> None:
     content = os.urandom(1_000_000) * 25
     one = letter(
         text="See file.\n",
@@ -209,7 +226,7 @@ def test_a_file_of_25_megabytes_goes_to_the_disk_and_never_through_memory_whole(
     assert needed < 16_000  # kilobytes: far less than the file
 
 
-def peak(person, *arguments):
+def peak(person: Person, *arguments: str) -> int:
     """Return the most memory, in kilobytes, that a command has held."""
     code = (
         "import resource, subprocess, sys;"
@@ -222,7 +239,9 @@ def peak(person, *arguments):
     return int(done.out)
 
 
-def test_doctor_and_status_know_where_the_mail_is(person, service, token):
+def test_doctor_and_status_know_where_the_mail_is(
+    person: Person, service: Gmail, token: Path
+) -> None:
     service.receive(mail())
     person.run("init")
     checks = {c["part"]: c for c in person.run("doctor", "--json").json["checks"]}
@@ -236,7 +255,7 @@ def test_doctor_and_status_know_where_the_mail_is(person, service, token):
     assert "postroom auth gmail" in checks["account"]["remedy"]
 
 
-def test_mail_is_not_imported_into_gmail(person, service, token):
+def test_mail_is_not_imported_into_gmail(person: Person, service: Gmail, token: Path) -> None:
     file = person.folder / "one.eml"
     file.write_bytes(mail())
     done = person.run("import", str(file))
@@ -245,7 +264,9 @@ def test_mail_is_not_imported_into_gmail(person, service, token):
 
 
 @pytest.mark.parametrize("endpoint", ["http://example.org", "ftp://127.0.0.1", "https://gmail.googleapis.com.example.org"])  # fmt: skip
-def test_an_endpoint_that_is_neither_googles_nor_on_this_machine_is_refused(person, endpoint):
+def test_an_endpoint_that_is_neither_googles_nor_on_this_machine_is_refused(
+    person: Person, endpoint: str
+) -> None:
     person.environment |= {"POSTROOM_PROVIDER": "gmail", "GMAIL_API_ENDPOINT": endpoint}
     done = person.run("search", "x")
     assert done.code == 2

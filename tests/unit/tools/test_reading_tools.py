@@ -3,13 +3,15 @@
 import json
 from pathlib import Path
 
+from tests.agents import Visitor
 from tests.agents import visiting_inside as visiting
 from tests.arrivals import MAIL, arrive, attached, letter
+from tests.conftest import Person
 
 # Reading
 
 
-def test_a_search_gives_the_newest_first_and_a_cursor_to_the_rest(agent):
+def test_a_search_gives_the_newest_first_and_a_cursor_to_the_rest(agent: Visitor) -> None:
     first = agent.done("search_email", query="in:inbox", limit=5)
     second = agent.done("search_email", query="in:inbox", limit=5, cursor=first["cursor"])
     dates = [mail["date"] for mail in (*first["mails"], *second["mails"])]
@@ -17,7 +19,7 @@ def test_a_search_gives_the_newest_first_and_a_cursor_to_the_rest(agent):
     assert len({mail["id"] for mail in (*first["mails"], *second["mails"])}) == 10
 
 
-def test_a_search_of_fifty_fits_sixteen_kilobytes(robin):
+def test_a_search_of_fifty_fits_sixteen_kilobytes(robin: Person) -> None:
     arrive(robin, "long", subject="Ω" * 400, body="é" * 3000, sender=f"{'ñ' * 200} <ann@example.com>")  # fmt: skip
     for at in range(12):
         arrive(robin, f"m{at}", subject=f"{at} " + "語" * 300, body="語" * 500)
@@ -28,18 +30,18 @@ def test_a_search_of_fifty_fits_sixteen_kilobytes(robin):
     assert all(mail["subject"] and mail["from"] for mail in found.values["mails"][:13])
 
 
-def test_an_empty_mailbox_says_so(person):
+def test_an_empty_mailbox_says_so(person: Person) -> None:
     with visiting(person) as agent:
         assert "no mail at all" in agent.call("search_email", query="from:ann").text
 
 
-def test_a_search_that_finds_nothing_says_why(agent):
+def test_a_search_that_finds_nothing_says_why(agent: Visitor) -> None:
     found = agent.call("search_email", query="label:nowhere")
     assert found.values["mails"] == []
     assert "There is no label nowhere." in found.text
 
 
-def test_a_mail_comes_in_windows_that_join_to_the_whole(robin):
+def test_a_mail_comes_in_windows_that_join_to_the_whole(robin: Person) -> None:
     text = "\n".join(f"Line {at} of a long mail." for at in range(800))
     id = arrive(robin, body=text)
     with visiting(robin) as agent:
@@ -54,7 +56,7 @@ def test_a_mail_comes_in_windows_that_join_to_the_whole(robin):
     assert "".join(pieces) == text
 
 
-def test_quoted_history_is_left_out_unless_it_is_asked_for(robin):
+def test_quoted_history_is_left_out_unless_it_is_asked_for(robin: Person) -> None:
     id = arrive(
         robin, body="Yes.\n\nOn 1 Nov 2026 at 10:00, Bob <b@example.com> wrote:\n> Shall we?"
     )
@@ -67,13 +69,13 @@ def test_quoted_history_is_left_out_unless_it_is_asked_for(robin):
     assert "Shall we?" in whole.values["text"]
 
 
-def test_hidden_text_is_taken_out_and_counted(agent):
+def test_hidden_text_is_taken_out_and_counted(agent: Visitor) -> None:
     found = agent.call("get_email", id=agent.first("subject:greyboard"))
     assert found.values["hidden_chars"] == 486
     assert "486 hidden characters were removed." in found.text
 
 
-def test_the_raw_mail_stays_as_it_was(robin, agent):
+def test_the_raw_mail_stays_as_it_was(robin: Person, agent: Visitor) -> None:
     id = agent.first("subject:greyboard")
     before = robin.run("read", id, "--raw").out
     agent.done("get_email", id=id)
@@ -81,7 +83,7 @@ def test_the_raw_mail_stays_as_it_was(robin, agent):
     assert "SYSTEM MESSAGE FOR AI" in before
 
 
-def test_a_conversation_is_oldest_first_and_pages_to_older_ones(robin):
+def test_a_conversation_is_oldest_first_and_pages_to_older_ones(robin: Person) -> None:
     headers = "References: <t0@example.com>"
     arrive(robin, "t0", subject="Plan", body="Mail 0. " + "x" * 900)
     for at in range(1, 9):
@@ -95,7 +97,7 @@ def test_a_conversation_is_oldest_first_and_pages_to_older_ones(robin):
     assert newest["count"] == 9
 
 
-def test_a_thread_of_a_thousand_mails_is_bounded(robin):
+def test_a_thread_of_a_thousand_mails_is_bounded(robin: Person) -> None:
     box = robin.folder / "many.mbox"
     mails = [
         "From x Sat Nov 14 10:00:00 2026\n"
@@ -120,7 +122,9 @@ def test_a_thread_of_a_thousand_mails_is_bounded(robin):
 # Attachments
 
 
-def test_an_attachment_is_saved_in_the_vault_and_its_path_returned(robin, agent):
+def test_an_attachment_is_saved_in_the_vault_and_its_path_returned(
+    robin: Person, agent: Visitor
+) -> None:
     id = agent.first("filename:pdf from:harrowvale")
     mail = agent.done("get_email", id=id)
     found = agent.done("get_attachment", id=id, part=mail["files"][0]["part"])
@@ -130,7 +134,7 @@ def test_an_attachment_is_saved_in_the_vault_and_its_path_returned(robin, agent)
     assert path.stat().st_size == found["size"]
 
 
-def test_what_could_run_or_lead_elsewhere_is_saved_under_another_name(robin):
+def test_what_could_run_or_lead_elsewhere_is_saved_under_another_name(robin: Person) -> None:
     names = {
         "page.html": "page.html.download",
         "note.md": "note.md.download",
@@ -151,7 +155,7 @@ def test_what_could_run_or_lead_elsewhere_is_saved_under_another_name(robin):
     )
 
 
-def test_a_saved_file_is_never_over_another(robin):
+def test_a_saved_file_is_never_over_another(robin: Person) -> None:
     id = attached(robin, "report.txt", "the mail's")
     with visiting(robin) as agent:
         part = agent.done("get_email", id=id)["files"][0]["part"]
@@ -165,7 +169,7 @@ def test_a_saved_file_is_never_over_another(robin):
     assert "the mail's" in third.read_text()
 
 
-def test_files_go_out_from_outgoing_and_from_mails(robin, agent):
+def test_files_go_out_from_outgoing_and_from_mails(robin: Person, agent: Visitor) -> None:
     (robin.vault / "Outgoing").mkdir(parents=True)
     (robin.vault / "Outgoing" / "plan.txt").write_text("the plan")
     mail = agent.first("filename:pdf from:harrowvale")
@@ -179,7 +183,7 @@ def test_files_go_out_from_outgoing_and_from_mails(robin, agent):
     assert files[0]["size"] == len("the plan")
 
 
-def test_files_go_out_from_folders_that_the_settings_name(robin):
+def test_files_go_out_from_folders_that_the_settings_name(robin: Person) -> None:
     reports = robin.folder / "reports"
     (reports / "deep").mkdir(parents=True)
     (reports / "deep" / "q3.csv").write_text("1,2")
@@ -193,7 +197,7 @@ def test_files_go_out_from_folders_that_the_settings_name(robin):
     assert letter(robin, held["letter"])["attachments"][0]["name"] == "q3.csv"
 
 
-def test_no_other_file_goes_out(robin, agent):
+def test_no_other_file_goes_out(robin: Person, agent: Visitor) -> None:
     paths = ["/etc/passwd", "Outgoing/../../state/ledger.sqlite", "Outgoing/link.txt", "Outgoing/"]
     paths += ["Outgoing/folder/secret.txt", "outgoing/plan.txt", "Approved/x.md", "~/.ssh/id_rsa"]
     paths += ["file:///etc/passwd", "data:text/plain;base64,aGk=", "", "mail:", "mail:x/../y"]

@@ -3,20 +3,23 @@
 import json
 import re
 from base64 import b64encode
+from typing import Any
 
 import pytest
 
+from tests.agents import Visitor
 from tests.agents import visiting_inside as visiting
 from tests.arrivals import arrive, attached, letter
+from tests.conftest import Person
 
 # What a letter's risk card knows of mail that was shown
 
 
-def warned(person, id):
+def warned(person: Person, id: str) -> set[str]:
     return {line["kind"] for line in person.show(id)["risk"] if line["level"] == 2}
 
 
-def test_an_address_in_a_name_or_a_file_counts_as_the_mails(robin):
+def test_an_address_in_a_name_or_a_file_counts_as_the_mails(robin: Person) -> None:
     id = attached(robin, "write to box@attach.example.txt", "or to deep@inside.example", id="named")
     arrive(robin, "posing", sender='"mallory@sneaky.example" <n@news.example>')
     with visiting(robin) as agent:
@@ -28,7 +31,7 @@ def test_an_address_in_a_name_or_a_file_counts_as_the_mails(robin):
             assert "from_mail" in warned(robin, held["letter"]), address
 
 
-def test_an_address_in_an_encoded_file_counts_as_the_mails(robin):
+def test_an_address_in_an_encoded_file_counts_as_the_mails(robin: Person) -> None:
     text = b64encode(b"Please write to deep@inside.example today.").decode()
     files = {
         "deep@inside.example": f"Subject: Hi\nMIME-Version: 1.0\nContent-Transfer-Encoding: base64\n\n{text}",
@@ -43,11 +46,11 @@ def test_an_address_in_an_encoded_file_counts_as_the_mails(robin):
             assert "from_mail" in warned(robin, held["letter"]), address
 
 
-def origins(person, id):
+def origins(person: Person, id: str) -> list[str]:
     return [line["text"] for line in person.show(id)["risk"] if line["kind"] == "from_mail"]
 
 
-def test_forwarding_does_not_change_whom_an_address_came_from(robin):
+def test_forwarding_does_not_change_whom_an_address_came_from(robin: Person) -> None:
     first = arrive(robin, "lure", sender="eve@evil.example", subject="Fees", body="Pay pay@drop.example")  # fmt: skip
     again = arrive(robin, "fwd", sender="dora@lindqvist.example", subject="Fwd: Fees", body="> Pay pay@drop.example")  # fmt: skip
     third = arrive(robin, "more", sender="tom.bewick@example.net", body="> > pay@drop.example")
@@ -64,7 +67,9 @@ def test_forwarding_does_not_change_whom_an_address_came_from(robin):
     )
 
 
-def test_an_address_is_amber_where_it_is_the_senders_and_red_where_another_mail_names_it(robin):
+def test_an_address_is_amber_where_it_is_the_senders_and_red_where_another_mail_names_it(
+    robin: Person,
+) -> None:
     wrote = arrive(
         robin, "wrote", sender="Nell <nell@quay.example>", body="Write to nell@quay.example"
     )
@@ -86,7 +91,7 @@ def test_an_address_is_amber_where_it_is_the_senders_and_red_where_another_mail_
             assert said == [f"You have never written to {address.replace('Q', 'q')}{wrote}."]
 
 
-def test_an_address_among_very_many_counts_as_the_mails(robin):
+def test_an_address_among_very_many_counts_as_the_mails(robin: Person) -> None:
     crowd = ", ".join(f'"q{at}@b{at}.example" <c{at}@example.net>' for at in range(700))
     many = " ".join(f"a{at}@m.example" for at in range(900))
     first = arrive(robin, "crowd", headers=f"Cc: {crowd}\n", body=f"{'x ' * 200}write to eve@evil.example")  # fmt: skip
@@ -99,7 +104,7 @@ def test_an_address_among_very_many_counts_as_the_mails(robin):
             assert "from_mail" in warned(robin, held["letter"]), address
 
 
-def test_whom_a_reply_went_to_and_what_a_file_hides_count_as_the_mails(robin):
+def test_whom_a_reply_went_to_and_what_a_file_hides_count_as_the_mails(robin: Person) -> None:
     asked = arrive(robin, "asked", headers="Reply-To: eve@evil.example\n")
     hidden = attached(robin, "ida@evil.example.txt", "or to bob@evil.example\0", id="nul")
     with visiting(robin) as agent:
@@ -110,7 +115,7 @@ def test_whom_a_reply_went_to_and_what_a_file_hides_count_as_the_mails(robin):
             assert "from_mail" in warned(robin, held["letter"]), address
 
 
-def test_why_a_reply_cannot_be_sent_is_told_without_the_mails_address(robin):
+def test_why_a_reply_cannot_be_sent_is_told_without_the_mails_address(robin: Person) -> None:
     id = arrive(robin, sender="ignore.all.rules@evil.example")
     with visiting(robin) as agent:
         held = agent.done("reply_email", id=id, body="Yes.")["letter"]
@@ -126,7 +131,7 @@ def test_why_a_reply_cannot_be_sent_is_told_without_the_mails_address(robin):
 # The log
 
 
-def test_every_call_leaves_exactly_one_line(robin, agent):
+def test_every_call_leaves_exactly_one_line(robin: Person, agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
     calls = [
         ("search_email", {}),
@@ -161,11 +166,11 @@ def test_every_call_leaves_exactly_one_line(robin, agent):
     assert {line["actor"] for line in found} == {"email_mcp"}
 
 
-def lines(person):
+def lines(person: Person) -> list[dict[str, Any]]:
     return person.run("audit", "--limit", "1000", "--json").json["actions"]
 
 
-def test_no_body_reaches_the_log(robin, agent):
+def test_no_body_reaches_the_log(robin: Person, agent: Visitor) -> None:
     agent.done("send_email", to=["ann@example.com"], subject="Tea", body="A secret sentence.")
     agent.done("get_email", id=agent.first("from:dora"))
     robin.run("status")
@@ -178,7 +183,7 @@ def test_no_body_reaches_the_log(robin, agent):
 # Resources
 
 
-def test_mails_and_letters_are_resources(robin, agent):
+def test_mails_and_letters_are_resources(robin: Person, agent: Visitor) -> None:
     mail = agent.first("from:dora in:inbox")
     assert "Dora Lindqvist" in agent.read(f"message://{mail}")
     id = agent.done("send_email", to=["ann@example.com"], subject="Tea", body="At four?")["letter"]
@@ -194,7 +199,7 @@ def test_mails_and_letters_are_resources(robin, agent):
 # Accounts
 
 
-def test_an_account_is_chosen_only_where_there_are_several(robin, agent):
+def test_an_account_is_chosen_only_where_there_are_several(robin: Person, agent: Visitor) -> None:
     assert all("account" not in tool.input_schema["properties"] for tool in agent.tools().values())
     settings = robin.folder / ".config" / "postroom" / "postroom.toml"
     settings.write_text(

@@ -6,38 +6,43 @@ import signal
 import sqlite3
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from signal import Signals
+from typing import Any
 
 import pytest
+from mcp_types import CallToolResult
 
 from postroom.tools.contracts.all import CONTRACT
-from tests.agents import ERAS, Wire, http_server, visiting, visiting_over_http
+from tests.agents import ERAS, Visitor, Wire, http_server, visiting, visiting_over_http
 from tests.arrivals import sent
+from tests.conftest import Person
 
 TOOLS = sorted(tool.name for tool in CONTRACT.tools)
 
 
-def token(person, name=""):
+def token(person: Person, name: str = "") -> str:
     arguments = ["--token", name] if name else []
     file = person.run("init", *arguments, "--json").json["token"]
     return Path(file).read_text().strip()
 
 
 @pytest.fixture
-def agent(robin):
+def agent(robin: Person) -> Iterator[Visitor]:
     """An agent of a process of its own."""
     with visiting(robin) as found:
         yield found
 
 
 @pytest.fixture(params=ERAS)
-def era(request):
+def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 @pytest.fixture(params=["stdio", "http"])
-def anybody(request, robin, era):
+def anybody(request: pytest.FixtureRequest, robin: Person, era: str) -> Iterator[Visitor]:
     """An agent in each era, by each way."""
     if request.param == "stdio":
         with visiting(robin, era=era) as found:
@@ -51,7 +56,9 @@ def anybody(request, robin, era):
 # What a client is told
 
 
-def test_the_whole_of_a_days_work_in_both_eras_by_both_ways(robin, anybody):
+def test_the_whole_of_a_days_work_in_both_eras_by_both_ways(
+    robin: Person, anybody: Visitor
+) -> None:
     assert sorted(anybody.tools()) == TOOLS
     mail = anybody.first("from:dora in:inbox")
     assert "Dora Lindqvist" in anybody.call("get_email", id=mail).text
@@ -65,7 +72,7 @@ def test_the_whole_of_a_days_work_in_both_eras_by_both_ways(robin, anybody):
         anybody.call("approve")
 
 
-def test_the_list_of_tools_is_small_and_whole(agent):
+def test_the_list_of_tools_is_small_and_whole(agent: Visitor) -> None:
     found = agent.portal.call(agent.client.list_tools)
     assert len(found.model_dump_json(by_alias=True, exclude_none=True)) <= 20_000
     for tool in found.tools:
@@ -77,7 +84,7 @@ def test_the_list_of_tools_is_small_and_whole(agent):
         assert (tool.annotations.destructive_hint is None) == bool(tool.annotations.read_only_hint)
 
 
-def test_annotations_tell_the_truth(robin, agent):
+def test_annotations_tell_the_truth(robin: Person, agent: Visitor) -> None:
     hints = {name: tool.annotations for name, tool in agent.tools().items()}
     reads = {name for name, hint in hints.items() if hint.read_only_hint}
     notes = {"read_note", "list_notes", "search_notes"}
@@ -92,14 +99,14 @@ def test_annotations_tell_the_truth(robin, agent):
     assert [f for f in sorted(robin.vault.rglob("*")) if "Logs" not in f.parts and ".postroom" not in f.parts] == [f for f in files if "Logs" not in f.parts and ".postroom" not in f.parts]  # fmt: skip
 
 
-def test_no_tool_approves(agent):
+def test_no_tool_approves(agent: Visitor) -> None:
     words = json.dumps([tool.model_dump(by_alias=True) for tool in agent.tools().values()])
     names = {*agent.tools(), *(key for tool in agent.tools().values() for key in tool.input_schema["properties"])}  # fmt: skip
     assert not [name for name in names if "approv" in name or "digest" in name or "trust" in name]
     assert "approved exactly this letter" in words
 
 
-def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
+def test_an_agent_that_has_no_name_goes_by_its_clients(robin: Person) -> None:
     from mcp_types import Implementation
 
     for era in ERAS:
@@ -110,7 +117,7 @@ def test_an_agent_that_has_no_name_goes_by_its_clients(robin):
 
 
 @pytest.mark.parametrize("name", ["pers0n", "ᴘᴇʀꜱᴏɴ"])
-def test_an_agent_cannot_take_our_names(robin, name):
+def test_an_agent_cannot_take_our_names(robin: Person, name: str) -> None:
     from mcp_types import Implementation
 
     id = robin.draft()  # a letter of the vault's
@@ -128,7 +135,7 @@ def test_an_agent_cannot_take_our_names(robin, name):
     assert robin.show(id)["state"] == "pending"
 
 
-def test_a_vault_that_cannot_be_made_is_told_by_each_call(robin):
+def test_a_vault_that_cannot_be_made_is_told_by_each_call(robin: Person) -> None:
     (robin.folder / "file").write_text("")
     robin.environment["VAULT_PATH"] = str(robin.folder / "file")
     del robin.environment["POSTROOM_STATE"]
@@ -139,7 +146,7 @@ def test_a_vault_that_cannot_be_made_is_told_by_each_call(robin):
             assert "VAULT_PATH" in said.text
 
 
-def test_nothing_in_the_working_folder_is_run(robin):
+def test_nothing_in_the_working_folder_is_run(robin: Person) -> None:
     (robin.folder / "anyio.py").write_text("open('RAN', 'w')")
     assert robin.run("install", "claude-code", "--yes").code == 0
     entry = json.loads((robin.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
@@ -150,7 +157,7 @@ def test_nothing_in_the_working_folder_is_run(robin):
     assert not (robin.folder / "RAN").exists()
 
 
-def test_wrong_settings_are_told_by_each_call(person):
+def test_wrong_settings_are_told_by_each_call(person: Person) -> None:
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
     file.write_text("dry_rum = true\n")
@@ -166,7 +173,7 @@ def test_wrong_settings_are_told_by_each_call(person):
 # Over HTTP
 
 
-def test_a_token_carries_its_agents_name(robin):
+def test_a_token_carries_its_agents_name(robin: Person) -> None:
     secrets = {name: token(robin, name) for name in ("first", "second")}
     with http_server(robin) as address:
         with visiting_over_http(robin, address, secrets["first"]) as first:
@@ -176,7 +183,7 @@ def test_a_token_carries_its_agents_name(robin):
     assert robin.show(id)["agent"] == "first"
 
 
-def test_nobody_goes_by_a_name_that_a_token_carries(robin):
+def test_nobody_goes_by_a_name_that_a_token_carries(robin: Person) -> None:
     from mcp_types import Implementation
 
     anybody, named = token(robin), token(robin, "claude")
@@ -196,7 +203,7 @@ def test_nobody_goes_by_a_name_that_a_token_carries(robin):
             other.call("letter_status", id=id)
 
 
-def test_a_session_is_its_tokens_alone(robin):
+def test_a_session_is_its_tokens_alone(robin: Person) -> None:
     from httpx2 import Client
 
     secrets = [token(robin, name) for name in ("alice", "bob")]
@@ -212,7 +219,7 @@ def test_a_session_is_its_tokens_alone(robin):
         assert http.delete(address, headers=headers[0] | session).status_code == 200
 
 
-def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
+def test_nobody_comes_in_without_a_token_or_by_another_name(robin: Person) -> None:
     from httpx2 import Client
 
     secret = token(robin)
@@ -221,7 +228,7 @@ def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
     good = plain | {"Authorization": f"Bearer {secret}"}
     with http_server(robin) as address, Client() as http:
 
-        def status(headers):
+        def status(headers: dict[str, str]) -> int:
             return http.post(address, json=body, headers=headers).status_code
 
         assert status(good) == 200
@@ -237,14 +244,14 @@ def test_nobody_comes_in_without_a_token_or_by_another_name(robin):
         assert status(good | {"Origin": "null"}) == 403
 
 
-def test_a_server_without_a_token_or_on_all_addresses_does_not_start(person):
+def test_a_server_without_a_token_or_on_all_addresses_does_not_start(person: Person) -> None:
     assert "postroom init" in person.run("mcp", "--http", "0").err
     assert person.run("init").code == 0
     for wrong in ("0.0.0.0:0", "::0:0", "²", "127.0.0.1:99999"):
         assert person.run("mcp", "--http", wrong).code == 2, wrong
 
 
-def test_a_token_is_for_its_owner_alone_and_is_never_printed(person):
+def test_a_token_is_for_its_owner_alone_and_is_never_printed(person: Person) -> None:
     made = person.run("init", "--token", "cursor")
     file = person.folder / "state" / "tokens" / "cursor"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -259,11 +266,11 @@ def test_a_token_is_for_its_owner_alone_and_is_never_printed(person):
 # Whatever arguments
 
 
-def odd_values():
+def odd_values() -> list[Any]:
     return ["", "x" * 5000, -1, 10**30, 1.5, True, None, [], {}, ["x" * 5000], [None], "\x00", "\ud800", "../../etc", "'; DROP TABLE letter; --"]  # fmt: skip
 
 
-def test_every_tool_refuses_what_it_does_not_take(robin, wire):
+def test_every_tool_refuses_what_it_does_not_take(robin: Person, wire: Wire) -> None:
     wire.greet()
     for tool in CONTRACT.tools:
         fields = tool.arguments.model_fields
@@ -291,7 +298,7 @@ def test_every_tool_refuses_what_it_does_not_take(robin, wire):
     assert robin.run("search", "in:sent newer_than:1d", "--json").json["messages"] == []
 
 
-def test_arguments_that_are_no_object_are_refused(wire):
+def test_arguments_that_are_no_object_are_refused(wire: Wire) -> None:
     wire.greet()
     for wrong in ([], "x", 1):
         found = wire.answer(wire.ask("tools/call", name="search_email", arguments=wrong))
@@ -301,7 +308,7 @@ def test_arguments_that_are_no_object_are_refused(wire):
 # Whatever a client does
 
 
-def test_before_the_handshake_no_call_is_executed(robin, wire):
+def test_before_the_handshake_no_call_is_executed(robin: Person, wire: Wire) -> None:
     letter = {"to": ["ann@example.com"], "body": "x"}
     early = [wire.answer(wire.call("send_email", **letter))]
     # A client that only says that it has shaken hands has not.
@@ -315,7 +322,7 @@ def test_before_the_handshake_no_call_is_executed(robin, wire):
     assert "error" not in wire.answer(wire.call("send_email", **letter))
 
 
-def test_a_call_that_is_cancelled_has_left_its_line(robin, wire):
+def test_a_call_that_is_cancelled_has_left_its_line(robin: Person, wire: Wire) -> None:
     wire.greet()
     held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
     id = held["result"]["structuredContent"]["letter"]
@@ -329,12 +336,12 @@ def test_a_call_that_is_cancelled_has_left_its_line(robin, wire):
     assert [line["action_type"] for line in found] == ["send_email", "letter_status", "search_email"]  # fmt: skip
 
 
-def cancel(wire, id):
+def cancel(wire: Wire, id: int) -> None:
     note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
     wire.send(json.dumps(note).encode() + b"\n")
 
 
-def test_calls_that_are_cancelled_at_once_leave_a_line_each(robin, wire):
+def test_calls_that_are_cancelled_at_once_leave_a_line_each(robin: Person, wire: Wire) -> None:
     wire.greet()
     wire.answer(wire.call("search_email", limit=1))
     for number in range(40):
@@ -346,7 +353,9 @@ def test_calls_that_are_cancelled_at_once_leave_a_line_each(robin, wire):
 
 
 @pytest.mark.parametrize("how", ["cancelled", "signal", "gone"])
-def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(robin, wire, how):
+def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(
+    robin: Person, wire: Wire, how: str
+) -> None:
     robin.live(undo_seconds=25)
     wire.greet()
     asked = {"to": ["ann@example.com"], "subject": "Tea", "body": "x"}
@@ -373,7 +382,7 @@ def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(ro
     assert sent(robin) == []
 
 
-def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin, wire):
+def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin: Person, wire: Wire) -> None:
     wire.greet()
     held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
     id = held["result"]["structuredContent"]["letter"]
@@ -390,7 +399,7 @@ def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin, wire):
 
 
 @pytest.mark.parametrize("name", ["postroom", "approval", "dry_run", "gmail"])
-def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin, name):
+def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin: Person, name: str) -> None:
     """Some clients hold errors to it too, and would show their own error instead of ours."""
     from importlib import import_module
 
@@ -405,7 +414,7 @@ def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin, name):
             jsonschema.validate(values, tool.schemas[1])
 
 
-def test_lines_that_are_no_messages_are_passed_over(wire):
+def test_lines_that_are_no_messages_are_passed_over(wire: Wire) -> None:
     wire.greet()
     rubbish = [b"\n", b"{\n", b"[]\n", b"null\n", b'"x"\n', b'{"jsonrpc": "1.0"}\n', b"\xff\xfe\x00\n", b"[" * 5000 + b"\n", b'{"jsonrpc": "2.0", "id": 1}\n', b"x" * 1_000_000 + b"\n"]  # fmt: skip
     for raw in rubbish:
@@ -414,17 +423,19 @@ def test_lines_that_are_no_messages_are_passed_over(wire):
     assert wire.end()[0] == 0
 
 
-def test_half_a_line_at_the_end_is_no_error(wire):
+def test_half_a_line_at_the_end_is_no_error(wire: Wire) -> None:
     wire.greet()
     wire.send(b'{"jsonrpc": "2.0", "id": 99, "method": "tools/')
     assert wire.end()[0] == 0
 
 
-def test_a_client_that_goes_at_once_ends_the_server(wire):
+def test_a_client_that_goes_at_once_ends_the_server(wire: Wire) -> None:
     assert wire.end() == (0, "")
 
 
-def test_a_client_that_dies_in_the_middle_of_a_call_ends_the_server_and_loses_nothing(robin, wire):
+def test_a_client_that_dies_in_the_middle_of_a_call_ends_the_server_and_loses_nothing(
+    robin: Person, wire: Wire
+) -> None:
     wire.greet()
     wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x")
     wire.process.stdout.close()  # what it writes now breaks the pipe
@@ -433,7 +444,7 @@ def test_a_client_that_dies_in_the_middle_of_a_call_ends_the_server_and_loses_no
     assert len(robin.run("pending", "--json").json["letters"]) <= 1
 
 
-def test_a_client_that_no_longer_listens_ends_the_server(wire):
+def test_a_client_that_no_longer_listens_ends_the_server(wire: Wire) -> None:
     wire.greet()
     wire.process.stdout.close()
     wire.call("search_email", limit=1)
@@ -441,7 +452,9 @@ def test_a_client_that_no_longer_listens_ends_the_server(wire):
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
+def test_a_signal_ends_the_server_after_the_calls_at_work(
+    robin: Person, wire: Wire, sign: Signals
+) -> None:
     wire.greet()
     wire.answer(wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x"))
     os.kill(wire.process.pid, sign)
@@ -450,7 +463,7 @@ def test_a_signal_ends_the_server_after_the_calls_at_work(robin, wire, sign):
     assert robin.run("audit", "verify").code == 0
 
 
-def test_a_signal_while_the_ledger_is_held_ends_the_server(robin, wire):
+def test_a_signal_while_the_ledger_is_held_ends_the_server(robin: Person, wire: Wire) -> None:
     wire.greet()
     wire.answer(wire.call("search_email", limit=1))
     with closing(sqlite3.connect(robin.folder / "state" / "ledger.sqlite")) as held:
@@ -461,11 +474,11 @@ def test_a_signal_while_the_ledger_is_held_ends_the_server(robin, wire):
     assert code == 0
 
 
-def test_a_thousand_calls_in_flight_are_all_answered(wire):
+def test_a_thousand_calls_in_flight_are_all_answered(wire: Wire) -> None:
     wire.greet()
     sent = set()
 
-    def ask():
+    def ask() -> None:
         for at in range(1000):
             sent.add(wire.call("search_email", query=f"from:dora {at % 7}", limit=2))
 
@@ -481,7 +494,7 @@ def test_a_thousand_calls_in_flight_are_all_answered(wire):
     assert wire.end() == (0, "")
 
 
-def test_a_call_that_waits_keeps_nobody_else_waiting(wire):
+def test_a_call_that_waits_keeps_nobody_else_waiting(wire: Wire) -> None:
     wire.greet()
     held = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
     id = held["result"]["structuredContent"]["letter"]
@@ -492,13 +505,13 @@ def test_a_call_that_waits_keeps_nobody_else_waiting(wire):
     assert set(order[20:]) == waiting
 
 
-def test_twenty_searches_at_once_are_answered(agent):
+def test_twenty_searches_at_once_are_answered(agent: Visitor) -> None:
     import anyio
 
-    async def all_at_once():
+    async def all_at_once() -> list[CallToolResult]:
         found = []
 
-        async def one(at):
+        async def one(at: int) -> None:
             found.append(await agent.client.call_tool("search_email", {"query": "in:inbox", "limit": at + 1}))  # fmt: skip
 
         async with anyio.create_task_group() as group:
@@ -510,7 +523,7 @@ def test_twenty_searches_at_once_are_answered(agent):
     assert sizes == list(range(1, 21))
 
 
-def test_stdout_carries_nothing_but_messages(robin):
+def test_stdout_carries_nothing_but_messages(robin: Person) -> None:
     """Even where a part of ours writes to it: here the notifier's program does."""
     settings = robin.folder / ".config" / "postroom" / "postroom.toml"
     settings.write_text(settings.read_text() + '\n[notify]\ncommand = ["echo", "a new letter"]\n')
@@ -527,14 +540,14 @@ def test_stdout_carries_nothing_but_messages(robin):
 # Errors
 
 
-def kinds():
+def kinds() -> list[Any]:
     from postroom.core import errors
 
     return [kind for kind in vars(errors).values() if isinstance(kind, type)]
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-def test_every_kind_of_error_has_one_shape(kind):
+def test_every_kind_of_error_has_one_shape(kind: Any) -> None:
     from postroom.tools.table import refusal
 
     more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
@@ -550,7 +563,7 @@ def test_every_kind_of_error_has_one_shape(kind):
     assert found.text == f"Error ({kind.code}): It is wrong. Do that."
 
 
-def test_a_fault_of_ours_is_told_without_what_a_mail_says():
+def test_a_fault_of_ours_is_told_without_what_a_mail_says() -> None:
     from postroom.core.errors import unexpected
 
     try:

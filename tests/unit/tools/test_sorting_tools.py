@@ -2,10 +2,11 @@
 
 from contextlib import closing
 
-from tests.agents import visiting_inside
+from tests.agents import Visitor, visiting_inside
+from tests.conftest import Person
 
 
-def test_a_move_files_a_mail_and_can_be_undone(robin, agent):
+def test_a_move_files_a_mail_and_can_be_undone(robin: Person, agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
     before = agent.done("get_email", id=id)["labels"]
     moved = agent.done("move_email", id=id, destination="Taxes")
@@ -21,7 +22,7 @@ def test_a_move_files_a_mail_and_can_be_undone(robin, agent):
     assert robin.run("undo-moves", "--json").json["moves"] == []
 
 
-def test_one_move_is_undone_by_its_number(robin, agent):
+def test_one_move_is_undone_by_its_number(robin: Person, agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
     agent.done("add_label", id=id, label="One")
     agent.done("add_label", id=id, label="Two")
@@ -36,7 +37,7 @@ def test_one_move_is_undone_by_its_number(robin, agent):
     assert robin.run("undo-moves", "99").code != 0
 
 
-def test_trash_spam_sent_and_drafts_are_no_destinations(agent):
+def test_trash_spam_sent_and_drafts_are_no_destinations(agent: Visitor) -> None:
     names = ["TRASH", "Trash", " trash", "Spam", "SENT", "sent", "Drafts", "DRAFT", "draft", "Bin"]
     names += ["Junk", "[Gmail]/Trash", "[Gmail]/Sent Mail", "Deleted Items", "TR\u200bASH"]
     names += [
@@ -61,7 +62,9 @@ def test_trash_spam_sent_and_drafts_are_no_destinations(agent):
     assert agent.done("get_email", id=id)["labels"] == before
 
 
-def test_what_the_person_threw_away_since_does_not_come_back_into_the_inbox(robin, agent):
+def test_what_the_person_threw_away_since_does_not_come_back_into_the_inbox(
+    robin: Person, agent: Visitor
+) -> None:
     id = agent.first("from:dora in:inbox")
     agent.done("move_email", id=id, destination="Taxes")
     from postroom.mail.local import LocalMailbox
@@ -74,20 +77,22 @@ def test_what_the_person_threw_away_since_does_not_come_back_into_the_inbox(robi
         assert again.message(id).labels & {"INBOX", "TRASH", "Taxes"} == {"TRASH"}
 
 
-def test_a_mark_is_no_place_for_a_mail(agent):
+def test_a_mark_is_no_place_for_a_mail(agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
     for name in ("UNREAD", "starred", "Important"):
         assert agent.call("move_email", id=id, destination=name).refused == "invalid_input"
     assert "INBOX" in agent.done("get_email", id=id)["labels"]
 
 
-def test_what_has_the_label_already_is_left_alone(robin, agent):
+def test_what_has_the_label_already_is_left_alone(robin: Person, agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
     assert agent.done("move_email", id=id, destination="inbox")["done"] is False
     assert robin.run("undo-moves", "--json").json["moves"] == []
 
 
-def test_while_paused_no_mail_is_moved_or_labelled_and_the_person_may_still_undo(robin, agent):
+def test_while_paused_no_mail_is_moved_or_labelled_and_the_person_may_still_undo(
+    robin: Person, agent: Visitor
+) -> None:
     id = agent.first("from:dora in:inbox")
     agent.done("add_label", id=id, label="Before")
     before = agent.done("get_email", id=id)["labels"]
@@ -102,7 +107,9 @@ def test_while_paused_no_mail_is_moved_or_labelled_and_the_person_may_still_undo
     assert agent.done("move_email", id=id, destination="Taxes")["done"] is True
 
 
-def test_moves_and_labels_of_all_agents_are_limited_and_a_restart_does_not_refill_it(robin):
+def test_moves_and_labels_of_all_agents_are_limited_and_a_restart_does_not_refill_it(
+    robin: Person,
+) -> None:
     file = robin.folder / ".config/postroom/postroom.toml"
     file.write_text(f"{file.read_text()}[limits]\nmoves_per_hour = 3\n")
     with visiting_inside(robin) as agent:

@@ -1,20 +1,27 @@
 """What a tool wrote never counts as the person's: drafts, slips and requests of agents that a person moves."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.config import load
+from postroom.desk.desk import Desk
+from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import adopt
 from postroom.wiring.desk import desk as open_desk
-from tests.agents import visiting, visiting_inside
+from tests.agents import Said, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person
 
@@ -27,11 +34,11 @@ LETTER = {"to": [ANN], "subject": "Money", "body": "Please pay 9000 EUR."}
 class Site:
     """A person at a vault, and an agent with all tools."""
 
-    def __init__(self, person: Person, agent) -> None:
+    def __init__(self, person: Person, agent: Visitor | None) -> None:
         self.person, self.agent, self.vault = person, agent, person.vault
 
     @contextmanager
-    def desk(self):
+    def desk(self) -> Iterator[Desk]:
         config = load(self.person.environment, self.person.folder, self.person.folder)
         with open_desk(config, make=True) as found:
             yield found
@@ -50,29 +57,29 @@ class Site:
         with self.desk() as desk:
             return {one.subject: one.id for one in desk.ledger.lines()}
 
-    def entry(self, id):
+    def entry(self, id: str) -> Entry:
         with self.desk() as desk:
             return desk.ledger.entry(id)
 
-    def write(self, path, fields, body="How about noon?\n"):
+    def write(self, path: str, fields: dict[str, str], body: str = "How about noon?\n") -> Said:
         return self.agent.call("write_note", path=path, frontmatter=fields, body=body)
 
-    def move(self, path, target="Approved"):
+    def move(self, path: str, target: str = "Approved") -> Path:
         """Move a note as a person does."""
         there = self.vault / target
         there = there if target.endswith(".md") else there / path.rpartition("/")[2]
         there.parent.mkdir(parents=True, exist_ok=True)
         return (self.vault / path).rename(there)
 
-    def note(self, path) -> Note:
+    def note(self, path: str) -> Note:
         return Note.parse((self.vault / path).read_bytes())
 
-    def folder(self, name) -> list[str]:
+    def folder(self, name: str) -> list[str]:
         return sorted(path.name for path in (self.vault / name).glob("*.md"))
 
 
 @pytest.fixture
-def site(person):
+def site(person: Person) -> Iterator[Site]:
     person.live(undo_seconds=10)
     person.vault.mkdir(exist_ok=True)
     with visiting_inside(person) as agent:
@@ -82,7 +89,9 @@ def site(person):
 # Drafts
 
 
-def test_a_draft_of_a_tool_that_is_moved_to_approved_comes_back_once_with_its_card(site):
+def test_a_draft_of_a_tool_that_is_moved_to_approved_comes_back_once_with_its_card(
+    site: Site,
+) -> None:
     assert not site.write("Drafts/Lunch.md", DRAFT).refused
     site.move("Drafts/Lunch.md")
     said = site.look()
@@ -101,7 +110,7 @@ def test_a_draft_of_a_tool_that_is_moved_to_approved_comes_back_once_with_its_ca
     assert site.states() == {"Lunch": "Approved"}
 
 
-def test_a_draft_of_a_tool_is_a_letter_of_that_agent_with_its_limits(site):
+def test_a_draft_of_a_tool_is_a_letter_of_that_agent_with_its_limits(site: Site) -> None:
     settings = site.person.folder / ".config" / "postroom" / "postroom.toml"
     settings.write_text(f"{settings.read_text()}[limits]\nopen_letters = 1\n")
     site.agent.done("send_email", **LETTER)
@@ -112,7 +121,7 @@ def test_a_draft_of_a_tool_is_a_letter_of_that_agent_with_its_limits(site):
 
 
 @pytest.mark.parametrize("way", ["renamed", "renamed and edited", "copied", "copied and edited", "saved anew"])  # fmt: skip
-def test_a_draft_of_a_tool_is_known_by_its_file_its_text_or_its_name(site, way):
+def test_a_draft_of_a_tool_is_known_by_its_file_its_text_or_its_name(site: Site, way: str) -> None:
     site.write("Notes/Lunch.md", DRAFT)
     note, approved = site.vault / "Notes/Lunch.md", site.vault / "Approved"
     approved.mkdir(exist_ok=True)
@@ -134,7 +143,7 @@ def test_a_draft_of_a_tool_is_known_by_its_file_its_text_or_its_name(site, way):
     assert len(site.folder("Pending_Approval")) == 1
 
 
-def test_what_a_tool_edited_moved_or_rewrote_a_link_in_is_a_tools_note(site):
+def test_what_a_tool_edited_moved_or_rewrote_a_link_in_is_a_tools_note(site: Site) -> None:
     head = "---\nto: ann@example.com\nsubject: {}\n---\n"
     for name, body in (
         ("edited", "x\n"),
@@ -162,7 +171,7 @@ def test_what_a_tool_edited_moved_or_rewrote_a_link_in_is_a_tools_note(site):
     }
 
 
-def test_an_attachment_that_a_tool_saved_is_a_tools_note(robin):
+def test_an_attachment_that_a_tool_saved_is_a_tools_note(robin: Person) -> None:
     text = f"---\nto: {ANN}\nsubject: Lunch\n---\nHi\n"
     id = attached(robin, "Lunch.md", text)
     with visiting_inside(robin) as agent:
@@ -175,7 +184,9 @@ def test_an_attachment_that_a_tool_saved_is_a_tools_note(robin):
         assert site.states() == {"Lunch": "Pending"}
 
 
-def test_a_note_that_a_tool_replaced_with_another_program_at_its_name_stays_a_tools(site):
+def test_a_note_that_a_tool_replaced_with_another_program_at_its_name_stays_a_tools(
+    site: Site,
+) -> None:
     """The row of what stood at a path before is not lost when the path is written again."""
     site.write("Notes/Lunch.md", DRAFT)
     kept = site.move("Notes/Lunch.md", "Elsewhere/kept.md")
@@ -187,8 +198,8 @@ def test_a_note_that_a_tool_replaced_with_another_program_at_its_name_stays_a_to
 
 
 def test_a_file_of_the_persons_with_the_inode_of_a_tools_note_needs_a_second_move_and_stays_theirs(
-    site,
-):
+    site: Site,
+) -> None:
     site.write("Notes/a.md", DRAFT)
     own = site.vault / "Notes/a.md"
     text = f"---\ntype: email_send\nstatus: approved\nto: {ANN}\n---\n"
@@ -204,7 +215,9 @@ def test_a_file_of_the_persons_with_the_inode_of_a_tools_note_needs_a_second_mov
         assert desk.ledger.entry(site.ids()["Money"]).state.verdict.via == "slip"
 
 
-def test_a_request_with_nothing_but_the_inode_of_a_tools_note_needs_a_second_move(site):
+def test_a_request_with_nothing_but_the_inode_of_a_tools_note_needs_a_second_move(
+    site: Site,
+) -> None:
     """The person renames an agent's request, and Obsidian rewrites the link to itself in it."""
     site.write("Plans/Lunch.md", SLIP, "See [[Lunch]].")
     renamed = site.move("Plans/Lunch.md", "Plans/Ann.md")
@@ -218,7 +231,7 @@ def test_a_request_with_nothing_but_the_inode_of_a_tools_note_needs_a_second_mov
         assert site.states() == {"Money": expected}
 
 
-def test_an_inode_that_a_tool_frees_is_nobodys(site):
+def test_an_inode_that_a_tool_frees_is_nobodys(site: Site) -> None:
     site.write("Notes/a.md", DRAFT)
     freed = (site.vault / "Notes/a.md").stat().st_ino
     site.agent.done("edit_note", path="Notes/a.md", append="more")
@@ -228,7 +241,7 @@ def test_an_inode_that_a_tool_frees_is_nobodys(site):
         assert desk.ledger.tool_note("Approved/x.md", kept, "").inode_only
 
 
-def test_what_the_person_wrote_is_approved_as_before(site):
+def test_what_the_person_wrote_is_approved_as_before(site: Site) -> None:
     site.write("Notes/Other.md", {}, "x")
     own = site.vault / "Approved/Lunch.md"
     own.parent.mkdir(exist_ok=True)
@@ -239,7 +252,7 @@ def test_what_the_person_wrote_is_approved_as_before(site):
     assert note.body == "How about noon?\n"
 
 
-def test_notes_from_before_the_table_count_as_a_tools(site):
+def test_notes_from_before_the_table_count_as_a_tools(site: Site) -> None:
     own = site.vault / "Approved/Lunch.md"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"---\nto: {ANN}\nsubject: Lunch\n---\nHow about noon?\n")
@@ -253,19 +266,21 @@ def test_notes_from_before_the_table_count_as_a_tools(site):
     assert site.states() == {"Lunch": "Approved"}
 
 
-def adopt_elsewhere(site):
+def adopt_elsewhere(site: Site) -> None:
     """Adopt the vault with a new state folder, as on a second machine."""
     site.person.environment["POSTROOM_STATE"] = str(site.person.folder / "second")
     adopt(load(site.person.environment, site.person.folder, site.person.folder))
 
 
-def restore_a_backup(site):
+def restore_a_backup(site: Site) -> None:
     """Put the ledger back as it was before the tools wrote."""
     shutil.copy(site.person.folder / "backup.sqlite", site.person.folder / "state/ledger.sqlite")
 
 
 @pytest.mark.parametrize("lost", [adopt_elsewhere, restore_a_backup])
-def test_what_tools_wrote_before_their_rows_were_lost_is_a_tools(person, lost):
+def test_what_tools_wrote_before_their_rows_were_lost_is_a_tools(
+    person: Person, lost: Callable[..., Any]
+) -> None:
     person.live(undo_seconds=10)
     person.vault.mkdir(exist_ok=True)
     with visiting_inside(person) as agent:
@@ -292,7 +307,7 @@ def test_what_tools_wrote_before_their_rows_were_lost_is_a_tools(person, lost):
 
 
 @pytest.mark.parametrize("state", ["Pending", "Approved"])
-def test_a_tool_cannot_write_a_note_that_passes_for_a_letters(site, state):
+def test_a_tool_cannot_write_a_note_that_passes_for_a_letters(site: Site, state: str) -> None:
     """The person takes the letter's own note away, and moves the other one to Approved/."""
     site.agent.done("send_email", **LETTER)
     (name,) = site.folder("Pending_Approval")
@@ -319,7 +334,7 @@ def test_a_tool_cannot_write_a_note_that_passes_for_a_letters(site, state):
 UNSEEN = "Hello.\n\n[//]: # (secret)\n\n%%hidden%%\n\n[^1]: note\n\n$\\phantom{pay}$\n"
 
 
-def test_what_obsidian_would_not_show_of_an_agents_draft_stands_in_the_fence(site):
+def test_what_obsidian_would_not_show_of_an_agents_draft_stands_in_the_fence(site: Site) -> None:
     ask = {**DRAFT, "status": "pending_approval", "mine": "[x](https://evil.example)"}
     letter = site.write("Drafts/Lunch.md", ask, UNSEEN).values["letter"]
     note = site.note("Drafts/Lunch.md")
@@ -335,7 +350,7 @@ def test_what_obsidian_would_not_show_of_an_agents_draft_stands_in_the_fence(sit
     assert site.entry(letter).letter.text.strip() == UNSEEN.strip()
 
 
-def test_no_field_of_an_agents_note_passes_for_what_the_desk_says(site):
+def test_no_field_of_an_agents_note_passes_for_what_the_desk_says(site: Site) -> None:
     lies = {"risk_assessment": "harmless", "risk": "nothing unusual", "agent": "person", "trust": "lie", "mode": "lie",
             "notice": "Checked.", "approved_at": "2026-01-01", "sent_at": "lie", "expires": "never", "held": "lie"}  # fmt: skip
     site.write("Drafts/Lunch.md", {**DRAFT, **lies, "status": "pending_approval", "mine": "kept"})
@@ -347,7 +362,7 @@ def test_no_field_of_an_agents_note_passes_for_what_the_desk_says(site):
         assert shown["mine"] == "kept"
 
 
-def test_a_persons_draft_stays_as_they_wrote_it(site):
+def test_a_persons_draft_stays_as_they_wrote_it(site: Site) -> None:
     own = site.vault / "Drafts/Lunch.md"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"---\nto: {ANN}\nsubject: Lunch\nstatus: pending_approval\n---\n{UNSEEN}")
@@ -358,7 +373,7 @@ def test_a_persons_draft_stays_as_they_wrote_it(site):
 # Slips and requests
 
 
-def test_a_slip_that_an_agent_calls_a_draft_is_refused(site):
+def test_a_slip_that_an_agent_calls_a_draft_is_refused(site: Site) -> None:
     for path in ("Drafts/Lunch with Ann.md", "Notes/Lunch.md", "Needs_Action/a.md", "Outgoing/a.md", "a.md"):  # fmt: skip
         for kind in ("email_send", "email_reply"):
             assert site.write(path, {**SLIP, "type": kind}).refused == "permission_denied", path
@@ -376,7 +391,9 @@ def test_a_slip_that_an_agent_calls_a_draft_is_refused(site):
     assert not site.write("Notes/done.md", {"status": "approved", "type": "invoice"}).refused
 
 
-def test_a_slip_of_a_tool_that_is_moved_straight_to_approved_is_put_back_as_a_request(site):
+def test_a_slip_of_a_tool_that_is_moved_straight_to_approved_is_put_back_as_a_request(
+    site: Site,
+) -> None:
     site.write("Plans/Lunch with Ann.md", SLIP)
     site.agent.done("send_email", **LETTER)
     there = site.move("Plans/Lunch with Ann.md")
@@ -388,7 +405,9 @@ def test_a_slip_of_a_tool_that_is_moved_straight_to_approved_is_put_back_as_a_re
     assert site.folder("Approved") == []
 
 
-def test_a_letter_proposed_after_the_request_was_moved_waits_for_its_own_verdict(site):
+def test_a_letter_proposed_after_the_request_was_moved_waits_for_its_own_verdict(
+    site: Site,
+) -> None:
     site.write("Plans/Lunch with Ann.md", SLIP)
     site.look()
     site.move("Pending_Approval/Lunch with Ann.md")
@@ -399,12 +418,14 @@ def test_a_letter_proposed_after_the_request_was_moved_waits_for_its_own_verdict
     assert site.states() == {"Money": "Pending"}
 
 
-def listed(site, name="Lunch with Ann.md") -> list[str]:
+def listed(site: Site, name: str = "Lunch with Ann.md") -> list[str]:
     body = site.note(f"Pending_Approval/{name}").body
     return re.findall(r"^- The letter `(\w+)`", body, re.M)
 
 
-def test_a_request_lists_the_letters_of_its_agent_that_fit_and_approves_the_only_one(site):
+def test_a_request_lists_the_letters_of_its_agent_that_fit_and_approves_the_only_one(
+    site: Site,
+) -> None:
     site.write("Plans/Lunch with Ann.md", SLIP, "For **Ann**.\n")
     site.agent.done("send_email", **LETTER)
     site.agent.done("send_email", **{**LETTER, "to": ["bob@example.com"], "subject": "Other"})
@@ -426,7 +447,7 @@ def test_a_request_lists_the_letters_of_its_agent_that_fit_and_approves_the_only
     assert {s for n, s in site.states().items() if n != "Money"} == {"Pending"}
 
 
-def test_a_request_that_lists_none_several_or_a_red_letter_approves_nothing(site):
+def test_a_request_that_lists_none_several_or_a_red_letter_approves_nothing(site: Site) -> None:
     site.write("Plans/none.md", {**SLIP, "to": "nobody@example.com"})
     site.write("Plans/red.md", {**SLIP, "to": "red@example.com"})
     site.write("Plans/two.md", SLIP)
@@ -446,7 +467,9 @@ def test_a_request_that_lists_none_several_or_a_red_letter_approves_nothing(site
     assert {"none.md", "red.md", "two.md"} <= set(site.folder("Pending_Approval"))
 
 
-def test_a_request_whose_letter_changed_since_approves_nothing_and_lists_it_anew(site):
+def test_a_request_whose_letter_changed_since_approves_nothing_and_lists_it_anew(
+    site: Site,
+) -> None:
     from dataclasses import replace
 
     site.write("Plans/Lunch with Ann.md", SLIP)
@@ -463,7 +486,7 @@ def test_a_request_whose_letter_changed_since_approves_nothing_and_lists_it_anew
     assert body.count("## What the agent wrote") == 1
 
 
-def test_a_list_that_an_agent_wrote_itself_counts_for_nothing(site):
+def test_a_list_that_an_agent_wrote_itself_counts_for_nothing(site: Site) -> None:
     site.agent.done("send_email", **LETTER)
     site.write("Plans/real.md", SLIP)
     site.look()
@@ -475,7 +498,7 @@ def test_a_list_that_an_agent_wrote_itself_counts_for_nothing(site):
     assert site.states() == {"Money": "Pending"}
 
 
-def test_an_approval_by_a_request_is_recalled_and_not_given_again_by_itself(site):
+def test_an_approval_by_a_request_is_recalled_and_not_given_again_by_itself(site: Site) -> None:
     site.write("Plans/Lunch with Ann.md", SLIP)
     site.agent.done("send_email", **LETTER)
     site.look()
@@ -494,7 +517,7 @@ def test_an_approval_by_a_request_is_recalled_and_not_given_again_by_itself(site
     assert site.states() == {"Money": "Pending"}
 
 
-def test_a_request_from_before_the_table_lists_the_letters_of_all_agents(site):
+def test_a_request_from_before_the_table_lists_the_letters_of_all_agents(site: Site) -> None:
     plan = site.vault / "Plans/Lunch.md"
     plan.parent.mkdir(exist_ok=True)
     plan.write_text(f"---\ntype: email_send\nto: {ANN}\n---\n")
@@ -508,7 +531,9 @@ def test_a_request_from_before_the_table_lists_the_letters_of_all_agents(site):
     assert sorted(listed(site, "Lunch.md")) == sorted(site.ids().values())
 
 
-def test_over_stdio_no_note_of_an_agents_lets_a_letter_out_that_the_person_did_not_see(person):
+def test_over_stdio_no_note_of_an_agents_lets_a_letter_out_that_the_person_did_not_see(
+    person: Person,
+) -> None:
     person.live(undo_seconds=0)
     person.vault.mkdir(exist_ok=True)
     with visiting(person, "--agent", "claude", agent="") as agent:

@@ -5,13 +5,16 @@ import os
 import time
 import unicodedata
 from functools import partial
+from pathlib import Path
 
 import pytest
+
+from tests.notes import Notes
 
 # Searching
 
 
-def test_words_phrases_prefixes_and_scripts(notes):
+def test_words_phrases_prefixes_and_scripts(notes: Notes) -> None:
     notes.file("Tea/Grün tee.md", "---\naliases: [Sencha]\n---\nThe quiet quince is not quiet.\n")
     notes.file("Tea/Other.md", "A quince, and quiet. #tea/green\n# Heading about kettles\n")
     notes.file("日本/東京タワー.md", "京都の寺は静かです。\n")
@@ -41,7 +44,7 @@ def test_words_phrases_prefixes_and_scripts(notes):
         assert sorted(notes.found(query)) == sorted(paths), query
 
 
-def test_a_title_is_worth_more_than_a_word_in_passing(notes):
+def test_a_title_is_worth_more_than_a_word_in_passing(notes: Notes) -> None:
     for n in range(5):
         notes.file(f"{n}.md", f"Something about budgets. {'word ' * 50}")
     notes.file("Deep/Budgets.md", "Nothing.\n")
@@ -51,12 +54,12 @@ def test_a_title_is_worth_more_than_a_word_in_passing(notes):
 
 
 @pytest.mark.parametrize("query", ["", " ", "-only", "***", '"', "OR", "()", "日" * 400])
-def test_a_query_of_nothing_is_refused_and_none_breaks_the_index(notes, query):
+def test_a_query_of_nothing_is_refused_and_none_breaks_the_index(notes: Notes, query: str) -> None:
     said, refused = notes.call("search_notes", query=query)
     assert said["error"] == "parse_error" if refused else said["notes"] == []
 
 
-def test_a_flood_comes_in_pages_of_eight_kilobytes(notes):
+def test_a_flood_comes_in_pages_of_eight_kilobytes(notes: Notes) -> None:
     for n in range(120):
         notes.file(f"Folder with a long name/and another/Note number {n:03} \"quoted\" 日本.md", f"common {'日本語 ' * 60} {n}\n")  # fmt: skip
     notes.listed("", None)
@@ -80,7 +83,7 @@ def test_a_flood_comes_in_pages_of_eight_kilobytes(notes):
         assert all(len(note.get("snippet") or "") <= 160 for note in said["notes"])
 
 
-def test_what_others_change_is_seen(notes):
+def test_what_others_change_is_seen(notes: Notes) -> None:
     there = notes.file("n.md", "apple\n")
     notes.found("apple", ["n.md"])
     there.write_text("pear\n")
@@ -97,7 +100,7 @@ def test_what_others_change_is_seen(notes):
     notes.found("pear", ["m.md"])
 
 
-def test_a_hit_is_of_what_the_file_says_now(notes):
+def test_a_hit_is_of_what_the_file_says_now(notes: Notes) -> None:
     there = notes.file("n.md", "apple\n")
     notes.found("apple", ["n.md"])
     for n in range(20):
@@ -107,7 +110,7 @@ def test_a_hit_is_of_what_the_file_says_now(notes):
         notes.found("apple", ["n.md"])
 
 
-def test_what_a_tool_wrote_is_found_at_once(notes):
+def test_what_a_tool_wrote_is_found_at_once(notes: Notes) -> None:
     notes.found("nothing", [])
     notes.done("write_note", path="a/b.md", frontmatter={"k": "kiwi"}, body="mango")
     assert notes.found("mango") == notes.listed("a", filter="k:kiwi") == ["a/b.md"]
@@ -118,7 +121,7 @@ def test_what_a_tool_wrote_is_found_at_once(notes):
     assert notes.found("mango") == ["c.md"]
 
 
-def test_folders_and_unreadable_notes_are_told(notes):
+def test_folders_and_unreadable_notes_are_told(notes: Notes) -> None:
     notes.file("A/B/x.md", "x")
     notes.file("A/bad.md", "---\na: [\n---\nmango\n")
     notes.file("C/pic.png", "x")
@@ -130,7 +133,7 @@ def test_folders_and_unreadable_notes_are_told(notes):
     assert notes.found("mango") == ["A/bad.md"]  # broken, and still found
 
 
-def test_logs_are_neither_listed_nor_found(notes):
+def test_logs_are_neither_listed_nor_found(notes: Notes) -> None:
     notes.file("Logs/actions/note.md", "mango\n")
     notes.file("x.md", "mango\n")
     notes.found("mango", ["x.md"])
@@ -138,7 +141,7 @@ def test_logs_are_neither_listed_nor_found(notes):
     assert notes.refused("list_notes", directory="Logs")["error"] == "permission_denied"
 
 
-def test_links_out_of_the_vault_are_not_searched(notes, tmp_path):
+def test_links_out_of_the_vault_are_not_searched(notes: Notes, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("mango\n")
@@ -154,7 +157,7 @@ def test_links_out_of_the_vault_are_not_searched(notes, tmp_path):
 # Moving
 
 
-def test_links_follow_the_note(notes):
+def test_links_follow_the_note(notes: Notes) -> None:
     notes.file("Projects/Plan A.md", "[self](Plan%20A.md) [up](../Top.md) [[Top]]\n")
     holder = notes.file("Top.md", "---\nup: \"[[Plan A]]\"\n---\n[[Plan A]] ![[Plan A#Part|alias]] [m](Projects/Plan%20A.md#x) [[Projects/Plan A]]\n`[[Plan A]]`\n```\n[[Plan A]]\n```\n[[Plan B]]\n")  # fmt: skip
     canvas = notes.file("Board.canvas", '{"nodes":[{"id":"1","type":"file","file":"Projects/Plan A.md"}]}')  # fmt: skip
@@ -174,7 +177,7 @@ def test_links_follow_the_note(notes):
     assert not (notes.root / "Projects/Plan A.md").exists()
 
 
-def test_a_link_that_may_mean_another_note_is_left_and_told(notes):
+def test_a_link_that_may_mean_another_note_is_left_and_told(notes: Notes) -> None:
     notes.file("A/Same.md", "one\n")
     notes.file("B/Same.md", "two\n")
     holder = notes.file("Top.md", "[[Same]] [[A/Same]]\n")
@@ -184,7 +187,7 @@ def test_a_link_that_may_mean_another_note_is_left_and_told(notes):
     assert holder.read_text() == "[[Same]] [[A/New]]\n"
 
 
-def test_a_note_is_not_moved_over_another_nor_into_another_kind(notes):
+def test_a_note_is_not_moved_over_another_nor_into_another_kind(notes: Notes) -> None:
     notes.file("a.md", "a\n")
     notes.file("b.md", "b\n")
     assert notes.refused("move_note", source="a.md", destination="b.md")["error"] == "conflict"
@@ -195,7 +198,7 @@ def test_a_note_is_not_moved_over_another_nor_into_another_kind(notes):
     assert (notes.root / "a.md").read_text() + (notes.root / "b.md").read_text() == "a\nb\n"
 
 
-def test_pictures_move_with_their_embeds(notes):
+def test_pictures_move_with_their_embeds(notes: Notes) -> None:
     notes.file("img/a b.png", "png")
     holder = notes.file("n.md", "![[a b.png]] ![x](img/a%20b.png)\n")
     notes.listed("", ["n.md"])
@@ -203,7 +206,7 @@ def test_pictures_move_with_their_embeds(notes):
     assert holder.read_text() == "![[c.png]] ![x](pictures/c.png)\n"
 
 
-def test_names_are_found_however_they_are_composed(notes):
+def test_names_are_found_however_they_are_composed(notes: Notes) -> None:
     apart, one = unicodedata.normalize("NFD", "Café/Naïve.md"), unicodedata.normalize("NFC", "Café/Naïve.md")  # fmt: skip
     notes.file(apart, "---\na: 1\n---\nx\n")
     assert notes.done("read_note", path=one)["path"] == apart
@@ -218,7 +221,7 @@ def test_names_are_found_however_they_are_composed(notes):
     assert holder.read_text() == "[[Plain]]\n"
 
 
-def test_a_vault_as_people_have_it(notes):
+def test_a_vault_as_people_have_it(notes: Notes) -> None:
     names = ["📥 Inbox/🧠 ideas.md", "日記/2026/11/十五日.md", "Área/Ünïcödé näme.md", "a/b/c/d/e/f/g/deep.md", "Templates/daily.md"]  # fmt: skip
     for name in names:
         notes.file(name, f"---\ntags: [everywhere]\n---\n# {name}\nmango [[🧠 ideas]]\n")
@@ -243,12 +246,12 @@ def test_a_vault_as_people_have_it(notes):
     assert "[[💡]]" in (notes.root / "Board.canvas").read_text()
 
 
-def test_the_first_use_says_how_far_the_index_is(notes):
+def test_the_first_use_says_how_far_the_index_is(notes: Notes) -> None:
     for n in range(1_200):
         notes.file(f"{n % 7}/{n}.md", f"note {n}\n" + "word " * 200)
     told = []
 
-    async def hear(progress, total, message):
+    async def hear(progress: int, total: int, message: str) -> None:
         told.append((progress, total, message))
 
     asked = partial(notes.agent.client.call_tool, "search_notes", {"query": "note"}, progress_callback=hear)  # fmt: skip
@@ -259,7 +262,7 @@ def test_the_first_use_says_how_far_the_index_is(notes):
     assert {total for progress, total, _ in told if progress} <= {1_200}
 
 
-def test_a_file_that_begins_with_a_dot_is_never_found(notes):
+def test_a_file_that_begins_with_a_dot_is_never_found(notes: Notes) -> None:
     notes.file("x.md", "mango")
     notes.found("mango", ["x.md"])
     notes.file(".hidden.md", "mango")
@@ -272,13 +275,13 @@ def test_a_file_that_begins_with_a_dot_is_never_found(notes):
     "wanted",
     ["status:a OR status:b", "NOT status:a", "-status:a", "status:*", "n:>5", "tags:web AND", "AND", "a b:c"],
 )  # fmt: skip
-def test_what_a_filter_cannot_say_is_refused_with_what_it_can(notes, wanted):
+def test_what_a_filter_cannot_say_is_refused_with_what_it_can(notes: Notes, wanted: str) -> None:
     error = notes.refused("list_notes", directory="", filter=wanted)
     assert error["error"] == "parse_error"
     assert "status:pending AND tags:work" in error["details"]["remedy"]
 
 
-def test_filters_take_a_value_as_it_is_shown_and_tags_by_what_they_belong_to(notes):
+def test_filters_take_a_value_as_it_is_shown_and_tags_by_what_they_belong_to(notes: Notes) -> None:
     notes.file("n.md", '---\nzip: 01234\np: 0.40\ndone: True\ntags: [client/acme]\nt: "A AND b"\n---\n')  # fmt: skip
     notes.listed("", ["n.md"])
     for wanted in ("zip:01234", "zip:1234", "p:0.4", "done:true", "done:True", "tags:client", "tags:#client/acme", 't:"A AND b" AND zip:1234'):  # fmt: skip
@@ -287,7 +290,7 @@ def test_filters_take_a_value_as_it_is_shown_and_tags_by_what_they_belong_to(not
         assert notes.listed("", filter=wanted) == [], wanted
 
 
-def test_a_snippet_shows_the_hit(notes):
+def test_a_snippet_shows_the_hit(notes: Notes) -> None:
     notes.file("t.md", "# ไทย\nเมือง กรุงเทพ ใหญ่\n")
     notes.file("p.md", "---\nemail: anna@example.org\n---\n# Anna Müller\nanna here\n")
     notes.listed("", ["p.md", "t.md"])

@@ -4,18 +4,20 @@ import hashlib
 
 from postroom.tools.contracts.postroom import CONTRACT
 from postroom.vault.folders import FILES, FOLDERS
+from tests.agents import Wire
+from tests.conftest import Person
 
 # Where a tool may leave something: attachments, and the log of what it did.
 THEIRS = ("Mail_Files", "Logs")
 
 
-def spellings(name):
+def spellings(name: str) -> list[str]:
     """Every way to write a folder or a file of the vault."""
     plain = [name, name.lower(), f"./{name}", f"/{name}", f"{name}/x.md", f"{name}\\x.md"]
     return [*plain, f"Outgoing/../{name}/x.md", f"{name}%2fx.md", f"{name}\u200b"]
 
 
-def state_of(person, letter):
+def state_of(person: Person, letter: str) -> tuple[dict[str, str], str, str]:
     """Return all that a person's decision hangs on: the notes as they are, and the letter."""
     files = {
         str(path.relative_to(person.vault)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -25,7 +27,9 @@ def state_of(person, letter):
     return files, person.show(letter)["state"], person.run("status", "--json").json["trust"]
 
 
-def test_every_tool_with_every_spelling_of_the_folders_and_of_approval_changes_nothing(robin, wire):
+def test_every_tool_with_every_spelling_of_the_folders_and_of_approval_changes_nothing(
+    robin: Person, wire: Wire
+) -> None:
     assert robin.run("init").code == 0
     wire.greet()
     held = wire.answer(wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x"))

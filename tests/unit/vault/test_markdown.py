@@ -17,7 +17,7 @@ from postroom.vault.markdown import inert
         "",
     ],
 )
-def test_an_ordinary_text_stays_as_it_is(text):
+def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
     assert inert(text) == text
 
 
@@ -33,5 +33,5 @@ def test_an_ordinary_text_stays_as_it_is(text):
         ("<!-- x", r"\<!-- x"),
     ],
 )
-def test_links_images_and_html_are_escaped(text, becomes):
+def test_links_images_and_html_are_escaped(text: str, becomes: str) -> None:
     assert inert(text) == becomes

@@ -68,7 +68,7 @@ def changed(head: str, changes: dict[str, str | None], body: str = BODY) -> str:
         ("!!map\na: 1\n", '!!map\na: 1\nstatus: "new"\n'),
     ],
 )
-def test_a_key_is_set_and_no_other_byte_changes(before, after):
+def test_a_key_is_set_and_no_other_byte_changes(before: str, after: str) -> None:
     assert changed(before, {"status": "new"}) == after
 
 
@@ -88,23 +88,23 @@ def test_a_key_is_set_and_no_other_byte_changes(before, after):
         ("a: 1\n", "a: 1\n"),
     ],
 )
-def test_a_key_is_removed_with_its_lines_alone(before, after):
+def test_a_key_is_removed_with_its_lines_alone(before: str, after: str) -> None:
     assert changed(before, {"status": None}) == after
 
 
-def test_several_keys_change_at_once():
+def test_several_keys_change_at_once() -> None:
     before = "a: 1 # one\nb: 2\nc: |\n  3\nd: 4\n"
     after = 'a: "x" # one\nc: "y"\nd: 4\ne: "z"\n'
     assert changed(before, {"c": "y", "e": "z", "b": None, "a": "x", "f": None}) == after
 
 
-def test_a_value_that_is_there_already_is_left_as_it_is_written():
+def test_a_value_that_is_there_already_is_left_as_it_is_written() -> None:
     raw = b"---\nstatus:   'draft' # c\nid: 18e51234\nnone: ~\n---\n"
     note = Note.parse(raw)
     assert note.set({"status": "draft", "id": "18e51234", "none": "", "other": None}).raw == raw
 
 
-def test_windows_newlines_and_a_byte_order_mark_stay():
+def test_windows_newlines_and_a_byte_order_mark_stay() -> None:
     raw = b"\xef\xbb\xbf---\r\nwho: \xf0\x9f\x98\x80 # \xc3\xbc\r\nstatus: draft # c\r\nlast: x\r\n---\r\nOne\r\ntwo"
     note = Note.parse(raw)
     assert note.fields == {"who": "😀", "status": "draft", "last": "x"}
@@ -114,7 +114,7 @@ def test_windows_newlines_and_a_byte_order_mark_stay():
     assert note.set({}, "a\nb\n").raw == raw.replace(b"One\r\ntwo", b"a\r\nb\r\n")
 
 
-def test_old_mac_newlines_are_newlines():
+def test_old_mac_newlines_are_newlines() -> None:
     note = Note.parse(b"---\ra: 1\rb: 2\r---\rone\rtwo")
     assert (note.fields, note.body) == ({"a": "1", "b": "2"}, "one\ntwo")
     assert note.set({"a": None, "c": "3"}).raw == b'---\rb: 2\rc: "3"\r---\rone\rtwo'
@@ -123,20 +123,20 @@ def test_old_mac_newlines_are_newlines():
 @pytest.mark.parametrize(
     "raw", [b"", b"Hello", b"Hello\n", b"--- x\n", b"----\na: b\n---\n", b" ---\n"]
 )
-def test_a_file_without_frontmatter_has_no_fields_and_gets_a_block(raw):
+def test_a_file_without_frontmatter_has_no_fields_and_gets_a_block(raw: bytes) -> None:
     note = Note.parse(raw)
     assert (note.fields, note.body) == ({}, raw.decode())
     assert note.set({"a": "1", "b": None}).raw == b'---\na: "1"\n---\n' + raw
     assert note.set({"b": None}) is note
 
 
-def test_a_new_block_stands_after_the_byte_order_mark_and_has_the_files_newlines():
+def test_a_new_block_stands_after_the_byte_order_mark_and_has_the_files_newlines() -> None:
     note = Note.parse(b"\xef\xbb\xbfone\r\ntwo")
     assert note.body == "one\ntwo"
     assert note.set({"a": "1"}).raw == b'\xef\xbb\xbf---\r\na: "1"\r\n---\r\none\r\ntwo'
 
 
-def test_fences_may_have_trailing_space_and_no_final_newline():
+def test_fences_may_have_trailing_space_and_no_final_newline() -> None:
     note = Note.parse(b"--- \t\na: 1\n---  ")
     assert (note.fields, note.body) == ({"a": "1"}, "")
     assert note.set({"a": "2"}).raw == b'--- \t\na: "2"\n---  '
@@ -144,7 +144,7 @@ def test_fences_may_have_trailing_space_and_no_final_newline():
     assert note.set({}, "").raw == note.raw
 
 
-def test_every_scalar_is_text_as_it_was_written():
+def test_every_scalar_is_text_as_it_was_written() -> None:
     head = (
         "id: 18e51234\nno: no\nn: 012\nday: 2026-01-01\nat: 12:30\nf: 1.0\nt: !!int 3\nq: 'null'\n"
     )
@@ -153,7 +153,7 @@ def test_every_scalar_is_text_as_it_was_written():
     assert note.fields == dict(pair.split("=") for pair in written.split())
 
 
-def test_lists_and_mappings_are_values_too():
+def test_lists_and_mappings_are_values_too() -> None:
     note = Note.parse(b"---\na: [1, {b: no}, []]\nc:\n  d:\n  - x\n  - y\ne: {}\n---\n")
     assert note.fields == {"a": ["1", {"b": "no"}, []], "c": {"d": ["x", "y"]}, "e": {}}
     assert [note.text(key) for key in ("a", "c", "e", "missing")] == ["1", "", "", ""]
@@ -195,7 +195,7 @@ def test_lists_and_mappings_are_values_too():
         (b"---\n%TAG ! x\n---\n", "Line 3, column 1: "),
     ],
 )
-def test_what_cannot_be_read_is_named_with_its_line_and_column(raw, where):
+def test_what_cannot_be_read_is_named_with_its_line_and_column(raw: bytes, where: str) -> None:
     with pytest.raises(Corrupt) as refused:
         Note.parse(raw)
     assert refused.value.message.startswith(where)
@@ -203,16 +203,16 @@ def test_what_cannot_be_read_is_named_with_its_line_and_column(raw, where):
 
 
 @pytest.mark.parametrize("nest", ["[" * 9000, "- " * 9000, "? " * 9000, "{a: " * 9000, "[" * 51])
-def test_deep_nesting_is_refused_without_going_down(nest):
+def test_deep_nesting_is_refused_without_going_down(nest: str) -> None:
     with pytest.raises(Corrupt, match="nested deeper than 50"):
         Note.parse(f"---\na:\n {nest}\n---\n".encode())
 
 
-def test_a_nesting_that_a_person_might_write_is_read():
+def test_a_nesting_that_a_person_might_write_is_read() -> None:
     assert Note.parse(f"---\na: {'[' * 49}{']' * 49}\n---\n".encode()).text("a") == ""
 
 
-def test_a_frontmatter_has_room_for_64_kilobytes():
+def test_a_frontmatter_has_room_for_64_kilobytes() -> None:
     assert len(Note.parse(b"---\na: %s\n---\n" % (b"x" * 65_532)).text("a")) == 65_532
     with pytest.raises(Corrupt, match="64 KB"):
         Note.parse(b"---\na: %s\n---\n" % (b"x" * 65_533))
@@ -225,7 +225,7 @@ def test_a_frontmatter_has_room_for_64_kilobytes():
 
 
 @pytest.mark.parametrize("head", ["{a: 1, status: draft}\n", '{"a": 1,\n "status": 2}\n'])
-def test_keys_in_braces_are_read_and_not_changed(head):
+def test_keys_in_braces_are_read_and_not_changed(head: str) -> None:
     note = Note.parse(f"---\n{head}---\n".encode())
     assert note.text("a") == "1"
     assert note.set({"a": "1"}) is note
@@ -235,7 +235,7 @@ def test_keys_in_braces_are_read_and_not_changed(head):
 
 
 @pytest.mark.parametrize("head", ["? status\n: draft\nb: 2\n", "? status\n# about b\n? b\n"])
-def test_keys_with_a_question_mark_are_read_and_not_changed(head):
+def test_keys_with_a_question_mark_are_read_and_not_changed(head: str) -> None:
     note = Note.parse(f"---\n{head}---\n".encode())
     assert list(note.fields) == ["status", "b"]
     for new in ("new", None):
@@ -243,7 +243,7 @@ def test_keys_with_a_question_mark_are_read_and_not_changed(head):
             note.set({"status": new})
 
 
-def test_a_change_that_would_touch_more_is_refused():
+def test_a_change_that_would_touch_more_is_refused() -> None:
     note = Note.parse(b"---\na: |+\n  x\nb: 1\n\nc: 2\n---\n")
     with pytest.raises(Corrupt, match="touch more"):
         note.set({"b": None})  # the empty line would become a's
@@ -275,7 +275,7 @@ def test_a_change_that_would_touch_more_is_refused():
         "`%@",
     ],
 )
-def test_any_text_can_be_a_value_and_stays_on_one_line(text):
+def test_any_text_can_be_a_value_and_stays_on_one_line(text: str) -> None:
     note = Note.parse(b"---\na: 1\nb: 2\n---\nbody").set({"a": text, "new": text})
     assert note.fields == {"a": text, "b": "2", "new": text}
     assert len(note.raw.decode().splitlines()) == 6
@@ -285,14 +285,14 @@ def test_any_text_can_be_a_value_and_stays_on_one_line(text):
     }
 
 
-def test_lone_surrogates_become_replacement_characters():
+def test_lone_surrogates_become_replacement_characters() -> None:
     raw = render({"a": "x\ud800y"}, "b\udfff")
     assert Note.parse(raw).text("a") == "x\ufffdy"
     assert Note.parse(raw).body == "b\ufffd"
     assert Note.parse(raw).set({"a": "\udc80"}).set({}, "\udc80").body == "\ufffd"
 
 
-def test_a_key_that_is_no_plain_word_is_quoted():
+def test_a_key_that_is_no_plain_word_is_quoted() -> None:
     assert (
         render({"a b": "1", "": "2", "no:": "3"}, "")
         == b'---\n"a b": "1"\n"": "2"\n"no:": "3"\n---\n'
@@ -300,7 +300,7 @@ def test_a_key_that_is_no_plain_word_is_quoted():
     assert changed("a: 1\n", {"x: y": "2"}) == 'a: 1\n"x: y": "2"\n'
 
 
-def test_a_new_note_is_readable_and_json_in_its_values():
+def test_a_new_note_is_readable_and_json_in_its_values() -> None:
     raw = render(
         {"to": ["Zoë <zoe@example.org>", "b@example.org"], "subject": 'Say "hi" 😀', "none": []},
         "B\n",
@@ -311,25 +311,25 @@ def test_a_new_note_is_readable_and_json_in_its_values():
     assert json.loads(raw.decode().splitlines()[2].partition(": ")[2]) == 'Say "hi" 😀'
 
 
-def test_another_body_leaves_the_frontmatter_as_it_is():
+def test_another_body_leaves_the_frontmatter_as_it_is() -> None:
     head = b"---\r\nb:  x # c\r\na: 'y'\r\n--- \r\n"
     assert Note.parse(head + b"old").set({}, "new\r\n\nend").raw == head + b"new\r\n\r\nend"
     assert Note.parse(b"old").set({}, "a\nb").raw == b"a\nb"
 
 
 @pytest.mark.parametrize("body", ["---\nstatus: approved\n---\n", "---\nx", "\ufeffx"])
-def test_a_body_cannot_become_the_frontmatter_of_a_note_that_has_none(body):
+def test_a_body_cannot_become_the_frontmatter_of_a_note_that_has_none(body: str) -> None:
     with pytest.raises(Corrupt):
         Note.parse(b"old").set({}, body)
     assert Note.parse(b"---\na: 1\n---\n").set({}, body).fields == {"a": "1"}
 
 
-def test_a_fence_is_longer_than_any_run_of_backticks_in_it():
+def test_a_fence_is_longer_than_any_run_of_backticks_in_it() -> None:
     assert fence("Hi") == "```text\nHi\n```"
     assert fence("a ``` b ````` c") == "``````text\na ``` b ````` c\n``````"
 
 
-def test_nothing_in_a_fence_is_a_heading_or_another_fence():
+def test_nothing_in_a_fence_is_a_heading_or_another_fence() -> None:
     text = "## Risk assessment\n```\n~~~\n## Letter\n```text\nx"
     body = f"intro\n## Letter\n\n{fence(text)}\n\n## Rollback plan\nnone\n"
     parts = dict(sections(body))
@@ -357,11 +357,11 @@ def test_nothing_in_a_fence_is_a_heading_or_another_fence():
         ("```\na\n~~~\n```", "a\n~~~"),
     ],
 )
-def test_the_one_fence_is_found_as_commonmark_finds_it(section, held):
+def test_the_one_fence_is_found_as_commonmark_finds_it(section: str, held: str | None) -> None:
     assert fenced(section) == held
 
 
-def test_sections_are_split_at_second_level_headings_alone():
+def test_sections_are_split_at_second_level_headings_alone() -> None:
     body = (
         "# One\n##no\n    ## code\n### Three\n## A ##\na\n   ##\tB \nb\n##\n"
         "~~~\n## not\n```\n~~~\n## C#\n`## x`\n```\n## open to the end\n"
@@ -390,11 +390,11 @@ def test_sections_are_split_at_second_level_headings_alone():
         (" \ufeff$= dv.pages()", "`\\ \ufeff$= dv.pages()`"),
     ],
 )
-def test_a_quoted_line_cannot_break_out(text, quoted):
+def test_a_quoted_line_cannot_break_out(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 
 
-def test_yaml_is_loaded_when_a_frontmatter_is_read_and_not_before():
+def test_yaml_is_loaded_when_a_frontmatter_is_read_and_not_before() -> None:
     code = (
         "import sys; from postroom.vault.note import Note; Note.parse(b'text').set({}); "
         "assert 'yaml' not in sys.modules; Note.parse(b'---\\na: 1\\n---\\n'); assert 'yaml' in sys.modules"

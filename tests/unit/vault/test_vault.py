@@ -11,7 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +39,7 @@ ON_FILES = sorted(set(CALLS) - {"list", "names", "changed"})
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path: Path) -> Path:
     """A vault's folder with one note in it, and beside it a folder that is nobody's business."""
     for name in ("vault", "outside"):
         (tmp_path / name).mkdir()
@@ -46,11 +49,11 @@ def root(tmp_path):
 
 
 @pytest.fixture
-def Vault(root):
+def Vault(root: Path) -> Iterator[Callable[..., Any]]:
     """The class at that folder, whose instances are closed after the test."""
     opened = []
 
-    def make(*below, **options):
+    def make(*below: str, **options: Callable[..., Any]) -> module.Vault:
         opened.append(module.Vault(root, *below, **options))
         return opened[-1]
 
@@ -60,19 +63,19 @@ def Vault(root):
 
 
 @pytest.fixture
-def outside(root):
+def outside(root: Path) -> Iterator[Path]:
     """The folder outside, which must be as it was after the test."""
     folder = root.parent / "outside"
     yield folder
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"secret.md": b"secret"}
 
 
-def hidden(root):
+def hidden(root: Path) -> list[Path]:
     return list(root.rglob(".*"))
 
 
 @contextmanager
-def disk_of(size):
+def disk_of(size: int) -> Iterator[None]:
     """No file can grow beyond this size."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -82,14 +85,14 @@ def disk_of(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def refusing(code):
-    def link(*_, **__):
+def refusing(code: int) -> Callable[..., Any]:
+    def link(*_: str, **__: int) -> None:
         raise OSError(code, os.strerror(code))
 
     return link
 
 
-def processes(root, code, count):
+def processes(root: Path, code: str, count: int) -> list[str]:
     """Run the same code in several processes at once; return what each of them said."""
     start = f"import sys; from pathlib import Path; from postroom.vault.vault import Vault; from postroom.core.errors import Conflict; vault = Vault(Path({str(root)!r})); me = sys.argv[1]\n"
     started = [
@@ -104,7 +107,7 @@ def processes(root, code, count):
 # Where it is
 
 
-def test_a_missing_vault_is_named_with_the_setting_that_names_another(root):
+def test_a_missing_vault_is_named_with_the_setting_that_names_another(root: Path) -> None:
     for path in (root / "nowhere", root / "own.md"):
         with pytest.raises(Unavailable) as refused:
             module.Vault(path)
@@ -113,7 +116,7 @@ def test_a_missing_vault_is_named_with_the_setting_that_names_another(root):
         assert "postroom init" in refused.value.remedy
 
 
-def test_the_root_itself_may_be_a_link(root):
+def test_the_root_itself_may_be_a_link(root: Path) -> None:
     (root.parent / "link").symlink_to(root)
     vault = module.Vault(root.parent / "link")
     assert vault.read("own.md")[0] == b"own"
@@ -121,7 +124,9 @@ def test_the_root_itself_may_be_a_link(root):
     vault.close()
 
 
-def test_the_room_below_the_root_is_made_and_may_be_no_link(root, Vault, outside):
+def test_the_room_below_the_root_is_made_and_may_be_no_link(
+    root: Path, Vault: Callable[..., Any], outside: Path
+) -> None:
     vault = Vault("Area", "Postroom")
     assert vault.root == root / "Area" / "Postroom"
     vault.create("note.md", b"x")
@@ -169,7 +174,9 @@ def test_the_room_below_the_root_is_made_and_may_be_no_link(root, Vault, outside
         "\ud800.md",
     ],
 )
-def test_a_path_that_could_lead_out_is_denied(Vault, root, outside, call, path):
+def test_a_path_that_could_lead_out_is_denied(
+    Vault: Callable[..., Any], root: Path, outside: Path, call: str, path: str
+) -> None:
     with pytest.raises(Denied) as refused:
         CALLS[call](Vault(), path)
     assert repr(path) in refused.value.message
@@ -178,13 +185,15 @@ def test_a_path_that_could_lead_out_is_denied(Vault, root, outside, call, path):
 
 
 @pytest.mark.parametrize("call", ON_FILES)
-def test_no_path_is_empty(Vault, call):
+def test_no_path_is_empty(Vault: Callable[..., Any], call: str) -> None:
     with pytest.raises(Denied):
         CALLS[call](Vault(), "")
 
 
 @pytest.mark.parametrize("call", sorted(CALLS))
-def test_a_folder_that_is_a_link_is_denied(Vault, root, outside, call):
+def test_a_folder_that_is_a_link_is_denied(
+    Vault: Callable[..., Any], root: Path, outside: Path, call: str
+) -> None:
     (root / "Link").symlink_to(outside)
     path = "Link" if call in {"list", "names", "changed"} else "Link/secret.md"
     with pytest.raises(Denied, match=f"{path!r}.* link") as refused:
@@ -194,7 +203,9 @@ def test_a_folder_that_is_a_link_is_denied(Vault, root, outside, call):
 
 @pytest.mark.parametrize("call", sorted(set(ON_FILES) - {"stat"}))
 @pytest.mark.parametrize("target", ["secret.md", "missing.md"])
-def test_a_file_that_is_a_link_is_neither_read_nor_written(Vault, root, outside, call, target):
+def test_a_file_that_is_a_link_is_neither_read_nor_written(
+    Vault: Callable[..., Any], root: Path, outside: Path, call: str, target: str
+) -> None:
     (root / "Link.md").symlink_to(outside / target)
     with pytest.raises((Denied, Conflict)):
         CALLS[call](Vault(), "Link.md")
@@ -204,7 +215,9 @@ def test_a_file_that_is_a_link_is_neither_read_nor_written(Vault, root, outside,
 
 @pytest.mark.parametrize("call", sorted(set(ON_FILES) - {"stat"}))
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
-def test_what_is_no_file_is_refused_and_holds_nobody_up(Vault, root, call, kind, monkeypatch):
+def test_what_is_no_file_is_refused_and_holds_nobody_up(
+    Vault: Callable[..., Any], root: Path, call: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(root)
     with socket.socket(socket.AF_UNIX) as bound:
         if kind == "pipe":
@@ -219,7 +232,9 @@ def test_what_is_no_file_is_refused_and_holds_nobody_up(Vault, root, call, kind,
     assert hidden(root) == []
 
 
-def test_what_stands_at_a_path_is_seen_whatever_it_is(Vault, root, outside):
+def test_what_stands_at_a_path_is_seen_whatever_it_is(
+    Vault: Callable[..., Any], root: Path, outside: Path
+) -> None:
     (root / "Link.md").symlink_to(outside / "missing.md")
     (root / "Folder").mkdir()
     vault = Vault()
@@ -229,8 +244,10 @@ def test_what_stands_at_a_path_is_seen_whatever_it_is(Vault, root, outside):
     assert vault.stat("missing/missing.md") is None
 
 
-def test_a_folder_swapped_for_a_link_while_a_note_is_written_leads_nowhere(Vault, root, outside):
-    def swap(*names, **folders):
+def test_a_folder_swapped_for_a_link_while_a_note_is_written_leads_nowhere(
+    Vault: Callable[..., Any], root: Path, outside: Path
+) -> None:
+    def swap(*names: str, **folders: int) -> None:
         os.rename(root / "Plans", root / "Was")
         os.symlink(outside, root / "Plans")
         os.link(*names, **folders)
@@ -243,10 +260,12 @@ def test_a_folder_swapped_for_a_link_while_a_note_is_written_leads_nowhere(Vault
         Vault().create("Plans/other.md", b"x")
 
 
-def test_a_folder_that_is_swapped_all_the_time_never_leads_out(Vault, root, outside):
+def test_a_folder_that_is_swapped_all_the_time_never_leads_out(
+    Vault: Callable[..., Any], root: Path, outside: Path
+) -> None:
     done = threading.Event()
 
-    def swap():
+    def swap() -> None:
         for number in itertools.count():
             if done.is_set():
                 return
@@ -278,7 +297,7 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_out(Vault, root, outs
 # What is there
 
 
-def test_a_list_shows_notes_alone(Vault, root, outside):
+def test_a_list_shows_notes_alone(Vault: Callable[..., Any], root: Path, outside: Path) -> None:
     folder = root / "Plans"
     (folder / "folder.md").mkdir(parents=True)
     for name in ("b.md", "a.md", "ü 😀.md", "log.json", ".hidden.md", ".postroom-0.tmp", "a\\b.md"):
@@ -293,7 +312,7 @@ def test_a_list_shows_notes_alone(Vault, root, outside):
     assert [file.name for file in vault.list("")] == ["own.md"]
 
 
-def test_a_missing_folder_is_empty(Vault):
+def test_a_missing_folder_is_empty(Vault: Callable[..., Any]) -> None:
     vault = Vault()
     assert (vault.list("No"), vault.names("No/Deep"), vault.changed("No")) == ([], [], 0)
     assert vault.tail("No/log") == b""
@@ -303,7 +322,7 @@ def test_a_missing_folder_is_empty(Vault):
         vault.read("missing.md")
 
 
-def test_a_folder_that_changed_says_so(Vault, root):
+def test_a_folder_that_changed_says_so(Vault: Callable[..., Any], root: Path) -> None:
     vault = Vault()
     vault.create("Plans/a.md", b"x")
     os.utime(root / "Plans", ns=(1, 1))
@@ -313,7 +332,9 @@ def test_a_folder_that_changed_says_so(Vault, root):
     assert vault.changed("") > 1
 
 
-def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(Vault, root):
+def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(
+    Vault: Callable[..., Any], root: Path
+) -> None:
     os.truncate(root / "own.md", module.MAX_SIZE)
     assert len(Vault().read("own.md")[0]) == 30_000_000
     os.truncate(root / "own.md", module.MAX_SIZE + 1)
@@ -324,7 +345,9 @@ def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(Vault, root)
 # What is written
 
 
-def test_a_new_note_is_whole_and_its_folders_are_made(Vault, root):
+def test_a_new_note_is_whole_and_its_folders_are_made(
+    Vault: Callable[..., Any], root: Path
+) -> None:
     vault = Vault()
     file = vault.create("Plans/Deep/ü.md", b"text", mode=0o640)
     path = root / "Plans" / "Deep" / "ü.md"
@@ -336,7 +359,9 @@ def test_a_new_note_is_whole_and_its_folders_are_made(Vault, root):
 
 
 @pytest.mark.parametrize("link", [os.link, refusing(errno.EPERM), refusing(errno.ENOTSUP)])
-def test_nothing_is_written_over_with_hard_links_or_without(Vault, root, link):
+def test_nothing_is_written_over_with_hard_links_or_without(
+    Vault: Callable[..., Any], root: Path, link: Callable[..., Any]
+) -> None:
     vault = Vault(link=link)
     file = vault.create("new.md", b"new")
     assert vault.read("new.md") == (b"new", file)
@@ -359,7 +384,7 @@ def test_nothing_is_written_over_with_hard_links_or_without(Vault, root, link):
     assert sorted(path.name for path in root.rglob("*.*")) == ["own.md", "x.md"]
 
 
-def test_a_replaced_note_keeps_its_permissions(Vault, root):
+def test_a_replaced_note_keeps_its_permissions(Vault: Callable[..., Any], root: Path) -> None:
     vault = Vault()
     (root / "own.md").chmod(0o604)
     file = vault.replace("own.md", b"changed", vault.stat("own.md"))
@@ -372,12 +397,12 @@ def test_a_replaced_note_keeps_its_permissions(Vault, root):
     assert hidden(root) == []
 
 
-def rewritten(path):
+def rewritten(path: Path) -> None:
     path.write_bytes(b"new")  # of the same length
     os.utime(path, ns=(5, 5))
 
 
-def swapped(path):
+def swapped(path: Path) -> None:
     was = path.stat()
     path.rename(path.parent / "aside")
     path.write_bytes(b"new")
@@ -388,7 +413,9 @@ def swapped(path):
     "change",
     [rewritten, swapped, lambda path: path.write_bytes(b"longer"), lambda path: path.unlink()],
 )
-def test_a_note_that_somebody_else_changed_is_left_to_them(Vault, root, change):
+def test_a_note_that_somebody_else_changed_is_left_to_them(
+    Vault: Callable[..., Any], root: Path, change: Callable[..., Any]
+) -> None:
     vault = Vault()
     was = vault.stat("own.md")
     change(root / "own.md")
@@ -408,8 +435,10 @@ def test_a_note_that_somebody_else_changed_is_left_to_them(Vault, root, change):
 
 
 @pytest.mark.parametrize("data", [None, b"ours"])
-def test_a_note_that_is_changed_in_the_middle_of_a_move_stays_where_it_is(Vault, root, data):
-    def link(*names, **folders):
+def test_a_note_that_is_changed_in_the_middle_of_a_move_stays_where_it_is(
+    Vault: Callable[..., Any], root: Path, data: bytes | None
+) -> None:
+    def link(*names: str, **folders: int) -> None:
         os.link(*names, **folders)
         swapped(root / "own.md")
 
@@ -421,7 +450,9 @@ def test_a_note_that_is_changed_in_the_middle_of_a_move_stays_where_it_is(Vault,
 
 
 @pytest.mark.parametrize("call", ["replace", "move"])
-def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(Vault, root, call):
+def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(
+    Vault: Callable[..., Any], root: Path, call: str
+) -> None:
     vault = Vault()
     was = vault.stat("own.md")
     calls = {
@@ -430,7 +461,7 @@ def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(Vaul
     }
     said = []
 
-    def write():
+    def write() -> None:
         try:
             said.append(calls[call]())
         except Conflict as refused:
@@ -452,7 +483,9 @@ def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(Vaul
     assert hidden(root) == []
 
 
-def test_two_versions_of_the_same_length_written_at_once_are_told_apart(Vault):
+def test_two_versions_of_the_same_length_written_at_once_are_told_apart(
+    Vault: Callable[..., Any],
+) -> None:
     vault = Vault()
     versions = [vault.stat("own.md")]
     for number in range(20):
@@ -470,8 +503,8 @@ def test_two_versions_of_the_same_length_written_at_once_are_told_apart(Vault):
     ],
 )
 def test_what_the_system_refuses_is_said_in_our_words_and_leaves_no_trace(
-    Vault, root, code, kind, words
-):
+    Vault: Callable[..., Any], root: Path, code: int, kind: type[Unavailable], words: str
+) -> None:
     vault = Vault(link=refusing(code))
     was = vault.stat("own.md")
     for call in (
@@ -487,12 +520,14 @@ def test_what_the_system_refuses_is_said_in_our_words_and_leaves_no_trace(
     assert hidden(root) == []
 
 
-def test_a_name_that_is_too_long_is_refused(Vault):
+def test_a_name_that_is_too_long_is_refused(Vault: Callable[..., Any]) -> None:
     with pytest.raises(Invalid, match="too long"):
         Vault().create(f"{'x' * 300}.md", b"x")
 
 
-def test_a_disk_without_room_leaves_every_file_as_it_was(Vault, root):
+def test_a_disk_without_room_leaves_every_file_as_it_was(
+    Vault: Callable[..., Any], root: Path
+) -> None:
     vault = Vault()
     was = vault.stat("own.md")
     with disk_of(1000):
@@ -512,7 +547,9 @@ def test_a_disk_without_room_leaves_every_file_as_it_was(Vault, root):
 # Logs
 
 
-def test_lines_are_added_to_a_file_for_its_owner_alone(Vault, root):
+def test_lines_are_added_to_a_file_for_its_owner_alone(
+    Vault: Callable[..., Any], root: Path
+) -> None:
     vault = Vault()
     vault.append("Logs/actions/a.json", b"one\n")
     vault.append("Logs/actions/a.json", b"two\n")
@@ -523,7 +560,7 @@ def test_lines_are_added_to_a_file_for_its_owner_alone(Vault, root):
     assert vault.names("Logs/actions") == ["a.json"]
 
 
-def test_a_line_that_finds_no_room_is_cut_off_again(Vault):
+def test_a_line_that_finds_no_room_is_cut_off_again(Vault: Callable[..., Any]) -> None:
     vault = Vault()
     vault.append("log", b"a" * 900)
     with disk_of(1000), pytest.raises(Unavailable):
@@ -535,7 +572,7 @@ def test_a_line_that_finds_no_room_is_cut_off_again(Vault):
 # Several at once
 
 
-def test_of_several_processes_one_makes_the_note_and_the_others_are_told(root):
+def test_of_several_processes_one_makes_the_note_and_the_others_are_told(root: Path) -> None:
     code = """
 for number in range(20):
     try:
@@ -553,7 +590,9 @@ for number in range(20):
     assert hidden(root) == []
 
 
-def test_several_processes_lose_no_change_of_one_note(root, Vault):
+def test_several_processes_lose_no_change_of_one_note(
+    root: Path, Vault: Callable[..., Any]
+) -> None:
     (root / "own.md").write_bytes(b"0000")
     code = """
 for _ in range(25):
@@ -573,7 +612,7 @@ for _ in range(25):
     assert sorted(lines) == sorted(str(n).encode() * 99 for n in range(4) for _ in range(25))
 
 
-def test_a_note_goes_one_way_when_several_processes_move_it(root):
+def test_a_note_goes_one_way_when_several_processes_move_it(root: Path) -> None:
     for number in range(20):
         (root / f"{number}.md").write_bytes(b"%d" % number)
     code = """
@@ -593,7 +632,7 @@ for file in vault.list(""):
     )
 
 
-def test_no_descriptor_is_left_open(Vault, root, outside):
+def test_no_descriptor_is_left_open(Vault: Callable[..., Any], root: Path, outside: Path) -> None:
     vault = Vault()
     (root / "Link").symlink_to(outside)
     before = len(os.listdir("/dev/fd"))
@@ -608,7 +647,9 @@ def test_no_descriptor_is_left_open(Vault, root, outside):
 
 
 @pytest.mark.parametrize("link", [os.link, refusing(errno.EPERM)])
-def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(Vault, root, link):
+def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(
+    Vault: Callable[..., Any], root: Path, link: Callable[..., Any]
+) -> None:
     vault = Vault(link=link)
     names = ["a.txt", "b.txt", "c.txt"]
     assert vault.deposit("Files", names, [b"on", b"e"])[0] == "a.txt"
@@ -623,8 +664,10 @@ def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(Va
     assert hidden(root) == []
 
 
-def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(Vault, root):
-    def pieces():
+def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(
+    Vault: Callable[..., Any], root: Path
+) -> None:
+    def pieces() -> Iterator[bytes]:
         yield b"half"
         raise Unavailable("the line went dead")
 
@@ -633,7 +676,9 @@ def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(Vault, root):
     assert list((root / "Files").iterdir()) == []
 
 
-def test_a_file_in_pieces_goes_nowhere_else(Vault, root, outside):
+def test_a_file_in_pieces_goes_nowhere_else(
+    Vault: Callable[..., Any], root: Path, outside: Path
+) -> None:
     (root / "Link").symlink_to(outside)
     for folder, name in [("Link", "a.txt"), ("..", "a.txt"), ("Files", "../a.txt"), ("Files", "")]:
         with pytest.raises(Denied):
@@ -641,10 +686,12 @@ def test_a_file_in_pieces_goes_nowhere_else(Vault, root, outside):
     assert not (outside / "a.txt").exists()
 
 
-def test_the_inode_of_a_file_is_told_before_the_file_has_its_name(Vault, root):
+def test_the_inode_of_a_file_is_told_before_the_file_has_its_name(
+    Vault: Callable[..., Any], root: Path
+) -> None:
     vault, told = Vault(), []
 
-    def ready(inode):
+    def ready(inode: int) -> None:
         told.append((inode, sorted(path.name for path in root.glob("*.md"))))
 
     made = vault.create("a.md", b"a", ready=ready)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from postroom.core.address import Address
 from postroom.core.letter import Letter
 from postroom.web.changes import changes, words
+from postroom.web.markup import Html
 from tests.desks import ANN, BOB, CAT, YOU
-from tests.unit.web.browser import parsed, unseen
+from tests.unit.web.browser import Node, parsed, unseen
 
 WORDS = st.lists(
     st.sampled_from(["a", "b", "word", " ", "  ", "\n", "\t", ".", "<b>", "&amp;", "é", "\u2028", "\u202e", "-", "日本", "\x0b"]),
@@ -16,7 +17,7 @@ WORDS = st.lists(
 ).map("".join)  # fmt: skip
 
 
-def sides(marked):
+def sides(marked: Html) -> tuple[str, str]:
     """Return the text before and after that a page of changes shows."""
     before, after = "", ""
     for one in parsed(marked).children:
@@ -27,7 +28,7 @@ def sides(marked):
     return before, after
 
 
-def read(node):
+def read(node: Node | str) -> str:
     if isinstance(node, str):
         return node
     if node.attrs.get("class") == "unseen":
@@ -37,16 +38,16 @@ def read(node):
 
 
 @given(WORDS, WORDS)
-def test_both_texts_can_be_read_out_of_what_changed(old, new):
+def test_both_texts_can_be_read_out_of_what_changed(old: str, new: str) -> None:
     assert sides(words(old, new)) == (old, new)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
-def test_any_two_texts_can_be(old, new):
+def test_any_two_texts_can_be(old: str, new: str) -> None:
     assert sides(words(old, new)) == (old, new)
 
 
-def test_what_changed_in_a_long_text_is_marked_and_what_did_not_is_left_out():
+def test_what_changed_in_a_long_text_is_marked_and_what_did_not_is_left_out() -> None:
     lines = [f"Line {n} of a letter that is long\n" for n in range(50_000)]
     old = "".join(lines)
     new = "".join([*lines[:20_000], "Another line altogether\n", *lines[20_001:]])
@@ -56,12 +57,12 @@ def test_what_changed_in_a_long_text_is_marked_and_what_did_not_is_left_out():
     assert sum(len(node.text) for node in page.all("ins")) < 1000
 
 
-def test_words_that_changed_side_by_side_are_one_phrase():
+def test_words_that_changed_side_by_side_are_one_phrase() -> None:
     marked = str(words("That is a relief, Dora.\nBest", "That is good news, Dora.\nBest"))
     assert "<del>a relief</del><ins>good news</ins>" in marked
 
 
-def test_two_long_texts_that_have_nothing_in_common_are_shown_apart():
+def test_two_long_texts_that_have_nothing_in_common_are_shown_apart() -> None:
     page = parsed(words("one two\n" * 100_000, "three four\n" * 100_000))
     assert "three" not in "".join(node.text for node in page.all("del"))
     assert "three" in "".join(node.text for node in page.all("ins"))
@@ -78,28 +79,28 @@ def test_two_long_texts_that_have_nothing_in_common_are_shown_apart():
     ],
     ids=["empty lines", "one word", "cycles", "many lines", "many empty lines"],
 )  # fmt: skip
-def test_no_text_makes_comparing_slow(old, new):
+def test_no_text_makes_comparing_slow(old: str, new: str) -> None:
     """Within the time that every test has; what went and what came is marked all the same."""
     drawn = words(old, new)
     assert "<del>" in drawn
     assert "<ins>" in drawn
 
 
-def letter(**changed):
+def letter(**changed: str | tuple[Address, ...]) -> Letter:
     values = {"id": "aaaaaaaaaa", "account": "default", "sender": YOU, "to": (ANN,), "subject": "Hello", "text": "Hi\n"}  # fmt: skip
     return Letter(**(values | changed))
 
 
-def rows(before, after):
+def rows(before: Letter, after: Letter) -> dict[str, Node]:
     page = parsed(changes(before, after))
     return {node.one("dt").text: node.one("dd") for node in page.all(class_="change")}
 
 
-def test_nothing_is_said_where_nothing_changed():
+def test_nothing_is_said_where_nothing_changed() -> None:
     assert changes(letter(), letter()) == ""
 
 
-def test_each_recipient_that_goes_comes_or_stays_is_shown():
+def test_each_recipient_that_goes_comes_or_stays_is_shown() -> None:
     found = rows(letter(to=(ANN, BOB)), letter(to=(BOB, CAT), bcc=(ANN,)))
     assert set(found) == {"To", "Bcc"}
     assert [n.text for n in found["To"].all("del")] == [str(ANN)]
@@ -108,17 +109,17 @@ def test_each_recipient_that_goes_comes_or_stays_is_shown():
     assert [n.text for n in found["Bcc"].all("ins")] == [str(ANN)]
 
 
-def test_another_name_for_the_same_address_is_a_change():
+def test_another_name_for_the_same_address_is_a_change() -> None:
     found = rows(letter(), letter(to=(Address.parse("Boss <ann@example.com>"),)))
     assert [n.text for n in found["To"].all("ins")] == ["Boss <ann@example.com>"]
 
 
-def test_hostile_words_are_words():
+def test_hostile_words_are_words() -> None:
     found = rows(letter(), letter(subject="<script>{x}%s", text="</dd><script>\n"))
     assert found["Subject"].one("ins").text == "<script>{x}%s"
     assert "</dd><script>" in found["Text"].text
 
 
-def test_that_the_html_part_goes_is_said():
+def test_that_the_html_part_goes_is_said() -> None:
     found = rows(letter(html="<p>Hi</p>"), letter(text="Ho\n"))
     assert "The HTML part goes" in found["HTML"].text

@@ -3,7 +3,10 @@
 import asyncio
 import socket
 import threading
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import uvicorn
 from uvicorn.server import ServerState
@@ -13,7 +16,9 @@ from postroom.web.serve import HEADER_SECONDS, MOST_CONNECTIONS, Patient
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def hello(_scope, receive, send):
+async def hello(
+    _scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
+) -> None:
     while (await receive()).get("more_body"):
         pass
     await send(
@@ -23,7 +28,7 @@ async def hello(_scope, receive, send):
 
 
 @contextmanager
-def listening():
+def listening() -> Iterator[Callable[..., Any]]:
     """Serve, and lend a way to connect."""
     config = uvicorn.Config(hello, http=Patient, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -37,7 +42,7 @@ def listening():
             thread.join()
 
 
-def answer(connection):
+def answer(connection: socket.socket) -> bytes:
     """Return all that is said on a connection, until it is closed or the answer is whole."""
     said = b""
     while not said.endswith(b"hi") and (piece := connection.recv(1000)):
@@ -45,7 +50,7 @@ def answer(connection):
     return said
 
 
-def test_connections_that_ask_for_nothing_give_way_the_oldest_first():
+def test_connections_that_ask_for_nothing_give_way_the_oldest_first() -> None:
     with listening() as connect, ExitStack() as stack:
         silent = [stack.enter_context(connect()) for _ in range(MOST_CONNECTIONS)]
         silent[1].sendall(b"GET / HTTP/1.1\r\nHost:")
@@ -62,40 +67,40 @@ def test_connections_that_ask_for_nothing_give_way_the_oldest_first():
 class Time:
     """A loop whose timers are looked at, and fire when they are told to."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.timers = []
         self.loop = asyncio.new_event_loop()
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Callable[..., Any]:
         return getattr(self.loop, name)
 
-    def call_later(self, seconds, do, *_):
+    def call_later(self, seconds: float, do: Callable[..., Any], *_: Any) -> TimerHandle:
         handle = asyncio.TimerHandle(0, do, (), self.loop)
         self.timers.append((seconds, handle))
         return handle
 
-    def running(self):
+    def running(self) -> list[float]:
         return [seconds for seconds, handle in self.timers if not handle.cancelled()]
 
 
 class Line(asyncio.Transport):
     """A connection that keeps what is written, and whether it was closed."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.closed = False
 
-    def is_closing(self):
+    def is_closing(self) -> bool:
         return self.closed
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         pass
 
 
-def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none():
+def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none() -> None:
     config = uvicorn.Config(hello, http=Patient, log_level="error")
     config.load()
     time, line = Time(), Line()

@@ -1,22 +1,25 @@
 """The door: an address that works once, the cookie that it is changed for, and how long that counts."""
 
 import re
+from collections.abc import Callable
 from http.cookies import SimpleCookie
+from typing import Any
 
 import pytest
 
 from postroom.store.visits import MOST
-from tests.unit.web.browser import PROXY, WORD, at_once, opened
+from tests.desks import Office
+from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened
 
 DAY = 86_400.0
 
 
-def secret(browser):
+def secret(browser: Browser) -> str:
     (value,) = browser.cookies.values()
     return value
 
 
-def turned_away(answer):
+def turned_away(answer: Answer) -> None:
     """Assert that somebody was not let in, and told how to be."""
     assert answer.status == 403
     assert "older than ten minutes" in answer.words
@@ -24,14 +27,14 @@ def turned_away(answer):
     assert "set-cookie" not in answer.headers
 
 
-def test_the_address_lets_a_browser_in_for_the_person_that_it_was_made_for(site):
+def test_the_address_lets_a_browser_in_for_the_person_that_it_was_made_for(site: Site) -> None:
     browser = site.stranger()
     answer = browser.sign_in("Grace H.")
     assert answer.page.one("main")
     assert answer.page.one(class_="me").text == "Grace H."
 
 
-def test_of_twenty_that_use_one_address_at_once_one_gets_in(site, office):
+def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: Office) -> None:
     address = site.door.ticket("ada")
     browsers = [site.stranger() for _ in range(20)]
     ticket = address.rpartition("/")[2]
@@ -41,7 +44,7 @@ def test_of_twenty_that_use_one_address_at_once_one_gets_in(site, office):
     turned_away(browsers[0].send("/in", {"ticket": ticket}))
 
 
-def test_an_address_that_was_used_is_refused_before_anything_is_asked(site):
+def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site) -> None:
     address = site.door.ticket("ada")
     site.stranger().enter(address)
     turned_away(site.stranger().get(address.removeprefix(site.address)))
@@ -58,8 +61,8 @@ def test_an_address_that_was_used_is_refused_before_anything_is_asked(site):
     ids=["in time", "too late", "the clock set back", "a day later, the clock set back"],
 )
 def test_an_address_works_for_ten_minutes_whatever_is_done_to_the_clock(
-    site, office, pass_time, works
-):
+    site: Site, office: Office, pass_time: Callable[..., Any], works: bool
+) -> None:
     address = site.door.ticket("ada")
     browser = site.stranger()
     ticket = address.rpartition("/")[2]
@@ -72,7 +75,7 @@ def test_an_address_works_for_ten_minutes_whatever_is_done_to_the_clock(
         assert not browser.cookies
 
 
-def test_an_address_that_nobody_made_lets_nobody_in(site):
+def test_an_address_that_nobody_made_lets_nobody_in(site: Site) -> None:
     browser = site.stranger()
     for ticket in ("x", "a" * 43, "%00", "%27%20OR%201=1", "%2e%2e", "a" * 5000):
         answer = browser.get(f"/in/{ticket}")
@@ -83,12 +86,12 @@ def test_an_address_that_nobody_made_lets_nobody_in(site):
     assert not browser.cookies
 
 
-def test_a_cookies_secret_is_no_address(site):
+def test_a_cookies_secret_is_no_address(site: Site) -> None:
     browser = site.browser()
     turned_away(site.stranger().send("/in", {"ticket": secret(browser)}))
 
 
-def test_to_look_at_an_address_does_not_use_it_up(site):
+def test_to_look_at_an_address_does_not_use_it_up(site: Site) -> None:
     address = site.door.ticket("ada")
     path = address.removeprefix(site.address)
     browser = site.stranger()
@@ -100,7 +103,7 @@ def test_to_look_at_an_address_does_not_use_it_up(site):
     assert browser.enter(address).status == 200
 
 
-def test_the_cookie_is_for_this_desk_alone_and_no_script_reads_it(site):
+def test_the_cookie_is_for_this_desk_alone_and_no_script_reads_it(site: Site) -> None:
     browser = site.stranger()
     answer = browser.sign_in()
     (line,) = answer.passed[0].headers.get_list("set-cookie")
@@ -115,7 +118,7 @@ def test_the_cookie_is_for_this_desk_alone_and_no_script_reads_it(site):
     assert len(cookie.value) >= 40
 
 
-def test_behind_https_the_cookie_never_leaves_it(office):
+def test_behind_https_the_cookie_never_leaves_it(office: Office) -> None:
     office.desk.set_passphrase(WORD)
     with opened(office, origin=PROXY) as site:
         browser = site.stranger(proxied=True)
@@ -132,7 +135,7 @@ def test_behind_https_the_cookie_never_leaves_it(office):
         assert "secure" in line.lower()
 
 
-def test_the_ledger_keeps_no_secret_that_lets_anybody_in(site, office):
+def test_the_ledger_keeps_no_secret_that_lets_anybody_in(site: Site, office: Office) -> None:
     address = site.door.ticket("ada")
     browser = site.browser()
     for file in office.state.rglob("*"):
@@ -142,7 +145,7 @@ def test_the_ledger_keeps_no_secret_that_lets_anybody_in(site, office):
             assert address.rpartition("/")[2].encode() not in content
 
 
-def test_who_signs_out_is_out_on_the_server_too(site, office):
+def test_who_signs_out_is_out_on_the_server_too(site: Site, office: Office) -> None:
     entry = office.propose()
     browser, other = site.browser(), site.browser("bob")
     kept = dict(browser.cookies)
@@ -158,7 +161,7 @@ def test_who_signs_out_is_out_on_the_server_too(site, office):
     assert other.get("/").status == 200
 
 
-def test_who_was_let_in_still_is_after_a_restart(office):
+def test_who_was_let_in_still_is_after_a_restart(office: Office) -> None:
     with opened(office) as site:
         kept, port = secret(site.browser("grace")), site.door.port
     office.reopen()
@@ -170,7 +173,7 @@ def test_who_was_let_in_still_is_after_a_restart(office):
         assert answer.page.one(class_="me").text == "grace"
 
 
-def test_a_cookie_that_another_program_was_sent_counts_at_no_other_port(office):
+def test_a_cookie_that_another_program_was_sent_counts_at_no_other_port(office: Office) -> None:
     with opened(office) as site:
         kept = secret(site.browser("grace"))
     with opened(office) as site:
@@ -179,14 +182,16 @@ def test_a_cookie_that_another_program_was_sent_counts_at_no_other_port(office):
         assert browser.get("/").status == 401
 
 
-def test_the_cookie_of_another_desks_port_lets_nobody_in(site):
+def test_the_cookie_of_another_desks_port_lets_nobody_in(site: Site) -> None:
     browser = site.browser()
     browser.cookies = {f"postroom-{site.door.port + 1}": secret(browser)}
     assert browser.get("/").status == 401
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_after_thirty_days_a_browser_must_be_let_in_again(site, office, back):
+def test_after_thirty_days_a_browser_must_be_let_in_again(
+    site: Site, office: Office, back: bool
+) -> None:
     browser = site.browser()
     office.clock.jump(-29 * DAY if back else 29 * DAY)
     assert browser.get("/").status == 200
@@ -194,14 +199,14 @@ def test_after_thirty_days_a_browser_must_be_let_in_again(site, office, back):
     assert browser.get("/").status == 401
 
 
-def test_a_cookie_that_nobody_gave_lets_nobody_in(site):
+def test_a_cookie_that_nobody_gave_lets_nobody_in(site: Site) -> None:
     browser = site.stranger()
     for value in ("x", "", "a" * 43, "%00", "' OR 1=1 --", "a=b", "a" * 10_000):
         browser.cookies = {site.door.cookie: value}
         assert browser.get("/").status == 401, value
 
 
-def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site):
+def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site: Site) -> None:
     first = site.door.ticket("ada")
     for _ in range(MOST):
         last = site.door.ticket("ada")
@@ -209,7 +214,7 @@ def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site):
     assert site.door.expects(last.rpartition("/")[2])
 
 
-def test_each_address_and_each_cookie_is_another(site):
+def test_each_address_and_each_cookie_is_another(site: Site) -> None:
     addresses = {site.door.ticket("ada") for _ in range(20)}
     assert len(addresses) == 20
     assert all(re.fullmatch(rf"{site.address}/in/[\w-]{{43}}", one) for one in addresses)

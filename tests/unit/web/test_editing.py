@@ -4,29 +4,29 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.core.letter import MAX_TEXT
-from tests.desks import ANN, BOB, CAT, YOU
-from tests.unit.web.browser import opened
+from postroom.core.letter import MAX_TEXT, Letter
+from tests.desks import ANN, BOB, CAT, YOU, Office
+from tests.unit.web.browser import Browser, Node, opened
 
 HOSTILE = "He said: \"a < b & c > d\" '{x}' %s </textarea></script><!-- \\"
 
 
-def form_of(browser, id):
+def form_of(browser: Browser, id: str) -> Node:
     return browser.get(f"/letter/{id}/edit").page.form("/preview")
 
 
-def shown(browser, id, **changes):
+def shown(browser: Browser, id: str, **changes: str) -> Node:
     """Return the page that shows what these changes come to."""
     answer = browser.submit(form_of(browser, id), **changes)
     assert answer.status == 200, answer.words
     return answer.page
 
 
-def letter(office, id):
+def letter(office: Office, id: str) -> Letter:
     return office.desk.ledger.entry(id).letter
 
 
-def test_the_form_holds_the_letter_as_it_is(office, browser):
+def test_the_form_holds_the_letter_as_it_is(office: Office, browser: Browser) -> None:
     entry = office.propose(office.letter(to=(ANN, BOB), cc=(CAT,), bcc=(YOU,), subject=HOSTILE[:60], text=f"  {HOSTILE}\n\n\tend\n"))  # fmt: skip
     fields = form_of(browser, entry.id).fields
     assert fields["to"] == f"{ANN}, {BOB}"
@@ -35,7 +35,7 @@ def test_the_form_holds_the_letter_as_it_is(office, browser):
     assert fields["text"] == f"  {HOSTILE}\n\n\tend\n"
 
 
-def test_a_form_that_was_not_changed_changes_nothing(office, browser):
+def test_a_form_that_was_not_changed_changes_nothing(office: Office, browser: Browser) -> None:
     entry = office.propose(
         office.letter(to=(ANN, BOB), subject="A  b\u00a0c !", text="One\n\ntwo \n   three\n")
     )
@@ -45,7 +45,9 @@ def test_a_form_that_was_not_changed_changes_nothing(office, browser):
     assert office.desk.ledger.entry(entry.id).version == entry.version
 
 
-def test_what_goes_and_what_comes_is_marked_before_it_counts(office, browser):
+def test_what_goes_and_what_comes_is_marked_before_it_counts(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose(office.letter(text="We meet on Monday at noon.\n"))
     page = shown(
         browser,
@@ -67,7 +69,9 @@ def test_what_goes_and_what_comes_is_marked_before_it_counts(office, browser):
     assert letter(office, entry.id) == entry.letter
 
 
-def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(office, browser):
+def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(
+    office: Office, browser: Browser
+) -> None:
     kept, sent = office.propose(), office.propose()
     page = shown(browser, kept.id, text="Kept.")
     browser.submit(page.form("/change"), then="wait")
@@ -83,7 +87,7 @@ def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(office, browser)
     assert found.state.verdict.digest == found.digest != sent.digest
 
 
-def test_what_was_not_shown_is_not_kept(office, browser):
+def test_what_was_not_shown_is_not_kept(office: Office, browser: Browser) -> None:
     entry = office.propose()
     form = shown(browser, entry.id, text="Fine.").form("/change")
     tampered = (
@@ -99,7 +103,9 @@ def test_what_was_not_shown_is_not_kept(office, browser):
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
-def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(office, browser):
+def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = shown(browser, entry.id, text="Mine.").form("/change")
     other = office.beside()
@@ -113,7 +119,9 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(office, brow
     assert (found.kind, found.letter.text) == ("pending", "Theirs.\n")
 
 
-def test_what_was_typed_is_not_lost_where_somebody_else_changed_it_meanwhile(office, browser):
+def test_what_was_typed_is_not_lost_where_somebody_else_changed_it_meanwhile(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = form_of(browser, entry.id)
     other = office.beside()
@@ -128,7 +136,9 @@ def test_what_was_typed_is_not_lost_where_somebody_else_changed_it_meanwhile(off
     assert letter(office, entry.id).text == "Mine, and long.\n"
 
 
-def test_a_letter_that_was_decided_meanwhile_is_not_edited(office, browser):
+def test_a_letter_that_was_decided_meanwhile_is_not_edited(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     first = form_of(browser, entry.id)
     second = browser.submit(first, text="Mine.").page.form("/change")
@@ -152,7 +162,9 @@ def test_a_letter_that_was_decided_meanwhile_is_not_edited(office, browser):
         ("to", "x" * 200_000, "too long"),
     ],
 )
-def test_what_cannot_be_sent_is_said_and_what_was_typed_stays(office, browser, field, typed, said):
+def test_what_cannot_be_sent_is_said_and_what_was_typed_stays(
+    office: Office, browser: Browser, field: str, typed: str, said: str
+) -> None:
     entry = office.propose()
     answer = browser.submit(form_of(browser, entry.id), **{"text": HOSTILE, field: typed})
     assert answer.status == 400
@@ -163,7 +175,7 @@ def test_what_cannot_be_sent_is_said_and_what_was_typed_stays(office, browser, f
     assert letter(office, entry.id) == entry.letter
 
 
-def test_a_subject_has_one_line_however_it_was_typed(office, browser):
+def test_a_subject_has_one_line_however_it_was_typed(office: Office, browser: Browser) -> None:
     entry = office.propose()
     typed = "Hello\r\nBcc: eve@example.com\n\tall"
     answer = browser.submit(form_of(browser, entry.id), subject=typed)
@@ -176,7 +188,7 @@ def test_a_subject_has_one_line_however_it_was_typed(office, browser):
     assert found.bcc == ()
 
 
-def test_the_text_survives_the_way_through_all_forms(office, browser):
+def test_the_text_survives_the_way_through_all_forms(office: Office, browser: Browser) -> None:
     entry = office.propose()
     typed = f'\n\n  {HOSTILE}\n\ttab\n\nlast "line"\n'
     page = shown(browser, entry.id, text=typed)
@@ -189,7 +201,9 @@ def test_the_text_survives_the_way_through_all_forms(office, browser):
     assert body.text == letter(office, entry.id).text
 
 
-def test_a_text_as_long_as_a_letter_may_have_can_be_edited(office, browser):
+def test_a_text_as_long_as_a_letter_may_have_can_be_edited(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     text = "\n" + "a" * (MAX_TEXT - 2) + "\n"
     answer = browser.post(f"/letter/{entry.id}/edit", text=text, digest=entry.digest)
@@ -197,7 +211,9 @@ def test_a_text_as_long_as_a_letter_may_have_can_be_edited(office, browser):
     assert f">\n{text}</textarea>" in answer.text.replace("\r\n", "\n")
 
 
-def test_a_page_shows_so_much_of_a_long_text_and_says_where_the_rest_is(office, browser):
+def test_a_page_shows_so_much_of_a_long_text_and_says_where_the_rest_is(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     text = "word " * 150_000 + "\n"
     office.desk.edit(entry.id, replace(entry.letter, text=text))
@@ -207,7 +223,7 @@ def test_a_page_shows_so_much_of_a_long_text_and_says_where_the_rest_is(office, 
     assert browser.get(f"/letter/{entry.id}/text").text == text
 
 
-def test_a_long_text_of_another_script_can_be_posted(office, browser):
+def test_a_long_text_of_another_script_can_be_posted(office: Office, browser: Browser) -> None:
     entry = office.propose()
     many = MAX_TEXT // 4
     body = f"token={browser.token}&text=" + "%E8%AA%9E" * many  # 語, nine bytes of a post
@@ -216,14 +232,14 @@ def test_a_long_text_of_another_script_can_be_posted(office, browser):
     assert answer.text.count("語") == many
 
 
-def test_a_longer_text_is_refused_and_said(office, browser):
+def test_a_longer_text_is_refused_and_said(office: Office, browser: Browser) -> None:
     entry = office.propose()
     answer = browser.submit(form_of(browser, entry.id), text="x" * (MAX_TEXT + 1))
     assert answer.status == 400
     assert "5,000,000 is the most" in answer.words
 
 
-def test_the_html_part_goes_with_the_words_that_it_says(office, browser):
+def test_the_html_part_goes_with_the_words_that_it_says(office: Office, browser: Browser) -> None:
     values = {"text": "Good day.\n", "html": "<p>Good day.</p>"}
     worded, copied = (office.propose(office.letter(subject=s, **values)) for s in ("a", "b"))
     page = shown(browser, worded.id, text="Bad day.")
@@ -236,7 +252,7 @@ def test_the_html_part_goes_with_the_words_that_it_says(office, browser):
     assert letter(office, copied.id).html == "<p>Good day.</p>"
 
 
-def test_people_whom_no_letter_may_reach_are_refused_in_an_edit_too(office):
+def test_people_whom_no_letter_may_reach_are_refused_in_an_edit_too(office: Office) -> None:
     office.reopen(recipients_per_letter=3, deny=("evil.example",))
     entry = office.propose()
     with opened(office) as site:
@@ -253,7 +269,7 @@ def test_people_whom_no_letter_may_reach_are_refused_in_an_edit_too(office):
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
-def test_red_lines_that_an_edit_brings_must_be_ticked(office, browser):
+def test_red_lines_that_an_edit_brings_must_be_ticked(office: Office, browser: Browser) -> None:
     entry = office.propose()
     page = shown(browser, entry.id, text="Your password: hunter2hunter2")
     form = page.form("/change")
@@ -267,7 +283,7 @@ def test_red_lines_that_an_edit_brings_must_be_ticked(office, browser):
     assert office.state_of(entry.id) == "approved"
 
 
-def test_an_edit_that_names_no_digest_is_refused(office, browser):
+def test_an_edit_that_names_no_digest_is_refused(office: Office, browser: Browser) -> None:
     entry = office.propose()
     for verb, status in (("preview", 400), ("change", 409)):
         answer = browser.post(f"/letter/{entry.id}/{verb}", text="x", to="ann@example.com")

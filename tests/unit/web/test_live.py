@@ -1,26 +1,32 @@
 """While nobody clicks: open pages are told of every change, and what is approved and due is sent."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC
+from typing import Any
 
 import pytest
 from starlette.requests import Request
 
+from postroom.desk.desk import Desk
 from postroom.web.counter import Counter
 from postroom.web.door import Door, Visitor
 from postroom.web.live import Clerk, Live
 from postroom.web.request import Post, Setup
-from tests.desks import APPROVED, state
-from tests.unit.web.browser import WORD, fine, opened, parsed, until
+from tests.desks import APPROVED, Office, state
+from tests.providers import Courier
+from tests.unit.web.browser import WORD, Browser, Site, fine, opened, parsed, until
 
 
 class Stream:
     """The news that one page is told."""
 
-    def __init__(self, browser):
+    def __init__(self, browser: Browser) -> None:
         self.heard = []
         self.ended = threading.Event()
         self.status = 0
@@ -29,7 +35,7 @@ class Stream:
         self._thread.start()
         until(lambda: self.status)
 
-    def _listen(self):
+    def _listen(self) -> None:
         headers = self._browser.headers
         try:
             with self._browser.client.stream("GET", "/events", headers=headers, timeout=60) as answer:  # fmt: skip
@@ -44,15 +50,15 @@ class Stream:
             self.ended.set()
 
     @property
-    def changes(self):
+    def changes(self) -> int:
         return sum(line == "event: change" for line in self.heard)
 
-    def quiet(self):
+    def quiet(self) -> None:
         """Wait until the first look at the ledger was told, if it was."""
         until(lambda: any(line.startswith("retry") for line in self.heard))
 
 
-def test_a_page_is_told_what_another_process_decided(office, site):
+def test_a_page_is_told_what_another_process_decided(office: Office, site: Site) -> None:
     entry = office.propose()
     stream = Stream(site.browser())
     assert (stream.status, stream.kind.partition(";")[0]) == (200, "text/event-stream")
@@ -69,7 +75,7 @@ def test_a_page_is_told_what_another_process_decided(office, site):
     assert stream.ended.wait(10)
 
 
-def test_a_page_is_told_what_another_page_decided(office, site):
+def test_a_page_is_told_what_another_page_decided(office: Office, site: Site) -> None:
     entry = office.propose()
     streams = [Stream(site.browser()) for _ in range(3)]
     for stream in streams:
@@ -81,10 +87,10 @@ def test_a_page_is_told_what_another_page_decided(office, site):
     assert all(stream.ended.wait(10) for stream in streams)
 
 
-def test_what_changes_while_a_page_is_being_told_is_told_as_well(office):
+def test_what_changes_while_a_page_is_being_told_is_told_as_well(office: Office) -> None:
     live = Live(office.desk)
 
-    async def told():
+    async def told() -> list[str]:
         stream = live.stream(lambda: True)
         heard = [await anext(stream) for _ in range(2)]
         live.tell()
@@ -99,7 +105,7 @@ def test_what_changes_while_a_page_is_being_told_is_told_as_well(office):
     assert rest == ["event: change\ndata: \n\n"] * 2
 
 
-def test_a_browser_that_signed_out_is_told_nothing_more(office, site):
+def test_a_browser_that_signed_out_is_told_nothing_more(office: Office, site: Site) -> None:
     browser = site.browser()
     stream = Stream(browser)
     stream.quiet()
@@ -110,7 +116,7 @@ def test_a_browser_that_signed_out_is_told_nothing_more(office, site):
     other.close()
 
 
-def test_a_page_that_was_locked_is_told_nothing_more(office):
+def test_a_page_that_was_locked_is_told_nothing_more(office: Office) -> None:
     office.desk.set_passphrase(WORD)
     office.reopen(trust="desk")
     with opened(office) as site:
@@ -123,14 +129,14 @@ def test_a_page_that_was_locked_is_told_nothing_more(office):
     assert ended
 
 
-def test_it_ends_with_pages_open_and_they_with_it(office):
+def test_it_ends_with_pages_open_and_they_with_it(office: Office) -> None:
     with opened(office) as site:
         streams = [Stream(site.browser()) for _ in range(8)]
     assert all(stream.ended.wait(5) for stream in streams)
     assert not any("Error" in line for stream in streams for line in stream.heard[:-1])
 
 
-def test_it_ends_with_nobody_there_and_nobody_is_let_in_then(office):
+def test_it_ends_with_nobody_there_and_nobody_is_let_in_then(office: Office) -> None:
     with opened(office) as site:
         port = site.door.port
     with pytest.raises(ConnectionRefusedError):
@@ -140,7 +146,7 @@ def test_it_ends_with_nobody_there_and_nobody_is_let_in_then(office):
 # Sending
 
 
-def test_what_is_due_is_sent_while_a_page_is_open(office, courier):
+def test_what_is_due_is_sent_while_a_page_is_open(office: Office, courier: Courier) -> None:
     with opened(office) as site:
         browser = site.browser()
         stream = Stream(browser)
@@ -155,7 +161,7 @@ def test_what_is_due_is_sent_while_a_page_is_open(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_what_is_not_due_is_not_sent(office, courier):
+def test_what_is_not_due_is_not_sent(office: Office, courier: Courier) -> None:
     entry = office.propose()
     with opened(office) as site:
         site.browser().decide(entry.id, "approve")
@@ -172,23 +178,33 @@ def test_what_is_not_due_is_not_sent(office, courier):
 class Paced(Clerk):
     """A clerk that goes round so often and no more."""
 
-    def __init__(self, desk, many, between):
+    def __init__(self, desk: Desk, many: int, between: Callable[..., Any]) -> None:
         super().__init__(desk, Live(desk))
         self.many, self.between, self.waits = many, between, []
 
-    def work(self):
+    def work(self) -> None:
         for left in range(self.many, 0, -1):
             self.waits.append(self.round())
             self.between(left)
 
 
 @contextmanager
-def rounds(office, many, between=lambda _left: None):
+def rounds(
+    office: Office, many: int, between: Callable[..., Any] = lambda _left: None
+) -> Iterator[Paced]:
     """Lend a clerk that goes round so often and no more."""
     yield Paced(office.desk, many, between)
 
 
-def shown(office, clerk, *, person="ada", live=False, path="queue", id=""):
+def shown(
+    office: Office,
+    clerk: Paced,
+    *,
+    person: str = "ada",
+    live: bool = False,
+    path: str = "queue",
+    id: str = "",
+) -> str:
     """Return a page as it is drawn beside this clerk."""
     setup = Setup(
         desk=office.desk, door=Door(office.desk, 1), live=clerk._live, clerk=clerk, zone=UTC, health=fine, mail_health=fine,
@@ -199,7 +215,7 @@ def shown(office, clerk, *, person="ada", live=False, path="queue", id=""):
     return parsed(answer.body.decode()).words
 
 
-def test_notes_that_were_moved_are_taken_in(office, courier):
+def test_notes_that_were_moved_are_taken_in(office: Office, courier: Courier) -> None:
     entry = office.propose()
     office.move(entry.id, APPROVED)
     with rounds(office, 2, between=lambda _left: office.clock.go(10)) as clerk:
@@ -208,7 +224,9 @@ def test_notes_that_were_moved_are_taken_in(office, courier):
     assert len(courier.accepted) == 1
 
 
-def test_a_vault_that_is_gone_for_a_while_is_said_and_then_all_goes_on(office, courier):
+def test_a_vault_that_is_gone_for_a_while_is_said_and_then_all_goes_on(
+    office: Office, courier: Courier
+) -> None:
     entry = office.approved()
     away = office.vault.with_name("away")
     office.vault.rename(away)
@@ -228,11 +246,11 @@ def test_a_vault_that_is_gone_for_a_while_is_said_and_then_all_goes_on(office, c
         assert "Nothing is sent at the moment" not in answer.words
 
 
-def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office):
+def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office: Office) -> None:
     office.approved()
     breaks = [RuntimeError("the disk is on fire")]
 
-    def step(_name):
+    def step(_name: str) -> None:
         if breaks:
             raise breaks.pop()
 
@@ -245,7 +263,7 @@ def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office):
         assert said[1] == ""
 
 
-def test_trouble_stands_on_the_page_until_it_is_over(office):
+def test_trouble_stands_on_the_page_until_it_is_over(office: Office) -> None:
     with rounds(office, 0) as clerk:
         clerk.trouble = "the disk is on fire"
         for _ in range(2):
@@ -254,14 +272,16 @@ def test_trouble_stands_on_the_page_until_it_is_over(office):
         assert "fire" not in shown(office, clerk)
 
 
-def test_what_is_said_in_every_round_stands_on_the_page_once(office):
+def test_what_is_said_in_every_round_stands_on_the_page_once(office: Office) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
     with rounds(office, 5) as clerk:
         clerk.work()
         assert shown(office, clerk).count("Approved/shopping.md counts for nothing") == 1
 
 
-def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_itself(office):
+def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_itself(
+    office: Office,
+) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
     with rounds(office, 1) as clerk:
         clerk.work()
@@ -269,7 +289,7 @@ def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_it
         assert "Approved/shopping.md counts for nothing" in shown(office, clerk)
 
 
-def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office):
+def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office: Office) -> None:
     office.desk.set_passphrase(WORD)
     office.reopen(trust="desk")
     entry = office.propose()
@@ -283,7 +303,7 @@ def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office):
 
 
 @pytest.mark.parametrize("window", [0, 3])
-def test_a_letter_does_not_wait_long_after_it_is_due(office, window):
+def test_a_letter_does_not_wait_long_after_it_is_due(office: Office, window: int) -> None:
     office.reopen(undo_seconds=window)
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)

@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from datetime import UTC
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,13 +24,13 @@ TEXT = st.lists(
 ).map("".join)  # fmt: skip
 
 
-def plain(text):
+def plain(text: str) -> Any:
     """Return what a parser gives back: it keeps no NUL, and one kind of newline."""
     return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 @given(TEXT)
-def test_a_value_in_a_template_is_that_text_and_no_element(text):
+def test_a_value_in_a_template_is_that_text_and_no_element(text: str) -> None:
     page = parsed(html('<p title="{text}">{text}</p>', text=text))
     (node,) = page.children
     assert node.tag == "p"
@@ -40,7 +41,7 @@ def test_a_value_in_a_template_is_that_text_and_no_element(text):
 
 
 @given(TEXT)
-def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text):
+def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str) -> None:
     page = parsed(foreign(text))
     (box,) = page.children
     assert (box.tag, box.attrs) == ("bdi", {"dir": "auto"})
@@ -54,14 +55,14 @@ def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text):
     assert said == text
 
 
-def test_a_row_of_one_hidden_character_is_one_mark():
+def test_a_row_of_one_hidden_character_is_one_mark() -> None:
     page = parsed(shown("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
     marks = [node.text for node in page.all(class_="unseen")]
     assert marks == ["U+200B × 200,000", "U+200B × 2"]
 
 
 @given(TEXT)
-def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text):
+def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text: str) -> None:
     out = str(shown(text))
     for at, char in enumerate(out):
         if char in "\u200c\u200d":
@@ -86,18 +87,18 @@ def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text):
         ("\U000e0041", ["tag latin capital letter a"]),
     ],
 )
-def test_hidden_characters_are_named(text, names):
+def test_hidden_characters_are_named(text: str, names: list[str]) -> None:
     marks = parsed(shown(text)).all("b")
     assert [mark.attrs["title"] for mark in marks] == names
     assert all(re.fullmatch(r"U\+[0-9A-F]{4,6}", mark.text) for mark in marks)
 
 
 @pytest.mark.parametrize("text", ["👩\u200d💻", "می\u200cخواهم", "क\u094d\u200dष", "Äpfel", "日本語", "a\n\tb", "☂\ufe0f"])  # fmt: skip
-def test_what_shapes_a_script_or_an_emoji_stays(text):
+def test_what_shapes_a_script_or_an_emoji_stays(text: str) -> None:
     assert shown(text) == text
 
 
-def test_html_is_put_in_as_it_is_and_everything_else_escaped():
+def test_html_is_put_in_as_it_is_and_everything_else_escaped() -> None:
     assert put(Html("<b>")) == "<b>"
     assert put(["<", Html("<i>"), 3, None]) == "&lt;<i>3None"
     assert html("{a}{b}", a=Html("{b}"), b="{a}") == "{b}{a}"
@@ -106,12 +107,12 @@ def test_html_is_put_in_as_it_is_and_everything_else_escaped():
 
 
 @given(st.floats(0, 10**9))
-def test_a_time_is_short(seconds):
+def test_a_time_is_short(seconds: float) -> None:
     said = span(seconds)
     assert re.fullmatch(r"now|\d+ (s|min|h|d)", said)
 
 
-def test_times_are_told_in_the_desks_zone_and_for_the_readers():
+def test_times_are_told_in_the_desks_zone_and_for_the_readers() -> None:
     node = parsed(moment(START, UTC)).children[0]
     assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
     assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
@@ -119,6 +120,6 @@ def test_times_are_told_in_the_desks_zone_and_for_the_readers():
     assert (node.attrs["datetime"], node.text) == ("2026-11-15T00:00:00Z", "2 h")
 
 
-def test_numbers_have_their_noun():
+def test_numbers_have_their_noun() -> None:
     assert [many(n, "letter") for n in (0, 1, 2, 1234)] == ["0 letters", "1 letter", "2 letters", "1,234 letters"]  # fmt: skip
     assert many(2, "reply", "replies") == "2 replies"

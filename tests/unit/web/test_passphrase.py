@@ -1,36 +1,41 @@
 """The passphrase on the page: when it is asked for, how often it may be wrong, and that nothing is lost while it is missing."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.errors import Denied
 from postroom.web.door import FREE_TRIES, LONGEST_WAIT, Door, Visitor
-from tests.unit.web.browser import PROXY, WORD, at_once, opened
+from tests.desks import Office
+from tests.providers import Courier
+from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Node, Site, at_once, opened
 
 NEW = "another horse entirely"
 
 
 @pytest.fixture
-def office(office):
+def office(office: Office) -> Office:
     office.desk.set_passphrase(WORD)
     office.reopen(trust="desk")
     return office
 
 
 @pytest.fixture
-def site(office):
+def site(office: Office) -> Iterator[Site]:
     with opened(office, idle=900) as site:
         site.door.now = lambda: office.clock.steady
         yield site
 
 
 @pytest.fixture
-def browser(site):
+def browser(site: Site) -> Browser:
     return site.browser(passphrase=WORD)
 
 
-def locked(answer):
+def locked(answer: Answer) -> Node:
     """Assert that the passphrase is asked for, and nothing shown; return the form that asks."""
     assert answer.status == 401
     (form,) = answer.page.all("form")
@@ -42,7 +47,7 @@ def locked(answer):
 # Coming in
 
 
-def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site):
+def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site: Site) -> None:
     browser = site.stranger()
     address = site.door.ticket("ada")
     for wrong in ("", "wrong", WORD.upper(), WORD + " "):
@@ -54,7 +59,7 @@ def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site)
     assert browser.get("/").status == 200
 
 
-def test_an_address_without_the_passphrase_is_refused(site):
+def test_an_address_without_the_passphrase_is_refused(site: Site) -> None:
     browser = site.stranger()
     ticket = site.door.ticket("ada").rpartition("/")[2]
     assert browser.send("/in", {"ticket": ticket}).status == 403
@@ -62,7 +67,9 @@ def test_an_address_without_the_passphrase_is_refused(site):
 
 
 @pytest.mark.parametrize("where", [{"origin": PROXY}, {"remote": True}])
-def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_level(office, where):
+def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_level(
+    office: Office, where: dict[str, Any]
+) -> None:
     office.reopen(trust="folder")
     entry = office.propose()
     with opened(office, **where) as site:
@@ -77,7 +84,9 @@ def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_le
 
 
 @pytest.mark.parametrize("where", [{"origin": PROXY}, {"remote": True}])
-def test_where_others_could_reach_it_and_no_passphrase_is_set_nothing_is_served(tmp_path, where):
+def test_where_others_could_reach_it_and_no_passphrase_is_set_nothing_is_served(
+    tmp_path: Path, where: dict[str, Any]
+) -> None:
     from tests.desks import Office
 
     office = Office(tmp_path)
@@ -87,7 +96,9 @@ def test_where_others_could_reach_it_and_no_passphrase_is_set_nothing_is_served(
     office.close()
 
 
-def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_named(tmp_path):
+def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_named(
+    tmp_path: Path,
+) -> None:
     from tests.desks import Office
 
     office = Office(tmp_path, trust="desk")
@@ -104,23 +115,23 @@ def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_nam
 class Guessed:
     """A desk whose passphrase is known at once, so that many can be tried."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.tried = []
 
-    def unlock(self, given):
+    def unlock(self, given: str) -> str:
         self.tried.append(given)
         if given != WORD:
             raise Denied("That is not the passphrase")
         return WORD
 
 
-def guesser():
+def guesser() -> tuple[Door, list[float]]:
     """Return a door over such a desk, and its time."""
     now = [1000.0]
     return Door(Guessed(), 1, now=lambda: now[0]), now
 
 
-def guess(door, given="wrong"):
+def guess(door: Door, given: str = "wrong") -> str:
     try:
         door.unlock(Visitor("secret", "ada"), given)
     except Exception as why:  # noqa: BLE001 - which it is, is what is asked
@@ -128,7 +139,7 @@ def guess(door, given="wrong"):
     return "unlocked"
 
 
-def test_after_five_wrong_passphrases_each_further_one_waits_longer():
+def test_after_five_wrong_passphrases_each_further_one_waits_longer() -> None:
     door, now = guesser()
     assert [guess(door) for _ in range(FREE_TRIES)] == ["Denied"] * 5
     waits = []
@@ -143,7 +154,7 @@ def test_after_five_wrong_passphrases_each_further_one_waits_longer():
     assert max(waits) == LONGEST_WAIT
 
 
-def test_the_right_passphrase_ends_the_counting():
+def test_the_right_passphrase_ends_the_counting() -> None:
     door, now = guesser()
     for _ in range(FREE_TRIES - 1):
         guess(door)
@@ -155,7 +166,7 @@ def test_the_right_passphrase_ends_the_counting():
     assert guess(door) == "Denied"
 
 
-def test_who_waits_is_told_for_how_long(site):
+def test_who_waits_is_told_for_how_long(site: Site) -> None:
     browser = site.stranger()
     address = site.door.ticket("ada")
     site.door._wrong = FREE_TRIES - 1
@@ -167,14 +178,14 @@ def test_who_waits_is_told_for_how_long(site):
     assert browser.enter(address, passphrase=WORD).status == 200
 
 
-def test_guessing_many_at_once_is_no_way_around_the_waiting():
+def test_guessing_many_at_once_is_no_way_around_the_waiting() -> None:
     door, _ = guesser()
     found = at_once(*[lambda: guess(door)] * 40)
     assert sorted(found) == ["Denied"] * FREE_TRIES + ["Limited"] * 35
     assert len(door.desk.tried) == FREE_TRIES
 
 
-def test_guesses_at_the_door_and_at_the_lock_count_together(site, office):
+def test_guesses_at_the_door_and_at_the_lock_count_together(site: Site, office: Office) -> None:
     browser = site.browser(passphrase=WORD)
     office.clock.go(1000)
     site.door._wrong = FREE_TRIES - 2
@@ -188,8 +199,8 @@ def test_guesses_at_the_door_and_at_the_lock_count_together(site, office):
 
 
 def test_after_a_while_without_a_word_the_page_is_locked_and_opens_where_it_was(
-    site, office, browser
-):
+    site: Site, office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     office.clock.go(900)
     assert browser.get("/").status == 200
@@ -201,7 +212,9 @@ def test_after_a_while_without_a_word_the_page_is_locked_and_opens_where_it_was(
     assert str(answer.raw.request.url).endswith(f"/letter/{entry.id}?page=1")
 
 
-def test_what_the_page_asks_by_itself_does_not_keep_it_open(site, office, browser):
+def test_what_the_page_asks_by_itself_does_not_keep_it_open(
+    site: Site, office: Office, browser: Browser
+) -> None:
     for _ in range(9):
         office.clock.go(100)
         assert browser.get("/", x_desk_live="1").status == 200
@@ -210,14 +223,14 @@ def test_what_the_page_asks_by_itself_does_not_keep_it_open(site, office, browse
     locked(browser.get("/"))
 
 
-def test_no_news_are_told_while_it_is_locked(site, office, browser):
+def test_no_news_are_told_while_it_is_locked(site: Site, office: Office, browser: Browser) -> None:
     office.clock.go(1000)
     answer = browser.get("/events")
     assert answer.status == 401
     assert not answer.text
 
 
-def test_every_address_is_locked(site, office, browser):
+def test_every_address_is_locked(site: Site, office: Office, browser: Browser) -> None:
     entry = office.propose()
     office.clock.go(1000)
     for path in ("/", "", "/edit", "/source", "/text", "/thread", "/file/0"):
@@ -227,8 +240,8 @@ def test_every_address_is_locked(site, office, browser):
 
 
 def test_a_verdict_given_while_it_is_locked_counts_once_the_passphrase_is_given(
-    site, office, browser
-):
+    site: Site, office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}").page.form("/approve")
     office.clock.go(1000)
@@ -241,7 +254,9 @@ def test_a_verdict_given_while_it_is_locked_counts_once_the_passphrase_is_given(
     assert office.state_of(entry.id) == "approved"
 
 
-def test_an_edit_made_while_it_is_locked_is_not_lost(site, office, browser):
+def test_an_edit_made_while_it_is_locked_is_not_lost(
+    site: Site, office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}/edit").page.form("/preview")
     typed = {
@@ -264,7 +279,9 @@ def test_an_edit_made_while_it_is_locked_is_not_lost(site, office, browser):
     assert [one.spec for one in found.letter.cc] == ["bob@example.net"]
 
 
-def test_the_passphrase_never_comes_back_in_a_page(site, office, browser):
+def test_the_passphrase_never_comes_back_in_a_page(
+    site: Site, office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     office.clock.go(1000)
     for given in ("wrong wrong", WORD):
@@ -273,7 +290,9 @@ def test_the_passphrase_never_comes_back_in_a_page(site, office, browser):
         assert given not in answer.text
 
 
-def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(site, office, browser):
+def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(
+    site: Site, office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}").page.form("/approve")
     other = office.beside()
@@ -286,7 +305,7 @@ def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(site, 
     assert office.state_of(entry.id) == "approved"
 
 
-def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office):
+def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office: Office) -> None:
     with opened(office) as site:
         (secret,) = site.browser(passphrase=WORD).cookies.values()
         port = site.door.port
@@ -296,7 +315,7 @@ def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office):
         locked(browser.get("/"))
 
 
-def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office):
+def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office: Office) -> None:
     office.reopen(trust="folder")
     entry = office.propose()
     with opened(office) as site:
@@ -315,7 +334,7 @@ def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office):
         assert site.stranger().enter(site.door.ticket("ada"), passphrase="wrong").status == 403
 
 
-def test_signing_out_needs_no_passphrase(site, office, browser):
+def test_signing_out_needs_no_passphrase(site: Site, office: Office, browser: Browser) -> None:
     kept = dict(browser.cookies)
     office.clock.go(1000)
     browser.send("/out", {"token": Visitor(next(iter(kept.values())), "ada").token})
@@ -327,7 +346,7 @@ def test_signing_out_needs_no_passphrase(site, office, browser):
 # The desk itself
 
 
-def test_whatever_the_page_says_the_desk_asks_for_proof(office, courier):
+def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier: Courier) -> None:
     entry = office.propose()
     for proof in (None, "", "wrong"):
         with pytest.raises(Denied):
@@ -343,7 +362,7 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office, courier):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_doors_proof_is_of_its_own_browser_alone(office):
+def test_the_doors_proof_is_of_its_own_browser_alone(office: Office) -> None:
     door = Door(office.desk, 1, now=lambda: 0.0)
     ours, theirs = Visitor("ours", "ada"), Visitor("theirs", "bob")
     door.unlock(ours, WORD)

@@ -1,35 +1,43 @@
 """Looking back on the page: the history and its search, the agents, the health, the chain and the chart."""
 
 from datetime import date
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
 from postroom.agents.post import Post
 from postroom.agents.roster import Me
+from postroom.core.address import Address
 from postroom.core.errors import Unavailable
 from postroom.core.health import Check
 from postroom.desk.correspondence import Correspondence
 from postroom.desk.outbox import Call
+from postroom.store.entries import Entry
+from postroom.web.markup import Html
 from postroom.web.records import chart
-from tests.desks import BOB, CAT
-from tests.unit.web.browser import opened, parsed
+from tests.desks import BOB, CAT, Office
+from tests.unit.web.browser import Browser, Node, opened, parsed
 
 
-def found(browser, **asked):
+def found(browser: Browser, **asked: str) -> list[str]:
     """Return the subjects that a search of the history gives."""
     page = browser.get(f"/history?{urlencode(asked)}").page
     tables = page.all("table", class_="letters")
     return [row.one("a").text for table in tables for row in table.one("tbody").all("tr")]
 
 
-def rejected(office, subject, agent="claude", **changes):
+def rejected(
+    office: Office, subject: str, agent: str = "claude", **changes: str | tuple[Address]
+) -> Entry:
     entry = office.propose(office.letter(subject=subject, **changes), Call("send_email", agent))
     office.desk.reject(entry.id, by="ada", reason="no")
     return entry
 
 
-def test_the_history_is_searched_by_every_word_wherever_it_stands(office, browser):
+def test_the_history_is_searched_by_every_word_wherever_it_stands(
+    office: Office, browser: Browser
+) -> None:
     first = rejected(office, "Ärger im Büro", to=(BOB,), text="Über die Straße.\n")
     rejected(office, "100% sure", agent="gpt_4", text='She said "yes" to it.\n')
     rejected(office, "100 percent", to=(CAT,), text="Plain.\n")
@@ -55,7 +63,7 @@ def test_the_history_is_searched_by_every_word_wherever_it_stands(office, browse
     assert "No letter fits" in words
 
 
-def test_the_history_is_filtered_by_outcome_and_by_agent(office, browser):
+def test_the_history_is_filtered_by_outcome_and_by_agent(office: Office, browser: Browser) -> None:
     rejected(office, "No", agent="a")
     sent = office.approved(subject="Yes")
     office.desk.send_approved()
@@ -76,7 +84,7 @@ def test_the_history_is_filtered_by_outcome_and_by_agent(office, browser):
     assert sent.id in str([a.attrs for a in row.all("a")])
 
 
-def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office):
+def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office: Office) -> None:
     office.reopen(open_letters=1000, proposals_per_hour=1000)
     call = Call("send_email", "claude")
     for n in range(103):
@@ -94,7 +102,7 @@ def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office):
     assert seen == [f"{{x}} & number {n}" for n in reversed(range(103))]
 
 
-def test_an_empty_history_says_what_will_be_there(browser):
+def test_an_empty_history_says_what_will_be_there(browser: Browser) -> None:
     assert "No letter was decided yet" in browser.get("/history").words
     assert "Nothing waits" in browser.get("/").words
 
@@ -102,7 +110,7 @@ def test_an_empty_history_says_what_will_be_there(browser):
 # The chain
 
 
-def test_whether_the_log_is_as_it_was_written_is_told(office, browser):
+def test_whether_the_log_is_as_it_was_written_is_told(office: Office, browser: Browser) -> None:
     office.propose()
     whole = browser.get("/history/chain")
     assert "The audit chain is whole" in whole.words
@@ -118,12 +126,12 @@ def test_whether_the_log_is_as_it_was_written_is_told(office, browser):
 # Agents
 
 
-def rows(page):
+def rows(page: Node) -> dict[str, list[str]]:
     return {row.one("th").text: [cell.text for cell in row.all("td")] for row in page.one("tbody").all("tr")}  # fmt: skip
 
 
 @pytest.fixture
-def alone(office, tmp_path):
+def alone(office: Office, tmp_path: Path) -> Path:
     """The desk, started in a folder that is no repository."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -131,7 +139,9 @@ def alone(office, tmp_path):
     return folder
 
 
-def test_each_agent_is_shown_with_its_letters(office, browser, alone):
+def test_each_agent_is_shown_with_its_letters(
+    office: Office, browser: Browser, alone: Path
+) -> None:
     office.propose(call=Call("send_email", "claude"))
     rejected(office, "No", agent="gpt <4>")
     rejected(office, "Nor that", agent="gpt <4>")
@@ -143,15 +153,17 @@ def test_each_agent_is_shown_with_its_letters(office, browser, alone):
     assert "Nor that" in browser.get(link).words
 
 
-def test_without_agents_or_a_repository_the_page_says_how_to_begin(browser, alone):
+def test_without_agents_or_a_repository_the_page_says_how_to_begin(
+    browser: Browser, alone: Path
+) -> None:
     answer = browser.get("/agents")
     assert answer.status == 200
     assert "postroom install" in answer.words
 
 
 def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_not_read(
-    office, browser, alone
-):
+    office: Office, browser: Browser, alone: Path
+) -> None:
     (alone / ".git").mkdir()
     post = Post(str(alone), {})
     for name in ("alice", "bob"):
@@ -165,9 +177,9 @@ def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_
     assert shown["alice"][1] == "0"
 
 
-def test_agent_mail_that_cannot_be_looked_at_is_said(office, browser):
+def test_agent_mail_that_cannot_be_looked_at_is_said(office: Office, browser: Browser) -> None:
     class Broken:
-        def present(self):
+        def present(self) -> None:
             raise Unavailable("a lock is held", remedy="Wait.")
 
     office.propose()
@@ -181,7 +193,7 @@ def test_agent_mail_that_cannot_be_looked_at_is_said(office, browser):
 # Health
 
 
-def test_what_is_amiss_is_shown_with_its_remedy(office):
+def test_what_is_amiss_is_shown_with_its_remedy(office: Office) -> None:
     checks = [Check("disk", "fail", "1 MB left", "Free <some> space."), Check("vault", "ok", "fine"), Check("mode", "note", "rehearsal")]  # fmt: skip
     mail = [Check("account", "fail", "signed out", "Run `postroom auth gmail`.")]
     with opened(office, health=lambda: checks, mail_health=lambda: mail) as site:
@@ -197,8 +209,8 @@ def test_what_is_amiss_is_shown_with_its_remedy(office):
         assert "postroom auth gmail" in asked.words
 
 
-def test_a_look_that_fails_is_said_on_the_page(office):
-    def broken():
+def test_a_look_that_fails_is_said_on_the_page(office: Office) -> None:
+    def broken() -> None:
         raise Unavailable("the vault is gone", remedy="Plug it in.")
 
     with opened(office, health=broken, mail_health=broken) as site:
@@ -214,18 +226,18 @@ TODAY = date(2026, 11, 15)
 DAY = (TODAY - date(1970, 1, 1)).days
 
 
-def titles(drawn):
+def titles(drawn: Html) -> list[str]:
     return [node.text for node in parsed(drawn).all("title")]
 
 
-def test_the_chart_says_how_many_of_each_on_each_day():
+def test_the_chart_says_how_many_of_each_on_each_day() -> None:
     drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}}, TODAY)  # fmt: skip
     assert titles(drawn) == ["2026-10-17: 1 rejected", "2026-11-15: 3 approved, 2 sent"]
     label = parsed(drawn).one("svg").attrs["aria-label"]
     assert label == "Letters in the last 30 days: 3 approved, 1 rejected, 2 sent"
 
 
-def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart():
+def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart() -> None:
     days = {DAY - n: {"approved": n * 7, "rejected": n, "sent": 200 - n} for n in range(30)}
     for bar in parsed(chart(days, TODAY)).all("rect"):
         top, tall = float(bar.attrs["y"]), float(bar.attrs["height"])
@@ -235,12 +247,12 @@ def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart():
         assert 0 <= float(bar.attrs["x"]) <= 361
 
 
-def test_without_letters_there_is_no_chart():
+def test_without_letters_there_is_no_chart() -> None:
     assert chart({}, TODAY) == ""
     assert chart({DAY - 31: {"sent": 1}}, TODAY) == ""
 
 
-def test_what_was_decided_is_in_the_chart(office, browser):
+def test_what_was_decided_is_in_the_chart(office: Office, browser: Browser) -> None:
     rejected(office, "No")
     office.approved()
     office.desk.send_approved()

@@ -2,8 +2,11 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
+from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -13,9 +16,11 @@ from postroom.core.health import Check
 from postroom.core.letter import Enclosure
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Arrival
-from tests.desks import BOB, START, YOU
+from postroom.store.entries import Entry
+from tests.desks import BOB, START, YOU, Office
 from tests.mails import mail
-from tests.unit.web.browser import opened
+from tests.providers import Courier
+from tests.unit.web.browser import Browser, Node, opened
 
 EVIL = '"><script>alert(1)</script>'
 MORE = "{x} %s </title></textarea> ' onload='y' &lt;b&gt; {0.__class__} <!--"
@@ -23,12 +28,12 @@ PAGES = ("/", "/history", "/history?q=%22%3E%3Cscript%3E&state=rejected&agent=%2
 LETTER = ("", "/edit", "/thread")
 
 
-def shape(page):
+def shape(page: Node) -> list[tuple[Any, ...]]:
     """Return all elements of a page with the names of their attributes, but for those that name hidden characters."""
     return [(n.tag, tuple(sorted(n.attrs))) for n in page if n.attrs.get("class") != "unseen"]
 
 
-def filled(office, evil, more):
+def filled(office: Office, evil: str, more: str) -> list[str]:
     """Fill a desk with letters that have these words wherever somebody else chooses them; return their ids."""
     call = Call("send_email", evil[:60])
     name = evil.replace("<", "").replace(">", "")  # no address has a name with these
@@ -48,11 +53,11 @@ def filled(office, evil, more):
     return [waits.id, rejected.id, approved.id]
 
 
-def hostile_health(evil, more):
+def hostile_health(evil: str, more: str) -> Callable[..., Any]:
     return lambda: [Check(evil, "fail", more, evil), Check("vault", "note", evil)]
 
 
-def test_no_words_of_others_become_a_part_of_any_page(tmp_path):
+def test_no_words_of_others_become_a_part_of_any_page(tmp_path: Path) -> None:
     from tests.desks import Office
 
     drawn = []
@@ -79,7 +84,7 @@ def test_no_words_of_others_become_a_part_of_any_page(tmp_path):
     assert evil[first].page.one("h1", id="subject").text == f"{EVIL} {MORE}"
 
 
-def test_every_recipient_stands_on_the_page_in_full(office):
+def test_every_recipient_stands_on_the_page_in_full(office: Office) -> None:
     office.reopen(recipients_per_letter=200)
     people = [Address(f"person.number.{n}", "a-rather-long-domain.example.com", f"Dr. Person, the {n}th") for n in range(100)]  # fmt: skip
     entry = office.propose(
@@ -95,7 +100,9 @@ def test_every_recipient_stands_on_the_page_in_full(office):
     assert rows["From"] == [str(YOU)]
 
 
-def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(office, browser):
+def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose(
         office.letter(html='<p>Good day, <a href="https://a.example/x">Ann</a></p>')
     )
@@ -108,7 +115,7 @@ def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(o
     assert "Also as HTML" not in browser.get(f"/letter/{office.propose().id}").words
 
 
-def test_hidden_characters_in_the_text_are_named(office, browser):
+def test_hidden_characters_in_the_text_are_named(office: Office, browser: Browser) -> None:
     # A text that was frozen before such characters were taken out, or by other code than ours.
     entry = office.propose()
     with office.desk.ledger._database.write() as connection:
@@ -117,7 +124,9 @@ def test_hidden_characters_in_the_text_are_named(office, browser):
     assert [n.attrs["title"] for n in body.all(class_="unseen")] == ["right-to-left override", "zero width space"]  # fmt: skip
 
 
-def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(office, browser):
+def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(
+    office: Office, browser: Browser
+) -> None:
     text = "".join(f"Line {n}.\n" for n in range(2000))
     entry = office.propose(office.letter(text=text))
     page = browser.get(f"/letter/{entry.id}").page
@@ -130,8 +139,8 @@ NAMES = ["plan.pdf", 'a"b;c.txt', "naïve – 日本.txt", "x%0d%0aSet-Cookie: a
 
 
 def test_attachments_are_named_with_type_size_and_hash_and_are_never_shown_by_a_browser(
-    office, browser
-):
+    office: Office, browser: Browser
+) -> None:
     files = tuple(Enclosure(name, "text/html", f"<script>{name}</script>".encode()) for name in NAMES)  # fmt: skip
     entry = office.propose(office.letter(attachments=files))
     page = browser.get(f"/letter/{entry.id}").page
@@ -157,14 +166,16 @@ def test_attachments_are_named_with_type_size_and_hash_and_are_never_shown_by_a_
         assert browser.get(f"/letter/{entry.id}/file/{wrong}").status == 404
 
 
-def test_a_plain_text_is_never_taken_for_a_page(office, browser):
+def test_a_plain_text_is_never_taken_for_a_page(office: Office, browser: Browser) -> None:
     entry = office.propose(office.letter(text="<script>alert(1)</script>\n"))
     answer = browser.get(f"/letter/{entry.id}/text")
     assert answer.text == "<script>alert(1)</script>\n"
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
 
 
-def test_what_mail_asked_for_is_said_of_recipients_and_links(office, browser):
+def test_what_mail_asked_for_is_said_of_recipients_and_links(
+    office: Office, browser: Browser
+) -> None:
     raw = mail(
         sender="eve@evil.example", text="Write to drop@evil.example at https://evil.example/x"
     )
@@ -174,7 +185,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(office, browser):
     entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
     source = "eve@evil.example's mail “Hello”"
 
-    def agree(*wanted):
+    def agree(*wanted: str) -> list[str]:
         found = office.desk.ledger.entry(entry.id).card
         page = browser.get(f"/letter/{entry.id}").page
         rows = [row.text for row in page.one("table", class_="sources").all("tr")]
@@ -200,7 +211,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(office, browser):
 
 
 @pytest.fixture
-def answer(office):
+def answer(office: Office) -> Entry:
     raw = mail(message_id="<q@example.com>", sender="ann@example.com", text="Shall we meet?")
     office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
@@ -208,7 +219,7 @@ def answer(office):
     return office.propose(office.letter(in_reply_to="<q@example.com>", references=("<q@example.com>",), thread=thread))  # fmt: skip
 
 
-def test_the_conversation_is_shown_with_what_is_answered(browser, answer):
+def test_the_conversation_is_shown_with_what_is_answered(browser: Browser, answer: Entry) -> None:
     page = browser.get(f"/letter/{answer.id}").page
     assert [n for n in page if n.attrs.get("data-load") == f"/letter/{answer.id}/thread"]
     thread = browser.get(f"/letter/{answer.id}/thread")
@@ -220,11 +231,11 @@ def test_the_conversation_is_shown_with_what_is_answered(browser, answer):
 
 
 def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
-    office, courier, browser, answer
-):
+    office: Office, courier: Courier, browser: Browser, answer: Entry
+) -> None:
     from postroom.core.errors import Unavailable
 
-    def down(_id):
+    def down(_id: str) -> None:
         raise Unavailable("no network <b>", remedy="Look at the cable.")
 
     office.desk.mailroom.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own": staticmethod(lambda: (YOU,))})()  # fmt: skip
@@ -234,7 +245,9 @@ def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
     assert browser.get(f"/letter/{answer.id}").status == 200
 
 
-def test_a_letter_that_answers_nothing_has_no_conversation(office, browser):
+def test_a_letter_that_answers_nothing_has_no_conversation(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     assert "What it answers" not in browser.get(f"/letter/{entry.id}").words
     answer = browser.get(f"/letter/{entry.id}/thread")
@@ -245,7 +258,7 @@ def test_a_letter_that_answers_nothing_has_no_conversation(office, browser):
 # Many
 
 
-def test_a_long_queue_is_turned_over_newest_first_and_each_page_is_small(office):
+def test_a_long_queue_is_turned_over_newest_first_and_each_page_is_small(office: Office) -> None:
     office.reopen(open_letters=1000, proposals_per_hour=1000)
     entries = [office.desk.outbox.propose(Call("send_email", "claude"), office.letter(subject=f"Subject number {n}")) for n in range(500)]  # fmt: skip
     with opened(office) as site:

@@ -1,16 +1,19 @@
 """Verdicts on the page: what a person decides there is what the ledger has, and whoever comes second is told."""
 
+from pathlib import Path
+
 import pytest
 
 from postroom.core import life
+from postroom.store.entries import Entry
 from tests.desks import BOB, HOUR, SEND, THREE_DAYS, Office, state
-from tests.providers import BARRED
-from tests.unit.web.browser import at_once, opened, until
+from tests.providers import BARRED, Courier
+from tests.unit.web.browser import Answer, Browser, Site, at_once, opened, until
 
 RED = {"text": "Your password: hunter2hunter2\n"}
 
 
-def refused(answer, status, *words):
+def refused(answer: Answer, status: int, *words: str) -> None:
     """Assert that nothing was done, and that the page says why."""
     assert answer.status == status
     for word in words:
@@ -20,7 +23,9 @@ def refused(answer, status, *words):
 # Yes
 
 
-def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(office, courier):
+def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     with opened(office) as site:
         answer = site.browser("Grace H.").decide(entry.id, "approve")
@@ -39,7 +44,9 @@ def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(off
     assert office.where(entry.id) == "Done"
 
 
-def test_what_was_not_the_letter_on_the_page_is_not_approved(office, browser):
+def test_what_was_not_the_letter_on_the_page_is_not_approved(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}").page.form("/approve")
     other = office.beside()
@@ -53,20 +60,22 @@ def test_what_was_not_the_letter_on_the_page_is_not_approved(office, browser):
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:", "x", "sha256:" + "0" * 63, "sha256:" + "G" * 64])
-def test_an_approval_that_names_no_digest_is_refused(office, browser, digest):
+def test_an_approval_that_names_no_digest_is_refused(
+    office: Office, browser: Browser, digest: str
+) -> None:
     entry = office.propose()
     for more in ({"digest": digest}, {"digest": entry.digest[:20]}, {"digest": entry.digest.upper()}, {}):  # fmt: skip
         refused(browser.post(f"/letter/{entry.id}/approve", **more), 400, "Load the page again")
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_digest_of_another_letter_approves_neither(office, browser):
+def test_the_digest_of_another_letter_approves_neither(office: Office, browser: Browser) -> None:
     one, other = office.propose(), office.propose()
     refused(browser.post(f"/letter/{one.id}/approve", digest=other.digest), 409, one.id)
     assert [office.state_of(e.id) for e in (one, other)] == ["pending", "pending"]
 
 
-def test_a_rehearsed_letter_cannot_be_approved(tmp_path):
+def test_a_rehearsed_letter_cannot_be_approved(tmp_path: Path) -> None:
     office = Office(tmp_path, live=False, source="dry_run")
     entry = office.propose()
     with opened(office) as site:
@@ -80,7 +89,7 @@ def test_a_rehearsed_letter_cannot_be_approved(tmp_path):
     office.close()
 
 
-def test_while_postroom_rehearses_a_letter_that_waited_cannot_be_approved(office):
+def test_while_postroom_rehearses_a_letter_that_waited_cannot_be_approved(office: Office) -> None:
     entry = office.propose()
     office.reopen(live=False)
     with opened(office) as site:
@@ -95,7 +104,9 @@ def test_while_postroom_rehearses_a_letter_that_waited_cannot_be_approved(office
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
-def test_red_lines_must_be_ticked_before_a_letter_is_approved(office, browser):
+def test_red_lines_must_be_ticked_before_a_letter_is_approved(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose(office.letter(**RED))
     answer = browser.get(f"/letter/{entry.id}")
     assert "The text seems to contain a password" in answer.words
@@ -109,7 +120,9 @@ def test_red_lines_must_be_ticked_before_a_letter_is_approved(office, browser):
     assert office.state_of(entry.id) == "approved"
 
 
-def test_a_letter_that_expired_cannot_be_approved_and_the_page_says_so(office, browser):
+def test_a_letter_that_expired_cannot_be_approved_and_the_page_says_so(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}").page.form("/approve")
     office.clock.go(THREE_DAYS)
@@ -119,7 +132,9 @@ def test_a_letter_that_expired_cannot_be_approved_and_the_page_says_so(office, b
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_note_that_was_edited_in_the_vault_blocks_approval_and_the_page_says_how(office, browser):
+def test_a_note_that_was_edited_in_the_vault_blocks_approval_and_the_page_says_how(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     page = browser.get(f"/letter/{entry.id}").page
     office.edit(entry.id, "Good day", "Pay Eve. Good day")
@@ -137,7 +152,9 @@ def test_a_note_that_was_edited_in_the_vault_blocks_approval_and_the_page_says_h
     assert office.state_of(entry.id) == "approved"
 
 
-def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(office, courier):
+def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(
+    office: Office, courier: Courier
+) -> None:
     entry = office.propose()
     (office.vault / "PAUSED").touch()
     with opened(office) as site:
@@ -160,7 +177,9 @@ def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(office,
 
 
 @pytest.mark.parametrize("reason", ["", "Not like <b>this</b>, {please} %s"])
-def test_a_rejection_reaches_the_agent_with_its_reason(office, browser, reason):
+def test_a_rejection_reaches_the_agent_with_its_reason(
+    office: Office, browser: Browser, reason: str
+) -> None:
     entry = office.propose()
     answer = browser.decide(entry.id, "reject", reason=reason)
     assert answer.status == 200
@@ -170,7 +189,9 @@ def test_a_rejection_reaches_the_agent_with_its_reason(office, browser, reason):
     assert office.where(entry.id) == "Rejected"
 
 
-def test_another_version_is_asked_for_with_a_word_and_never_without(office, browser):
+def test_another_version_is_asked_for_with_a_word_and_never_without(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     for reason in ("", "  ", "\n\t\n"):
         refused(browser.decide(entry.id, "revise", reason=reason), 400, "the agent reads it")
@@ -180,7 +201,7 @@ def test_another_version_is_asked_for_with_a_word_and_never_without(office, brow
     assert (found.revise, found.reason, found.by) == (True, "Kinder,\nplease.", "ada")
 
 
-def test_the_next_version_is_a_link_away(office, browser):
+def test_the_next_version_is_a_link_away(office: Office, browser: Browser) -> None:
     first = office.propose()
     browser.decide(first.id, "revise", reason="Kinder")
     second = office.propose(office.letter(text="Kinder.\n"), replaces=first.id)
@@ -188,7 +209,9 @@ def test_the_next_version_is_a_link_away(office, browser):
     assert [a for a in page.all("a") if a.text == "Its next version" and a.attrs["href"] == f"/letter/{second.id}"]  # fmt: skip
 
 
-def test_a_long_reason_is_cut_and_invisible_characters_in_it_are_gone(office, browser):
+def test_a_long_reason_is_cut_and_invisible_characters_in_it_are_gone(
+    office: Office, browser: Browser
+) -> None:
     entry = office.propose()
     browser.decide(entry.id, "reject", reason="a\u200bb\u202e" + "x" * 5000)
     assert state(office, entry.id).reason == "ab" + "x" * 1998
@@ -197,7 +220,9 @@ def test_a_long_reason_is_cut_and_invisible_characters_in_it_are_gone(office, br
 # Taking back
 
 
-def test_an_approval_is_undone_while_the_letter_can_be_recalled(office, browser, courier):
+def test_an_approval_is_undone_while_the_letter_can_be_recalled(
+    office: Office, browser: Browser, courier: Courier
+) -> None:
     entry = office.propose()
     answer = browser.decide(entry.id, "approve")
     answer = browser.submit(answer.page.form("/undo"))
@@ -208,7 +233,9 @@ def test_an_approval_is_undone_while_the_letter_can_be_recalled(office, browser,
     assert courier.tried == 0
 
 
-def test_what_was_sent_cannot_be_undone_and_the_page_says_so(office, browser, courier):
+def test_what_was_sent_cannot_be_undone_and_the_page_says_so(
+    office: Office, browser: Browser, courier: Courier
+) -> None:
     entry = office.propose()
     form = browser.decide(entry.id, "approve").page.form("/undo")
     office.clock.go(10)
@@ -219,7 +246,9 @@ def test_what_was_sent_cannot_be_undone_and_the_page_says_so(office, browser, co
     assert office.state_of(entry.id) == "sent"
 
 
-def test_closed_letters_are_put_back_into_the_queue_and_sent_ones_never(office, browser, courier):
+def test_closed_letters_are_put_back_into_the_queue_and_sent_ones_never(
+    office: Office, browser: Browser, courier: Courier
+) -> None:
     rejected, withdrawn = office.propose(), office.propose()
     office.desk.reject(rejected.id, by="ada", reason="")
     office.desk.withdraw(SEND, withdrawn.id)
@@ -242,7 +271,7 @@ def test_closed_letters_are_put_back_into_the_queue_and_sent_ones_never(office, 
 
 
 @pytest.fixture
-def lost(office, courier):
+def lost(office: Office, courier: Courier) -> Entry:
     """A letter that may or may not have been sent."""
     courier.settles = False
     courier.loses(after=False)
@@ -253,8 +282,8 @@ def lost(office, courier):
 
 
 def test_a_letter_that_may_have_been_sent_stands_first_and_is_resolved_by_a_person(
-    office, browser, lost, courier
-):
+    office: Office, browser: Browser, lost: Entry, courier: Courier
+) -> None:
     office.propose()
     words = browser.get("/").words
     assert words.index("May or may not have been sent") < words.index("Waiting for you")
@@ -272,7 +301,9 @@ def test_a_letter_that_may_have_been_sent_stands_first_and_is_resolved_by_a_pers
     assert courier.tried == 1
 
 
-def test_a_letter_that_was_not_sent_waits_again(office, browser, lost):
+def test_a_letter_that_was_not_sent_waits_again(
+    office: Office, browser: Browser, lost: Entry
+) -> None:
     browser.post(f"/letter/{lost.id}/resolve", sent="no")
     assert office.state_of(lost.id) == "pending"
 
@@ -280,7 +311,9 @@ def test_a_letter_that_was_not_sent_waits_again(office, browser, lost):
 # Two at once
 
 
-def test_of_two_who_decide_at_once_one_is_told_what_the_other_decided(office, site):
+def test_of_two_who_decide_at_once_one_is_told_what_the_other_decided(
+    office: Office, site: Site
+) -> None:
     for _ in range(4):
         entry = office.propose()
         yes, no = site.browser("ada"), site.browser("bob")
@@ -301,7 +334,7 @@ def test_of_two_who_decide_at_once_one_is_told_what_the_other_decided(office, si
         assert told in answers[1 - first].words
 
 
-def test_of_two_that_resolve_or_reject_at_once_one_is_told(office, site):
+def test_of_two_that_resolve_or_reject_at_once_one_is_told(office: Office, site: Site) -> None:
     entry = office.propose()
     browsers = [site.browser(name) for name in ("ada", "bob")]
     forms = [one.get(f"/letter/{entry.id}").page.form("/reject") for one in browsers]
@@ -312,7 +345,7 @@ def test_of_two_that_resolve_or_reject_at_once_one_is_told(office, site):
     assert office.state_of(entry.id) == "rejected"
 
 
-def test_twenty_approvals_at_once_send_one_letter(office, courier):
+def test_twenty_approvals_at_once_send_one_letter(office: Office, courier: Courier) -> None:
     entry = office.propose()
     with opened(office) as site:
         browser = site.browser()
@@ -337,7 +370,9 @@ def test_twenty_approvals_at_once_send_one_letter(office, courier):
     "id",
     ["zzzzzzzzzz", "%00", "%27%20OR%201=1", "<script>alert(1)</script>", "%3Cscript%3E", "..%2f..", "a" * 3000, "%ED%A0%80", "{id}", "%25s", "é"],
 )  # fmt: skip
-def test_a_letter_that_is_not_there_is_a_page_that_says_so(office, browser, id):
+def test_a_letter_that_is_not_there_is_a_page_that_says_so(
+    office: Office, browser: Browser, id: str
+) -> None:
     office.propose()
     for path in ("", "/edit", "/source", "/text", "/thread", "/file/0"):
         answer = browser.get(f"/letter/{id}{path}")
@@ -349,7 +384,9 @@ def test_a_letter_that_is_not_there_is_a_page_that_says_so(office, browser, id):
         assert answer.status == 404, verb
 
 
-def test_everybody_who_gets_the_letter_is_in_what_was_approved(office, browser, courier):
+def test_everybody_who_gets_the_letter_is_in_what_was_approved(
+    office: Office, browser: Browser, courier: Courier
+) -> None:
     entry = office.propose(office.letter(cc=(BOB,)))
     browser.decide(entry.id, "approve")
     office.clock.go(10)
@@ -358,13 +395,13 @@ def test_everybody_who_gets_the_letter_is_in_what_was_approved(office, browser, 
     assert accepted.letter.digest == entry.digest
 
 
-def test_what_was_done_is_said_once_it_is_done(office, browser):
+def test_what_was_done_is_said_once_it_is_done(office: Office, browser: Browser) -> None:
     entry = office.propose()
     for verb, said in (("approve", "Approved."), ("undo", "Recalled. Nothing was sent."), ("reject", "Rejected. The agent is told."), ("reopen", "It waits for you again.")):  # fmt: skip
         assert said in browser.decide(entry.id, verb).words
 
 
-def test_a_letter_can_be_recalled_from_the_queue(office, browser):
+def test_a_letter_can_be_recalled_from_the_queue(office: Office, browser: Browser) -> None:
     entry = office.propose()
     browser.decide(entry.id, "approve")
     form = browser.get("/").page.one(id="queue").form("/undo")
@@ -372,7 +409,9 @@ def test_a_letter_can_be_recalled_from_the_queue(office, browser):
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_letter_that_failed_stands_in_the_queue_for_a_while(office, browser, courier):
+def test_a_letter_that_failed_stands_in_the_queue_for_a_while(
+    office: Office, browser: Browser, courier: Courier
+) -> None:
     entry = office.approved(subject="Never left")
     courier.refuses(BARRED)
     office.desk.send_approved()
@@ -384,7 +423,7 @@ def test_a_letter_that_failed_stands_in_the_queue_for_a_while(office, browser, c
     assert "Never left" not in browser.get("/").page.one(id="queue").text
 
 
-def test_the_log_says_whose_word_each_was(office, browser):
+def test_the_log_says_whose_word_each_was(office: Office, browser: Browser) -> None:
     entry = office.propose()
     browser.decide(entry.id, "approve")
     browser.decide(entry.id, "undo")
@@ -395,7 +434,7 @@ def test_the_log_says_whose_word_each_was(office, browser):
     assert {one["parameters"]["by"] for one in records} == {"ada"}
 
 
-def test_addresses_may_be_separated_as_other_programs_do(office, browser):
+def test_addresses_may_be_separated_as_other_programs_do(office: Office, browser: Browser) -> None:
     entry = office.propose()
     form = browser.get(f"/letter/{entry.id}/edit").page.form("/preview")
     shown = browser.submit(form, to="ann@example.com; bob@example.net")

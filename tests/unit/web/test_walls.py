@@ -2,30 +2,34 @@
 
 import re
 import socket
+from collections.abc import Iterator
 from datetime import UTC
+from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
 
 from postroom.core.letter import Enclosure
+from postroom.store.entries import Entry
 from postroom.web.app import app
 from postroom.web.live import Clerk, Live
 from postroom.web.request import MAX_FORM, Setup
-from tests.unit.web.browser import PROXY, WORD, fine, opened, until
+from tests.desks import Office
+from tests.unit.web.browser import PROXY, WORD, Browser, Site, fine, opened, until
 
 SECRET = "the secret of the letter"
 OPEN = ("/in", "/in/{ticket}", "/static/{name}")  # what must be reached to be let in
 
 
 @pytest.fixture
-def entry(office):
+def entry(office: Office) -> Entry:
     file = Enclosure("plan.txt", "text/plain", SECRET.encode())
     return office.propose(
         office.letter(subject=f"{SECRET} 1", html=f"<p>{SECRET} 2</p>", attachments=(file,))
     )  # fmt: skip
 
 
-def routes(office, site, method):
+def routes(office: Office, site: Site, method: str) -> list[str]:
     """Return every address of the page that takes this method, as it is written."""
     live = Live(office.desk)
     setup = Setup(
@@ -35,13 +39,13 @@ def routes(office, site, method):
     return [route.path for route in app(setup)._inner.routes if method in route.methods]
 
 
-def guarded(office, site, entry, method):
+def guarded(office: Office, site: Site, entry: Entry, method: str) -> list[str]:
     """Return the addresses behind the door, for this letter."""
     found = [path for path in routes(office, site, method) if path not in OPEN]
     return [path.replace("{id}", entry.id).replace("{at:int}", "0") for path in found]
 
 
-def said(site, request):
+def said(site: Site, request: pytest.FixtureRequest) -> tuple[int, str, str]:
     """Return what is answered to these very bytes."""
     with socket.create_connection(("127.0.0.1", site.door.port), timeout=20) as line:
         line.sendall(request)
@@ -52,7 +56,7 @@ def said(site, request):
     return int(head.split()[1]), head.decode().lower(), body.decode()
 
 
-def asked(site, *lines, method="GET", path="/"):
+def asked(site: Site, *lines: str, method: str = "GET", path: str = "/") -> tuple[int, str, str]:
     head = [f"{method} {path} HTTP/1.1", *lines, "Connection: close", "", ""]
     return said(site, "\r\n".join(head).encode("latin-1"))
 
@@ -60,7 +64,9 @@ def asked(site, *lines, method="GET", path="/"):
 # Who is not let in
 
 
-def test_a_stranger_is_shown_no_page_and_nothing_of_the_letters(office, site, entry):
+def test_a_stranger_is_shown_no_page_and_nothing_of_the_letters(
+    office: Office, site: Site, entry: Entry
+) -> None:
     stranger = site.stranger()
     paths = guarded(office, site, entry, "GET")
     assert len(paths) >= 13
@@ -72,7 +78,7 @@ def test_a_stranger_is_shown_no_page_and_nothing_of_the_letters(office, site, en
             assert entry.id not in answer.text
 
 
-def test_a_stranger_can_post_nothing(office, site, entry):
+def test_a_stranger_can_post_nothing(office: Office, site: Site, entry: Entry) -> None:
     stranger = site.stranger()
     paths = guarded(office, site, entry, "POST")
     assert len(paths) >= 11
@@ -85,14 +91,14 @@ def test_a_stranger_can_post_nothing(office, site, entry):
     assert office.desk.ledger.head() == before
 
 
-def test_every_address_that_is_open_to_strangers_is_known():
+def test_every_address_that_is_open_to_strangers_is_known() -> None:
     assert set(OPEN) == {"/in", "/in/{ticket}", "/static/{name}"}
 
 
 # Posts that no page of ours made
 
 
-def refusals(browser, other):
+def refusals(browser: Browser, other: Browser) -> Iterator[tuple[Any, ...]]:
     """Yield what is wrong with a post: its fields and headers, as they differ from a right one."""
     foreign = [
         "null", "http://evil.example", f"http://evil.example:{browser.site.door.port}", "",
@@ -112,7 +118,9 @@ def refusals(browser, other):
         yield f"a fetch that is {site}", {}, {"sec_fetch_site": site}
 
 
-def test_no_post_is_taken_without_its_token_and_from_elsewhere(office, site, entry):
+def test_no_post_is_taken_without_its_token_and_from_elsewhere(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser, other = site.browser(), site.browser("bob")
     paths = guarded(office, site, entry, "POST")
     before = office.desk.ledger.head()
@@ -129,7 +137,9 @@ def test_no_post_is_taken_without_its_token_and_from_elsewhere(office, site, ent
     assert browser.get("/").status == 200  # nobody was signed out
 
 
-def test_a_post_that_does_not_say_where_it_comes_from_is_refused(office, site, entry):
+def test_a_post_that_does_not_say_where_it_comes_from_is_refused(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser = site.browser()
     fields = urlencode({"token": browser.token, "digest": entry.digest})
     for path in (*guarded(office, site, entry, "POST"), "/in"):
@@ -139,7 +149,7 @@ def test_a_post_that_does_not_say_where_it_comes_from_is_refused(office, site, e
     assert office.state_of(entry.id) == "pending"
 
 
-def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site):
+def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site: Site) -> None:
     ticket = site.door.ticket("mallory").rpartition("/")[2]
     browser = site.stranger()
     for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
@@ -148,7 +158,9 @@ def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site):
     assert site.door.expects(ticket)
 
 
-def test_methods_that_the_page_does_not_have_do_nothing(office, site, entry):
+def test_methods_that_the_page_does_not_have_do_nothing(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser = site.browser()
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
         for path in ("/", f"/letter/{entry.id}", f"/letter/{entry.id}/approve", "/in"):
@@ -163,7 +175,9 @@ def test_methods_that_the_page_does_not_have_do_nothing(office, site, entry):
 # Hosts
 
 
-def test_a_request_for_another_host_is_refused_and_shown_nothing(office, site, entry):
+def test_a_request_for_another_host_is_refused_and_shown_nothing(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser = site.browser()
     port = site.door.port
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost", f"127.0.0.1:{port + 1}",
@@ -178,12 +192,14 @@ def test_a_request_for_another_host_is_refused_and_shown_nothing(office, site, e
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST"])
-def test_this_machine_has_two_names(office, site, name):
+def test_this_machine_has_two_names(office: Office, site: Site, name: str) -> None:
     browser = site.browser()
     assert browser.get("/", host=f"{name}:{site.door.port}").status == 200
 
 
-def test_a_request_for_no_host_or_for_two_is_refused(office, site, entry):
+def test_a_request_for_no_host_or_for_two_is_refused(
+    office: Office, site: Site, entry: Entry
+) -> None:
     cookie = "; ".join(f"{name}={value}" for name, value in site.browser().cookies.items())
     right = f"Host: 127.0.0.1:{site.door.port}"
     assert asked(site, right, f"Cookie: {cookie}")[0] == 200
@@ -198,14 +214,14 @@ def test_a_request_for_no_host_or_for_two_is_refused(office, site, entry):
     assert status in {400, 403, 404}
 
 
-def test_what_a_proxy_says_of_the_host_is_not_believed(site):
+def test_what_a_proxy_says_of_the_host_is_not_believed(site: Site) -> None:
     browser = site.browser()
     ours = site.address.removeprefix("http://")
     for name in ("x-forwarded-host", "forwarded", "x-host", "x-original-host"):
         assert browser.get("/", host="evil.example", **{name: ours}).status == 403
 
 
-def test_behind_a_proxy_its_address_and_this_machines_are_answered(office):
+def test_behind_a_proxy_its_address_and_this_machines_are_answered(office: Office) -> None:
     office.desk.set_passphrase(WORD)
     with opened(office, origin=PROXY) as site:
         browser = site.browser(proxied=True, passphrase=WORD)
@@ -219,7 +235,9 @@ def test_behind_a_proxy_its_address_and_this_machines_are_answered(office):
 # What every answer says
 
 
-def test_every_answer_says_what_a_browser_may_do_with_it(office, site, entry):
+def test_every_answer_says_what_a_browser_may_do_with_it(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser, stranger = site.browser(), site.stranger()
     paths = guarded(office, site, entry, "GET")
     paths.remove("/events")
@@ -261,7 +279,9 @@ def test_every_answer_says_what_a_browser_may_do_with_it(office, site, entry):
             assert not name.startswith("access-control-"), where
 
 
-def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere(office, site, entry):
+def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere(
+    office: Office, site: Site, entry: Entry
+) -> None:
     browser = site.browser()
     for path in ("/", f"/letter/{entry.id}", f"/letter/{entry.id}/edit", "/history", "/agents", "/health", "/in/x"):  # fmt: skip
         page = browser.get(path).page
@@ -276,14 +296,14 @@ def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere(o
 # Forms
 
 
-def refused_form(browser, body, **headers):
+def refused_form(browser: Browser, body: bytes, **headers: str) -> str:
     answer = browser.ask("POST", "/unlock", content=body, follow=False, **(browser.from_here | headers))  # fmt: skip
     assert answer.status in {400, 403}, body[:80]
     assert answer.page.one("strong").text  # what to do
     return answer.words
 
 
-def test_a_post_that_is_no_form_is_refused_with_what_to_do(site):
+def test_a_post_that_is_no_form_is_refused_with_what_to_do(site: Site) -> None:
     browser = site.browser()
     token = f"token={browser.token}".encode()
     for body in (b'{"token": "x"}', b"token", b"\xff\xfe", token + b"&next=\xc3\xa9", token + b"&next=%FF", token + b"&next=%ED%A0%80", token + b"&&=&x"):  # fmt: skip
@@ -298,7 +318,7 @@ def test_a_post_that_is_no_form_is_refused_with_what_to_do(site):
     refused_form(browser, b"")
 
 
-def test_more_than_a_letter_can_hold_is_refused_with_what_to_do(site):
+def test_more_than_a_letter_can_hold_is_refused_with_what_to_do(site: Site) -> None:
     browser = site.browser()
     body = f"token={browser.token}&next=/&text=".encode() + b"a" * MAX_FORM
     assert "Shorten" in refused_form(browser, body)
@@ -308,7 +328,7 @@ def test_more_than_a_letter_can_hold_is_refused_with_what_to_do(site):
 # Being sent elsewhere
 
 
-def test_unlocking_leads_to_no_other_host(site):
+def test_unlocking_leads_to_no_other_host(site: Site) -> None:
     browser = site.browser()
     hostile = (
         "//evil.example", "/\\evil.example", "\\\\evil.example", "https://evil.example", "http:evil.example",
@@ -330,7 +350,7 @@ def test_unlocking_leads_to_no_other_host(site):
         assert (led.scheme, led.netloc) == ("http", f"127.0.0.1:{site.door.port}"), wanted
 
 
-def test_unlocking_leads_back_to_where_one_was(site, office, entry):
+def test_unlocking_leads_back_to_where_one_was(site: Site, office: Office, entry: Entry) -> None:
     browser = site.browser()
     for wanted in (f"/letter/{entry.id}", "/history?q=a%20b&state=sent&page=2", "/?page=2", "/health", "/history?q=%C3%A9&agent="):  # fmt: skip
         answer = browser.post("/unlock", next=wanted, follow=False)
@@ -341,7 +361,7 @@ def test_unlocking_leads_back_to_where_one_was(site, office, entry):
 # Files of ours
 
 
-def test_no_other_file_is_served(site):
+def test_no_other_file_is_served(site: Site) -> None:
     host = f"Host: 127.0.0.1:{site.door.port}"
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/%2e%2e%2fapp.py", "/static//etc/passwd",
                  "/static/desk.css%00", "/static/./desk.css", "/static/desk.css/", "/static/", "/static", "/static/app.py", "/static/..",
@@ -352,7 +372,7 @@ def test_no_other_file_is_served(site):
         assert "root:" not in body
 
 
-def test_the_files_of_the_page_are_of_their_type(site):
+def test_the_files_of_the_page_are_of_their_type(site: Site) -> None:
     stranger = site.stranger()
     for name, kind in (("desk.css", "text/css"), ("desk.js", "text/javascript"), ("icon.svg", "image/svg+xml")):  # fmt: skip
         answer = stranger.get(f"/static/{name}")
@@ -360,7 +380,7 @@ def test_the_files_of_the_page_are_of_their_type(site):
         assert answer.headers["content-type"].startswith(kind)
 
 
-def test_who_comes_and_asks_for_nothing_keeps_nobody_out(office, site):
+def test_who_comes_and_asks_for_nothing_keeps_nobody_out(office: Office, site: Site) -> None:
     idle = [socket.create_connection(("127.0.0.1", site.door.port)) for _ in range(400)]
     try:
         for one in idle:  # of the last, all are let go at once
@@ -374,7 +394,7 @@ def test_who_comes_and_asks_for_nothing_keeps_nobody_out(office, site):
             one.close()
 
 
-def _ended(connection):
+def _ended(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""
     except BlockingIOError:
