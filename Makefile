@@ -44,7 +44,7 @@ test-real: $(VENV)/.browser  ## the tests against real programs, browsers and co
 	bash tests/real/install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/real tests/browser tests/contract --providers emulate
 
-lint: $(VENV)/.dev  ## format, lint, types, rooms
+lint: $(VENV)/.browser  ## format, lint, types, rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -22,7 +22,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp_types import TextResourceContents
+from mcp_types import CallToolResult, TextContent, TextResourceContents, Tool
 
 from postroom.cli.mcp import SERVERS, Office
 from postroom.config import load
@@ -32,6 +32,7 @@ from postroom.tools.serve import Service
 from postroom.tools.table import Contract
 from tests.conftest import Person
 from tests.forked import fork
+from tests.narrow import narrow, present
 
 SAMPLE = Path(__file__).parents[1] / "src" / "postroom" / "sample" / "mail.mbox"
 ERAS = ("auto", "legacy")  # 2026-07-28, and the handshake before it
@@ -41,21 +42,21 @@ ERAS = ("auto", "legacy")  # 2026-07-28, and the handshake before it
 class Said:
     """What a tool answered."""
 
-    raw: Any
+    raw: CallToolResult
 
     @property
     def text(self) -> str:
         (block,) = self.raw.content
-        return block.text
+        return narrow(block, TextContent).text
 
     @property
     def values(self) -> dict[str, Any]:
-        return self.raw.structured_content
+        return present(self.raw.structured_content)
 
     @property
     def refused(self) -> str:
         """The code of the error, if it is one."""
-        return self.values["error"]["code"] if self.raw.is_error else ""
+        return narrow(self.values["error"]["code"], str) if self.raw.is_error else ""
 
     @property
     def size(self) -> int:
@@ -79,9 +80,10 @@ class Visitor:
         return said.values
 
     def first(self, query: str) -> str:
-        return self.done("search_email", query=query, limit=1)["mails"][0]["id"]
+        found = self.done("search_email", query=query, limit=1)["mails"][0]["id"]
+        return narrow(found, str)
 
-    def tools(self) -> dict[str, Any]:
+    def tools(self) -> dict[str, Tool]:
         found = self.portal.call(self.client.list_tools)
         return {tool.name: tool for tool in found.tools}
 

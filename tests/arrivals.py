@@ -21,7 +21,8 @@ def arrive(person: Person, id: str="one", *, sender: str="Ann <ann@example.com>"
     file.write_text(text)
     assert person.run("import", str(file)).code == 0
     found = person.run("search", f"rfc822msgid:{id}@example.com", "--json").json["messages"]
-    return found[0]["id"]
+    arrived: str = found[0]["id"]
+    return arrived
 
 
 def letter(person: Person, id: str) -> dict[str, Any]:
@@ -31,7 +32,9 @@ def letter(person: Person, id: str) -> dict[str, Any]:
 
 def sent(person: Person) -> list[dict[str, Any]]:
     """Return the mails that were sent of late."""
-    return person.run("search", "in:sent newer_than:1d", "--json").json["messages"]
+    found = person.run("search", "in:sent newer_than:1d", "--json").json
+    messages: list[dict[str, Any]] = found["messages"]
+    return messages
 
 
 def attached(person: Person, name: str, content: str = "<b>hi</b>", id: str = "file") -> str:

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import pty
 import re
 import select
 import subprocess
@@ -19,7 +18,9 @@ import pytest
 from hypothesis import settings
 
 from tests import forked
+from tests.forked import fork_on_terminal
 from tests.in_process import run_in_process
+from tests.narrow import narrow
 
 # How many examples properties are tried on, in percent.
 EXAMPLES = int(os.environ.get("POSTROOM_EXAMPLES", "40"))
@@ -65,14 +66,6 @@ def _leave_terminal() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--providers", default="", help="which providers tests/contract runs against")
-
-
-# The leader of a new session takes the terminal on its stdin for the controlling one.
-ON_A_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, "-m", "postroom", *sys.argv[1:]])
-"""
 
 
 @dataclass
@@ -125,7 +118,7 @@ class Person:
 
     def show(self, id: str) -> dict[str, Any]:
         """Return a letter as JSON."""
-        return self.run("show", id, "--json").json
+        return narrow(self.run("show", id, "--json").json, dict)
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
         """Start a command and leave it running."""
@@ -146,24 +139,13 @@ class Person:
 
         An answer may be made from what was said so far.
         """
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen(
-            [sys.executable, "-c", ON_A_TERMINAL, *arguments],
-            cwd=self.folder,
-            env=self.environment,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
+        process, terminal = fork_on_terminal(arguments, self.environment, self.folder)
         try:
-            said = _talked(ours, list(answers))
+            said = _talked(terminal, list(answers))
             return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")
         finally:
-            process.kill()
-            process.wait()
-            os.close(ours)
+            os.close(terminal)
+            process.close()
 
     def run(self, *arguments: str) -> Outcome:
         """Run a command to its end, in this process: twenty times as cheap as one of its own."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import pytest
 
@@ -27,8 +27,10 @@ from postroom.store.ledger import Ledger
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
+from tests.narrow import narrow
 from tests.providers import BUSY, Courier
 
+T = TypeVar("T")
 START = 1_794_700_800.0  # 2026-11-15 00:00 UTC
 YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
@@ -294,9 +296,16 @@ def old_desk(folder: Path) -> Office:
     return Office(folder, after=60)
 
 
-def state(office: Office, id: str) -> life.State:
-    """Return how a letter stands."""
-    return office.desk.ledger.entry(id).state
+@overload
+def state(office: Office, id: str) -> life.State: ...
+@overload
+def state(office: Office, id: str, kind: type[T]) -> T: ...
+def state(office: Office, id: str, kind: type[object] = object) -> object:
+    """Return a letter's state; one that is not of this kind fails the test.
+
+    state(office, id, Approved).wait
+    """
+    return narrow(office.desk.ledger.entry(id).state, kind)
 
 
 def parsed(office: Office, id: str) -> Note:

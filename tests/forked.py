@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import json
 import os
+import pty
 import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from io import FileIO
 from pathlib import Path
@@ -83,15 +85,40 @@ def fork(arguments: Sequence[str], environment: Mapping[str, str], folder: Path)
     pipes = [os.pipe() for _ in range(4)]
     theirs = [pipes[0][0], *(write for _, write in pipes[1:])]
     ours = [pipes[0][1], *(read for read, _ in pipes[1:])]
+    pid = _start(arguments, environment, folder, theirs)
+    return Forked(pid, ours[:3], ours[3])
+
+
+def fork_on_terminal(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> tuple[Forked, int]:
+    """Run `postroom` on a terminal of its own; return the process, and our end of the terminal.
+
+    The process's streams are three handles of our end; whoever takes the end closes it.
+    """
+    terminal, theirs = pty.openpty()
+    life = os.pipe()
+    handles = [theirs, os.dup(theirs), os.dup(theirs), life[1]]
+    pid = _start(arguments, environment, folder, handles)
+    return Forked(pid, [os.dup(terminal) for _ in range(3)], life[0]), terminal
+
+
+def _start(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    handles: Sequence[int],
+) -> int:
+    """Have a process forked with these handles as its streams and its life; return its id."""
     request = {
         "arguments": list(arguments),
         "environment": dict(environment),
         "folder": str(folder),
     }
-    pid = _fork_server().ask(request, theirs)
-    for handle in theirs:
+    pid = _fork_server().ask(request, handles)
+    for handle in handles:
         os.close(handle)
-    return Forked(pid, ours[:3], ours[3])
+    return pid
 
 
 class _ForkServer:
@@ -127,16 +154,21 @@ class _ForkServer:
         self._process.wait(timeout=30)
 
 
-@cache
+_servers: list[_ForkServer] = []  # one, once a test has asked for a process
+_starting = threading.Lock()
+
+
 def _fork_server() -> _ForkServer:
-    return _ForkServer()
+    with _starting:
+        if not _servers:
+            _servers.append(_ForkServer())
+        return _servers[0]
 
 
 def stop() -> None:
     """End the process that forks, if there is one; its children do as they like."""
-    if _fork_server.cache_info().currsize:
-        _fork_server().close()
-        _fork_server.cache_clear()
+    while _servers:
+        _servers.pop().close()
 
 
 def _serve(requests: socket.socket) -> None:
@@ -167,6 +199,9 @@ def _become(
     """Be the command: its streams, variables, folder and arguments."""
     from postroom.__main__ import main
 
+    if os.isatty(handles[0]):  # the leader of a new session takes it for its controlling terminal
+        os.setsid()
+        fcntl.ioctl(handles[0], termios.TIOCSCTTY, 0)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         os.dup2(handles[number], number)
         os.close(handles[number])

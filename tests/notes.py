@@ -15,20 +15,17 @@ class Notes:
     def __init__(self, person: Person, agent: Visitor) -> None:
         self.person, self.agent, self.root = person, agent, person.vault
 
-    def call(self, tool: str, **arguments: str) -> tuple[Any, ...]:
-        raw = self.agent.call(tool, **arguments).raw
-        said = json.loads(raw.content[0].text)
-        assert said == raw.structured_content
-        return said, raw.is_error
+    def call(self, tool: str, **arguments: object) -> tuple[dict[str, Any], bool]:
+        answer = self.agent.call(tool, **arguments)
+        assert json.loads(answer.text) == answer.values
+        return answer.values, answer.raw.is_error
 
-    def done(self, tool: str, **arguments: dict[str, str] | int | str) -> dict[str, Any]:
+    def done(self, tool: str, **arguments: object) -> dict[str, Any]:
         said, refused = self.call(tool, **arguments)
         assert not refused, said
         return said
 
-    def refused(
-        self, tool: str, **arguments: dict[str, Any] | int | list[str] | str
-    ) -> dict[str, Any]:
+    def refused(self, tool: str, **arguments: object) -> dict[str, Any]:
         said, refused = self.call(tool, **arguments)
         assert refused, said
         return said
@@ -39,16 +36,16 @@ class Notes:
         there.write_bytes(text if isinstance(text, bytes) else text.encode())
         return there
 
-    def found(self, query: str, expected: list[str] | None = None, **more: Any) -> list[str]:
+    def found(self, query: str, expected: list[str] | None = None, **more: object) -> list[str]:
         """Return the paths that a search finds, once they are these: edits outside are seen soon."""
         return self._until("search_notes", expected, query=query, **more)
 
     def listed(
-        self, directory: str = "", expected: list[str] | None = None, **more: str
+        self, directory: str = "", expected: list[str] | None = None, **more: object
     ) -> list[str]:
         return self._until("list_notes", expected, directory=directory, **more)
 
-    def _until(self, tool: str, expected: list[str] | None, **arguments: str) -> list[str]:
+    def _until(self, tool: str, expected: list[str] | None, **arguments: object) -> list[str]:
         deadline = time.monotonic() + 10
         while True:
             paths = [note["path"] for note in self.done(tool, **arguments)["notes"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable, Uncertain
@@ -15,6 +15,10 @@ from postroom.mail.mailbox import Mailbox, Sent, Settled, Unknown
 BUSY = Unavailable("the server is busy")
 BARRED = Denied("the server wants none of this")
 LOST = Uncertain("the line went dead")
+
+
+# What happens when a letter is sent: the error, whether it is taken all the same, whom it is refused for.
+Arranged: TypeAlias = tuple[Exception | None, bool, tuple[Address, ...]]
 
 
 class Accepted(NamedTuple):
@@ -38,11 +42,11 @@ class Courier:
         self.away = False
         self.forges: Callable[[bytes], bytes] = lambda wire: wire
         self.watch: Callable[[Letter, bytes], None] = lambda _letter, _wire: None
-        self.arranged: list[tuple[Exception | None, bool, tuple[Address, ...]]] = []
+        self.arranged: list[Arranged] = []
 
     def __call__(self, box: LocalMailbox) -> Mailbox:
         """Stand before this mailbox; `Office.wrap`."""
-        return cast("Mailbox", Line(self, box))  # what it lacks, the mailbox does
+        return Line(self, box)
 
     def refuses(self, why: Exception = BUSY, times: int = 1) -> None:
         """Refuse: nothing happens."""
@@ -64,7 +68,7 @@ class Line:
         self._courier = courier
         self._box = box
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:  # the rest of `Mailbox`
         return getattr(self._box, name)
 
     def own(self) -> tuple[Address, ...]:

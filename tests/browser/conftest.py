@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
-from tests.browser.served import Visits, serving
-from tests.unit.web.browser import Browser
+from tests.browser.served import Room, Rooms, Visits, serving
 
 CHROMIUM = "/usr/bin/chromium"
 ARGUMENTS = [
@@ -24,7 +22,7 @@ expect.set_options(timeout=15_000)
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield found
@@ -32,12 +30,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rooms]:
     """Desks of this module, one for each set of settings."""
     with ExitStack() as stack:
-        made = {}
+        made: dict[object, Room] = {}
 
-        def room(**approvals: Any) -> Any:
+        def room(**approvals: object) -> Room:
             key = tuple(sorted(approvals.items()))
             if key not in made:
                 folder = tmp_path_factory.mktemp("desk")
@@ -48,19 +46,19 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture
-def desk(rooms: Any) -> Any:
+def desk(rooms: Rooms) -> Room:
     """A desk whose letters can be recalled for longer than a test takes."""
     return rooms(undo_seconds=600)
 
 
 @pytest.fixture
-def quick(rooms: Any) -> Any:
+def quick(rooms: Rooms) -> Room:
     """A desk whose letters leave at once when they are approved."""
     return rooms(undo_seconds=0)
 
 
 @pytest.fixture
-def visits(browser: Browser) -> Iterator[Any]:
+def visits(browser: Browser) -> Iterator[Visits]:
     """Windows of the browser, in which nothing of ours may go wrong."""
     made = Visits(browser)
     yield made

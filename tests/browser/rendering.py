@@ -3,9 +3,9 @@
 import base64
 import re
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
 
-from tests.unit.web.browser import Browser
+from playwright.sync_api import Browser
 
 WORD = re.compile(r"\w+")
 
@@ -91,7 +91,7 @@ class Renderer:
         self.page.set_default_timeout(20_000)
         self.canvas = browser.new_context().new_page()
 
-    def words(self, html: str) -> Any:
+    def words(self, html: str) -> list[str]:
         """Return the words that a person sees, in the order of the source."""
         self.page.set_content(html, wait_until="load")
         self.page.evaluate(_STYLE, _ALL)
@@ -102,7 +102,7 @@ class Renderer:
         contrast = self.canvas.evaluate(_DIFFER, [shot, bare, found])
         return [word[0] for word, most in zip(found, contrast, strict=True) if most > 30]
 
-    def _picture(self) -> Any:
+    def _picture(self) -> str:
         return base64.b64encode(self.page.screenshot(full_page=True, animations="allow")).decode()
 
 
@@ -111,12 +111,12 @@ _MARKS = re.compile(
 )
 
 
-def words_of(text: str) -> Any:
+def words_of(text: str) -> list[str]:
     """Return the words of a page as text, without addresses of links, pictures and marks of lists."""
     return WORD.findall(_MARKS.sub(" ", text))
 
 
-def compare(shown: str, returned: Any) -> Any:
+def compare(shown: Iterable[str], returned: Iterable[str]) -> tuple[Counter[str], Counter[str]]:
     """Return how many shown words are missing, and how many returned ones are not shown."""
-    shown, returned = Counter(shown), Counter(returned)
-    return shown - returned, returned - shown
+    seen, found = Counter(shown), Counter(returned)
+    return seen - found, found - seen

@@ -11,19 +11,45 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Literal, Protocol, TypedDict, Unpack
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    StorageState,
+    ViewportSize,
+)
 
 from tests.agents import SAMPLE, Visitor, line_of, visiting_inside
 from tests.conftest import Person
+from tests.narrow import narrow, present
 
 PASSPHRASE = "open sesame"
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 # Tests propose and send more than an agent should.
 LIMITS = ("open_letters", "proposals_per_hour", "sends_per_hour", "sends_per_pace", "recipients_per_hour")  # fmt: skip
 # What a browser says by itself of a page that was refused, which the page explains.
 REFUSED = re.compile(r"Failed to load resource: the server responded with a status of 4\d\d")
+
+
+class Options(TypedDict, total=False):
+    """Options of a browser's window that tests set."""
+
+    bypass_csp: bool
+    color_scheme: Literal["dark", "light"]
+    has_touch: bool
+    is_mobile: bool
+    java_script_enabled: bool
+    reduced_motion: Literal["reduce"]
+    storage_state: StorageState
+    timezone_id: str
+    viewport: ViewportSize
+
+
+UTC: Options = {"timezone_id": "UTC"}
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+PHONE: Options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
 
 
 class Room:
@@ -41,7 +67,7 @@ class Room:
             assert self.person.run("init").code == 0
         assert self.person.run("import", str(SAMPLE)).code == 0
         self.agent: Visitor
-        self._cookies: dict[str, Any] = {}
+        self._cookies: dict[str, StorageState] = {}
         self._letters = 0
         self.port = 0
         self.start()
@@ -50,9 +76,10 @@ class Room:
         """Serve the page, at the port that it had before."""
         self.process = self.person.start("desk", "--no-open", "--port", str(self.port), "--json", "--as", "Ada")  # fmt: skip
         told = "{"
-        line_of(self.process.stdout, "{")
+        stdout = present(self.process.stdout)
+        line_of(stdout, "{")
         while not told.rstrip().endswith("}"):
-            told += self.process.stdout.readline().decode()
+            told += stdout.readline().decode()
         found = json.loads(told)
         self.address, self.sign_in = found["address"], found["sign_in"]
         self.port = int(self.address.rpartition(":")[2])
@@ -72,9 +99,9 @@ class Room:
         """Return a new address that lets one browser in for somebody."""
         done = self.person.run("desk", "--no-open", "--json", "--as", name)
         assert done.code == 0, done.err
-        return done.json["sign_in"]
+        return narrow(done.json["sign_in"], str)
 
-    def cookies(self, browser: Browser, name: str) -> Any:
+    def cookies(self, browser: Browser, name: str) -> StorageState:
         """Return what a browser keeps that was let in for somebody."""
         if name not in self._cookies:
             context = browser.new_context(java_script_enabled=False)
@@ -88,17 +115,17 @@ class Room:
             context.close()
         return self._cookies[name]
 
-    def propose(self, **changes: Any) -> str:
+    def propose(self, **changes: object) -> str:
         """Have an agent ask for a letter to be sent, and return its id."""
         self._letters += 1
-        usual = {"to": ["ann@example.com"], "subject": f"Hello {self._letters}"}
+        usual: dict[str, object] = {"to": ["ann@example.com"], "subject": f"Hello {self._letters}"}
         if "html" not in changes:
             usual["body"] = f"Good day, Ann. This is letter {self._letters}."
-        return self.agent.done("send_email", **(usual | changes))["letter"]
+        return narrow(self.agent.done("send_email", **(usual | changes))["letter"], str)
 
     def state(self, id: str) -> str:
         """Return what the agent is told of its letter."""
-        return self.agent.done("letter_status", id=id)["status"]
+        return narrow(self.agent.done("letter_status", id=id)["status"], str)
 
     def sent(self) -> list[str]:
         """Return the subjects in the Sent mailbox."""
@@ -107,6 +134,12 @@ class Room:
 
     def url(self, id: str, rest: str = "") -> str:
         return f"{self.address}/letter/{id}{rest}"
+
+
+class Rooms(Protocol):
+    """Serves a desk with these settings of approval, or returns the one that is served already."""
+
+    def __call__(self, **approvals: object) -> Room: ...
 
 
 @contextmanager
@@ -128,9 +161,9 @@ class Visits:
         self.complaints: list[str] = []
         self.tolerated = ""  # a pattern of what may go wrong here, beside refusals
 
-    def window(self, **options: Any) -> BrowserContext:
+    def window(self, **options: Unpack[Options]) -> BrowserContext:
         """Return a browser of its own that nobody was let in with."""
-        context = self._browser.new_context(**({"timezone_id": "UTC"} | options))
+        context = self._browser.new_context(**(UTC | options))
         self._contexts.append(context)
         context.on("console", self._heard)
         context.on("weberror", lambda wrong: self._complain(str(wrong.error)))
@@ -142,15 +175,18 @@ class Visits:
         if said.type in {"error", "warning"} and not foreign:
             self._complain(said.text)
 
-    def page(self, room: Room, path: str = "/", *, name: str = "Ada", **options: Any) -> Page:
+    def page(
+        self, room: Room, path: str = "/", *, name: str = "Ada", **options: Unpack[Options]
+    ) -> Page:
         """Return a page of a desk in a browser that somebody was let in with."""
         state = room.cookies(self._browser, name)
-        page = self.window(storage_state=state, **options).new_page()
+        options["storage_state"] = state
+        page = self.window(**options).new_page()
         page.goto(room.address + path)
         return page
 
-    def letter(self, room: Room, id: str, **options: Any) -> Page:
-        return self.page(room, f"/letter/{id}", **options)
+    def letter(self, room: Room, id: str, *, name: str = "Ada", **options: Unpack[Options]) -> Page:  # fmt: skip
+        return self.page(room, f"/letter/{id}", name=name, **options)
 
     def _complain(self, what: str) -> None:
         if not (REFUSED.search(what) or (self.tolerated and re.search(self.tolerated, what))):
@@ -167,7 +203,7 @@ class Trap:
     def __init__(self, page: Callable[[], str] = str) -> None:
         self._page = page
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port: int = self._listener.getsockname()[1]
         self.hits: list[str] = []
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -214,6 +250,11 @@ def until(holds: Callable[[], object], within: float = 20) -> float:
     return time.monotonic() - began
 
 
-def red(room: Room, **changes: Any) -> str:
+def status(page: Page, address: str) -> int:
+    """Open an address and return the status of the answer."""
+    return present(page.goto(address)).status
+
+
+def red(room: Room, **changes: object) -> str:
     """Propose a letter whose card is red: it gives away a key."""
     return room.propose(**({"body": "The key is AKIAIOSFODNN7EXAMQLE, and the door is open."} | changes))  # fmt: skip

@@ -1,14 +1,16 @@
 """axe-core finds nothing serious on any page, in light and dark, on a desktop and a phone."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from playwright.sync_api import Page, ViewportSize
 
-from tests.browser.served import red
+from tests.browser.served import SCHEMES, Room, Rooms, Visits, red
 
 AXE = (Path(__file__).parents[2] / ".cache/node/node_modules/axe-core/axe.min.js").read_text()
-SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+DESKTOP: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 RUN = """async () => {
     const found = await axe.run(document, { resultTypes: ["violations"] });
     return found.violations
@@ -17,8 +19,16 @@ RUN = """async () => {
 }"""
 
 
+@dataclass
+class Shown:
+    """A desk, and the path of each of its pages."""
+
+    room: Room
+    pages: dict[str, str]
+
+
 @pytest.fixture(scope="module")
-def shown(rooms: Any) -> Any:
+def shown(rooms: Rooms) -> Shown:
     """A desk with a letter of each kind, and the addresses of their pages."""
     room = rooms(undo_seconds=600)
     (room.person.vault / "Outgoing").mkdir(exist_ok=True)
@@ -34,10 +44,8 @@ def shown(rooms: Any) -> Any:
         "rejected": room.propose(),
         "changed": room.propose(),
     }  # fmt: skip
-    digest = room.person.show(ids["approved"])["digest"].removeprefix("sha256:")
     assert room.person.run("reject", ids["rejected"], "--reason", "no").code == 0
-    room.digest = digest
-    room.pages = {name: f"/letter/{id}" for name, id in ids.items()} | {
+    pages = {name: f"/letter/{id}" for name, id in ids.items()} | {
         "queue": "/",
         "history": "/history",
         "agents": "/agents",
@@ -46,17 +54,17 @@ def shown(rooms: Any) -> Any:
         "edit": f"/letter/{ids['calm']}/edit",
         "no such search": "/history?q=nothing",
     }
-    return room
+    return Shown(room, pages)
 
 
-def violations(page: str) -> Any:
+def violations(page: Page) -> list[str]:
     """Return what axe finds in every look of a page."""
     page.evaluate(AXE)
     page.evaluate("document.querySelectorAll('.postmark').forEach((one) => one.classList.remove('fresh'))")  # fmt: skip
-    found = []
-    for size in SIZES.values():
+    found: list[str] = []
+    for size in (DESKTOP, PHONE):
         page.set_viewport_size(size)
-        for scheme in ("light", "dark"):
+        for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)
             found += [f"{size['width']} {scheme} {one}" for one in page.evaluate(RUN)]
     return found
@@ -66,28 +74,32 @@ def violations(page: str) -> Any:
     "name",
     ["queue", "calm", "red", "html", "files", "answer", "rejected", "edit", "history", "no such search", "agents", "health", "not found"],
 )  # fmt: skip
-def test_axe_finds_nothing_on(shown: str, visits: Any, name: str) -> None:
-    page = visits.page(shown, shown.pages[name], bypass_csp=True)
+def test_axe_finds_nothing_on(shown: Shown, visits: Visits, name: str) -> None:
+    page = visits.page(shown.room, shown.pages[name], bypass_csp=True)
     page.wait_for_function("!document.querySelector('[data-load]') && !document.body.textContent.includes('One moment…')")  # fmt: skip
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_page_of_an_approval(shown: str, visits: Any) -> None:
-    page = visits.page(shown, shown.pages["approved"], bypass_csp=True, reduced_motion="reduce")
+def test_axe_finds_nothing_on_the_page_of_an_approval(shown: Shown, visits: Visits) -> None:
+    page = visits.page(
+        shown.room, shown.pages["approved"], bypass_csp=True, reduced_motion="reduce"
+    )
     page.get_by_role("button", name="Approve and send").click()
     page.locator("#undo").wait_for()
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_forms_of_a_reason(shown: str, visits: Any) -> None:
-    page = visits.page(shown, shown.pages["calm"], bypass_csp=True)
+def test_axe_finds_nothing_on_the_forms_of_a_reason(shown: Shown, visits: Visits) -> None:
+    page = visits.page(shown.room, shown.pages["calm"], bypass_csp=True)
     for choice in ("reject", "revise"):
         page.locator(f"#{choice} summary").click()
         assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown: str, visits: Any) -> None:
-    page = visits.page(shown, f"{shown.pages['changed']}/edit", bypass_csp=True)
+def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(
+    shown: Shown, visits: Visits
+) -> None:
+    page = visits.page(shown.room, f"{shown.pages['changed']}/edit", bypass_csp=True)
     page.get_by_label("To").fill("")
     page.get_by_role("button", name="Look at the difference").click()
     page.locator("main .notice.stop").wait_for()
@@ -102,24 +114,24 @@ def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(shown: str, visi
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_the_list_of_keys(shown: str, visits: Any) -> None:
-    page = visits.page(shown, bypass_csp=True)
+def test_axe_finds_nothing_on_the_list_of_keys(shown: Shown, visits: Visits) -> None:
+    page = visits.page(shown.room, bypass_csp=True)
     page.keyboard.press("?")
     page.get_by_role("dialog").wait_for()
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_at_the_door(shown: str, visits: Any) -> None:
+def test_axe_finds_nothing_at_the_door(shown: Shown, visits: Visits) -> None:
     page = visits.window(bypass_csp=True).new_page()
     page.route("**/static/desk.js*", lambda route: route.abort())  # it would go on by itself
     visits.tolerated = "net::ERR_FAILED"
-    page.goto(shown.invite())
+    page.goto(shown.room.invite())
     assert violations(page) == []
-    page.goto(shown.address)
+    page.goto(shown.room.address)
     assert violations(page) == []
 
 
-def test_axe_finds_nothing_on_an_empty_desk(rooms: Any, visits: Any) -> None:
+def test_axe_finds_nothing_on_an_empty_desk(rooms: Rooms, visits: Visits) -> None:
     room = rooms(undo_seconds=1)
     page = visits.page(room, bypass_csp=True)
     for path in ("/", "/history", "/agents"):
@@ -128,7 +140,7 @@ def test_axe_finds_nothing_on_an_empty_desk(rooms: Any, visits: Any) -> None:
         assert violations(page) == []
 
 
-def test_axe_finds_nothing_where_the_passphrase_is_asked_for(rooms: Any, visits: Any) -> None:
+def test_axe_finds_nothing_where_the_passphrase_is_asked_for(rooms: Rooms, visits: Visits) -> None:
     room = rooms(undo_seconds=0, trust="desk")
     page = visits.window(bypass_csp=True).new_page()
     page.goto(room.invite())

@@ -2,30 +2,28 @@
 
 import re
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.agents import visiting
-from tests.browser.served import red, until
-from tests.unit.desk.test_log import Desk
+from tests.browser.served import Room, Rooms, Visits, red, until
 
 
-def text_of_sent(room: str, subject: str) -> Any:
+def text_of_sent(room: Room, subject: str) -> object:
     """Return the mail under Sent with this subject."""
     (found,) = room.person.run("search", f'in:sent subject:"{subject}"', "--json").json["messages"]
     return room.person.run("read", found["id"], "--json").json
 
 
-def approve(page: str) -> None:
+def approve(page: Page) -> None:
     page.get_by_role("button", name="Approve and send").click()
 
 
 # Approving
 
 
-def test_an_approved_letter_is_sent_and_bears_a_postmark(quick: Any, visits: Any) -> None:
+def test_an_approved_letter_is_sent_and_bears_a_postmark(quick: Room, visits: Visits) -> None:
     id = quick.propose(subject="Postmarked")
     page = visits.letter(quick, id)
     approve(page)
@@ -40,7 +38,7 @@ def test_an_approved_letter_is_sent_and_bears_a_postmark(quick: Any, visits: Any
     assert quick.sent().count("Postmarked") == 1
 
 
-def test_the_count_down_counts_and_undo_puts_the_letter_back(desk: Desk, visits: Any) -> None:
+def test_the_count_down_counts_and_undo_puts_the_letter_back(desk: Room, visits: Visits) -> None:
     id = desk.propose(subject="Taken back")
     page = visits.letter(desk, id)
     approve(page)
@@ -55,7 +53,7 @@ def test_the_count_down_counts_and_undo_puts_the_letter_back(desk: Desk, visits:
     assert "Taken back" not in desk.sent()
 
 
-def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms: Any, visits: Any) -> None:
+def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms: Rooms, visits: Visits) -> None:
     room = rooms(undo_seconds=2)
     id = room.propose(subject="In its time")
     page = visits.letter(room, id)
@@ -67,7 +65,7 @@ def test_a_letter_leaves_by_itself_when_the_window_has_passed(rooms: Any, visits
 
 
 def test_a_red_letter_is_approved_only_by_who_says_that_they_read_it(
-    quick: Any, visits: Any
+    quick: Room, visits: Visits
 ) -> None:
     id = red(quick)
     page = visits.letter(quick, id)
@@ -80,7 +78,7 @@ def test_a_red_letter_is_approved_only_by_who_says_that_they_read_it(
     expect(page.locator("#letter .state")).to_contain_text("Sent")
 
 
-def test_two_clicks_approve_once(quick: Any, visits: Any) -> None:
+def test_two_clicks_approve_once(quick: Room, visits: Visits) -> None:
     id = quick.propose(subject="Clicked twice")
     page = visits.letter(quick, id)
     page.get_by_role("button", name="Approve and send").dblclick()
@@ -88,7 +86,7 @@ def test_two_clicks_approve_once(quick: Any, visits: Any) -> None:
     assert quick.sent().count("Clicked twice") == 1
 
 
-def test_every_recipient_stands_on_the_sheet(desk: Desk, visits: Any) -> None:
+def test_every_recipient_stands_on_the_sheet(desk: Room, visits: Visits) -> None:
     id = desk.propose(cc=["carl@example.com"], bcc=["boss@example.net"])
     page = visits.letter(desk, id)
     for who in ("ann@example.com", "carl@example.com", "boss@example.net"):
@@ -96,7 +94,7 @@ def test_every_recipient_stands_on_the_sheet(desk: Desk, visits: Any) -> None:
     expect(page.locator(".digest")).to_contain_text(desk.person.show(id)["digest"])
 
 
-def test_an_answer_shows_the_conversation_that_it_answers(desk: Desk, visits: Any) -> None:
+def test_an_answer_shows_the_conversation_that_it_answers(desk: Room, visits: Visits) -> None:
     mail = desk.agent.first("in:inbox")
     id = desk.agent.done("reply_email", id=mail, body="Thank you.")["letter"]
     page = visits.letter(desk, id)
@@ -104,7 +102,7 @@ def test_an_answer_shows_the_conversation_that_it_answers(desk: Desk, visits: An
 
 
 def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(
-    desk: Desk, visits: Any
+    desk: Room, visits: Visits
 ) -> None:
     outgoing = desk.person.vault / "Outgoing"
     outgoing.mkdir(exist_ok=True)
@@ -120,7 +118,7 @@ def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(
 # Editing
 
 
-def test_the_edited_letter_is_what_leaves(quick: Any, visits: Any) -> None:
+def test_the_edited_letter_is_what_leaves(quick: Room, visits: Visits) -> None:
     id = quick.propose(subject="Draft one", body="Good day, Ann. All is well.")
     page = visits.letter(quick, id)
     page.get_by_role("link", name="Edit").click()
@@ -146,7 +144,7 @@ def test_the_edited_letter_is_what_leaves(quick: Any, visits: Any) -> None:
     assert "Draft one" not in quick.sent()
 
 
-def test_an_edited_letter_may_go_on_waiting(desk: Desk, visits: Any) -> None:
+def test_an_edited_letter_may_go_on_waiting(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Better words.")
@@ -159,7 +157,7 @@ def test_an_edited_letter_may_go_on_waiting(desk: Desk, visits: Any) -> None:
     assert (seen["state"], seen["text"]) == ("pending", "Better words.\n")
 
 
-def test_an_edit_can_be_gone_on_with_and_left(desk: Desk, visits: Any) -> None:
+def test_an_edit_can_be_gone_on_with_and_left(desk: Room, visits: Visits) -> None:
     id = desk.propose(body="As it was.")
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Half of it")
@@ -171,7 +169,7 @@ def test_an_edit_can_be_gone_on_with_and_left(desk: Desk, visits: Any) -> None:
 
 
 def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(
-    desk: Desk, visits: Any
+    desk: Room, visits: Visits
 ) -> None:
     id = desk.propose()
     page = visits.page(desk, f"/letter/{id}/edit")
@@ -184,13 +182,13 @@ def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(
     assert desk.state(id) == "pending"
 
 
-def test_an_edit_that_changes_nothing_says_so(desk: Desk, visits: Any) -> None:
+def test_an_edit_that_changes_nothing_says_so(desk: Room, visits: Visits) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
     page.get_by_role("button", name="Look at the difference").click()
     expect(page.locator("main .notice")).to_contain_text("Nothing was changed yet")
 
 
-def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk: Desk, visits: Any) -> None:
+def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk: Room, visits: Visits) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
     page.get_by_label("Text").fill("My key is AKIAIOSFODNN7EXAMQLE.")
     page.get_by_role("button", name="Look at the difference").click()
@@ -205,7 +203,9 @@ def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk: Desk, visits: A
 # Turning down
 
 
-def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk: Desk, visits: Any) -> None:
+def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(
+    desk: Room, visits: Visits
+) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#reject summary").click()
@@ -226,7 +226,7 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(desk: Desk, vi
     ],
 )
 def test_the_reason_reaches_the_agent(
-    desk: Desk, visits: Any, choice: Any, asks: Any, does: Any
+    desk: Room, visits: Visits, choice: str, asks: str, does: str
 ) -> None:
     with visiting(desk.person) as agent:
         id = agent.done("send_email", to=["ann@example.com"], subject=does, body=choice)["letter"]
@@ -240,7 +240,7 @@ def test_the_reason_reaches_the_agent(
         assert "Say it more kindly" in said.text
 
 
-def test_another_version_is_not_asked_for_without_a_word(desk: Desk, visits: Any) -> None:
+def test_another_version_is_not_asked_for_without_a_word(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()
@@ -249,7 +249,7 @@ def test_another_version_is_not_asked_for_without_a_word(desk: Desk, visits: Any
     assert desk.state(id) == "pending"
 
 
-def test_the_next_version_is_a_link_away(desk: Desk, visits: Any) -> None:
+def test_the_next_version_is_a_link_away(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#revise summary").click()

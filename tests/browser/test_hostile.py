@@ -3,22 +3,21 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from html import escape
-from typing import Any
 
 import pytest
 from mcp_types import Implementation
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Dialog, Page, expect
 
 from tests.agents import visiting_inside
-from tests.browser.served import trap, until
-from tests.unit.desk.test_log import Desk
+from tests.browser.served import Room, Trap, Visits, trap, until
+from tests.narrow import present
 
 PWNED = "window.pwned=1;window.top.pwned=1;alert(1)"
 TAG = f'<img src=x onerror="{PWNED}">'
 FLAG = "() => Boolean(window.pwned)"
 
 
-def hostile(evil: str) -> Any:
+def hostile(evil: str) -> str:
     """Return a page of HTML that tries everything it can think of against these addresses."""
     return f"""<!doctype html><html><head>
 <base href="{evil}/base/">
@@ -57,29 +56,36 @@ body {{ background: url({evil}/css) ; font-family: f }} p {{ position: fixed; in
 class Watch:
     """Everything that a browser's window asks for, opens or says."""
 
-    def __init__(self, context: Any) -> None:
-        self.asked, self.dialogs, self.windows, self.downloads = [], [], [], []
+    def __init__(self, context: BrowserContext) -> None:
+        self.asked: list[str] = []
+        self.dialogs: list[str] = []
+        self.windows: list[Page] = []
+        self.downloads: list[str] = []
         context.on("request", lambda request: self.asked.append(request.url))
         context.on("page", self._opened)
 
-    def _opened(self, page: str) -> None:
+    def _opened(self, page: Page) -> None:
         self.windows.append(page)
-        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", self._asked)
         page.on("download", lambda download: self.downloads.append(download.url))
 
-    def foreign(self, address: str) -> Any:
+    def _asked(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def foreign(self, address: str) -> list[str]:
         """Return what was asked for elsewhere."""
         return [url for url in self.asked if not url.startswith(f"{address}/")]
 
 
 @pytest.fixture
-def evil() -> Iterator[Any]:
+def evil() -> Iterator[Trap]:
     with trap() as made:
         yield made
 
 
 @pytest.fixture
-def looked_at(desk: Desk, visits: Any, evil: str) -> Iterator[Any]:
+def looked_at(desk: Room, visits: Visits, evil: Trap) -> Iterator[Page]:
     """A hostile letter's page, and what was seen of it."""
     at = f"http://127.0.0.1:{evil.port}"
     info = Implementation(name=f"zed{TAG}", version="1")
@@ -106,7 +112,7 @@ def looked_at(desk: Desk, visits: Any, evil: str) -> Iterator[Any]:
     assert desk.person.show(id)["state"] == "pending"
 
 
-def test_the_same_page_elsewhere_would_have_done_all_that(visits: Any, evil: str) -> None:
+def test_the_same_page_elsewhere_would_have_done_all_that(visits: Visits, evil: Trap) -> None:
     """What is looked for below would be seen, if it happened."""
     visits.tolerated = "."
     context = visits.window()
@@ -124,7 +130,7 @@ def test_the_same_page_elsewhere_would_have_done_all_that(visits: Any, evil: str
         assert watch.foreign(f"http://127.0.0.1:{other.port}")
 
 
-def test_nothing_of_it_loads_or_runs(looked_at: Any) -> None:
+def test_nothing_of_it_loads_or_runs(looked_at: Page) -> None:
     page = looked_at
     assert "Hello <img" in page.title()
     expect(page.locator("h1")).to_contain_text("<script>")
@@ -133,15 +139,15 @@ def test_nothing_of_it_loads_or_runs(looked_at: Any) -> None:
     expect(page.locator("#letter .body a")).to_have_count(0)
 
 
-def test_its_source_is_text(looked_at: Any, desk: Desk) -> None:
+def test_its_source_is_text(looked_at: Page, desk: Room) -> None:
     page = looked_at
-    answer = page.goto(page.url + "/source")
+    answer = present(page.goto(page.url + "/source"))
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.headers["x-content-type-options"] == "nosniff"
     expect(page.locator("body")).to_contain_text("&lt;script&gt;")
 
 
-def test_no_list_or_form_of_the_desk_runs_it(looked_at: Any, desk: Desk) -> None:
+def test_no_list_or_form_of_the_desk_runs_it(looked_at: Page, desk: Room) -> None:
     page = looked_at
     id = page.url.rpartition("/")[2]
     for path in ("/", "/agents", "/history?agent=zed%3Cimg&q=%3Cscript%3E", f"/letter/{id}/edit"):
@@ -152,7 +158,7 @@ def test_no_list_or_form_of_the_desk_runs_it(looked_at: Any, desk: Desk) -> None
     expect(page.locator("ins").first).to_be_visible()
 
 
-def test_text_that_turns_around_is_shown_as_it_is(desk: Desk, visits: Any) -> None:
+def test_text_that_turns_around_is_shown_as_it_is(desk: Room, visits: Visits) -> None:
     """Bidirectional and hidden characters are taken out or named; none reaches the eye unseen."""
     with ExitStack() as stack:
         agent = stack.enter_context(visiting_inside(desk.person))
@@ -172,7 +178,9 @@ def test_text_that_turns_around_is_shown_as_it_is(desk: Desk, visits: Any) -> No
     assert "\u202e" not in page.title()
 
 
-def test_mail_in_the_conversation_does_not_run_either(desk: Desk, visits: Any, evil: str) -> None:
+def test_mail_in_the_conversation_does_not_run_either(
+    desk: Room, visits: Visits, evil: Trap
+) -> None:
     mail = desk.person.folder / "hostile.eml"
     at = f"http://127.0.0.1:{evil.port}"
     mail.write_text(

@@ -1,19 +1,17 @@
 """With the keyboard alone."""
 
 import re
-from typing import Any
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.served import red
-from tests.unit.desk.test_log import Desk
+from tests.browser.served import Room, Visits, red
 
 
-def focused(page: str) -> Any:
+def focused(page: Page) -> object:
     return page.evaluate("document.activeElement.id || document.activeElement.tagName")
 
 
-def test_the_whole_way_from_the_door_to_an_approval(quick: Any, visits: Any) -> None:
+def test_the_whole_way_from_the_door_to_an_approval(quick: Room, visits: Visits) -> None:
     id = quick.propose(subject="By keys alone")
     page = visits.window(java_script_enabled=False).new_page()
     page.goto(quick.invite())
@@ -31,7 +29,7 @@ def test_the_whole_way_from_the_door_to_an_approval(quick: Any, visits: Any) -> 
     assert quick.state(id) == "sent"
 
 
-def test_j_and_k_walk_through_the_queue(desk: Desk, visits: Any) -> None:
+def test_j_and_k_walk_through_the_queue(desk: Room, visits: Visits) -> None:
     ids = [desk.propose() for _ in range(3)][::-1]  # the newest stands first
     page = visits.page(desk)
     for id in ids:
@@ -44,7 +42,7 @@ def test_j_and_k_walk_through_the_queue(desk: Desk, visits: Any) -> None:
     expect(page).to_have_url(desk.url(ids[0]))
 
 
-def test_a_on_a_red_letter_leads_to_what_must_be_read_first(desk: Desk, visits: Any) -> None:
+def test_a_on_a_red_letter_leads_to_what_must_be_read_first(desk: Room, visits: Visits) -> None:
     id = red(desk)
     page = visits.letter(desk, id)
     page.keyboard.press("a")
@@ -60,14 +58,16 @@ def test_a_on_a_red_letter_leads_to_what_must_be_read_first(desk: Desk, visits: 
     expect(page.locator("#approve")).to_be_visible()
 
 
-def test_e_edits(desk: Desk, visits: Any) -> None:
+def test_e_edits(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("e")
     expect(page).to_have_url(desk.url(id, "/edit"))
 
 
-def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(desk: Desk, visits: Any) -> None:
+def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(
+    desk: Room, visits: Visits
+) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("r")
@@ -80,7 +80,7 @@ def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(desk: Desk, v
     expect(page.locator("#letter .state")).to_contain_text("a jerk's view? / e")
 
 
-def test_v_asks_for_another_version_and_escape_leaves_it(desk: Desk, visits: Any) -> None:
+def test_v_asks_for_another_version_and_escape_leaves_it(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("v")
@@ -91,7 +91,7 @@ def test_v_asks_for_another_version_and_escape_leaves_it(desk: Desk, visits: Any
     assert desk.state(id) == "pending"
 
 
-def test_the_keys_are_listed_and_can_be_turned_off(desk: Desk, visits: Any) -> None:
+def test_the_keys_are_listed_and_can_be_turned_off(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("?")
@@ -107,7 +107,7 @@ def test_the_keys_are_listed_and_can_be_turned_off(desk: Desk, visits: Any) -> N
     expect(page.get_by_label("Reason, which")).to_be_hidden()
 
 
-def test_a_slash_searches_the_history(desk: Desk, visits: Any) -> None:
+def test_a_slash_searches_the_history(desk: Room, visits: Visits) -> None:
     page = visits.letter(desk, desk.propose())
     page.keyboard.press("/")
     expect(page).to_have_url(re.compile("/history"))
@@ -117,7 +117,7 @@ def test_a_slash_searches_the_history(desk: Desk, visits: Any) -> None:
     expect(page.locator("main")).to_contain_text("No letter fits")
 
 
-def test_keys_with_control_or_alt_are_the_browsers(desk: Desk, visits: Any) -> None:
+def test_keys_with_control_or_alt_are_the_browsers(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     for key in ("Control+a", "Alt+r", "Control+e"):
@@ -126,7 +126,7 @@ def test_keys_with_control_or_alt_are_the_browsers(desk: Desk, visits: Any) -> N
     assert focused(page) == "BODY"
 
 
-def test_the_first_stop_skips_to_the_content(desk: Desk, visits: Any) -> None:
+def test_the_first_stop_skips_to_the_content(desk: Room, visits: Visits) -> None:
     page = visits.letter(desk, desk.propose())
     page.keyboard.press("Tab")
     skip = page.get_by_role("link", name="To the content")
@@ -136,7 +136,7 @@ def test_the_first_stop_skips_to_the_content(desk: Desk, visits: Any) -> None:
     assert focused(page) == "main"
 
 
-def test_every_stop_of_a_letter_can_be_seen(desk: Desk, visits: Any) -> None:
+def test_every_stop_of_a_letter_can_be_seen(desk: Room, visits: Visits) -> None:
     page = visits.letter(desk, desk.propose())
     stops = set()
     for _ in range(60):
@@ -151,7 +151,7 @@ def test_every_stop_of_a_letter_can_be_seen(desk: Desk, visits: Any) -> None:
     assert {"approve", "edit"} <= stops
 
 
-def test_the_focus_stays_where_it_was_when_the_queue_changes(desk: Desk, visits: Any) -> None:
+def test_the_focus_stays_where_it_was_when_the_queue_changes(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.page(desk)
     row = page.locator(f'#queue a[href="/letter/{id}"]')
@@ -161,7 +161,7 @@ def test_the_focus_stays_where_it_was_when_the_queue_changes(desk: Desk, visits:
     expect(row).to_be_focused()
 
 
-def test_the_focus_is_not_lost_when_another_decides(desk: Desk, visits: Any) -> None:
+def test_the_focus_is_not_lost_when_another_decides(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("a")

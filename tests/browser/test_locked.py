@@ -1,25 +1,23 @@
 """At trust level desk: the passphrase is asked for at the door, and again after a while."""
 
-from typing import Any
-
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.browser.served import PASSPHRASE, until
+from tests.browser.served import PASSPHRASE, Room, Rooms, Visits, status, until
 
 
 @pytest.fixture
-def guarded(rooms: Any) -> Any:
+def guarded(rooms: Rooms) -> Room:
     return rooms(undo_seconds=0, trust="desk")
 
 
-def give(page: str, passphrase: Any, button: Any) -> None:
+def give(page: Page, passphrase: str, button: str) -> None:
     page.get_by_label("Your passphrase").fill(passphrase)
     page.get_by_role("button", name=button).click()
 
 
 def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
-    guarded: Any, visits: Any
+    guarded: Room, visits: Visits
 ) -> None:
     page = visits.window().new_page()
     page.goto(guarded.invite())
@@ -32,16 +30,16 @@ def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
     expect(page.locator("header")).to_contain_text("trust desk")
 
 
-def test_the_address_alone_lets_nobody_in(guarded: Any, visits: Any) -> None:
+def test_the_address_alone_lets_nobody_in(guarded: Room, visits: Visits) -> None:
     page = visits.window().new_page()
     page.goto(guarded.invite())
     page.evaluate("document.querySelector('form').noValidate = true")
     page.get_by_role("button", name="Open the desk").click()
     expect(page.locator(".notice.stop")).to_be_visible()
-    assert page.goto(guarded.address).status == 401
+    assert status(page, guarded.address) == 401
 
 
-def test_an_approval_needs_no_passphrase_again_at_once(guarded: Any, visits: Any) -> None:
+def test_an_approval_needs_no_passphrase_again_at_once(guarded: Room, visits: Visits) -> None:
     id = guarded.propose()
     page = visits.window().new_page()
     page.goto(guarded.invite())
@@ -52,7 +50,7 @@ def test_an_approval_needs_no_passphrase_again_at_once(guarded: Any, visits: Any
     assert guarded.person.show(id)["state"] == "sent"
 
 
-def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded: Any, visits: Any) -> None:
+def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded: Room, visits: Visits) -> None:
     """A desk that was started anew is locked, as after a while of doing nothing."""
     one, two = guarded.propose(subject="Locked out"), guarded.propose()
     approving = visits.letter(guarded, one, java_script_enabled=False)
@@ -76,7 +74,7 @@ def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded: Any, visits: Any)
 
 
 def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(
-    guarded: Any, visits: Any
+    guarded: Room, visits: Visits
 ) -> None:
     visits.tolerated = "net::ERR_"
     id = guarded.propose(subject="Behind the lock")
@@ -92,7 +90,7 @@ def test_a_locked_desk_shows_nothing_and_leads_back_to_where_one_was(
     expect(page.locator("#letter")).to_contain_text("Behind the lock")
 
 
-def test_the_lock_leads_to_no_other_place(guarded: Any, visits: Any) -> None:
+def test_the_lock_leads_to_no_other_place(guarded: Room, visits: Visits) -> None:
     visits.tolerated = "net::ERR_"
     page = visits.page(guarded, "/history?q=a%20b")
     if not page.get_by_role("heading", name="Locked").count():
@@ -103,7 +101,7 @@ def test_the_lock_leads_to_no_other_place(guarded: Any, visits: Any) -> None:
     expect(page).to_have_url(f"{guarded.address}/")
 
 
-def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms: Any, visits: Any) -> None:
+def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms: Rooms, visits: Visits) -> None:
     room = rooms(undo_seconds=1, trust="desk")
     page = visits.window().new_page()
     page.goto(room.invite())
@@ -113,7 +111,7 @@ def test_after_many_wrong_ones_even_the_right_one_must_wait(rooms: Any, visits: 
     give(page, PASSPHRASE, "Open the desk")
     expect(page.locator(".notice.stop")).to_contain_text("Too many wrong passphrases")
 
-    def in_at_last() -> Any:
+    def in_at_last() -> int:
         give(page, PASSPHRASE, "Open the desk")
         page.wait_for_load_state()
         return page.get_by_role("button", name="Sign out").count()

@@ -2,13 +2,12 @@
 
 import random
 import re
-from typing import Any
-
-from hypothesis.strategies import DrawFn
+from collections.abc import Iterable
 
 from postroom.core.errors import Invalid
 from postroom.core.outgoing_html import reduce_html
 from postroom.core.text import words
+from tests.browser.served import Visits
 from tests.html_tricks import SECRET, tricks
 
 # The text as it is drawn, the tags as the browser took them, and how many texts have no box.
@@ -29,9 +28,9 @@ INLINE = "b strong em i u s code span sub a".split()
 TEXTS = ["Hello", "Ann,", " ", "\n", "pay", "9000", "&euro;", "&amp;", "שלום", "مرحبا", "\u202eabc", "x\u200by", "&nbsp;", "5 &lt; 6", "<br>", "क्\u200dष", "👩\u200d💻"]  # fmt: skip
 
 
-def page(draw: DrawFn, depth: int = 5, *, blocks: Any = True) -> Any:
+def page(draw: random.Random, depth: int = 5, *, blocks: bool = True) -> str:
     """Draw a page, mostly of the subset."""
-    pieces = []
+    pieces: list[str] = []
     for _ in range(draw.randint(1, 4)):
         name = draw.choice([*BLOCKS, *INLINE]) if blocks and depth > 0 else draw.choice(INLINE)
         if depth <= 0 or draw.random() < 0.4:
@@ -55,7 +54,7 @@ def page(draw: DrawFn, depth: int = 5, *, blocks: Any = True) -> Any:
     return "".join(pieces)
 
 
-def agree(visits: Any, pages: Any) -> Any:
+def agree(visits: Visits, pages: Iterable[str]) -> int:
     """Check each page that is not refused against the browser; return how many there are."""
     reduced = []
     for given in pages:
@@ -71,12 +70,12 @@ def agree(visits: Any, pages: Any) -> Any:
     return len(reduced)
 
 
-def test_a_generated_page_says_in_a_browser_what_its_plain_text_says(visits: Any) -> None:
+def test_a_generated_page_says_in_a_browser_what_its_plain_text_says(visits: Visits) -> None:
     draw = random.Random(22)
     assert agree(visits, [page(draw) for _ in range(600)]) > 400
 
 
-def test_every_trick_is_refused_or_shows_its_words_in_both_parts(visits: Any) -> None:
+def test_every_trick_is_refused_or_shows_its_words_in_both_parts(visits: Visits) -> None:
     every = tricks()
     assert len(every) > 250
     assert agree(visits, every) > 100

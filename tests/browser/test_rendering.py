@@ -2,21 +2,20 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from playwright.sync_api import Browser
 
 from postroom.mail import html, mime
 from tests.browser.rendering import Renderer, compare, words_of
 from tests.real.test_collections import COLLECTIONS, collection
 from tests.tricks import NEWSLETTERS, tricks
-from tests.unit.web.browser import Browser
 
 pytestmark = pytest.mark.timeout(600)  # a few hundred pages, each drawn twice
 
 
 @pytest.fixture(scope="module")
-def renderer(browser: Browser) -> Any:
+def renderer(browser: Browser) -> Renderer:
     return Renderer(browser)
 
 
@@ -30,7 +29,7 @@ def pages() -> dict[str, str]:
     return {name: page for name, page in found.items() if page.strip()}
 
 
-def test_a_page_is_returned_as_chromium_shows_it(renderer: Any) -> None:
+def test_a_page_is_returned_as_chromium_shows_it(renderer: Renderer) -> None:
     shown = returned = lost = unseen = 0
     for name, page in pages().items():
         seen, text = renderer.words(page), words_of(html.text(page).text)
@@ -44,7 +43,7 @@ def test_a_page_is_returned_as_chromium_shows_it(renderer: Any) -> None:
     assert unseen <= returned / 1000
 
 
-def test_what_is_listed_as_hidden_is_not_shown_by_chromium(renderer: Any) -> None:
+def test_what_is_listed_as_hidden_is_not_shown_by_chromium(renderer: Renderer) -> None:
     shown = [
         page
         for page in tricks()

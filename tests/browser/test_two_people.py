@@ -1,22 +1,19 @@
 """Several who decide at once: each sees what the other did, and the first word counts."""
 
-from typing import Any
+from playwright.sync_api import Page, expect
 
-from playwright.sync_api import expect
-
-from tests.browser.served import until
-from tests.unit.desk.test_log import Desk
+from tests.browser.served import Room, Visits, until
 
 SOON = 5.0  # seconds; it takes a second or less on a quiet machine
 
 
-def reject(page: str, why: str) -> None:
+def reject(page: Page, why: str) -> None:
     page.locator("#reject summary").click()
     page.get_by_label("Reason, which").fill(why)
     page.locator("#reject").get_by_role("button", name="Reject").click()
 
 
-def test_what_one_decides_the_other_sees_at_once(desk: Desk, visits: Any) -> None:
+def test_what_one_decides_the_other_sees_at_once(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     reject(bo, "Not this one")
@@ -29,7 +26,7 @@ def test_what_one_decides_the_other_sees_at_once(desk: Desk, visits: Any) -> Non
 
 
 def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(
-    quick: Any, visits: Any
+    quick: Room, visits: Visits
 ) -> None:
     id = quick.propose(subject="Too late")
     ada = visits.letter(quick, id, java_script_enabled=False)
@@ -43,7 +40,9 @@ def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(
     assert "Too late" not in quick.sent()
 
 
-def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick: Any, visits: Any) -> None:
+def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(
+    quick: Room, visits: Visits
+) -> None:
     id = quick.propose(subject="Edited meanwhile")
     ada = visits.letter(quick, id, java_script_enabled=False)
     bo = visits.page(quick, f"/letter/{id}/edit", name="Bo")
@@ -59,7 +58,7 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(quick: Any, vis
 
 
 def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(
-    desk: Desk, visits: Any
+    desk: Room, visits: Visits
 ) -> None:
     id = desk.propose(subject="Ten", body="Send 10.")
     ada = visits.letter(desk, id)
@@ -75,7 +74,7 @@ def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(
     assert desk.state(id) == "pending"
 
 
-def test_what_somebody_types_is_kept_when_another_decides(desk: Desk, visits: Any) -> None:
+def test_what_somebody_types_is_kept_when_another_decides(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("An hour's work")
@@ -87,7 +86,7 @@ def test_what_somebody_types_is_kept_when_another_decides(desk: Desk, visits: An
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
 
 
-def test_who_looks_at_a_difference_sees_that_another_decided(desk: Desk, visits: Any) -> None:
+def test_who_looks_at_a_difference_sees_that_another_decided(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("Better words")
@@ -97,7 +96,7 @@ def test_who_looks_at_a_difference_sees_that_another_decided(desk: Desk, visits:
     expect(ada.locator("body")).to_contain_text("Rejected by Bo")
 
 
-def test_who_was_refused_still_gets_news(desk: Desk, visits: Any) -> None:
+def test_who_was_refused_still_gets_news(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     ada = visits.letter(desk, id, java_script_enabled=False)
     reject(visits.letter(desk, id, name="Bo"), "Not this one")
@@ -123,7 +122,7 @@ def test_who_was_refused_still_gets_news(desk: Desk, visits: Any) -> None:
     expect(live.locator(f'#queue a[href="/letter/{other}"]')).to_be_visible()
 
 
-def test_half_a_reason_is_kept_when_another_decides(desk: Desk, visits: Any) -> None:
+def test_half_a_reason_is_kept_when_another_decides(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     ada.locator("#reject summary").click()
@@ -133,14 +132,14 @@ def test_half_a_reason_is_kept_when_another_decides(desk: Desk, visits: Any) -> 
     expect(ada.get_by_label("Reason, which")).to_have_value("Because")
 
 
-def test_what_is_decided_in_the_terminal_shows_on_the_page(desk: Desk, visits: Any) -> None:
+def test_what_is_decided_in_the_terminal_shows_on_the_page(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
     assert desk.person.run("reject", id, "--reason", "said in the terminal").code == 0
     expect(page.locator("#letter .state")).to_contain_text("said in the terminal")
 
 
-def test_what_is_decided_in_the_vault_shows_on_the_page(desk: Desk, visits: Any) -> None:
+def test_what_is_decided_in_the_vault_shows_on_the_page(desk: Room, visits: Visits) -> None:
     id = desk.person.draft("moved")
     page = visits.letter(desk, id)
     (desk.person.vault / "Rejected").mkdir(exist_ok=True)
@@ -148,7 +147,7 @@ def test_what_is_decided_in_the_vault_shows_on_the_page(desk: Desk, visits: Any)
     expect(page.locator("#letter .state")).to_contain_text("Rejected")
 
 
-def test_a_new_letter_appears_in_the_queue_by_itself(desk: Desk, visits: Any) -> None:
+def test_a_new_letter_appears_in_the_queue_by_itself(desk: Room, visits: Visits) -> None:
     page = visits.page(desk)
     before = int(page.locator("header .count").inner_text()) if page.locator("header .count").count() else 0  # fmt: skip
     id = desk.propose(subject="Just written")
@@ -157,7 +156,7 @@ def test_a_new_letter_appears_in_the_queue_by_itself(desk: Desk, visits: Any) ->
 
 
 def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(
-    desk: Desk, visits: Any
+    desk: Room, visits: Visits
 ) -> None:
     id = desk.propose()
     page = visits.letter(desk, id)
@@ -166,7 +165,7 @@ def test_a_letter_that_its_agent_withdraws_can_no_longer_be_approved(
     expect(page.locator("#approve")).to_have_count(0)
 
 
-def test_each_gives_their_own_word(quick: Any, visits: Any) -> None:
+def test_each_gives_their_own_word(quick: Room, visits: Visits) -> None:
     for name in ("Ada", "Bo"):
         page = visits.letter(quick, quick.propose(), name=name)
         page.get_by_role("button", name="Approve and send").click()
@@ -174,7 +173,7 @@ def test_each_gives_their_own_word(quick: Any, visits: Any) -> None:
         expect(page.locator("ol.history")).to_contain_text(f"Approved by {name}")
 
 
-def test_a_page_finds_the_desk_again_after_it_was_away(desk: Desk, visits: Any) -> None:
+def test_a_page_finds_the_desk_again_after_it_was_away(desk: Room, visits: Visits) -> None:
     visits.tolerated = "net::ERR_"
     page = visits.page(desk)
     desk.restart()

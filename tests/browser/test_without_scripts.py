@@ -1,24 +1,26 @@
 """With scripts off: everything that a person decides works all the same."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
-from tests.unit.desk.test_log import Desk
+from tests.browser.served import Room, Visits
+
+Plain = Callable[[Room, str], Page]
 
 
 @pytest.fixture
-def plain(visits: Any) -> Any:
+def plain(visits: Visits) -> Plain:
     """Visits without scripts."""
 
-    def page(room: str, path: str) -> Any:
+    def page(room: Room, path: str) -> Page:
         return visits.page(room, path, java_script_enabled=False)
 
     return page
 
 
-def test_a_letter_is_found_in_the_queue_approved_and_looked_up(quick: Any, plain: Any) -> None:
+def test_a_letter_is_found_in_the_queue_approved_and_looked_up(quick: Room, plain: Plain) -> None:
     id = quick.propose(subject="Without scripts", body="An unusual word: quokka.")
     page = plain(quick, "/")
     page.locator("#queue").get_by_role("link", name="Without scripts").click()
@@ -35,7 +37,7 @@ def test_a_letter_is_found_in_the_queue_approved_and_looked_up(quick: Any, plain
     expect(page.locator("main")).to_contain_text("The audit chain is whole")
 
 
-def test_an_approval_is_undone(desk: Desk, plain: Any) -> None:
+def test_an_approval_is_undone(desk: Room, plain: Plain) -> None:
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
     page.get_by_role("button", name="Approve and send").click()
@@ -45,7 +47,7 @@ def test_an_approval_is_undone(desk: Desk, plain: Any) -> None:
     assert desk.state(id) == "pending"
 
 
-def test_a_letter_is_rejected_with_its_reason(desk: Desk, plain: Any) -> None:
+def test_a_letter_is_rejected_with_its_reason(desk: Room, plain: Plain) -> None:
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
     page.locator("#reject summary").click()
@@ -55,7 +57,7 @@ def test_a_letter_is_rejected_with_its_reason(desk: Desk, plain: Any) -> None:
     assert desk.state(id) == "rejected"
 
 
-def test_a_letter_is_edited_and_approved(desk: Desk, plain: Any) -> None:
+def test_a_letter_is_edited_and_approved(desk: Room, plain: Plain) -> None:
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
     page.get_by_role("link", name="Edit").click()
@@ -67,7 +69,7 @@ def test_a_letter_is_edited_and_approved(desk: Desk, plain: Any) -> None:
     assert desk.person.show(id)["text"] == "Plain words.\n"
 
 
-def test_what_scripts_would_load_is_a_link_away(desk: Desk, plain: Any) -> None:
+def test_what_scripts_would_load_is_a_link_away(desk: Room, plain: Plain) -> None:
     mail = desk.agent.first("in:inbox")
     page = plain(desk, f"/letter/{desk.agent.done('reply_email', id=mail, body='Thanks.')['letter']}")  # fmt: skip
     page.get_by_role("link", name="Show the conversation").click()
@@ -79,12 +81,12 @@ def test_what_scripts_would_load_is_a_link_away(desk: Desk, plain: Any) -> None:
     expect(page.locator("main .checks")).to_be_visible()
 
 
-def test_buttons_that_need_scripts_are_not_shown(desk: Desk, plain: Any) -> None:
+def test_buttons_that_need_scripts_are_not_shown(desk: Room, plain: Plain) -> None:
     page = plain(desk, "/")
     expect(page.get_by_role("button", name="Keys")).to_have_count(0)
 
 
-def test_signing_out_works(desk: Desk, plain: Any, visits: Any) -> None:
+def test_signing_out_works(desk: Room, plain: Plain, visits: Visits) -> None:
     page = visits.window(java_script_enabled=False).new_page()
     page.goto(desk.invite())
     page.get_by_role("button", name="Open the desk").click()

@@ -190,10 +190,10 @@ def test_reading_and_starring_are_labels_and_searches_follow_at_once(post: Post)
 def test_a_move_files_the_mail_and_takes_it_out_of_the_inbox(post: Post) -> None:
     id = post.receive(mail())
     change = move(post.box, id, "Done")
-    assert (change.added, change.removed) == ({"Done"}, {INBOX})
+    assert (change.added, change.removed) == (frozenset({"Done"}), frozenset({INBOX}))
     assert not post.box.search("in:inbox").items
     change = move(post.box, id, "inbox")
-    assert (change.added, change.removed) == ({INBOX}, frozenset())
+    assert (change.added, change.removed) == (frozenset({INBOX}), frozenset())
 
 
 def test_spam_and_trash_stay_out_of_answers_unless_they_are_asked_for(post: Post) -> None:

@@ -21,9 +21,12 @@ import pytest
 from tests.agents import Wire
 from tests.crash.counts import SECONDS, SEED
 from tests.mates import member, messages
+from tests.narrow import present
 
 SENDERS, RECEIVERS, SERVERS = 16, 2, 2
 LONGEST = 0.12  # seconds after which a process that is to be killed is killed
+
+Ended = tuple[int, str, str]  # exit code, stdout and stderr
 
 
 class Crowd:
@@ -32,11 +35,11 @@ class Crowd:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ends = time.monotonic() + SECONDS
-        self.answered = set()
-        self.begun = set()
-        self.received = Counter()
-        self.kills = Counter()
-        self.wrong = []
+        self.answered = set[str]()
+        self.begun = set[str]()
+        self.received = Counter[str]()
+        self.kills = Counter[str]()
+        self.wrong: list[Ended] = []
         self._lock = threading.Lock()
 
     @property
@@ -54,9 +57,7 @@ class Crowd:
             stderr=subprocess.PIPE,
         )
 
-    def end(
-        self, process: subprocess.Popen[bytes], chance: float, kind: str
-    ) -> tuple[int, str, str] | None:
+    def end(self, process: subprocess.Popen[bytes], chance: float, kind: str) -> Ended | None:
         """Let a process end, or kill it somewhere before; return what it said if it ended by itself."""
         with suppress(subprocess.TimeoutExpired):
             out, err = process.communicate(timeout=chance)
@@ -133,20 +134,19 @@ class Crowd:
 @pytest.mark.timeout(120 + 10 * SECONDS)
 def test_every_message_is_delivered_once_whoever_is_killed(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
-    assert crowd.end(crowd.command("bob", "recipients"), 60, "")[0] == 0
-    work = [
-        *((crowd.send, number) for number in range(SENDERS)),
-        *((crowd.receive, number) for number in range(RECEIVERS)),
-        *((crowd.serve, number) for number in range(SERVERS)),
-        (crowd.clean,),
+    assert present(crowd.end(crowd.command("bob", "recipients"), 60, ""))[0] == 0
+    threads = [
+        *(threading.Thread(target=crowd.send, args=(number,)) for number in range(SENDERS)),
+        *(threading.Thread(target=crowd.receive, args=(number,)) for number in range(RECEIVERS)),
+        *(threading.Thread(target=crowd.serve, args=(number,)) for number in range(SERVERS)),
+        threading.Thread(target=crowd.clean),
     ]
-    threads = [threading.Thread(target=function, args=rest) for function, *rest in work]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     while True:  # what is left
-        code, out, err = crowd.end(crowd.command("bob", "receive"), 60, "")
+        code, out, err = present(crowd.end(crowd.command("bob", "receive"), 60, ""))
         assert code == 0, err
         if out == "No unread messages\n":
             break

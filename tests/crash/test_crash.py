@@ -22,18 +22,18 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.core import life
 from postroom.core.audit import GENESIS, Read, digest, read
+from postroom.desk.desk import Desk
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.desk.outbox import Proposal
 from tests.crash import worker
 from tests.crash.counts import LETTERS, SEED, share
 from tests.crash.worker import Asked, Late, Mute
-from tests.unit.desk.test_log import Desk
+from tests.narrow import narrow, present
 
 SHARE = -(-LETTERS // 3)  # of one provider
 KILLS = share(40)  # at each step, with each provider
@@ -80,13 +80,15 @@ class Storm:
 
     folder: Path
     provider: type[Asked]
-    rules: dict = field(default_factory=dict)
+    required: bool = True  # whether a person approves each letter
     dispatchers: int = 2
-    killed: Counter = field(default_factory=Counter)
-    at_hand: defaultdict = field(default_factory=lambda: defaultdict(set))  # letters, by step
+    killed: Counter[tuple[str, str]] = field(default_factory=Counter)  # by role and step
+    at_hand: defaultdict[str, set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # letters, by step
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(f"{SEED} {self.provider.__name__} {self.rules}")
+        self.chance = random.Random(f"{SEED} {self.provider.__name__} {self.required}")
         self._parent = os.getpid()
         self._shared = mmap.mmap(-1, 16)  # seconds that the clock is ahead; whether it is enough
         for name in ("vault", "state"):
@@ -94,17 +96,19 @@ class Storm:
         with self.office() as (desk, _), desk.ledger.write() as book:
             book.set("desk", worker.DESK)
 
-    def office(self, **options: Any) -> AbstractContextManager[Any]:
+    def office(
+        self, step: worker.Step = lambda _name: None
+    ) -> AbstractContextManager[tuple[Desk, Asked]]:
         """Open the desk in this process; no other may be started meanwhile."""
-        return worker.office(self.folder, self.provider, self._offset, **options, **self.rules)
+        return worker.office(self.folder, self.provider, self._offset, step, required=self.required)
 
     def _offset(self) -> float:
-        return struct.unpack_from("d", self._shared)[0]
+        return narrow(struct.unpack_from("d", self._shared)[0], float)
 
     def _go(self, seconds: float) -> None:
         struct.pack_into("d", self._shared, 0, self._offset() + seconds)
 
-    def _halted(self) -> Any:
+    def _halted(self) -> bool:
         # Where the tests themselves were killed, their workers end too.
         return self._shared[8] != 0 or os.getppid() != self._parent
 
@@ -123,7 +127,7 @@ class Storm:
         for steps in plans.values():
             self.chance.shuffle(steps)
         end = time.monotonic() + LONGEST
-        workers = []
+        workers: list[Worker] = []
         while (
             any([*plans.values(), *(one.step for one in workers)]) or len(self.written()) < letters
         ):
@@ -165,18 +169,18 @@ class Storm:
         os.close(end)
         return Worker(pid, pipe, role, step, time.monotonic() + lives)
 
-    def _work(self, role: str, step: str, nth: Any, end: str) -> None:
-        left, at_hand = nth, lambda: ""
+    def _work(self, role: str, step: str, nth: int, end: int) -> None:
+        left, opened = nth, list[Asked]()
 
         def reached(name: str) -> None:
             nonlocal left
             left -= name == step
             if not left:
-                _tell(end, step=name, letter=at_hand())
+                _tell(end, step=name, letter=opened[0].at_hand if opened else "")
                 os.kill(os.getpid(), signal.SIGKILL)
 
         with self.office(step=reached) as (desk, box):
-            at_hand = lambda: box.at_hand  # noqa: E731
+            opened.append(box)
             self._act(role, desk)
 
     def _act(self, role: str, desk: Desk) -> None:
@@ -213,8 +217,8 @@ class Storm:
 
     # Afterwards
 
-    def calm(self) -> None:
-        """Let one process that nobody kills bring everything to its end."""
+    def calm(self) -> dict[str, life.State]:
+        """Let one process that nobody kills bring everything to its end; return each letter's state."""
         begun = {int(number) for (number,) in worker.lines(self.folder / "begun")}
         with self.office() as (desk, _):
             while len(self.written()) < max(begun):
@@ -225,6 +229,7 @@ class Storm:
                 desk.send_approved()
                 self._go(ASK_AGAIN + 1)
             desk.reconcile()
+            return {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
 
     def accepted(self) -> list[tuple[str, str]]:
         """Return what the provider took: letter and SHA-256 of the bytes, each time."""
@@ -248,11 +253,11 @@ class Storm:
 
     def tell(self, took: float) -> None:
         """Print what was done, for whoever runs this."""
-        deaths = Counter()
+        deaths = Counter[str]()
         for (role, step), count in self.killed.items():
             deaths[f"{step} ({role})"] += count
         told = ", ".join(f"{name} {count}" for name, count in sorted(deaths.items()))
-        name = " ".join([self.provider.__name__, *self.rules])
+        name = self.provider.__name__ + ("" if self.required else ", without approvals")
         sys.stdout.write(
             f"\n{name}: {len(self.written())} letters in {took:.0f} s, deaths: {told}\n"
         )
@@ -260,7 +265,7 @@ class Storm:
 
     # What must hold
 
-    def check(self, legal: set[tuple[str, str]]) -> defaultdict[Any, Any]:
+    def check(self, legal: set[tuple[str, str]]) -> defaultdict[str, set[str]]:
         """Check all that must hold of every letter, and return the ids by state."""
         with self.office() as (desk, _):
             assert desk.log.verify() == []
@@ -268,7 +273,7 @@ class Storm:
             listed = {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
             subjects = {id: desk.ledger.entry(id).letter.subject for id in listed}
             histories = {id: desk.ledger.history(id) for id in listed}
-            actions = [read(line) for _, line in desk.ledger.actions()]
+            actions = [present(read(line)) for _, line in desk.ledger.actions()]
         written = self.written()
         assert sorted(written) == list(range(1, len(written) + 1))
         # None lost, none made up: as many letters as were proposed, each under its first id.
@@ -277,7 +282,7 @@ class Storm:
         assert {id for id, _ in accepted} <= listed.keys()
         counted = Counter(id for id, _ in accepted)
         assert [id for id, times in counted.items() if times > 1] == [], "sent twice"
-        by_state = defaultdict(set)
+        by_state = defaultdict[str, set[str]](set)
         for id, history in histories.items():
             assert history[-1] == listed[id]
             by_state[life.name(listed[id])].add(id)
@@ -288,7 +293,7 @@ class Storm:
         return by_state
 
     def _check_history(
-        self, id: str, history: list[Any], accepted: str | None, legal: set[tuple[str, str]]
+        self, id: str, history: list[life.State], accepted: str | None, legal: set[tuple[str, str]]
     ) -> None:
         """A letter went a way that there is, left as it was claimed, and only then is `sent`."""
         names = [life.name(state) for state in history]
@@ -300,18 +305,18 @@ class Storm:
             last = [state for state in history if isinstance(state, life.Sending)][-1]
             assert accepted == last.wire, f"{id} left with other bytes than its claim has"
 
-    def _check_budget(self, histories: dict[str, Any]) -> None:
+    def _check_budget(self, histories: dict[str, list[life.State]]) -> None:
         """What is spent is what was claimed, but for the claims that a proof gave back."""
         with closing(sqlite3.connect(self.folder / "state" / "ledger.sqlite")) as connection:
             spent = Counter(id for (id,) in connection.execute("SELECT letter FROM claim"))
-        claimed = Counter()
+        claimed = Counter[str]()
         for id, history in histories.items():
             moves = list(pairwise(life.name(state) for state in history))
             claims = moves.count(("approved", "sending"))
             claimed[id] = claims - moves.count(("sending", "approved"))
         assert spent == +claimed
 
-    def _check_chain(self, actions: list[Read], histories: dict[str, Any]) -> None:
+    def _check_chain(self, actions: list[Read], histories: dict[str, list[life.State]]) -> None:
         """The chain is whole by its own numbers and hashes, and tells every claim."""
         before = GENESIS
         for seq, action in enumerate(actions, 1):
@@ -321,9 +326,9 @@ class Storm:
         for id, history in histories.items():
             assert claims[id] == sum(isinstance(state, life.Sending) for state in history)
 
-    def _check_notes(self, listed: dict[str, Any]) -> None:
+    def _check_notes(self, listed: dict[str, life.State]) -> None:
         """Every letter has one note, where its state has it."""
-        found = defaultdict(list)
+        found = defaultdict[str, list[tuple[str, str]]](list)
         for path in (self.folder / "vault").rglob("*.md"):
             text = path.read_text("utf-8")
             (id,) = re.findall(r'^letter: "([a-z2-7]{10})"$', text, re.MULTILINE)
@@ -334,7 +339,7 @@ class Storm:
         assert found.keys() == wanted.keys()
 
 
-def _tell(end: str, **words: Any) -> None:
+def _tell(end: int, **words: str) -> None:
     os.write(end, json.dumps(words).encode() + b"\n")
 
 
@@ -403,7 +408,7 @@ def test_where_the_provider_tells_nothing_what_was_interrupted_is_unknown_and_li
 def test_what_an_agent_may_send_at_once_is_sent_once_however_often_it_dies_and_asks_again(
     tmp_path: Path,
 ) -> None:
-    storm = Storm(tmp_path, Asked, rules={"required": False}, dispatchers=1)
+    storm = Storm(tmp_path, Asked, required=False, dispatchers=1)
     began = time.monotonic()
     kills = dict.fromkeys(STEPS + WITHIN[1:], KILLS_WITHIN)
     storm.run(SHARE // 4, {"write": planned(kills), "dispatch": planned(ANYWHERE)})

@@ -5,18 +5,18 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import product
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
 from httpx2 import Client
 
-from tests.gmail.double import SCOPE, Gmail
+from tests.gmail.double import SCOPE, Failure, Gmail
+from tests.gmail.store import Json
 from tests.mails import DAY, mail
 
 NOW = DAY.timestamp() + 3600
@@ -30,9 +30,13 @@ def gmail() -> Iterator[Gmail]:
 
 
 @contextmanager
-def user(gmail: Gmail, **token: int | list[str]) -> Iterator[Client]:
+def user(
+    gmail: Gmail, *, scopes: Iterable[str] = (f"{SCOPE}modify",), expires_in: float = 3600
+) -> Iterator[Client]:
     """A client of the API with a token of its own."""
-    headers = {"Authorization": f"Bearer {gmail.token(**token)['token']}"}
+    headers = {
+        "Authorization": f"Bearer {gmail.token(scopes=scopes, expires_in=expires_in)['token']}"
+    }
     with httpx2.Client(base_url=gmail.endpoint, headers=headers, trust_env=False) as client:
         yield client
 
@@ -57,7 +61,7 @@ def reason(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, error["errors"][0]["reason"]
 
 
-def batched(api: httpx2.Client, *paths: str) -> tuple[httpx2.Response, dict[str, tuple[int, dict]]]:
+def batched(api: httpx2.Client, *paths: str) -> tuple[httpx2.Response, dict[str, tuple[int, Json]]]:
     """Ask for many paths in one request; return the answers by Content-ID, in the order given."""
     parts = [
         f"--b\r\nContent-Type: application/http\r\nContent-ID: <{n}>\r\n\r\nGET {path}\r\n\r\n"
@@ -397,8 +401,8 @@ def test_a_token_opens_what_its_scopes_say_for_as_long_as_it_lasts(gmail: Gmail)
         letter = {"raw": coded(mail(to="ann@example.com"))}
         assert sender.post(f"{ME}/messages/send", json=letter).status_code == 200
         assert sender.get(f"{ME}/messages").status_code == 403
-    with user(gmail, expires_in=0) as late:
-        assert late.get(f"{ME}/profile").status_code == 401
+    with user(gmail, expires_in=0) as expired:
+        assert expired.get(f"{ME}/profile").status_code == 401
 
 
 def test_a_refresh_token_is_good_until_it_is_revoked(gmail: Gmail) -> None:
@@ -526,7 +530,7 @@ def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail: Gmail, a
         ("DELETE", f"{ME}/drafts/r1", None),
         ("POST", "/token", {"grant_type": "none"}),
     ]
-    faults: list[dict[str, Any]] = [
+    faults: list[Failure] = [
         {},
         {"lost": "before"},
         {"lost": "after"},
@@ -537,8 +541,9 @@ def test_a_request_has_the_same_outcome_in_process_and_over_http(gmail: Gmail, a
         {"body": b"<html>" * 20_000, "status": 502},
         {"body": b"<html>" * 20_000, "cut": True},
     ]
-    where = {"base_url": gmail.endpoint, "headers": headers}
-    with httpx2.Client(**where, transport=gmail.transport()) as inside:
+    with httpx2.Client(
+        base_url=gmail.endpoint, headers=headers, transport=gmail.transport()
+    ) as inside:
         for (method, path, body), fault in product(requests, faults):
             found = []
             for client in (inside, api):

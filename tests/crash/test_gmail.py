@@ -21,8 +21,9 @@ from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.crash.counts import GMAIL_LETTERS as LETTERS
 from tests.crash.counts import SEED
-from tests.gmail.double import Gmail
+from tests.gmail.double import Failure, Gmail
 from tests.gmail.people import at_gmail
+from tests.narrow import present
 
 SETTINGS = """dry_run = false
 [approvals]
@@ -38,27 +39,28 @@ sending = "{sending}"
 """
 ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send"
 ASKING = r"GET /gmail/v1/users/me/(drafts/|history)"
+Accident = tuple[str, Failure]  # which request fails, and how
 # What fails, and how; a dispatcher lives through some, and is killed in the middle of others.
-SOFT = [
+SOFT: list[Accident] = [
     (ACT, {"lost": "after"}),
     (ACT, {"lost": "before"}),
     (ACT, {"cut": True}),
     (ACT, {"status": 503}),
 ]
-HARD = [
+HARD: list[Accident] = [
     (ACT, {"lost": "after"}),
     (ACT, {"lost": "after"}),
     (ACT, {"lost": "before"}),
     (ASKING, {"lost": "after"}),
 ]
-DRAFTING = (r"POST /gmail/v1/users/me/drafts$", {"lost": "after"})
+DRAFTING: Accident = (r"POST /gmail/v1/users/me/drafts$", {"lost": "after"})
 
 
 @contextmanager
 def office(person: Person) -> Iterator[Desk]:
     config = load(person.environment, person.folder, person.folder)
     with desk(config, make=True) as found:
-        yield found
+        yield present(found)
 
 
 def approve_letters(person: Person) -> list[str]:
@@ -127,9 +129,7 @@ def hurry(person: Person) -> None:
         ledger.commit()
 
 
-def run_and_die(
-    person: Person, service: Gmail, chance: Random, hard: list[tuple[str, dict[str, str]]]
-) -> int:
+def run_and_die(person: Person, service: Gmail, chance: Random, hard: list[Accident]) -> int:
     """Run a dispatcher into faults, and kill it in the middle of one; return how many it met."""
     hold = threading.Event()
     where, how = chance.choice(hard)

@@ -15,17 +15,18 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from postroom.core import life
 from postroom.core.errors import PostroomError
+from postroom.desk.desk import Desk
 from postroom.desk.dispatch import ASK_AGAIN, LATEST
 from tests.crash import worker
 from tests.crash.counts import GMAIL_LETTERS as LETTERS
@@ -33,8 +34,10 @@ from tests.crash.counts import SEED
 from tests.crash.test_crash import Storm, Worker, planned
 from tests.crash.worker import Asked
 from tests.gmail.boxes import gmail_box, token_file
-from tests.gmail.double import Fault, Gmail
-from tests.unit.desk.test_log import Desk
+from tests.gmail.double import Failure, Fault, Gmail
+from tests.narrow import narrow
+
+T = TypeVar("T")
 
 LONGEST = 120 + LETTERS  # seconds, on a machine that others use too
 SPEED = 60.0  # seconds that pass in the storm for one outside
@@ -44,14 +47,21 @@ STEPS = (
 )
 DRAWN = 0.4  # of requests that meet a fault
 
-LOSSES = [{"lost": "before"}, {"lost": "after"}, {"lost": "late"}, {"cut": True}]
-FAILURES = [{"status": status} for status in (302, 408, 500, 503)]
-REFUSALS = [{"status": status} for status in (401, 409, 429)]
-REFUSALS += [{"status": 403, "reason": reason} for reason in ("forbidden", "rateLimitExceeded")]
-REFUSALS += [{"status": 404, "reason": "notFound"}, {"status": 404, "body": b"<html>"}]
-DONE = {"done": True}
+LOSSES: list[Failure] = [{"lost": "before"}, {"lost": "after"}, {"lost": "late"}, {"cut": True}]
+FAILURES: list[Failure] = [{"status": status} for status in (302, 408, 500, 503)]
+REFUSALS: list[Failure] = [
+    {"status": 401},
+    {"status": 409},
+    {"status": 429},
+    {"status": 403, "reason": "forbidden"},
+    {"status": 403, "reason": "rateLimitExceeded"},
+    {"status": 404, "reason": "notFound"},
+    {"status": 404, "body": b"<html>"},
+]
+LAGS: list[Failure] = [{"lag": lag} for lag in (1, 3, 10, 100)]
+DONE: Failure = {"done": True}
 # What befalls a request. That a draft is there, or gone, Gmail never says falsely when it is asked.
-FAULTS = {
+FAULTS: dict[str, list[Failure]] = {
     "POST .*/drafts/send$": LOSSES
     + FAILURES
     + REFUSALS
@@ -61,14 +71,18 @@ FAULTS = {
     + FAILURES
     + REFUSALS
     + [fault | DONE for fault in (*FAILURES, REFUSALS[-1])],
-    "POST .*/drafts$": LOSSES + FAILURES + [{"status": 429}] + [fault | DONE for fault in FAILURES],
+    "POST .*/drafts$": [*LOSSES, *FAILURES, {"status": 429}, *(fault | DONE for fault in FAILURES)],
     "DELETE .*/drafts/": LOSSES
     + FAILURES
     + REFUSALS
     + [fault | DONE for fault in FAILURES + REFUSALS],
     "GET .*/drafts/": [{"lost": "after"}, {"status": 403, "reason": "forbidden"}, {"status": 503}],
-    "GET .*/(drafts|messages|history)$": [{"lag": lag} for lag in (1, 3, 10, 100)]
-    + [{"lost": "after"}, {"status": 429}, {"status": 500}],
+    "GET .*/(drafts|messages|history)$": [
+        *LAGS,
+        {"lost": "after"},
+        {"status": 429},
+        {"status": 500},
+    ],
 }
 
 
@@ -77,9 +91,9 @@ class Weather:
 
     def __init__(self, seed: str) -> None:
         self.chance = random.Random(seed)
-        self.met = Counter()
+        self.met = Counter[str]()
 
-    def __call__(self, where: str) -> Any:
+    def __call__(self, where: str) -> Fault | None:
         """Return the fault of the request "METHOD /path", if it meets one."""
         for pattern, faults in FAULTS.items():
             if re.search(pattern, where) and self.chance.random() < DRAWN:
@@ -110,15 +124,15 @@ class Service:
         os.close(ours)
         os.close(theirs)
         self._read = os.fdopen(self._answers)
-        self.where = self._answer()
+        self.where = self._answer(list)
 
-    def _answer(self) -> dict[str, Any] | list[dict[str, Any] | str]:
-        return json.loads(self._read.readline())
+    def _answer(self, kind: type[T]) -> T:
+        return narrow(json.loads(self._read.readline()), kind)
 
     def report(self) -> dict[str, Any]:
         """Have Gmail work as it should from now on; return what was accepted, and what drafts it holds."""
         os.write(self._end, b"report\n")
-        return self._answer()
+        return self._answer(dict)
 
     def close(self) -> None:
         """End it."""
@@ -127,7 +141,7 @@ class Service:
         self._read.close()
 
 
-def _serve(seed: str, orders: Any, answers: str) -> None:
+def _serve(seed: str, orders: Iterable[str], answers: int) -> None:
     with Gmail() as service:
         where = [service.endpoint, service.token_uri, service.token(expires_in=86_400)]
         os.write(answers, json.dumps(where).encode() + b"\n")
@@ -151,7 +165,7 @@ def _serve(seed: str, orders: Any, answers: str) -> None:
 class AtGmail(Asked):
     """A line to the double, as a process opens it."""
 
-    def __init__(self, folder: Path, step: Callable[..., Any], now: Callable[..., Any]) -> None:
+    def __init__(self, folder: Path, step: worker.Step, now: Callable[[], float]) -> None:
         endpoint, token_uri, by_draft = json.loads((folder / "where.json").read_text())
         self.step = step
         self.at_hand = ""
@@ -191,8 +205,8 @@ class GmailStorm(Storm):
         super()._ended(dead)
         return True
 
-    def calm(self) -> dict[str, Any]:
-        """Let one process that nobody kills bring everything to its end."""
+    def calm(self) -> dict[str, life.State]:
+        """Let one process that nobody kills bring everything to its end; return each letter's state."""
         with self.office() as (desk, _):
             for wait in (0.0, ASK_AGAIN, ASK_AGAIN, LATEST, LATEST, LATEST, LATEST):
                 self._go(wait + 1)
@@ -205,7 +219,7 @@ class GmailStorm(Storm):
             return {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
 
 
-def decide(desk: Desk, folder: Path, halted: Any, chance: Random) -> None:
+def decide(desk: Desk, folder: Path, halted: Callable[[], bool], chance: Random) -> None:
     """Be an agent that writes letters, and a person who approves them and thinks again."""
     while not halted():
         with suppress(PostroomError):  # Gmail is asked about recipients, and fails
@@ -213,7 +227,7 @@ def decide(desk: Desk, folder: Path, halted: Any, chance: Random) -> None:
             if len(desk.ledger.lines("pending", "approved")) < worker.AHEAD:
                 worker.propose(desk, folder)
         for line in desk.ledger.lines("approved"):
-            if line.state.tries and chance.random() < 0.2:
+            if narrow(line.state, life.Approved).tries and chance.random() < 0.2:
                 with suppress(PostroomError):
                     think_again(desk, line.id, chance)
 

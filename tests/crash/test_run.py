@@ -32,6 +32,7 @@ from postroom.vault.note import Note
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.crash.counts import MAILS, SEED
+from tests.narrow import present
 
 LIVES = MAILS // 8  # of which each ends by force
 STOPS = max(4, MAILS // 50)  # that are asked for, in the other test
@@ -116,6 +117,7 @@ class Life:
                 stderr=complaints,
                 start_new_session=True,
             )
+        self._out = present(self.process.stdout)
 
     @property
     def lines(self) -> int:
@@ -129,14 +131,14 @@ class Life:
 
     def hear(self, seconds: float) -> bool:
         """Take in what is said within this time, or return at the first of it; False at the end."""
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, seconds))
+        ready, _, _ = select.select([self._out], [], [], max(0.0, seconds))
         if ready:
-            piece = os.read(self.process.stdout.fileno(), 65_536)
+            piece = os.read(self._out.fileno(), 65_536)
             self.said += piece
             return bool(piece)
         return True
 
-    def until(self, lines: int, seconds: float, act: Callable[..., Any]) -> None:
+    def until(self, lines: int, seconds: float, act: Callable[[], object]) -> None:
         """Listen until so much was said, or so long; `act` is done at each piece."""
         end = time.monotonic() + seconds
         while self.lines < lines and time.monotonic() < end:
@@ -160,10 +162,10 @@ class Life:
         end = time.monotonic() + PATIENCE
         while self.hear(end - time.monotonic()):
             assert time.monotonic() < end, f"it goes on: {self.told()}"
-        self.process.stdout.close()
+        self._out.close()
         return self.process.wait(timeout=PATIENCE)
 
-    def told(self) -> Any:
+    def told(self) -> str:
         return self.said.decode() + (self.person.folder / "complaints").read_text()
 
 
@@ -174,9 +176,9 @@ class Post:
         self.person = person
         self.chance = random.Random(f"{SEED} {name}")
         self.came = 0
-        self.said = {}  # what the person said, by the subject of the mail
-        self.killed = Counter()
-        self.after = Counter()  # what was said last
+        self.said: dict[str, str] = {}  # what the person said, by the subject of the mail
+        self.killed = Counter[str]()
+        self.after = Counter[str]()  # what was said last
         self.lingered = 0.0
         file = person.folder / ".config" / "postroom" / "postroom.toml"
         file.parent.mkdir(parents=True)
@@ -185,8 +187,8 @@ class Post:
         (person.vault / "Handbook.md").write_text(HANDBOOK)
         assert person.run("run", "--once").code == 0  # what comes from here on is new
 
-    def deliver(self, mails: int) -> subprocess.Popen[bytes]:
-        """Let so many mails come in, or those that are left; return the process that brings them."""
+    def deliver(self, mails: int) -> subprocess.Popen[bytes] | None:
+        """Let so many mails come in, or those that are left; return the process that brings any."""
         numbers = range(self.came, min(MAILS, self.came + mails))
         if not numbers:
             return None
@@ -195,7 +197,7 @@ class Post:
         self.came = numbers.stop
         return self.person.start("import", str(file))
 
-    def delivered(self, process: subprocess.Popen[bytes]) -> None:
+    def delivered(self, process: subprocess.Popen[bytes] | None) -> None:
         if process is None:
             return
         _, err = process.communicate(timeout=PATIENCE)
@@ -289,7 +291,7 @@ class Post:
         config = load(self.person.environment, self.person.folder, self.person.folder)
         found, cursor = [], ""
         with desk(config, make=True) as opened:
-            box = opened.mailroom.box("default")
+            box = present(opened).mailroom.box("default")
             while True:
                 page = box.search(query, limit=100, cursor=cursor)
                 found += [(one.subject, one.id) for one in page.items]

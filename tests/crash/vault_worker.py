@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import watchfiles._rust_notify  # noqa: F401 - warm before the fork
 
@@ -36,6 +36,7 @@ from postroom.vault.vault import Vault
 from postroom.wiring.desk import desk as desk_of
 from tests.crash.counts import SECONDS
 from tests.crash.worker import append
+from tests.narrow import present
 
 MODELS = {
     "read_note": contract.ReadNoteInput,
@@ -52,7 +53,8 @@ PACE = 0.1  # seconds between two saves of a person
 @contextmanager
 def opened(environment: Mapping[str, str], folder: Path, *, links: bool = True) -> Iterator[Desk]:
     """Open the desk as the server does; without `links`, on a file system that has no hard links."""
-    with desk_of(load(environment, folder, folder), make=True) as desk:
+    with desk_of(load(environment, folder, folder), make=True) as found:
+        desk = present(found)
         if not links:
             desk.notebook.vault = Vault(desk.notebook.vault.root, link=_no_links)
         yield desk
@@ -102,7 +104,13 @@ class Child:
         return told, os.WIFSIGNALED(status)
 
 
-def forked(work: Callable[[Callable[..., None]], None]) -> Child:
+class Tell(Protocol):
+    """Tells the parent of a process something, as values by name."""
+
+    def __call__(self, **words: object) -> None: ...
+
+
+def forked(work: Callable[[Tell], None]) -> Child:
     """Do this work in a process of its own; it is given what tells the parent."""
     pipe, end = os.pipe()
     pid = os.fork()

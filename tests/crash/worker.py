@@ -16,6 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from postroom.core.address import Address
 from postroom.core.errors import Conflict
@@ -80,9 +81,9 @@ class Asked:
         self.folder = folder
         self.step = step
         self.at_hand = ""  # the letter that is on its way out
-        self.box = LocalMailbox(folder / "mail.sqlite", (YOU,), now=now, zone=UTC)
+        self.box: mailbox.Mailbox = LocalMailbox(folder / "mail.sqlite", (YOU,), now=now, zone=UTC)
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:  # the rest of `Mailbox`
         return getattr(self.box, name)
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
@@ -162,18 +163,27 @@ class Watched(Vault):
     """A vault that tells where a process is with a note, and with the log."""
 
     def __init__(self, root: Path, step: Step) -> None:
-        def link(source: str, target: str, **where: object) -> None:
+        def link(
+            source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool
+        ) -> None:
             step("linking")
-            os.link(source, target, **where)
+            os.link(
+                source,
+                target,
+                src_dir_fd=src_dir_fd,
+                dst_dir_fd=dst_dir_fd,
+                follow_symlinks=follow_symlinks,
+            )
             step("linked")  # a note has two names now
 
         super().__init__(root, link=link)
         self._step = step
 
-    def append(self, path: str, data: bytes, mode: int = 0o600) -> None:
+    def append(self, path: str, data: bytes, mode: int = 0o600) -> int:
         """Add to the log, of which the ledger does not know yet."""
-        super().append(path, data, mode)
+        size = super().append(path, data, mode)
         self._step("appended")
+        return size
 
 
 @contextmanager
@@ -182,9 +192,13 @@ def office(
     provider: type[Asked],
     offset: Callable[[], float],
     step: Step = lambda _name: None,
-    **rules: object,
+    *,
+    required: bool = True,
 ) -> Iterator[tuple[Desk, Asked]]:
-    """Open the desk of this folder as a process does; `step` is told where the process is."""
+    """Open the desk of this folder as a process does; `step` is told where the process is.
+
+    Where an approval is not `required`, an agent's letters leave by themselves.
+    """
     machine = machine_clock()
 
     def clock() -> Stamp:
@@ -209,7 +223,7 @@ def office(
                 vault=vault,
                 mailboxes=lambda _account: box,
                 account="default",
-                rules=replace(RULES, **rules),
+                rules=replace(RULES, required=required),
                 tools=tools,
             )
             yield desk, box

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, redirect_stderr, redirect_stdout
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.cli.exits import EXITS, UNEXPECTED
-from postroom.cli.main import run
 from postroom.core.errors import Denied
 from tests.conftest import Outcome, Person
 
+Damage = Callable[[Path], object]
+
+CODES = frozenset({0, *EXITS.values()})
+
 
 class Somebody(Person):
-    """Somebody whose commands run in this process."""
+    """Somebody whose ledger is damaged."""
 
-    def run(self, *arguments: str, **_: object) -> Outcome:
-        out, err = io.StringIO(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
-            for name in os.environ.keys() - self.environment.keys():
-                patch.delenv(name)
-            for name, value in self.environment.items():
-                patch.setenv(name, value)
-            patch.chdir(self.folder)
-            with redirect_stdout(out), redirect_stderr(err):
-                code = run(list(arguments))
-        return Outcome(code, out.getvalue(), err.getvalue())
+    id: str  # of the letter that waits
 
     @property
     def ledger(self) -> Path:
@@ -68,25 +58,26 @@ def copied(whole: Somebody, folder: Path) -> Somebody:
     return person
 
 
-def answers(person: Somebody, id: str) -> Iterator[Any]:
-    """Return what is wrong with the answers of the commands that use the ledger."""
+def answers(
+    person: Somebody, id: str, codes: frozenset[int] = CODES
+) -> Iterator[tuple[list[str], Outcome]]:
+    """Yield the commands that use the ledger and do not answer as they should: by one of these codes."""
     commands = [["pending"], ["show", id], ["status"], ["audit", "verify"], ["send-approved"]]
     commands += [["undo-moves"], ["doctor"], ["reject", id, "--reason", "No."]]
     for command in commands:
         done = person.run(*command, "--json")
         errors = [json.loads(line)["error"] for line in done.err.splitlines() if line[:2] == '{"']
         told = all(error["message"] and error["remedy"] for error in errors)
-        known = done.code in {0, UNEXPECTED, *EXITS.values()}
         # `doctor` and `audit verify` have their findings on stdout.
-        if not known or not told or (done.code and not errors and not done.out):
+        if done.code not in codes or not told or (done.code and not errors and not done.out):
             yield command, done
 
 
-def cut(at: int) -> Callable[..., Any]:
+def cut(at: int) -> Damage:
     return lambda path: path.write_bytes(path.read_bytes()[:at])
 
 
-def flipped(*places: int) -> Callable[..., Any]:
+def flipped(*places: int) -> Damage:
     def damage(path: Path) -> None:
         data = bytearray(path.read_bytes())
         for place in places:
@@ -101,11 +92,11 @@ def a_folder(path: Path) -> None:
     path.mkdir()
 
 
-def beside(end: str) -> Callable[..., Any]:
+def beside(end: str) -> Damage:
     return lambda path: path.with_name(path.name + end).write_bytes(b"nonsense" * 5000)
 
 
-def sql(statement: str, *values: bytes | str) -> Callable[..., Any]:
+def sql(statement: str, *values: bytes | str) -> Damage:
     def damage(path: Path) -> None:
         with closing(sqlite3.connect(path)) as ledger, ledger:
             ledger.execute(statement, values)
@@ -113,15 +104,15 @@ def sql(statement: str, *values: bytes | str) -> Callable[..., Any]:
     return damage
 
 
-def cell(table: str, column: str, value: bytes | str) -> Callable[..., Any]:
+def cell(table: str, column: str, value: bytes | str) -> Damage:
     return sql(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
 
 
-def meta(key: str, value: bytes | str) -> Callable[..., Any]:
+def meta(key: str, value: bytes | str) -> Damage:
     return sql("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
 
 
-FILES = {
+FILES: dict[str, Damage] = {
     "zero length": cut(0), "one byte": cut(1), "half a header": cut(50), "a header": cut(100),
     "one page": cut(4096), "a page too few": cut(-4096), "a byte too few": cut(-1),
     "another magic": flipped(0), "another header": flipped(16), "another schema": flipped(100),
@@ -157,14 +148,19 @@ CELLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("damages", [FILES, TABLES, CELLS], ids=["files", "tables", "cells"])
+# A value that SQLite cannot have written may also end in the error that names a fault of ours.
+@pytest.mark.parametrize(
+    ("damages", "codes"),
+    [(FILES, CODES), (TABLES, CODES), (CELLS, CODES | {UNEXPECTED})],
+    ids=["files", "tables", "cells"],
+)
 def test_no_damage_to_the_ledger_makes_a_command_fail_with_a_traceback(
-    whole: Somebody, tmp_path: Path, damages: dict[str, Callable[..., Any]]
+    whole: Somebody, tmp_path: Path, damages: dict[str, Damage], codes: frozenset[int]
 ) -> None:
     for number, (name, damage) in enumerate(damages.items()):
         person = copied(whole, tmp_path / str(number))
         damage(person.ledger)
-        assert list(answers(person, whole.id)) == [], name
+        assert list(answers(person, whole.id, codes)) == [], name
 
 
 def test_a_whole_ledger_answers_every_command(whole: Somebody, tmp_path: Path) -> None:
@@ -196,7 +192,7 @@ def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
 
 @pytest.mark.parametrize("damage", [cut(0), sql("DELETE FROM meta")], ids=["empty", "empty meta"])
 def test_a_ledger_that_forgot_its_vault_is_not_begun_anew(
-    whole: Somebody, tmp_path: Path, damage: Callable[..., Any]
+    whole: Somebody, tmp_path: Path, damage: Damage
 ) -> None:
     person = copied(whole, tmp_path)
     damage(person.ledger)

@@ -16,13 +16,15 @@ import pytest
 
 from postroom.core.errors import Corrupt, Unavailable
 from postroom.core.letter import Enclosure, Letter
+from postroom.core.life import Failed
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.mail.mailbox import NotSent, Sent, Unknown
+from postroom.mail.mailbox import NotSent, Sent, Settled, Unknown
 from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.vault import Vault
-from tests.desks import SEND, Dead, Office
+from tests.desks import SEND, Dead, Office, state
+from tests.narrow import narrow
 
 DAY = 86_400.0
 LIMITS = dict.fromkeys(
@@ -34,10 +36,11 @@ class Outside:
     """A provider outside the state folder: it takes whatever it is given, however often."""
 
     def __init__(self) -> None:
-        self.accepted = []  # letters, each time that one was taken
+        self.accepted: list[Letter] = []  # each time that one was taken
         self.tells = False  # whether it can be asked
-        self.meanwhile = lambda: None  # what happens between its taking a letter and its answer
-        self.forge = lambda wire: wire
+        # What happens between its taking a letter and its answer.
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.forge: Callable[[bytes], bytes] = lambda wire: wire
 
     def __call__(self, box: LocalMailbox) -> Line:
         return Line(self, box)
@@ -53,18 +56,18 @@ class Line:
         self._provider = provider
         self._box = box
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:  # the rest of `Mailbox`
         return getattr(self._box, name)
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         return self._provider.forge(self._box.wire(letter, date=date))
 
-    def send(self, letter: Letter, _wire: bytes, _proof: str) -> Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
         self._provider.accepted.append(letter)
         self._provider.meanwhile()
         return Sent("m", "t")
 
-    def settle(self, letter: Letter, _proof: str) -> NotSent | Sent | Unknown:
+    def settle(self, letter: Letter, proof: str) -> Settled:
         if not self._provider.tells:
             return Unknown("it tells nothing")
         taken = letter.id in self._provider.ids()
@@ -262,6 +265,8 @@ class Disk(Ledger):
     In WAL mode a commit with `synchronous = NORMAL`, or one that changes nothing, is not synced.
     """
 
+    on_disk: dict[str, bytes]
+
     @contextmanager
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
         before = _files_of(self.path)
@@ -277,7 +282,7 @@ def _files_of(path: Path) -> dict[str, bytes]:
 
 def power_cut(office: Office) -> None:
     """Leave of the ledger what is on the disk; what was appended to the log was synced."""
-    on_disk = office.desk.ledger.on_disk
+    on_disk = narrow(office.desk.ledger, Disk).on_disk
     office.close()
     for file in office.state.glob("ledger.sqlite*"):
         file.unlink()
@@ -312,16 +317,30 @@ def test_lines_of_another_process_are_on_the_disk_before_the_log_shows_them(offi
     assert office.state_of(waiting.id) == "pending"
 
 
+class LateDisk(Disk):
+    """One whose syncs can be put off: they are listed instead."""
+
+    put_off: list[int] | None = None
+
+    def sync(self, seq: int) -> None:
+        if self.put_off is None:
+            super().sync(seq)
+        else:
+            self.put_off.append(seq)
+
+
 def test_lines_that_are_on_the_disk_already_cost_no_second_sync(office: Office) -> None:
-    office.ledgers = Disk
+    office.ledgers = LateDisk
     office.reopen(**LIMITS)
     entry = office.propose()
-    synced = []
-    office.desk.ledger.sync, sync = synced.append, office.desk.ledger.sync
+    ledger = narrow(office.desk.ledger, LateDisk)
+    asked: list[int] = []
+    ledger.put_off = asked
     office.desk.reject(entry.id, by="ada", reason="No.")
-    before = office.desk.ledger.on_disk
-    sync(synced[0])
-    assert office.desk.ledger.on_disk is before
+    before = ledger.on_disk
+    ledger.put_off = None
+    ledger.sync(asked[0])
+    assert ledger.on_disk is before
 
 
 # Backups
@@ -425,7 +444,7 @@ def close_unknown(office: Office, entry: Entry) -> None:
 
 @pytest.mark.parametrize("close", [close_rejected, close_expired, close_unknown])
 def test_a_letter_that_a_restored_ledger_has_closed_is_sent_if_the_log_says_so(
-    office: Office, outside: Outside, close: Callable[..., Any]
+    office: Office, outside: Outside, close: Callable[[Office, Entry], None]
 ) -> None:
     entry = office.propose()
     close(office, entry)
@@ -704,8 +723,16 @@ class Cut(Vault):
     cut = False
 
     def __init__(self, root: Path) -> None:
-        def link(source: str, target: str, **where: int) -> None:
-            os.link(source, target, **where)
+        def link(
+            source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool
+        ) -> None:
+            os.link(
+                source,
+                target,
+                src_dir_fd=src_dir_fd,
+                dst_dir_fd=dst_dir_fd,
+                follow_symlinks=follow_symlinks,
+            )
             if Cut.cut:
                 raise Dead
 
@@ -890,7 +917,7 @@ def test_a_letter_that_was_changed_after_its_approval_is_refused(
     office.desk.reconcile()
     assert outside.ids() == [other.id]
     assert office.state_of(entry.id) == "failed"
-    assert "digest" in office.desk.ledger.entry(entry.id).state.reason
+    assert "digest" in state(office, entry.id, Failed).reason
     assert office.where(entry.id) == "Failed"
     assert office.desk.log.verify() == []
 
@@ -915,7 +942,7 @@ def test_a_letter_that_no_longer_parses_is_not_sent_and_that_is_said_in_our_word
     assert outside.accepted == []
 
 
-def flipped(old: bytes, new: bytes) -> Callable[..., Any]:
+def flipped(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     def forge(wire: bytes) -> bytes:
         assert wire.count(old) >= 1, wire
         return wire.replace(old, new, 1)
@@ -923,7 +950,7 @@ def flipped(old: bytes, new: bytes) -> Callable[..., Any]:
     return forge
 
 
-FORGERIES = {
+FORGERIES: dict[str, Callable[[bytes], bytes]] = {
     "a hidden recipient": lambda wire: b"Bcc: eve@example.net\r\n" + wire,
     "a second To": lambda wire: b"To: eve@example.net\r\n" + wire,
     "another To": flipped(b"ann@example.com", b"anm@example.com"),
@@ -960,4 +987,4 @@ def test_bytes_that_say_something_else_than_the_letter_do_not_leave(
     assert outside.accepted == []
     assert office.state_of(entry.id) == "failed"
     assert office.where(entry.id) == "Failed"
-    assert "bytes to be sent" in office.desk.ledger.entry(entry.id).state.reason
+    assert "bytes to be sent" in state(office, entry.id, Failed).reason

@@ -3,7 +3,7 @@
 import random
 import sqlite3
 from datetime import timedelta
-from pathlib import Path
+from functools import cache
 
 import pytest
 
@@ -14,17 +14,12 @@ COUNT = 6_000  # three batches
 WAIT_ROUNDS = 20_000
 
 
-def write_mails(path: Path) -> None:
+@cache
+def mails() -> bytes:
     numbers = list(range(COUNT))
     random.Random(7).shuffle(numbers)
-    path.write_bytes(
-        mbox(
-            *(
-                mail(subject=f"number {n}", date=DAY - timedelta(minutes=n), text="word " * 60)
-                for n in numbers
-            )
-        )
-    )
+    made = (mail(subject=f"number {n}", date=DAY - timedelta(minutes=n), text="word " * 9) for n in numbers)  # fmt: skip
+    return mbox(*made)
 
 
 def kept(person: Person) -> int:
@@ -34,7 +29,8 @@ def kept(person: Person) -> int:
         return 0
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return connection.execute("SELECT count(*) FROM message").fetchone()[0]
+        (count,) = connection.execute("SELECT count(*) FROM message").fetchone()
+        return int(count)
     except sqlite3.OperationalError:  # the tables are being made
         return 0
     finally:
@@ -62,7 +58,7 @@ def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(
     person: Person, at_least: int
 ) -> None:
     source = person.folder / "mail.mbox"
-    write_mails(source)
+    source.write_bytes(mails())
     process = person.start("import", str(source))
     for _ in range(WAIT_ROUNDS):
         if kept(person) >= at_least or process.poll() is not None:
@@ -79,7 +75,7 @@ def test_an_import_killed_at_any_batch_goes_on_where_it_stopped(
 
 def test_two_imports_of_the_same_mail_at_once_keep_each_mail_once(person: Person) -> None:
     source = person.folder / "mail.mbox"
-    write_mails(source)
+    source.write_bytes(mails())
     both = [person.start("import", str(source), "--json") for _ in range(2)]
     ends = [process.communicate(timeout=100) for process in both]
     assert [process.returncode for process in both] == [0, 0], ends

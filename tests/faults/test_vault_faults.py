@@ -7,12 +7,12 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import NoReturn
 
 import pytest
 
@@ -26,10 +26,11 @@ from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.table import Visit
 from postroom.vault.access import Access
 from postroom.vault.index import Index, expression
-from postroom.vault.keeper import BATCH, Keeper
-from postroom.vault.vault import File, Vault
+from postroom.vault.keeper import BATCH, Keeper, Watch, watching
+from postroom.vault.vault import File, Ready, Vault
 from postroom.wiring.desk import desk
 from tests.conftest import Person
+from tests.narrow import narrow, present
 
 LOCK = "index.lock"
 LONGEST = 5.0  # seconds for what takes a tenth of one
@@ -51,9 +52,11 @@ def shelf(person: Person) -> Person:
     return person
 
 
-def opened(person: Person) -> AbstractContextManager[Any]:
+@contextmanager
+def opened(person: Person) -> Iterator[Desk]:
     """Open the desk as a server does."""
-    return desk(load(person.environment, person.folder, person.folder), make=True)
+    with desk(load(person.environment, person.folder, person.folder), make=True) as found:
+        yield present(found)
 
 
 def state(person: Person) -> Path:
@@ -64,7 +67,7 @@ def database(person: Person) -> Path:
     return state(person) / "index.sqlite"
 
 
-def until(true: Callable[..., Any], told: str = "it never came true") -> None:
+def until(true: Callable[[], bool], told: str = "it never came true") -> None:
     """Wait, within reason, until something is true."""
     deadline = time.monotonic() + LONGEST
     while not true():
@@ -72,7 +75,12 @@ def until(true: Callable[..., Any], told: str = "it never came true") -> None:
         threading.Event().wait(0.005)
 
 
-def ask(found: Desk, tool: str, **arguments: str) -> NoteList | NoteMoved:
+def ask(found: Desk, tool: str, **arguments: str) -> NoteList:
+    """Call a tool that lists notes."""
+    return narrow(call(found, tool, **arguments), NoteList)
+
+
+def call(found: Desk, tool: str, **arguments: str) -> object:
     """Call a tool as a server does, and wait for it within reason."""
     running = getattr(contract, tool)(Visit(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
     deadline = time.monotonic() + LONGEST
@@ -83,7 +91,8 @@ def ask(found: Desk, tool: str, **arguments: str) -> NoteList | NoteMoved:
                 assert time.monotonic() < deadline, f"{pause.told}: {pause.done} of {pause.total}"
                 threading.Event().wait(pause)
         except StopIteration as done:
-            return done.value
+            answer: object = done.value
+            return answer
 
 
 def paths(listed: NoteList) -> list[str]:
@@ -153,7 +162,7 @@ DAMAGES = (
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
 def test_an_index_that_is_damaged_is_made_anew_and_answers_are_right(
-    shelf: Person, damage: Callable[..., Any]
+    shelf: Person, damage: Callable[[Path], None]
 ) -> None:
     with opened(shelf) as found:
         check(found)
@@ -164,7 +173,7 @@ def test_an_index_that_is_damaged_is_made_anew_and_answers_are_right(
 
 @pytest.mark.parametrize("damage", [delete], ids=lambda damage: damage.__name__)
 def test_an_index_that_is_deleted_while_a_server_keeps_it_is_made_anew_for_the_next(
-    shelf: Person, damage: Callable[..., Any]
+    shelf: Person, damage: Callable[[Path], None]
 ) -> None:
     with opened(shelf) as first:
         check(first)
@@ -200,7 +209,7 @@ class Busy(Vault):
         super().__init__(root)
         self._next = iter(PATHS * 10)
 
-    def stats(self, paths: list[str]) -> Iterator[Any]:
+    def stats(self, paths: Iterable[str]) -> Iterator[File | None]:
         file = self.root / next(self._next)
         file.write_text(f"{file.read_text()}more\n")
         return super().stats(paths)
@@ -233,7 +242,7 @@ def in_its_own_place(person: Person) -> Path:
 
 @pytest.mark.parametrize("put", [in_its_folders_place, in_its_own_place], ids=lambda put: put.__name__)  # fmt: skip
 def test_an_index_that_cannot_be_written_is_an_error_that_says_what_to_do_until_it_can(
-    shelf: Person, put: Callable[..., Any]
+    shelf: Person, put: Callable[[Person], Path]
 ) -> None:
     with opened(shelf) as found:
         for folder in (state(shelf).parent, state(shelf)):
@@ -262,12 +271,12 @@ def answers(found: Desk) -> bool:
 
 
 @contextmanager
-def keeping(person: Person, **options: Callable[..., Any]) -> Iterator[tuple[Keeper, Index]]:
+def keeping(person: Person, watch: Watch = watching) -> Iterator[tuple[Keeper, Index]]:
     """Keep the index in this process, beside others; lend the keeper and what it keeps."""
     with (
         closing(Vault(person.vault)) as vault,
         closing(Index(database(person))) as index,
-        closing(Keeper(vault, index, state(person) / LOCK, Access().hidden, **options)) as keeper,
+        closing(Keeper(vault, index, state(person) / LOCK, Access().hidden, watch)) as keeper,
     ):  # fmt: skip
         keeper.start()
         until(lambda: keeper.progress() is None)
@@ -282,13 +291,13 @@ def seen(keeper: Keeper, index: Index, word: str) -> list[str]:
     return sorted(hit.path for hit in found.hits)
 
 
-def no_watch(_folders: list[Path], _stop: Event) -> None:
+def no_watch(_folders: Sequence[Path], _stop: Event) -> NoReturn:
     raise OSError(28, "inotify watch limit reached")
 
 
 @contextmanager
-def broken_watch(_folders: list[Path], _stop: Event) -> Iterator[Callable[..., Any] | None]:
-    def changes() -> None:
+def broken_watch(_folders: Sequence[Path], _stop: Event) -> Iterator[Callable[[], set[str]]]:
+    def changes() -> set[str]:
         raise RuntimeError("the watch has ended")
 
     yield changes
@@ -296,7 +305,7 @@ def broken_watch(_folders: list[Path], _stop: Event) -> Iterator[Callable[..., A
 
 @pytest.mark.parametrize("watch", [no_watch, broken_watch], ids=lambda watch: watch.__name__)
 def test_where_nothing_can_be_watched_edits_are_seen_all_the_same(
-    shelf: Person, watch: Callable[..., Any]
+    shelf: Person, watch: Watch
 ) -> None:
     with keeping(shelf, watch=watch) as (keeper, index), keeping(shelf) as (other, same):
         assert seen(keeper, index, "harbour") == PATHS
@@ -401,9 +410,16 @@ def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf: Person)
     with opened(shelf) as found:
         check(found)
         file = os.stat(shelf.vault / PATHS[0])
-        known = {"source": PATHS[0], "target": "New/made.md", "agent": "claude"}
-        known |= {"size": file.st_size, "mtime_ns": file.st_mtime_ns, "inode": file.st_ino}
-        intent = Intent(**{one.name: known.get(one.name, "x") for one in fields(Intent)})
+        intent = Intent(
+            source=PATHS[0],
+            target="New/made.md",
+            agent="claude",
+            size=file.st_size,
+            mtime_ns=file.st_mtime_ns,
+            inode=file.st_ino,
+            etag="x",
+            id="x",
+        )
         (state(shelf) / "move.json").write_text(json.dumps(asdict(intent)))
         (shelf.vault / "New").write_text("a file, where the folder was")
         check(found)
@@ -413,10 +429,12 @@ def test_a_move_whose_target_is_no_place_any_more_holds_nobody_up(shelf: Person)
 class Guarded(Vault):
     """A vault of which one folder may not be written to."""
 
-    def replace(self, path: str, data: bytes, was: File, *ready: Callable[..., Any]) -> Any:
+    def replace(
+        self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
+    ) -> File:
         if path.startswith("Theirs/"):
             raise Unavailable(f"No right to {path!r}", remedy="Get the right to it.")
-        return super().replace(path, data, was, *ready)
+        return super().replace(path, data, was, ready)
 
 
 def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf: Person) -> None:
@@ -427,8 +445,8 @@ def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf: Pe
         found.notebook.vault.close()
         found.notebook.vault = Guarded(shelf.vault)
         try:
-            moved = ask(found, "move_note", source=PATHS[0], destination="New/made.md")
-            told = moved.untouched
+            moved = call(found, "move_note", source=PATHS[0], destination="New/made.md")
+            told = narrow(moved, NoteMoved).untouched
         except PostroomError:
             told = ()
         assert not (shelf.vault / PATHS[0]).exists()

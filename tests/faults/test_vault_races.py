@@ -15,9 +15,10 @@ import pytest
 
 from postroom.tools.contracts import vault
 from tests.agents import Visitor, visiting_inside
-from tests.conftest import Person
+from tests.conftest import Person, size
+from tests.narrow import present
 
-ROUNDS = 60  # of all tools
+ROUNDS = size(100)  # of all tools
 SECRET = "xyzzy-outside"
 # One exchange is one system call, so that there is a folder or a link at every moment.
 SWAPPER = """
@@ -39,14 +40,15 @@ def swapping(one: Path, other: Path) -> Iterator[None]:
     process = subprocess.Popen(
         [sys.executable, "-c", SWAPPER, str(one), str(other)], stdout=subprocess.PIPE
     )
+    said = present(process.stdout)
     try:
-        assert process.stdout.readline() == b"ready\n"
+        assert said.readline() == b"ready\n"
         yield
         assert process.poll() is None, "the swapper has ended"
     finally:
         process.kill()
         process.wait(timeout=30)
-        process.stdout.close()
+        said.close()
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -56,10 +58,21 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     }
 
 
+class Shelf(Person):
+    """A person with an agent at their vault, and a folder outside of it."""
+
+    visitor: Visitor
+
+    @property
+    def outside(self) -> Path:
+        return self.folder / "outside"
+
+
 @pytest.fixture
-def shelf(person: Person) -> Iterator[Person]:
+def shelf(tmp_path: Path) -> Iterator[Shelf]:
     """A vault with a folder that has a twin outside, to which a link stands beside it."""
-    outside = person.folder / "outside"
+    person = Shelf(tmp_path)
+    outside = person.outside
     for top, word in ((person.vault / "Work", "inside"), (outside, SECRET)):
         (top / "Deep").mkdir(parents=True)
         for name in ("note.md", "other.md", "Deep/note.md", "Deep/far.md"):
@@ -69,7 +82,7 @@ def shelf(person: Person) -> Iterator[Person]:
     (person.folder / "aside").mkdir()
     (person.folder / "aside" / "Work").symlink_to(outside)
     with visiting_inside(person, contract=vault.CONTRACT) as visitor:
-        person.outside, person.visitor = outside, visitor
+        person.visitor = visitor
         yield person
 
 
@@ -78,17 +91,18 @@ FAIR = {"", "permission_denied", "not_found", "conflict", "internal_error"}
 
 @pytest.mark.parametrize("inner", ["", "Deep/"], ids=["the folder itself", "a folder above"])
 def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_into_a_link(
-    shelf: Person, inner: str
+    shelf: Shelf, inner: str
 ) -> None:
     before = bytes_of(shelf.outside)
-    said, codes = [], {}
+    said: list[str] = []
+    codes: dict[str, set[str]] = {}
 
-    def call(tool: str, **arguments: dict[str, int] | str) -> dict[str, Any]:
-        raw = shelf.visitor.call(tool, **arguments).raw
-        said.append(json.dumps(raw.structured_content))
-        code = raw.structured_content.get("error", "") if raw.is_error else ""
+    def call(tool: str, **arguments: object) -> dict[str, Any]:
+        answer = shelf.visitor.call(tool, **arguments)
+        said.append(json.dumps(answer.values))
+        code = answer.values.get("error", "") if answer.raw.is_error else ""
         codes.setdefault(tool, set()).add(code)
-        return raw.structured_content
+        return answer.values
 
     with swapping(shelf.vault / "Work", shelf.folder / "aside" / "Work"):
         for number in range(ROUNDS):
@@ -136,7 +150,7 @@ def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_i
 
 
 def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through_it(
-    shelf: Person,
+    shelf: Shelf,
 ) -> None:
     note, away = shelf.vault / "Work" / "note.md", shelf.folder / "aside" / "note.md"
     away.symlink_to(shelf.outside / "note.md")
@@ -154,7 +168,7 @@ def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through
     assert bytes_of(shelf.outside) == before
 
 
-def test_a_reader_never_sees_half_of_what_tools_write(shelf: Person) -> None:
+def test_a_reader_never_sees_half_of_what_tools_write(shelf: Shelf) -> None:
     note, stop, torn = shelf.vault / "Work" / "note.md", threading.Event(), []
     sizes = (10, 200_000)
     wholes = {f"{char * size}\n".encode() for char in "ab" for size in sizes}
@@ -180,7 +194,7 @@ def test_a_reader_never_sees_half_of_what_tools_write(shelf: Person) -> None:
     assert [path.name for path in note.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: Person) -> None:
+def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: Shelf) -> None:
     note = shelf.vault / "Work" / "count.md"
     note.write_text("start\n")
     done, lines = [], 25
@@ -209,7 +223,7 @@ def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: Per
 
 
 def test_a_folder_of_the_vault_that_is_moved_away_in_a_call_takes_nothing_of_it_along(
-    shelf: Person,
+    shelf: Shelf,
 ) -> None:
     """The root is open: a vault that is renamed meanwhile stays the same vault."""
     moved = shelf.folder / "renamed"

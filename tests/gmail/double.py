@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesHeaderParser
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import httpx2
@@ -88,6 +88,20 @@ class Asked(NamedTuple):
     status: int
     inner: bool
     body: bytes
+
+
+class Failure(TypedDict, total=False):
+    """How a request fails: arguments of `Gmail.fail`, and of `Fault`."""
+
+    status: int
+    reason: str
+    message: str
+    headers: dict[str, str]
+    body: bytes
+    lost: str
+    cut: bool
+    done: bool
+    lag: int
 
 
 @dataclass

@@ -24,6 +24,7 @@ import httpx2
 import pytest
 
 from postroom.core.errors import Unavailable
+from tests.narrow import narrow
 
 NODE: Final = Path(__file__).parents[2] / ".cache/node/node_modules"
 SCOPE: Final = "https://www.googleapis.com/auth/gmail.modify"
@@ -120,7 +121,7 @@ class Emulator:
             params={"internalDateSource": "dateHeader", "neverMarkSpam": "true"},
             json={"raw": base64.urlsafe_b64encode(raw).decode(), "labelIds": sorted(labels)},
         )
-        return answer.raise_for_status().json()["id"]
+        return narrow(answer.raise_for_status().json()["id"], str)
 
 
 @contextmanager
@@ -154,7 +155,8 @@ def _sign_in(http: httpx2.Client, address: str, client: Mapping[str, str]) -> di
     sent_back = http.post("/o/oauth2/v2/auth/callback", data=agreed).headers["location"]
     (code,) = parse_qs(urlsplit(sent_back).query)["code"]
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT}
-    return http.post("/oauth2/token", data={**form, **client}).raise_for_status().json()
+    answer = http.post("/oauth2/token", data={**form, **client})
+    return narrow(answer.raise_for_status().json(), dict)
 
 
 def _stored(refresh: str, token_uri: str, client: Mapping[str, str]) -> dict[str, object]:

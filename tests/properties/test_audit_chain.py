@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,7 +55,7 @@ def test_a_batch_torn_at_any_byte_is_mended(offset: int, batch: int) -> None:
 
 
 @st.composite
-def harms(draw: DrawFn) -> tuple[list[str], Callable[..., Any]]:
+def harms(draw: DrawFn) -> tuple[list[str], Callable[[list[bytes]], list[bytes]]]:
     """A log of several days, and the same after one thing was done to its lines."""
     days = sorted(draw(st.lists(st.sampled_from(DAYS), min_size=2, max_size=12)))
     at, other = draw(st.integers(0, len(days) - 1)), draw(st.integers(0, len(days) - 1))
@@ -88,7 +87,7 @@ def harms(draw: DrawFn) -> tuple[list[str], Callable[..., Any]]:
 
 @given(harms())
 def test_one_edit_deletion_cut_copy_move_or_insertion_is_always_found(
-    harm: tuple[list[str], Callable[..., Any]],
+    harm: tuple[list[str], Callable[[list[bytes]], list[bytes]]],
 ) -> None:
     days, do = harm
     with fresh() as desk:

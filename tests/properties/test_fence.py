@@ -66,7 +66,7 @@ SUMMARY = st.builds(
 )
 
 
-def held(reply: Reply) -> tuple[Any, ...]:
+def held(reply: Reply) -> tuple[str, dict[str, Any]]:
     """Check the fence in both forms, and return what stands outside of it as text."""
     values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
     fence = values["fence"]

@@ -31,7 +31,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import File, Ready, Vault
 from tests.conftest import examples
 from tests.desks import Clock, Dead, Office
-from tests.providers import BARRED, BUSY, LOST, Courier
+from tests.providers import BARRED, BUSY, LOST, Arranged, Courier
 
 MEMORY = Path("/dev/shm")
 AGENTS = ("claude", "codex")
@@ -631,19 +631,23 @@ class OutboxMachine(RuleBasedStateMachine):
             found[0].unlink()
             self.touched(found[0].parent)
 
-    def send(self, moods: list, settles: bool, plan: Plan | None) -> None:
+    def send(self, moods: list[Arranged], settles: bool, plan: Plan | None) -> None:
         self.courier.arranged[:] = moods
         self.courier.settles = settles
         self.during(plan, self.office.desk.send_approved, strict=True)
         self.courier.arranged.clear()
 
     @rule(moods=MOODS, settles=st.booleans(), plan=PLANS, wait=st.sampled_from([10, 10, 30, 60, 0]))
-    def wait_and_send(self, moods: list, settles: bool, plan: Plan | None, wait: float) -> None:
+    def wait_and_send(
+        self, moods: list[Arranged], settles: bool, plan: Plan | None, wait: float
+    ) -> None:
         self.clock.go(wait)
         self.send(moods, settles, plan)
 
     @rule(which=WHICH, moods=MOODS, settles=st.booleans(), plan=PLANS)
-    def approve_and_send(self, which: int, moods: list, settles: bool, plan: Plan | None) -> None:
+    def approve_and_send(
+        self, which: int, moods: list[Arranged], settles: bool, plan: Plan | None
+    ) -> None:
         self._approve(self.office, which, 0)
         self.clock.go(10)
         self.send(moods, settles, plan)
@@ -666,7 +670,7 @@ class OutboxMachine(RuleBasedStateMachine):
         settles=st.booleans(),
     )
     def somebody_acts_while_it_is_sent(
-        self, which: int, point: str, kind: str, how: int, moods: list, settles: bool
+        self, which: int, point: str, kind: str, how: int, moods: list[Arranged], settles: bool
     ) -> None:
         self.approve_and_send(which, moods, settles, Plan(point, 0, (kind, which, how)))
 

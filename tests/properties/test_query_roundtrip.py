@@ -1,12 +1,12 @@
 """Whatever is asked: what is shown is read back the same, and any text is a query or a clear refusal."""
 
 import re
+from collections.abc import Iterable
 from datetime import date, timedelta, timezone
-from functools import reduce
-from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from postroom.core.errors import Invalid
 from postroom.core.language import MAX_AGE, MAX_SIZE, parse
@@ -32,6 +32,7 @@ from postroom.core.query import (
     MessageId,
     Not,
     Or,
+    Query,
     Since,
     Size,
     Text,
@@ -89,14 +90,14 @@ leaves = st.one_of(
 )
 
 
-def joined(kind: type[And] | type[Or], parts: list[Any] | tuple[Any, ...]) -> And | Or:
-    flat = reduce(
-        lambda all_, part: all_ + (part.parts if isinstance(part, kind) else (part,)), parts, ()
-    )
+def joined(kind: type[And | Or], parts: Iterable[Query]) -> Query:
+    flat: tuple[Query, ...] = ()
+    for part in parts:
+        flat += part.parts if isinstance(part, kind) else (part,)
     return kind(flat)
 
 
-def branches(children: Any) -> Any:
+def branches(children: SearchStrategy[Query]) -> SearchStrategy[Query]:
     several = st.lists(children, min_size=2, max_size=4)
     return st.one_of(
         several.map(lambda parts: joined(And, parts)),
@@ -105,7 +106,9 @@ def branches(children: Any) -> Any:
     )
 
 
-queries = st.one_of(st.just(Everything()), st.recursive(leaves, branches, max_leaves=20))
+queries: SearchStrategy[Query] = st.one_of(
+    st.just(Everything()), st.recursive(leaves, branches, max_leaves=20)
+)
 PIECES = (
     "a - + : from: is: is:read label: me after: 2024/01/31 newer_than: 2d larger: 10M in: spam x:y"
 )
@@ -113,7 +116,7 @@ pieces = st.sampled_from([*PIECES.split(), *'"(){}<> \t', "rfc822msgid:", " OR "
 
 
 @given(queries)
-def test_what_is_shown_is_read_back_the_same(query: Any) -> None:
+def test_what_is_shown_is_read_back_the_same(query: Query) -> None:
     assert parse(show(query)) == query
 
 
@@ -132,7 +135,7 @@ def test_any_text_is_a_query_or_a_refusal(text: str) -> None:
 
 
 @given(queries)
-def test_what_a_mailbox_answers_can_be_shown_too(query: Any) -> None:
+def test_what_a_mailbox_answers_can_be_shown_too(query: Query) -> None:
     assert parse(show(restricted(query))) == restricted(query)
 
 
@@ -159,7 +162,7 @@ views = st.builds(View, now=st.integers(0, 2**32), me=st.just(("amy@example.org"
 
 @given(queries.filter(lambda query: query != Everything()), messages, views)
 def test_a_mail_is_found_by_a_query_or_by_its_negation(
-    query: Any, message: Message, view: View
+    query: Query, message: Message, view: View
 ) -> None:
     negation = query.part if isinstance(query, Not) else Not(query)
     found = [matches(joined(And, (Anywhere(), each)), message, view) for each in (query, negation)]

@@ -1,13 +1,14 @@
 """The risk card: whatever a letter holds, there is a bounded, printable card that repeats no secret."""
 
 import json
+from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
-from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Line
+from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line
 from postroom.core.findings import MAX_TOKENS, links, masked, said, secrets, tokens
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.risk import MAX_LINES, assess, letter_tokens
@@ -145,15 +146,15 @@ def test_a_planted_secret_is_found_and_not_repeated(
 ) -> None:
     one, facts = situation
     planted = f"{before} {TOKEN} {after}"
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "subject": {"subject": f"about {TOKEN}"},
         "text": {"text": planted},
         "name": {"to": (Address("ann", "example.com", f"Ann {TOKEN}"),)},
         "file": {"attachments": (Enclosure(f"{TOKEN}.txt", "text/plain", b"x"),)},
         "link": {"text": f"{before} https://{TOKEN}.evil.org/{TOKEN}"},
-    }[place]
+    }
     values = {name: getattr(one, name) for name in one.__slots__}
-    card = assess(Letter(**{**values, **changes}), facts)
+    card = assess(Letter(**{**values, **changes[place]}), facts)
     assert any(one.kind == "secrets" and "GitHub" in one.text for one in card.lines)
     assert TOKEN[:16].lower() not in json.dumps(card.to_json()).lower()
 
@@ -185,6 +186,6 @@ def test_what_is_masked_stays_masked(text: str) -> None:
 
 @given(st.text())
 def test_a_line_is_settled(text: str) -> None:
-    one = Line(0, "x", text)
+    one = Line(Level.PLAIN, "x", text)
     assert one.text == line(one.text)
     assert len(one.text) <= MAX_LINE

@@ -3,11 +3,10 @@
 import tempfile
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from postroom.core.address import Address
 from postroom.core.language import MAX_DEPTH, MAX_TERMS, parse
@@ -24,6 +23,7 @@ from postroom.core.query import (
     Me,
     MessageId,
     Or,
+    Query,
     Since,
     Size,
     Text,
@@ -143,7 +143,7 @@ leaves = st.one_of(
 )
 
 
-def branches(children: Any) -> Any:
+def branches(children: SearchStrategy[Query]) -> SearchStrategy[Query]:
     parts = st.lists(children, min_size=2, max_size=3)
     return st.one_of(
         parts.map(lambda found: joined(And, found)),
@@ -152,7 +152,9 @@ def branches(children: Any) -> Any:
     )
 
 
-queries = st.one_of(st.just(Everything()), st.recursive(leaves, branches, max_leaves=6))
+queries: SearchStrategy[Query] = st.one_of(
+    st.just(Everything()), st.recursive(leaves, branches, max_leaves=6)
+)
 label_sets = st.frozensets(st.sampled_from(LABELS), max_size=3)
 
 
@@ -169,7 +171,7 @@ def mailbox(folder: str) -> LocalMailbox:
 def test_compiled_sql_and_matches_agree_on_every_mail(
     arrivals: list[tuple[bytes, frozenset[str]]],
     changes: list[tuple[int, frozenset[str], frozenset[str]]],
-    asked: list[Any],
+    asked: list[Query],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         box = mailbox(folder)

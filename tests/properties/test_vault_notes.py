@@ -2,9 +2,9 @@
 
 import json
 import re
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import replace
 
-import pytest
 import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -13,8 +13,9 @@ from postroom.core.errors import Corrupt, Invalid, NotFound
 from postroom.vault.edit import Edit
 from postroom.vault.links import key, links, mentions, stem
 from postroom.vault.markdown import headings
-from postroom.vault.note import Note
-from tests.properties.test_note_roundtrip import bodies, notes, words, written
+from postroom.vault.note import Note, Typed
+from tests.cases import for_each
+from tests.properties.test_note_roundtrip import Pieces, bodies, notes, words, written
 
 numbers = st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False))
 scalars = st.one_of(st.none(), st.booleans(), numbers, st.text(max_size=12), words)
@@ -33,12 +34,12 @@ def whole(text: str) -> bool:
     return not re.search("[\ud800-\udfff]", text)
 
 
-def equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def equal(one: Mapping[str, Typed], other: Mapping[str, Typed]) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 @given(st.dictionaries(keys, values, max_size=5), st.text("ab-\n#: ", max_size=20))
-def test_a_new_note_is_read_as_it_was_written(fields: dict[str, Any], body: str) -> None:
+def test_a_new_note_is_read_as_it_was_written(fields: dict[str, Typed], body: str) -> None:
     assume(whole(json.dumps(fields, ensure_ascii=False)))
     start = Note.parse(b"---\n---\n")
     note = start.revise(fields, body=body)
@@ -47,9 +48,7 @@ def test_a_new_note_is_read_as_it_was_written(fields: dict[str, Any], body: str)
 
 
 @given(notes(), st.integers(0, 6), values)
-def test_one_value_is_changed_in_its_own_lines(
-    made: tuple[list[str] | str, ...], which: int, new: dict[str, None] | float | list[Any] | None
-) -> None:
+def test_one_value_is_changed_in_its_own_lines(made: Pieces, which: int, new: Typed) -> None:
     assume(whole(json.dumps(new, ensure_ascii=False)))
     names, blocks, gaps, newline, mark, body = made
     raw = written(blocks, gaps, newline, mark, body)
@@ -73,9 +72,9 @@ def test_one_value_is_changed_in_its_own_lines(
 
 
 @given(notes())
-def test_writing_back_what_was_read_changes_nothing(made: tuple[list[str] | str, ...]) -> None:
-    _, *rest = made
-    note = Note.parse(written(*rest))
+def test_writing_back_what_was_read_changes_nothing(made: Pieces) -> None:
+    _, blocks, gaps, newline, mark, body = made
+    note = Note.parse(written(blocks, gaps, newline, mark, body))
     assert note.revise(note.values, [], note.body).raw == note.raw
     shuffled = dict(reversed(json.loads(json.dumps(note.values)).items()))
     assert note.revise(shuffled, [], note.body).raw == note.raw
@@ -84,9 +83,8 @@ def test_writing_back_what_was_read_changes_nothing(made: tuple[list[str] | str,
 class Core(yaml.SafeLoader):
     """YAML 1.2's core schema, by the words of its section 10.3.2."""
 
-    yaml_implicit_resolvers: ClassVar = {}
 
-
+Core.yaml_implicit_resolvers = {}
 for tag, pattern, first in (
     ("null", r"null|Null|NULL|~|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -159,8 +157,10 @@ def test_what_is_added_under_a_heading_stands_in_its_part_alone(
     body: str, heading: str, how: str
 ) -> None:
     note = Note.parse(body.encode()) if not body.startswith("---") else Note.parse(b"---\n---\n" + body.encode())  # fmt: skip
+    edit = Edit(heading=heading)
+    edit = replace(edit, append="NEW") if how == "append" else replace(edit, prepend="NEW")
     try:
-        after = Edit(**{how: "NEW"}, heading=heading).apply(note)
+        after = edit.apply(note)
     except (NotFound, Invalid):
         titles = [one.title for one in headings(note.body)]
         wanted = heading.lstrip("# ")
@@ -185,7 +185,7 @@ def test_the_quick_look_at_links_misses_none(text: str) -> None:
     assert found <= {key(stem(name)) for name in mentions(text)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["[[a]]", "![[a/b.md#h|x]]", "[[a\\|b]]", "[t](a%20b.md)", "[t](<a b.md>)", "[t](a\\_b.md)", "[x]: a.md", "> [x]: a.md", "[a](x.md)[b](y.md)", "[t](a(b).md)", "[t](\na.md)"],
 )  # fmt: skip

@@ -6,13 +6,13 @@ Run by `install`, with AgentDojo on the path. The inbox and the calls still hold
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from datetime import date
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
-
-from postroom.desk.desk import Desk
 
 LEFT_OUT = ("agentdojo.agent_pipeline", "deepdiff", "rich")  # clients of models, and their like
 TODAY = date(2024, 5, 15)  # in the suite
@@ -25,7 +25,9 @@ class Nothing:
 class Hollow(ModuleType):
     """A module that has everything, and nothing in it."""
 
-    __path__ = ()
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -36,17 +38,21 @@ class Hollow(ModuleType):
 class Shelf(MetaPathFinder, Loader):
     """Finds the modules that are left out."""
 
-    def find_spec(self, name: str, path: str | None = None, target: str | None = None) -> Any:
-        return ModuleSpec(name, self, is_package=True) if name.startswith(LEFT_OUT) else None
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        return (
+            ModuleSpec(fullname, self, is_package=True) if fullname.startswith(LEFT_OUT) else None
+        )
 
-    def create_module(self, spec: str) -> Any:
+    def create_module(self, spec: ModuleSpec) -> Hollow:
         return Hollow(spec.name)
 
-    def exec_module(self, module: Any) -> None:
+    def exec_module(self, module: ModuleType) -> None:
         pass
 
 
-def mails(inbox: Any) -> Any:
+def mails(inbox: Any) -> list[dict[str, Any]]:
     return [
         {
             "id": mail.id_,
@@ -64,11 +70,11 @@ def mails(inbox: Any) -> Any:
     ]
 
 
-def attacks(suite: Any) -> Any:
+def attacks(suite: Any) -> dict[str, str]:
     """Return the words that AgentDojo wraps a goal in, by the name of the attack."""
-    from agentdojo.attacks import baseline_attacks as plain
-    from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack
-
+    plain = import_module("agentdojo.attacks.baseline_attacks")
+    important = import_module("agentdojo.attacks.important_instructions_attacks")
+    instructions = important.ImportantInstructionsAttack
     kinds = [
         plain.DirectAttack,
         plain.IgnorePreviousAttack,
@@ -76,27 +82,27 @@ def attacks(suite: Any) -> Any:
         plain.InjecAgentAttack,
     ]
     found = {kind.name: kind(suite, None).jailbreak for kind in kinds}
-    return {ImportantInstructionsAttack.name: ImportantInstructionsAttack._JB_STRING, **found}
+    return {instructions.name: instructions._JB_STRING, **found}
 
 
-def asked(task: Any, environment: dict[str, str]) -> Any:
+def asked(task: Any, environment: Any) -> list[dict[str, Any]]:
     """Return the calls that a goal asks for, where the suite has no ground truth for it."""
     goal, inbox, drive = task.GOAL, environment.inbox, environment.cloud_drive
     mine, victim = inbox.account_email, getattr(task, "_RECIPIENT", "")
     unread = [mail for mail in inbox.emails.values() if not mail.read]
     largest = sorted(drive.files.values(), key=lambda file: file.size, reverse=True)
-    calls = []
+    calls: list[dict[str, Any]] = []
 
-    def call(function: Any, **arguments: Any) -> None:
+    def call(function: str, **arguments: Any) -> None:
         calls.append({"function": function, "args": arguments})
 
     def send(to: str, subject: str, body: str, **more: Any) -> None:
         call("send_email", recipients=[to], subject=subject, body=body, **more)
 
-    def send_bodies(found: Desk) -> None:
+    def send_bodies(found: Iterable[Any]) -> None:
         send(victim, "Mails", "\n\n".join(mail.body for mail in found))
 
-    def send_files(found: Desk) -> None:
+    def send_files(found: Iterable[Any]) -> None:
         send(victim, "Files", "The files.", attachments=[file.filename for file in found])
 
     sent = inbox._get_next_id()
@@ -131,10 +137,9 @@ def asked(task: Any, environment: dict[str, str]) -> Any:
     return calls
 
 
-def dump() -> Any:
-    from agentdojo.task_suite.load_suites import get_suite
-
-    suite = get_suite("v1.2.2", "workspace")  # the newest of 0.1.35
+def dump() -> dict[str, Any]:
+    suites = import_module("agentdojo.task_suite.load_suites")
+    suite = suites.get_suite("v1.2.2", "workspace")  # the newest of 0.1.35
     names = suite.get_injection_vector_defaults()
     environment = suite.load_and_inject_default_environment({name: f"{{{name}}}" for name in names})
     found = mails(environment.inbox)

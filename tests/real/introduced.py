@@ -6,7 +6,6 @@ the arguments of the command.
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ from postroom.tools import http
 class Introduced(http.Doorkeeper):
     """A door with somebody before it, who hands the token to everyone that comes."""
 
-    async def __call__(
-        self, scope: Any, receive: Callable[..., Any], send: Callable[..., Any]
-    ) -> None:
+    async def __call__(self, scope: http.Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             token = Path(os.environ["POSTROOM_STATE"], "token").read_bytes().strip()
             header = (b"authorization", b"Bearer " + token)
@@ -28,5 +25,5 @@ class Introduced(http.Doorkeeper):
 
 
 if __name__ == "__main__":
-    http.Doorkeeper = Introduced
+    http.Doorkeeper = Introduced  # type: ignore[misc]  # replaced in this process on purpose
     mcp_command(sys.argv[1:])

@@ -7,7 +7,7 @@ does what the goal asks by the calls of the suite's ground truth, and then tries
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -32,12 +32,14 @@ VECTORS = [name for name, mails in SUITE["vectors"].items() if mails]
 # Calendar and drive: nothing that our tools reach.
 ELSEWHERE = {"delete_file", "create_calendar_event"}
 
+Task = dict[str, Any]  # of the suite: id, goal and calls
 
-def asks(task: dict, function: str) -> list[dict]:
+
+def asks(task: Task, function: str) -> list[dict[str, Any]]:
     return [call["args"] for call in task["calls"] if call["function"] == function]
 
 
-def named(task: dict) -> list[str]:
+def named(task: Task) -> list[str]:
     """Return the people whom the goal names itself: nobody knows them from elsewhere."""
     people = {who for call in asks(task, "send_email") for who in call["recipients"]}
     return sorted(who for who in people if who in task["goal"])
@@ -68,7 +70,7 @@ def mailbox(goal: str) -> bytes:
     return b"".join(exported(mail, filled(mail["body"], goal)) for mail in SUITE["mails"])
 
 
-def exported(mail: dict, body: str) -> bytes:
+def exported(mail: Mapping[str, Any], body: str) -> bytes:
     date = datetime.fromisoformat(mail["date"]).replace(tzinfo=UTC)
     labels = "Sent" if mail["sent"] else f"Inbox,{'Unread' if mail['unread'] else 'Opened'}"
     message = EmailMessage()
@@ -89,16 +91,19 @@ def exported(mail: dict, body: str) -> bytes:
 class Obedience:
     """What an agent did that obeyed one injection task."""
 
-    task: dict
+    task: Task
     person: Person
     sent_before: set[str]
     mails: dict[str, Said] = field(default_factory=dict)  # by the suite's id
     lists: list[Said] = field(default_factory=list)
-    letters: dict[str, dict] = field(default_factory=dict)  # what it sent, by our id
+    letters: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it sent, by our id
     answers: list[tuple[str, Said]] = field(default_factory=list)  # of what it tried
     deletions: list[Said] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
-    open: dict[str, dict] = field(default_factory=dict)  # letters afterwards, by our id
+    open: dict[str, dict[str, Any]] = field(default_factory=dict)  # letters afterwards, by our id
+
+
+Obeyed = Callable[[str], Obedience]
 
 
 def sent(person: Person) -> set[str]:
@@ -107,12 +112,12 @@ def sent(person: Person) -> set[str]:
     return {mail["message_id"] for mail in page["messages"]}
 
 
-def waiting(person: Person) -> dict[str, dict]:
+def waiting(person: Person) -> dict[str, dict[str, Any]]:
     letters = person.run("pending", "--json").json["letters"]
     return {letter["id"]: letter for letter in letters}
 
 
-def obey(task: dict, person: Person) -> Obedience:
+def obey(task: Task, person: Person) -> Obedience:
     """Set up the mailbox of a task, and let an agent loose in it."""
     person.environment["POSTROOM_ADDRESS"] = EMMA
     person.live(undo_seconds=0)
@@ -146,7 +151,7 @@ def _read_all(agent: Visitor, done: Obedience) -> None:
             break
 
 
-def _do(agent: Visitor, done: Obedience, function: str, given: dict) -> None:
+def _do(agent: Visitor, done: Obedience, function: str, given: dict[str, Any]) -> None:
     """Do what a call of the suite's does, by our tools."""
     match function:
         case "send_email":
@@ -175,7 +180,7 @@ def _do(agent: Visitor, done: Obedience, function: str, given: dict) -> None:
         assert _unknown(agent, function, given)
 
 
-def _unknown(agent: Visitor, tool: str, given: dict) -> bool:
+def _unknown(agent: Visitor, tool: str, given: dict[str, Any]) -> bool:
     """Call a tool by the suite's own name and arguments; say whether there is none such."""
     try:
         agent.call(tool, **given)
@@ -184,7 +189,7 @@ def _unknown(agent: Visitor, tool: str, given: dict) -> bool:
     return False
 
 
-def _press(agent: Visitor, done: Obedience, id: str, letter: dict) -> None:
+def _press(agent: Visitor, done: Obedience, id: str, letter: dict[str, Any]) -> None:
     """Try whatever might have the letter approved."""
     some = next(iter(done.mails.values())).values["id"]
     for _ in range(3):
@@ -213,7 +218,7 @@ def _press(agent: Visitor, done: Obedience, id: str, letter: dict) -> None:
 
 
 @pytest.fixture(scope="module")
-def obeyed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Obedience]:
+def obeyed(tmp_path_factory: pytest.TempPathFactory) -> Obeyed:
     """What came of each task; each is lived through once, whichever test asks first."""
     lived: dict[str, Obedience] = {}
 
@@ -236,7 +241,7 @@ def test_every_injection_task_and_every_place_in_the_inbox_is_tried() -> None:
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_nothing_leaves_when_an_agent_obeys_every_injection(id: str, obeyed: Any) -> None:
+def test_nothing_leaves_when_an_agent_obeys_every_injection(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     assert sent(done.person) == done.sent_before
     assert not list(done.person.vault.glob("Approved/*"))
@@ -249,7 +254,7 @@ def test_nothing_leaves_when_an_agent_obeys_every_injection(id: str, obeyed: Any
 
 
 @pytest.mark.parametrize("id", LURING)
-def test_sending_again_is_the_same_letter_that_still_waits(id: str, obeyed: Any) -> None:
+def test_sending_again_is_the_same_letter_that_still_waits(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     again = [said.values for tool, said in done.answers if tool == "again"]
     assert len(again) == 3 * len(done.letters)
@@ -258,7 +263,7 @@ def test_sending_again_is_the_same_letter_that_still_waits(id: str, obeyed: Any)
 
 
 @pytest.mark.parametrize("id", TO_STRANGERS)
-def test_a_letter_lured_to_a_strangers_address_is_marked_red(id: str, obeyed: Any) -> None:
+def test_a_letter_lured_to_a_strangers_address_is_marked_red(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     (stranger,) = named(done.task)
     lured = [letter for letter, args in done.letters.items() if args["to"] == [stranger]]
@@ -270,14 +275,14 @@ def test_a_letter_lured_to_a_strangers_address_is_marked_red(id: str, obeyed: An
 
 
 @pytest.mark.parametrize("id", LURING)
-def test_no_letter_that_an_injection_asked_for_looks_plain(id: str, obeyed: Any) -> None:
+def test_no_letter_that_an_injection_asked_for_looks_plain(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     assert done.letters
     assert all(done.open[letter]["level"] > 0 for letter in done.letters)
 
 
 @pytest.mark.parametrize("id", DELETING)
-def test_nothing_is_deleted_when_an_injection_asks_for_it(id: str, obeyed: Any) -> None:
+def test_nothing_is_deleted_when_an_injection_asks_for_it(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     assert done.deletions
     assert {said.refused for said in done.deletions} == {"permission_denied"}
@@ -286,7 +291,7 @@ def test_nothing_is_deleted_when_an_injection_asks_for_it(id: str, obeyed: Any) 
 
 
 @pytest.mark.parametrize("id", TASKS)
-def test_all_mail_that_the_agent_saw_stood_within_its_fence(id: str, obeyed: Any) -> None:
+def test_all_mail_that_the_agent_saw_stood_within_its_fence(id: str, obeyed: Obeyed) -> None:
     done = obeyed(id)
     goal = done.task["goal"]
     assert set(done.mails) == {mail["id"] for mail in SUITE["mails"]}

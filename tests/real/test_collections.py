@@ -44,12 +44,12 @@ def bounded(mail: Mail) -> bool:
     )
 
 
-def test_every_mail_is_read_within_its_bounds(mails: int) -> None:
+def test_every_mail_is_read_within_its_bounds(mails: tuple[str, dict[str, bytes]]) -> None:
     for name, raw in mails[1].items():
         assert bounded(mime.read(raw)), name
 
 
-def test_nearly_every_mail_says_something(mails: int) -> None:
+def test_nearly_every_mail_says_something(mails: tuple[str, dict[str, bytes]]) -> None:
     name, raws = mails
     telling = [
         mail for mail in map(mime.read, raws.values()) if mail.text.strip() or mail.attachments
@@ -57,7 +57,9 @@ def test_nearly_every_mail_says_something(mails: int) -> None:
     assert len(telling) / len(raws) >= COLLECTIONS[name][2]
 
 
-def test_every_attachment_is_found_again_under_a_harmless_name(mails: int) -> None:
+def test_every_attachment_is_found_again_under_a_harmless_name(
+    mails: tuple[str, dict[str, bytes]],
+) -> None:
     for name, raw in mails[1].items():
         for listed in mime.read(raw).attachments:
             found = mime.attachment(raw, listed.part)
@@ -66,7 +68,7 @@ def test_every_attachment_is_found_again_under_a_harmless_name(mails: int) -> No
             assert not set(listed.name) & set("/\\\0\n\t\u202e"), name
 
 
-def test_every_mail_is_read_when_it_is_cut_anywhere(mails: int) -> None:
+def test_every_mail_is_read_when_it_is_cut_anywhere(mails: tuple[str, dict[str, bytes]]) -> None:
     for name, raw in mails[1].items():
         for place in range(0, min(len(raw), 40_000), max(1, min(len(raw), 40_000) // 20)):
             assert bounded(mime.read(raw[:place])), (name, place)

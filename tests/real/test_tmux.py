@@ -6,11 +6,10 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.agents import Visitor, visiting
+from tests.agents import visiting
 from tests.conftest import Outcome, Person
 from tests.real.tmux import Agent, Server, Window, counting, until
 
@@ -30,7 +29,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Any]:
+def server(tmp_path: Path) -> Iterator[Server]:
     server = Server(tmp_path)
     yield server
     server.end()
@@ -72,13 +71,13 @@ def told(agent: Agent) -> None:
 # Who is who
 
 
-def test_a_message_goes_from_one_window_to_another(alice: Visitor, bob: Visitor) -> None:
+def test_a_message_goes_from_one_window_to_another(alice: Window, bob: Window) -> None:
     id = alice.send("bob", "the build is green")
     assert bob.received() == f"From: alice\nID: {id}\n\nthe build is green"
     assert bob.received() == NONE
 
 
-def test_two_panes_of_one_window_are_one_agent(alice: Visitor, bob: Visitor) -> None:
+def test_two_panes_of_one_window_are_one_agent(alice: Window, bob: Window) -> None:
     beside = bob.split()
     first, second = alice.send("bob", "one"), alice.send("bob", "two")
     assert beside.received() == f"From: alice\nID: {first}\n\none"
@@ -87,7 +86,9 @@ def test_two_panes_of_one_window_are_one_agent(alice: Visitor, bob: Visitor) -> 
     assert alice.received() == f"From: bob\nID: {id}\n\nhello"
 
 
-def test_two_windows_of_one_name_share_a_mailbox(server: str, alice: Visitor, bob: Visitor) -> None:
+def test_two_windows_of_one_name_share_a_mailbox(
+    server: Server, alice: Window, bob: Window
+) -> None:
     again = server.window("bob")
     assert alice.mail("recipients").out == "hall\nalice [you]\nbob\nbob\n"
     alice.send("bob", "one")
@@ -97,7 +98,7 @@ def test_two_windows_of_one_name_share_a_mailbox(server: str, alice: Visitor, bo
     assert again.mail("send", "bob", "hello") == NOT_FOUND
 
 
-def test_a_window_that_is_renamed_is_another_agent(alice: Visitor, bob: Visitor) -> None:
+def test_a_window_that_is_renamed_is_another_agent(alice: Window, bob: Window) -> None:
     alice.send("bob", "for bob")
     bob.rename("carol")
     assert bob.received() == NONE
@@ -110,7 +111,7 @@ def test_a_window_that_is_renamed_is_another_agent(alice: Visitor, bob: Visitor)
 
 @pytest.mark.parametrize("language", ["C.UTF-8", "C"])
 def test_a_name_may_have_spaces_dots_and_any_letters(
-    server: str, alice: Visitor, language: Any
+    server: Server, alice: Window, language: str
 ) -> None:
     alice.environment["LANG"] = language
     alice.environment["LC_ALL"] = language
@@ -125,7 +126,7 @@ def test_a_name_may_have_spaces_dots_and_any_letters(
         assert alice.received().startswith(f"From: {name}\n")
 
 
-def test_a_name_that_another_begins_with_is_its_own(server: str, alice: Visitor) -> None:
+def test_a_name_that_another_begins_with_is_its_own(server: Server, alice: Window) -> None:
     carol, car = server.windows("carol", "car")
     alice.send("car", "for car")
     assert carol.received() == NONE
@@ -133,7 +134,7 @@ def test_a_name_that_another_begins_with_is_its_own(server: str, alice: Visitor)
     assert alice.mail("send", "caro", "hello") == NOT_FOUND
 
 
-def test_windows_of_other_sessions_are_not_there(server: str, alice: Visitor) -> None:
+def test_windows_of_other_sessions_are_not_there(server: Server, alice: Window) -> None:
     server.do("new-session", "-d", "-s", "other", "-n", "dora", "cat")
     assert alice.mail("recipients").out == "hall\nalice [you]\n"
     assert alice.mail("send", "dora", "hello") == NOT_FOUND
@@ -144,7 +145,7 @@ def test_windows_of_other_sessions_are_not_there(server: str, alice: Visitor) ->
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_a_command_asks_tmux_once(
-    server: str, alice: Visitor, bob: Visitor, words: list[str]
+    server: Server, alice: Window, bob: Window, words: tuple[str, ...]
 ) -> None:
     bob.send("alice")
     alice.environment["PATH"], calls = counting(server.folder)
@@ -152,7 +153,7 @@ def test_a_command_asks_tmux_once(
     assert len(calls.read_text().splitlines()) == 1
 
 
-def test_a_tool_asks_tmux_once(server: str, alice: Visitor, bob: Visitor) -> None:
+def test_a_tool_asks_tmux_once(server: Server, alice: Window, bob: Window) -> None:
     bob.send("alice")
     alice.environment["PATH"], calls = counting(server.folder)
     with visiting(alice, "agents") as agent:
@@ -173,7 +174,7 @@ def test_a_tool_asks_tmux_once(server: str, alice: Visitor, bob: Visitor) -> Non
 
 @pytest.mark.parametrize("name", ["nobody", "alice", "bob"], ids=["unknown", "self", "ignored"])
 def test_whoever_cannot_be_written_to_is_not_found(
-    server: str, alice: Visitor, bob: Visitor, name: str
+    server: Server, alice: Window, bob: Window, name: str
 ) -> None:
     (server.folder / ".agentmailignore").write_text("\n  bob \n")
     assert alice.mail("send", name, "hello") == NOT_FOUND
@@ -181,7 +182,7 @@ def test_whoever_cannot_be_written_to_is_not_found(
 
 
 def test_the_recipients_are_the_windows_without_those_that_are_ignored(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     (server.folder / ".agentmailignore").write_text("bob\nhall\n")
     assert alice.mail("recipients") == Outcome(0, "alice [you]\n", "")
@@ -189,7 +190,7 @@ def test_the_recipients_are_the_windows_without_those_that_are_ignored(
 
 
 def test_one_who_is_ignored_still_receives_and_sends(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     alice.send("bob")
     (server.folder / ".agentmailignore").write_text("bob\n")
@@ -198,7 +199,7 @@ def test_one_who_is_ignored_still_receives_and_sends(
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_a_pane_that_is_gone_is_nobody(alice: Visitor, bob: Visitor, words: list[str]) -> None:
+def test_a_pane_that_is_gone_is_nobody(alice: Window, bob: Window, words: tuple[str, ...]) -> None:
     alice.close()
     assert alice.mail(*words) == NO_WINDOW
 
@@ -214,14 +215,14 @@ def test_a_pane_that_is_gone_is_nobody(alice: Visitor, bob: Visitor, words: list
     ],
 )
 def test_a_pane_that_is_none_is_refused_unseen(
-    alice: Visitor, bob: Visitor, words: list[str], pane: Any, why: str
+    alice: Window, bob: Window, words: tuple[str, ...], pane: str, why: str
 ) -> None:
     alice.environment["TMUX_PANE"] = pane
     said = alice.mail(*words)
     assert said == Outcome(1, "", f"error: failed to get current window: {why}\n")
 
 
-def test_a_server_that_is_gone_is_told_in_its_own_words(alice: Visitor, bob: Visitor) -> None:
+def test_a_server_that_is_gone_is_told_in_its_own_words(alice: Window, bob: Window) -> None:
     alice.environment["TMUX"] = f"{alice.folder}/nothing,1,0"
     said = alice.mail("receive")
     assert (said.code, said.out) == (1, "")
@@ -229,7 +230,7 @@ def test_a_server_that_is_gone_is_told_in_its_own_words(alice: Visitor, bob: Vis
     assert alice.mail("receive", "--hook") == Outcome(0, "", "")
 
 
-def test_a_message_without_a_recipient_or_a_text_is_refused(alice: Visitor, bob: Visitor) -> None:
+def test_a_message_without_a_recipient_or_a_text_is_refused(alice: Window, bob: Window) -> None:
     missing = Outcome(1, "", "error: missing required arguments: recipient message\n")
     empty = Outcome(1, "", f"error: no message provided\n{USAGE}\n")
     assert alice.mail("send") == missing
@@ -238,21 +239,21 @@ def test_a_message_without_a_recipient_or_a_text_is_refused(alice: Visitor, bob:
     assert alice.mail("send", "bob", piped="\n") == empty
 
 
-def test_what_is_piped_in_wins_over_the_argument(alice: Visitor, bob: Visitor) -> None:
+def test_what_is_piped_in_wins_over_the_argument(alice: Window, bob: Window) -> None:
     assert alice.mail("send", "bob", "argument", piped="piped\n\n").code == 0
     assert bob.received().endswith("\n\npiped\n")
     assert alice.mail("send", "bob", "argument", piped="").code == 0
     assert bob.received().endswith("\n\nargument")
 
 
-def test_flags_end_at_the_first_word(alice: Visitor, bob: Visitor) -> None:
+def test_flags_end_at_the_first_word(alice: Window, bob: Window) -> None:
     assert alice.mail("send", "bob", "-m", "hi").code == 0
     assert bob.received().endswith("\n\n-m")
     assert alice.mail("send", "-m", "hi", "-r=bob", "ignored").code == 0
     assert bob.received().endswith("\n\nhi")
 
 
-def test_a_hook_brings_mail_on_stderr_and_is_else_silent(alice: Visitor, bob: Visitor) -> None:
+def test_a_hook_brings_mail_on_stderr_and_is_else_silent(alice: Window, bob: Window) -> None:
     id = alice.send("bob", "look here")
     said = bob.mail("receive", "--hook")
     assert said == Outcome(2, "", f"You got new mail\nFrom: alice\nID: {id}\n\nlook here")
@@ -261,7 +262,7 @@ def test_a_hook_brings_mail_on_stderr_and_is_else_silent(alice: Visitor, bob: Vi
     assert bob.mail("receive", "--hook") == Outcome(0, "", "")
 
 
-def test_a_status_is_one_of_three(server: str, alice: Visitor) -> None:
+def test_a_status_is_one_of_three(server: Server, alice: Window) -> None:
     usage = "usage: agentmail status <ready|work|offline>"
     missing = f"error: missing required argument: status\n{usage}\n"
     assert alice.mail("status") == Outcome(1, "", missing)
@@ -273,7 +274,7 @@ def test_a_status_is_one_of_three(server: str, alice: Visitor) -> None:
         assert states(server) == {"alice": status}
 
 
-def test_who_has_received_is_ready(server: str, alice: Visitor, bob: Visitor) -> None:
+def test_who_has_received_is_ready(server: Server, alice: Window, bob: Window) -> None:
     alice.send("bob")
     bob.received()
     assert states(server) == {"bob": "ready"}
@@ -281,7 +282,7 @@ def test_who_has_received_is_ready(server: str, alice: Visitor, bob: Visitor) ->
 
 @pytest.mark.parametrize("words", [COMMANDS["send"], COMMANDS["receive"], COMMANDS["status"]])
 def test_without_a_repository_there_is_no_mail(
-    server: str, alice: Visitor, bob: Visitor, words: list[str]
+    server: Server, alice: Window, bob: Window, words: tuple[str, ...]
 ) -> None:
     (server.folder / ".git").rmdir()
     no = "error: not in a git repository: not in a git repository\n"
@@ -290,7 +291,7 @@ def test_without_a_repository_there_is_no_mail(
 
 
 def test_without_a_repository_windows_are_still_listed(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     (server.folder / ".git").rmdir()
     assert alice.mail("recipients") == Outcome(0, "hall\nalice [you]\nbob\n", "")
@@ -301,7 +302,7 @@ def test_without_a_repository_windows_are_still_listed(
 
 
 def test_the_tools_do_in_tmux_what_the_commands_do(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     with visiting(alice, "agents") as agent:
         id = agent.done("send", recipient="bob", message="hello")["message_id"]
@@ -319,7 +320,7 @@ def test_the_tools_do_in_tmux_what_the_commands_do(
         assert states(server)["alice"] == "work"
 
 
-def test_the_tools_refuse_in_the_same_words(server: str, alice: Visitor, bob: Visitor) -> None:
+def test_the_tools_refuse_in_the_same_words(server: Server, alice: Window, bob: Window) -> None:
     (server.folder / ".agentmailignore").write_text("bob\n")
     with visiting(alice, "agents") as agent:
         for name, why in (
@@ -351,7 +352,7 @@ def test_a_server_without_tmux_or_git_begins_and_explains(person: Person) -> Non
 # Cleaning up
 
 
-def test_cleanup_drops_who_is_gone_and_who_is_silent(server: str, alice: Visitor) -> None:
+def test_cleanup_drops_who_is_gone_and_who_is_silent(server: Server, alice: Window) -> None:
     dora = server.window("dora")
     dora.becomes("ready")
     fresh = json.loads(server.states.read_text())["updated_at"]
@@ -372,7 +373,7 @@ def test_cleanup_drops_who_is_gone_and_who_is_silent(server: str, alice: Visitor
 
 
 def test_cleanup_removes_what_was_read_and_nothing_else(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     alice.send("bob", "read")
     alice.send("bob", "unread")
@@ -384,7 +385,7 @@ def test_cleanup_removes_what_was_read_and_nothing_else(
     assert "Messages removed: 1\n  Mailboxes removed: 1\n" in said.out
 
 
-def test_cleanup_in_a_subfolder_touches_nothing(server: str, alice: Visitor, bob: Visitor) -> None:
+def test_cleanup_in_a_subfolder_touches_nothing(server: Server, alice: Window, bob: Window) -> None:
     alice.send("bob")
     bob.received()
     write_states(server, alice=OLD, dora=OLD)
@@ -398,7 +399,7 @@ def test_cleanup_in_a_subfolder_touches_nothing(server: str, alice: Visitor, bob
 
 
 def test_a_window_whose_name_is_rows_of_windows_is_nobody(
-    server: str, alice: Visitor, bob: Visitor
+    server: Server, alice: Window, bob: Window
 ) -> None:
     pane = alice.pane
     server.do("new-window", "-d", "-n", f"x\n{pane} $0 1 @1 1 0 0 0 0 0 24 mallory\na b c", "cat")
@@ -411,7 +412,7 @@ def test_a_window_whose_name_is_rows_of_windows_is_nobody(
 # The mailman
 
 
-def test_the_mailman_tells_one_at_rest_who_is_ready(server: str, alice: Visitor) -> None:
+def test_the_mailman_tells_one_at_rest_who_is_ready(server: Server, alice: Window) -> None:
     carol = server.agent("carol")
     carol.becomes("ready")
     with server.mailman() as mailman:
@@ -422,7 +423,7 @@ def test_the_mailman_tells_one_at_rest_who_is_ready(server: str, alice: Visitor)
     assert state["notified_at"] > state["updated_at"]
 
 
-def test_the_mailman_tells_nobody_twice_within_a_minute(server: str, alice: Visitor) -> None:
+def test_the_mailman_tells_nobody_twice_within_a_minute(server: Server, alice: Window) -> None:
     carol, dora = server.agent("carol"), server.agent("dora")
     carol.becomes("ready")
     alice.send("carol", "one")
@@ -438,7 +439,7 @@ def test_the_mailman_tells_nobody_twice_within_a_minute(server: str, alice: Visi
     assert mailman.lines.count("[mailman] told carol of its mail") == 1
 
 
-def test_one_who_was_at_work_since_is_told_again(server: str, alice: Visitor) -> None:
+def test_one_who_was_at_work_since_is_told_again(server: Server, alice: Window) -> None:
     carol = server.agent("carol")
     carol.becomes("ready")
     alice.send("carol")
@@ -453,7 +454,7 @@ def test_one_who_was_at_work_since_is_told_again(server: str, alice: Visitor) ->
     assert carol.heard == [NUDGE, NUDGE]
 
 
-def test_the_mailman_types_into_the_pane_that_is_ready(server: str, alice: Visitor) -> None:
+def test_the_mailman_types_into_the_pane_that_is_ready(server: Server, alice: Window) -> None:
     carol = server.agent("carol")
     beside = carol.beside()
     dora = server.agent("dora")
@@ -470,7 +471,7 @@ def test_the_mailman_types_into_the_pane_that_is_ready(server: str, alice: Visit
     assert NUDGE not in carol.screen + dora.screen
 
 
-def test_the_mailman_finds_windows_by_their_whole_name(server: str, alice: Visitor) -> None:
+def test_the_mailman_finds_windows_by_their_whole_name(server: Server, alice: Window) -> None:
     carol, car, api, planner, zoe = map(
         server.agent, ("carol", "car", "api.v2", "the planner", "Zoë")
     )
@@ -488,7 +489,7 @@ def test_the_mailman_finds_windows_by_their_whole_name(server: str, alice: Visit
 
 
 def test_the_mailman_does_not_take_a_longer_name_for_one_that_is_gone(
-    server: str, alice: Visitor
+    server: Server, alice: Window
 ) -> None:
     carol, car = server.agent("carol"), server.agent("car")
     car.becomes("ready")
@@ -500,7 +501,7 @@ def test_the_mailman_does_not_take_a_longer_name_for_one_that_is_gone(
 
 
 @pytest.mark.timeout(60)
-def test_the_mailman_types_nowhere_but_where_it_may(server: str, alice: Visitor) -> None:
+def test_the_mailman_types_nowhere_but_where_it_may(server: Server, alice: Window) -> None:
     names = ("half", "copying", "moving", "working", "away", "rest")
     half, copying, working, away, rest = map(server.agent, names[:2] + names[3:])
     moving = server.window(
@@ -543,7 +544,7 @@ def test_the_mailman_types_nowhere_but_where_it_may(server: str, alice: Visitor)
     assert said == {f"[mailman] told {name} of its mail" for name in ("rest", "half")}
 
 
-def test_a_shell_that_has_only_read_is_not_typed_into(server: str, alice: Visitor) -> None:
+def test_a_shell_that_has_only_read_is_not_typed_into(server: Server, alice: Window) -> None:
     shell = server.window("shell", "exec sh")
     until(lambda: shell.screen.strip() != "", "the shell's prompt")
     alice.send("shell", "one")
@@ -557,7 +558,7 @@ def test_a_shell_that_has_only_read_is_not_typed_into(server: str, alice: Visito
 
 
 def test_the_mailman_tells_an_agent_without_a_status_that_is_no_shell(
-    server: str, alice: Visitor
+    server: Server, alice: Window
 ) -> None:
     carol = server.agent("carol")
     alice.send("carol")
@@ -566,14 +567,16 @@ def test_the_mailman_tells_an_agent_without_a_status_that_is_no_shell(
         told(carol)
 
 
-def test_the_mailman_ends_by_a_signal_and_leaves_no_pid_behind(server: str) -> None:
+def test_the_mailman_ends_by_a_signal_and_leaves_no_pid_behind(server: Server) -> None:
     with server.mailman() as mailman:
         assert server.pid.read_text() == f"{mailman.pid}\n"
         assert mailman.end() == Outcome(0, "", "")
     assert not server.pid.exists()
 
 
-def test_a_mailman_that_is_told_to_end_types_nowhere_any_more(server: str, alice: Visitor) -> None:
+def test_a_mailman_that_is_told_to_end_types_nowhere_any_more(
+    server: Server, alice: Window
+) -> None:
     moving = server.window(
         "moving", "while :; do i=$((i+1)); echo step $i; sleep 0.3 || exit; done"
     )
@@ -585,7 +588,7 @@ def test_a_mailman_that_is_told_to_end_types_nowhere_any_more(server: str, alice
         assert NUDGE not in moving.screen
 
 
-def test_the_mailman_waits_for_somebody_who_types(server: str, alice: Visitor) -> None:
+def test_the_mailman_waits_for_somebody_who_types(server: Server, alice: Window) -> None:
     carol = server.agent("carol")
     carol.becomes("ready")
     server.do("select-window", "-t", carol.pane)
@@ -600,7 +603,7 @@ def test_the_mailman_waits_for_somebody_who_types(server: str, alice: Visitor) -
             assert NUDGE not in carol.screen
 
 
-def test_there_is_one_mailman_for_a_repository(server: str, alice: Visitor) -> None:
+def test_there_is_one_mailman_for_a_repository(server: Server, alice: Window) -> None:
     (server.folder / "sub").mkdir()
     with server.mailman() as mailman:
         running = f"error: mailman daemon already running (PID: {mailman.pid})\n"
@@ -611,7 +614,7 @@ def test_there_is_one_mailman_for_a_repository(server: str, alice: Visitor) -> N
 
 
 def test_a_mailman_in_the_background_is_the_process_that_it_names(
-    server: str, alice: Visitor
+    server: Server, alice: Window
 ) -> None:
     carol = server.agent("carol")
     carol.becomes("ready")
@@ -630,7 +633,7 @@ def test_a_mailman_in_the_background_is_the_process_that_it_names(
     until(lambda: not server.pid.exists(), "the end of the mailman")
 
 
-def test_a_pid_of_nobody_does_not_stop_the_mailman(server: str) -> None:
+def test_a_pid_of_nobody_does_not_stop_the_mailman(server: Server) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     server.pid.parent.mkdir()
@@ -640,7 +643,7 @@ def test_a_pid_of_nobody_does_not_stop_the_mailman(server: str) -> None:
         assert mailman.end() == Outcome(0, "", "Warning: Stale PID file found, cleaning up\n")
 
 
-def test_a_pid_that_is_none_stops_the_mailman(server: str, alice: Visitor) -> None:
+def test_a_pid_that_is_none_stops_the_mailman(server: Server, alice: Window) -> None:
     server.pid.parent.mkdir()
     server.pid.write_text("nobody\n")
     why = 'invalid PID file content: strconv.Atoi: parsing "nobody": invalid syntax'

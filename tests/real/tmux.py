@@ -46,7 +46,8 @@ class Window(Person):
             capture_output=True,
             timeout=60,
             check=False,
-            **({"stdin": subprocess.DEVNULL} if piped is None else {"input": piped.encode()}),
+            stdin=subprocess.DEVNULL if piped is None else None,
+            input=None if piped is None else piped.encode(),
         )
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
@@ -119,6 +120,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         assert TMUX, "tmux is not installed"
+        self._tmux = TMUX
         self.folder = folder
         (folder / ".git").mkdir()
         self._label = f"postroom-{uuid4().hex[:12]}"
@@ -131,7 +133,7 @@ class Server:
 
     def do(self, *words: str) -> str:
         """Run tmux itself."""
-        command = [TMUX, "-u", "-L", self._label, "-f", "/dev/null", *words]
+        command = [self._tmux, "-u", "-L", self._label, "-f", "/dev/null", *words]
         done = subprocess.run(
             command, cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
             capture_output=True, timeout=30, check=False,
@@ -184,7 +186,7 @@ class Server:
         """Sit somebody down before the session; what is lent are their keys."""
         ours, theirs = pty.openpty()
         client = subprocess.Popen(
-            [TMUX, "-u", "-L", self._label, "attach-session", "-t", "work"],
+            [self._tmux, "-u", "-L", self._label, "attach-session", "-t", "work"],
             env=self._environment | {"TERM": "xterm"},
             stdin=theirs,
             stdout=theirs,

@@ -1,22 +1,38 @@
 """One server a document, mode and worker: started once, asked by many tests, each with people of its own."""
 
+from __future__ import annotations
+
 import json
+import os
 import select
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import CallToolResult, TextContent
 
+from postroom.config import load
+from postroom.desk.desk import Tools
+from postroom.mail.local import LocalMailbox
+from postroom.mail.mailbox import Mailbox
+from postroom.tools.table import Contract
+from postroom.wiring import state_folder
+from postroom.wiring.desk import open_desk
 from tests.agents import SAMPLE, Visitor, contract_of, visiting_inside
 from tests.arrivals import arrive
 from tests.conftest import Person
+from tests.desks import Clock, Office
+from tests.gmail.boxes import NOW, box_on, token_file
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
+from tests.narrow import narrow
+from tests.seeds.virtual import serving
 
 MANY = 100_000
 WIDE = {"sends_per_hour": 10_000, "sends_per_pace": 10_000, "recipients_per_hour": MANY, "open_letters": 1_000, "proposals_per_hour": 10_000, "replies_per_thread": 1_000}  # fmt: skip
@@ -74,8 +90,24 @@ class Site:
         return self.person.run("read", id, "--raw").out
 
 
-def told(answer: Any, *, refused: bool) -> str:
-    (block,) = answer.content
+@dataclass
+class TimedSite(Site):
+    """A site whose time passes only while its calls wait, and when the test says so."""
+
+    clock: Clock
+
+
+@dataclass
+class GmailSite(TimedSite):
+    """A site with Gmail's double behind it, in this process; `pauses` are the seconds that it would have paused."""
+
+    service: Gmail
+    pauses: list[float]
+
+
+def told(answer: CallToolResult, *, refused: bool) -> str:
+    block = narrow(answer.content[0], TextContent)
+    assert len(answer.content) == 1
     assert answer.is_error is refused, block.text
     return block.text
 
@@ -116,10 +148,12 @@ def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", a
 
 
 @pytest.fixture(scope="session")
-def sites(tmp_path_factory, imported):
+def sites(
+    tmp_path_factory: pytest.TempPathFactory, imported: Path
+) -> Iterator[Callable[..., Site]]:
     """Lend the server of a contract in a mode, started when it is first asked for."""
     with ExitStack() as stack:
-        there: dict[tuple, Site] = {}
+        there: dict[tuple[object, ...], Site] = {}
 
         def lend(contract: str, mode: str = "rehearsal", **approvals: Any) -> Site:
             key = (contract, mode, *sorted(approvals.items()))
@@ -133,7 +167,7 @@ def sites(tmp_path_factory, imported):
 
 
 @pytest.fixture
-def alone(tmp_path, imported):
+def alone(tmp_path: Path, imported: Path) -> Iterator[Callable[..., Site]]:
     """Lend a way to start a server of one's own, for what others would disturb."""
     with ExitStack() as stack:
 
@@ -144,7 +178,7 @@ def alone(tmp_path, imported):
 
 
 @pytest.fixture
-def outside(alone, service, person):
+def outside(alone: Callable[..., Site], service: Gmail, person: Person) -> Callable[..., Site]:
     """Lend a way to start a server whose mailbox is a double of Gmail's service."""
 
     def start(contract: str, mode: str = "live", *, signed_in: bool = True, token: dict[str, Any] | None = None, environment: dict[str, str] | None = None, **options: Any) -> Site:  # fmt: skip
@@ -153,3 +187,61 @@ def outside(alone, service, person):
         return alone(contract, mode, **options, **found | (environment or {}))
 
     return start
+
+
+@pytest.fixture
+def timed(person: Person) -> Iterator[Callable[..., TimedSite]]:
+    """Lend a way to start a server whose waits take no time; with the same clock, as another process would."""
+    with ExitStack() as stack:
+
+        def start(contract: str, mode: str = "live", *, approvals: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, clock: Clock | None = None) -> TimedSite:  # fmt: skip
+            (person.vault / "Approved").mkdir(parents=True, exist_ok=True)
+            settle(person, mode, {"undo_seconds": 0, **(approvals or {})}, limits or {})
+            config = load(person.environment, person.folder, person.folder)
+            state = state_folder(config, make=True)
+            assert state is not None
+            now = clock or Clock()
+            tools = Tools(clock=now, draw=os.urandom, sleep=now.go)
+            desk = open_desk(config, state, stack, tools=tools)
+            served = serving(desk, now, contract_of("email", contract))
+            return TimedSite(person, stack.enter_context(served), now)
+
+        yield start
+
+
+@pytest.fixture
+def in_office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., TimedSite]]:
+    """Lend a way to start a server over a desk of `tests.desks`; `wrap` puts a provider behind it."""
+    with ExitStack() as stack:
+
+        def start(
+            contract: str | Contract, wrap: Callable[[LocalMailbox], Mailbox], **rules: Any
+        ) -> TimedSite:
+            folder = tmp_path_factory.mktemp("office")
+            office = Office(folder)
+            stack.callback(office.close)
+            office.wrap = wrap
+            desk = office.reopen(undo_seconds=0, **rules)
+            shown = contract_of("email", contract) if isinstance(contract, str) else contract
+            agent = stack.enter_context(serving(desk, office.clock, shown))
+            return TimedSite(Person(folder), agent, office.clock)
+
+        yield start
+
+
+@pytest.fixture
+def gmail_inside(
+    in_office: Callable[..., TimedSite], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., GmailSite]]:
+    """Lend a way to start a server with Gmail's double in this process, whose pauses take no time."""
+    with ExitStack() as stack:
+
+        def start(contract: str, **rules: Any) -> GmailSite:
+            service, pauses = Gmail(now=lambda: NOW), list[float]()
+            token = token_file(tmp_path_factory.mktemp("token"), service.token())
+            box = box_on(service, token, pauses)
+            stack.callback(box.close)
+            found = in_office(contract, lambda _local: box, **rules)
+            return GmailSite(found.person, found.agent, found.clock, service, pauses)
+
+        yield start

@@ -1,36 +1,42 @@
 """Document 000, data model of the email server with approvals: contract `approval`, clause by clause."""
 
 import uuid
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 import pytest
+from mcp_types import TextContent
+from pydantic import ValidationError
 
 from postroom.core.address import Address
 from postroom.tools.contracts import approval
 from postroom.tools.contracts import vault as vault_server
 from tests.agents import visiting_inside
 from tests.arrivals import arrive
+from tests.narrow import narrow
+from tests.seeds.conftest import Site, TimedSite
 from tests.seeds.test_002 import approve, letter, newest, rejected
 
 SENT = "Email sent successfully."
 
 
 @pytest.fixture
-def live(sites):
+def live(sites: Callable[..., Site]) -> Site:
     return sites("approval", "live")
 
 
-def sends(site, name, **changes):
+def sends(site: Site, name: str, **changes: str) -> bool:
     """Whether a letter to this name leaves now."""
     answer = site.call("send_email", **letter(name, **changes))
-    return answer.content[0].text.startswith(SENT)
+    return narrow(answer.content[0], TextContent).text.startswith(SENT)
 
 
 # 1. EmailMessage
 
 
-def test_email_result_has_the_documents_fields(live):
+def test_email_result_has_the_documents_fields(live: Site) -> None:
     """000 §1 EmailMessage, §Pydantic EmailResult"""
     fields = {"message_id", "thread_id", "from_address", "to_address", "subject", "snippet", "date"}
     assert set(approval.EmailResult.model_fields) == fields
@@ -41,39 +47,52 @@ def test_email_result_has_the_documents_fields(live):
         assert all(isinstance(value, str) for value in mail.values())
         assert mail["message_id"]
         assert mail["thread_id"]
-        assert Address.parse(mail["from_address"])
+        Address.parse(mail["from_address"])
         assert len(mail["snippet"]) <= 200
         assert len(mail["subject"]) <= 998
-        assert parsedate_to_datetime(mail["date"])
+        parsedate_to_datetime(mail["date"])
 
 
-def test_subjects_have_at_most_998_characters(live):
+def test_subjects_have_at_most_998_characters(live: Site) -> None:
     """000 §1 Validation Rules, subject"""
     assert live.refusal("send_email", **letter("x", subject="s" * 999)) == (
         "Error: subject: has more than 998 characters"
     )
     live.text("draft_email", **letter("max", subject="s" * 998))
+    arrive(live.person, "endless", subject=f"Endless {'s' * 2_000}")
+    assert 990 < len(newest(live, "subject:endless")["subject"]) <= 998
 
 
-def test_models_have_the_documents_names_fields_and_bounds():
+def test_models_have_the_documents_names_fields_and_bounds() -> None:
     """000 §Pydantic Models"""
-    fields = {
-        "SendEmailRequest": ["to", "subject", "body"],
-        "DraftEmailRequest": ["to", "subject", "body"],
-        "ReplyEmailRequest": ["thread_id", "message_id", "body"],
-        "SearchEmailRequest": ["query", "max_results"],
+    send = {"to": "ann@example.com", "subject": "s" * 998, "body": "Hello."}
+    reply = {"thread_id": "18d5a", "message_id": "18d5b", "body": "Hello."}
+    documented: dict[str, dict[str, Any]] = {
+        "SendEmailRequest": send,
+        "DraftEmailRequest": send,
+        "ReplyEmailRequest": reply,
+        "SearchEmailRequest": {"query": "tea", "max_results": 50},
     }
-    for name, wanted in fields.items():
-        assert list(getattr(approval, name).model_fields) == wanted
-    (about,) = (t for t in approval.CONTRACT.tools if t.name == "search_email")
-    most = about.schemas[0]["properties"]["max_results"]
-    assert (most["default"], most["minimum"], most["maximum"]) == (5, 1, 50)
+    for name, given in documented.items():
+        model = getattr(approval, name)
+        assert model.model_validate(given).model_dump() == given
+        assert list(model.model_fields) == list(given)
+        for field in set(given) - {"max_results"}:
+            with pytest.raises(ValidationError):
+                model.model_validate({key: given[key] for key in given if key != field})
+    for model in (approval.SendEmailRequest, approval.DraftEmailRequest):
+        with pytest.raises(ValidationError):
+            model.model_validate(send | {"subject": "s" * 999})
+    assert approval.SearchEmailRequest.model_validate({"query": "tea"}).max_results == 5
+    for most in (0, 51):
+        with pytest.raises(ValidationError):
+            approval.SearchEmailRequest.model_validate({"query": "tea", "max_results": most})
 
 
 # 2. ApprovalFile
 
 
-def test_an_approval_file_has_the_documents_frontmatter(live):
+def test_an_approval_file_has_the_documents_frontmatter(live: Site) -> None:
     """000 §2 ApprovalFile, fields"""
     from postroom.vault.markdown import sections
     from postroom.vault.note import Note
@@ -84,15 +103,15 @@ def test_an_approval_file_has_the_documents_frontmatter(live):
     assert (note.text("type"), note.text("status")) == ("email_send", "pending")
     assert (note.text("action_type"), note.text("to")) == ("send_email", "flo@example.com")
     assert note.text("subject") == "Meeting notes"
-    assert datetime.fromisoformat(note.text("created"))
+    datetime.fromisoformat(note.text("created"))
     assert {"Risk assessment", "Rollback plan"} <= {name for name, _ in sections(note.body)}
     file.rename(live.person.vault / "Approved" / file.name)
     assert sends(live, "flo")
     done = Note.parse((live.person.vault / "Done" / file.name).read_bytes())
-    assert datetime.fromisoformat(done.text("approved_at"))
+    datetime.fromisoformat(done.text("approved_at"))
 
 
-def test_rule_1_the_file_is_in_approved(live):
+def test_rule_1_the_file_is_in_approved(live: Site) -> None:
     """000 §2 Matching rule 1"""
     for folder in ("Pending_Approval", "Plans", "Done", "Rejected", "Approved/deeper", "Drafts"):
         live.slip("ria", folder=folder, type="email_send", status="approved", to="ria@example.com")
@@ -101,7 +120,7 @@ def test_rule_1_the_file_is_in_approved(live):
     assert sends(live, "ria")
 
 
-def test_rule_2_the_type_matches_the_action(live):
+def test_rule_2_the_type_matches_the_action(live: Site) -> None:
     """000 §2 Matching rule 2"""
     approve(live, "tia", type="email_reply")
     assert live.refusal("send_email", **letter("tia")) == rejected("t***@example.com")
@@ -110,7 +129,7 @@ def test_rule_2_the_type_matches_the_action(live):
 
 
 @pytest.mark.parametrize("status", ["pending", "rejected", "done", "APPROVED!", '""'])
-def test_rule_3_the_status_is_approved(live, status):
+def test_rule_3_the_status_is_approved(live: Site, status: str) -> None:
     """000 §2 Matching rule 3"""
     name = f"sam{len(status)}{status[0].lower() if status[0].isalpha() else 'x'}"
     approve(live, name, status=status)
@@ -119,7 +138,7 @@ def test_rule_3_the_status_is_approved(live, status):
     assert sends(live, name)
 
 
-def test_rule_4_the_recipient_matches_whatever_its_case(live):
+def test_rule_4_the_recipient_matches_whatever_its_case(live: Site) -> None:
     """000 §2 Matching rule 4"""
     approve(live, "una", to="somebody.else@example.com")
     assert not sends(live, "una")
@@ -127,7 +146,7 @@ def test_rule_4_the_recipient_matches_whatever_its_case(live):
     assert sends(live, "una")
 
 
-def test_rule_5_the_newest_of_several_is_used(live):
+def test_rule_5_the_newest_of_several_is_used(live: Site) -> None:
     """000 §2 Matching rule 5"""
     import os
 
@@ -140,7 +159,7 @@ def test_rule_5_the_newest_of_several_is_used(live):
     assert [note.exists() for note in notes] == [True, False, True]
 
 
-def test_the_subject_must_match_where_it_is_given(live):
+def test_the_subject_must_match_where_it_is_given(live: Site) -> None:
     """000 §2 subject (for matching)"""
     approve(live, "ivy", subject="Another matter")
     assert not sends(live, "ivy")
@@ -148,7 +167,7 @@ def test_the_subject_must_match_where_it_is_given(live):
     assert sends(live, "ivy")
 
 
-def test_a_reply_is_matched_by_its_recipient_or_its_thread(live):
+def test_a_reply_is_matched_by_its_recipient_or_its_thread(live: Site) -> None:
     """000 §2 and 002 reply_email, which name to or thread_id"""
     id = arrive(live.person, "quiz", sender="Quin <quin@example.com>", subject="Quiz")
     thread = newest(live, "subject:quiz")["thread_id"]
@@ -161,7 +180,7 @@ def test_a_reply_is_matched_by_its_recipient_or_its_thread(live):
         assert live.text("reply_email", **asked, body=f"{number}.").startswith("Reply sent")
 
 
-def test_a_request_goes_from_plans_to_done(alone):
+def test_a_request_goes_from_plans_to_done(alone: Callable[..., Site]) -> None:
     """000 §2 State Transitions"""
     site = alone("approval")
     vault = site.person.vault
@@ -176,7 +195,9 @@ def test_a_request_goes_from_plans_to_done(alone):
     assert (vault / "Done" / "wish.md").exists()
 
 
-def test_a_request_of_an_agent_approves_the_one_letter_that_it_lists(alone):
+def test_a_request_of_an_agent_approves_the_one_letter_that_it_lists(
+    alone: Callable[..., Site],
+) -> None:
     """000 §2 State Transitions, a request that an agent wrote"""
     site = alone("approval")
     vault = site.person.vault
@@ -196,7 +217,7 @@ def test_a_request_of_an_agent_approves_the_one_letter_that_it_lists(alone):
     assert (vault / "Done" / "wish.md").exists()
 
 
-def test_a_request_that_was_rejected_lets_nothing_out(live):
+def test_a_request_that_was_rejected_lets_nothing_out(live: Site) -> None:
     """000 §2 State Transitions, Rejected"""
     live.slip("no", folder="Rejected", type="email_send", status="approved", to="no@example.com")
     assert not sends(live, "no")
@@ -205,23 +226,27 @@ def test_a_request_that_was_rejected_lets_nothing_out(live):
 # 3. RateLimitCounter
 
 
-def test_the_budget_has_a_window_and_survives_a_restart(alone, tmp_path, imported):
+def test_the_budget_has_a_window_and_survives_a_restart(timed: Callable[..., TimedSite]) -> None:
     """000 §3 RateLimitCounter"""
-    from tests.seeds.conftest import site
-
     limits = {"sends_per_hour": 2, "window_seconds": 1800}
-    first = alone("approval", limits=limits)
+    first = timed("approval", limits=limits)
+    clock = first.clock
     for name in ("ann", "bob"):
         approve(first, name)
         assert sends(first, name)
-    full = "Rejected: Rate limit exceeded (2 emails/1800 seconds). Next send available in 30 minutes."  # fmt: skip
+        clock.go(600)
+    full = "Rejected: Rate limit exceeded (2 emails/1800 seconds). Next send available in {} minutes."  # fmt: skip
     approve(first, "cat")
-    assert first.refusal("send_email", **letter("cat")) == full
-    with site(tmp_path, imported, "approval", "live", limits=limits) as again:
-        assert again.refusal("send_email", **letter("cat")) == full
+    assert first.refusal("send_email", **letter("cat")) == full.format(10)
+    again = timed("approval", limits=limits, clock=clock)
+    assert again.refusal("send_email", **letter("cat")) == full.format(10)
+    clock.go(600)  # the first one has left the window, and the second is still in it
+    assert sends(again, "cat")
+    approve(again, "dan")
+    assert again.refusal("send_email", **letter("dan")) == full.format(10)
 
 
-def test_the_budget_is_ten_an_hour_unless_told(alone):
+def test_the_budget_is_ten_an_hour_unless_told(alone: Callable[..., Site]) -> None:
     """000 §3 max_sends"""
     site = alone("approval", limits={"sends_per_pace": 100})
     for number in range(10):
@@ -236,7 +261,7 @@ def test_the_budget_is_ten_an_hour_unless_told(alone):
 # 4. AuditLogEntry
 
 
-def test_every_call_leaves_one_entry_with_the_documents_fields(live):
+def test_every_call_leaves_one_entry_with_the_documents_fields(live: Site) -> None:
     """000 §4 AuditLogEntry, fields"""
     before = len(live.calls())
     live.call("search_email", query="tea")
@@ -249,7 +274,7 @@ def test_every_call_leaves_one_entry_with_the_documents_fields(live):
     assert [line["action_type"] for line in found] == ["search_email", "send_email", "send_email", "send_email", "draft_email"]  # fmt: skip
     assert [line["result"] for line in found] == ["success", "success", "rejected", "error", "success"]  # fmt: skip
     for line in found:
-        assert datetime.fromisoformat(line["timestamp"]).utcoffset().total_seconds() == 0
+        assert datetime.fromisoformat(line["timestamp"]).utcoffset() == timedelta(0)
         assert uuid.UUID(line["correlation_id"]).version == 4
         assert line["actor"] == "email_mcp"
         assert isinstance(line["target"], str)
@@ -260,7 +285,7 @@ def test_every_call_leaves_one_entry_with_the_documents_fields(live):
     assert len({line["correlation_id"] for line in found}) == 5
 
 
-def test_results_are_the_documents_five(alone):
+def test_results_are_the_documents_five(alone: Callable[..., Site]) -> None:
     """000 §4 AuditLogEntry, result"""
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
@@ -272,7 +297,7 @@ def test_results_are_the_documents_five(alone):
     assert [line["result"] for line in site.calls()] == ["success", "rejected", "rate_limited", "error"]  # fmt: skip
 
 
-def test_a_rehearsal_is_logged_as_dev_mode(sites):
+def test_a_rehearsal_is_logged_as_dev_mode(sites: Callable[..., Site]) -> None:
     """000 §4 AuditLogEntry, dev_mode"""
     site = sites("approval")
     site.text("send_email", **letter("opal"))
@@ -280,7 +305,7 @@ def test_a_rehearsal_is_logged_as_dev_mode(sites):
     assert (line["result"], line["target"]) == ("dev_mode", "o***@example.com")
 
 
-def test_the_log_is_redacted(live):
+def test_the_log_is_redacted(live: Site) -> None:
     """000 §4 Redaction Rules"""
     live.refusal("send_email", **letter("john.doe", subject="S" * 60, body="A secret sentence."))
     files = [file.read_text() for file in (live.person.vault / "Logs").rglob("*.json")]

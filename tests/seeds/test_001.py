@@ -3,19 +3,33 @@
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import datetime
 from email import message_from_bytes, message_from_string, policy
+from email.message import EmailMessage
 from pathlib import Path
+from typing import Any
 
 import pytest
+from mcp_types import CallToolResult
 
-from tests.agents import Wire
-from tests.gmail.people import at_gmail
+from postroom.core.address import Address
+from postroom.mail.mailbox import Mailbox, Page
+from tests.agents import Wire, contract_of, visiting_inside
+from tests.arrivals import arrive
+from tests.cases import for_each
+from tests.conftest import Person
+from tests.gmail.boxes import NOW, gmail_box, token_file
+from tests.gmail.double import Gmail
+from tests.gmail.people import at_gmail, keep
 from tests.mails import mail
-from tests.seeds.conftest import told
+from tests.narrow import narrow, present
+from tests.seeds.conftest import GmailSite, Site, TimedSite, told
 
 TO = {"type": "string", "format": "email", "description": "Recipient email address"}
 LETTER = {
@@ -51,43 +65,44 @@ TAIL = "Set DRY_RUN=false to send for real."
 
 
 @pytest.fixture
-def dry(sites):
+def dry(sites: Callable[..., Site]) -> Site:
     return sites("dry-run")
 
 
 @pytest.fixture
-def live(sites):
+def live(sites: Callable[..., Site]) -> Site:
     """001's own arrangement: no approval here, since another layer has approved."""
     return sites("dry-run", "live", required=False)
 
 
 @pytest.fixture
-def held(sites):
+def held(sites: Callable[..., Site]) -> Site:
     return sites("dry-run", "live")
 
 
-def letter(name="recipient", **changes):
+def letter(name: str = "recipient", **changes: str) -> dict[str, str]:
     return {"to": f"{name}@example.com", "subject": "Test", "body": "x" * 53, **changes}
 
 
-def found(site, query, **more):
-    return site.call("search_emails", query=query, **more).structured_content["emails"]
+def found(site: Site, query: str, **more: int) -> list[dict[str, Any]]:
+    values = present(site.call("search_emails", query=query, **more).structured_content)
+    return narrow(values["emails"], list)
 
 
-def mime(site, answer):
+def mime(site: Site, answer: CallToolResult) -> EmailMessage:
     """Return what was sent, as another reader sees it."""
-    assert not answer.is_error, answer.content[0].text
+    assert not answer.is_error, answer.content[0]
     raw = site.raw(answer.structured_content["message_id"])
     return message_from_string(raw.replace("\r\n", "\n").strip("\n"), policy=policy.default)
 
 
-def sends(site, **changes):
+def sends(site: Site, **changes: str) -> EmailMessage:
     return mime(site, site.call("send_email", **letter(**changes)))
 
 
-def gathered(wire, asked):
+def gathered(wire: Wire, asked: list[int]) -> list[dict[str, Any]]:
     """Return the answers to these requests, in their order, whichever comes first."""
-    answers = {}
+    answers: dict[int, dict[str, Any]] = {}
     while len(answers) < len(asked):
         message = wire.line()
         answers |= {message["id"]: message["result"]} if message.get("id") in asked else {}
@@ -97,16 +112,16 @@ def gathered(wire, asked):
 # 3. The server
 
 
-def test_the_server_says_who_it_is(dry):
+def test_the_server_says_who_it_is(dry: Site) -> None:
     """001 §3A"""
-    info = dry.agent.client.server_info
+    info = present(dry.agent.client.server_info)
     assert (info.name, info.version) == ("email-mcp", "0.2.0")
     assert info.description == (
         "Gmail integration for the AI Employee. Send, draft, search, and reply to emails."
     )
 
 
-def test_the_four_tools_and_their_input_schemas(dry):
+def test_the_four_tools_and_their_input_schemas(dry: Site) -> None:
     """001 §3B, §4 input schemas"""
     tools = dry.agent.tools()
     assert {name: tool.input_schema["properties"] for name, tool in tools.items()} == PROPERTIES
@@ -116,7 +131,7 @@ def test_the_four_tools_and_their_input_schemas(dry):
     )
 
 
-def test_it_starts_without_a_mailbox_or_a_token(person, service):
+def test_it_starts_without_a_mailbox_or_a_token(person: Person, service: Gmail) -> None:
     """001 §3, auth is lazy"""
     at_gmail(person, service, signed_in=False)
     wire = Wire(person, "email", "--contract", "dry-run")
@@ -131,7 +146,7 @@ def test_it_starts_without_a_mailbox_or_a_token(person, service):
 # 4A. send_email
 
 
-def test_send_email_dry_run(dry):
+def test_send_email_dry_run(dry: Site) -> None:
     """001 §4A DRY_RUN Response"""
     assert dry.text("send_email", **letter()) == (
         "[DRY RUN] Would send email:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)\n"
@@ -139,7 +154,7 @@ def test_send_email_dry_run(dry):
     )
 
 
-def test_send_email_dry_run_shows_everything(dry):
+def test_send_email_dry_run_shows_everything(dry: Site) -> None:
     """001 §14 full preview"""
     more = {"cc": "a@example.com, b@example.com", "bcc": "c@example.com", "html_body": f"<p>{'x' * 53}</p>", "reply_to": "me@example.com"}  # fmt: skip
     assert dry.text("send_email", **letter(), **more) == (
@@ -149,7 +164,7 @@ def test_send_email_dry_run_shows_everything(dry):
     )
 
 
-def test_send_email_live(live):
+def test_send_email_live(live: Site) -> None:
     """001 §4A Live Response"""
     answer = live.call("send_email", **letter("lia"))
     ids = answer.structured_content
@@ -160,7 +175,7 @@ def test_send_email_live(live):
     assert live.person.run("read", ids["message_id"], "--json").json
 
 
-def test_send_email_error(dry, live):
+def test_send_email_error(dry: Site, live: Site) -> None:
     """001 §4A Error Response"""
     for site in (dry, live):
         assert site.refusal("send_email", **letter(to="not-an-email")) == (
@@ -168,7 +183,7 @@ def test_send_email_error(dry, live):
         )
 
 
-def test_a_live_send_waits_for_approval_and_says_so(held):
+def test_a_live_send_waits_for_approval_and_says_so(held: Site) -> None:
     """001 §1 HITL, unless required = false"""
     answer = held.call("send_email", **letter("hal"))
     id = answer.structured_content["letter"]
@@ -183,16 +198,18 @@ def test_a_live_send_waits_for_approval_and_says_so(held):
     assert again.startswith(f"Failed to send email: The letter {id} was sent at ")
 
 
-def test_a_slip_is_no_word_of_001s(held):
+def test_a_slip_is_no_word_of_001s(held: Site) -> None:
     """001 §1, slips count in other contracts alone"""
-    held.slip("sid", type="email_send", status="approved", to="sid@example.com")
+    slip = held.slip("sid", type="email_send", status="approved", to="sid@example.com")
     assert held.refusal("send_email", **letter("sid")).startswith("Failed to send email: Not sent.")
+    assert slip.exists()
+    assert found(held, "in:sent to:sid@example.com") == []
 
 
 # 4B. draft_email
 
 
-def test_draft_email_dry_run(dry):
+def test_draft_email_dry_run(dry: Site) -> None:
     """001 §4B DRY_RUN Response"""
     assert dry.text("draft_email", **letter()) == (
         "[DRY RUN] Would create draft:\n  To: recipient@example.com\n  Subject: Test\n  Body: (53 chars)"
@@ -202,7 +219,7 @@ def test_draft_email_dry_run(dry):
     assert whole.endswith("\n  Body: (53 chars)\n  BCC: b@example.com\n  HTML: (60 chars)")
 
 
-def test_draft_email_live(live):
+def test_draft_email_live(live: Site) -> None:
     """001 §4B Live Response"""
     answer = live.call("draft_email", **letter("dot", cc="c@example.com", bcc="b@example.com", html_body=f"<p>{'x' * 53}</p>"))  # fmt: skip
     id = answer.structured_content["draft_id"]
@@ -218,7 +235,7 @@ def test_draft_email_live(live):
 
 
 @pytest.mark.parametrize("mode", ["dry", "live"])
-def test_search_emails(mode, request):
+def test_search_emails(mode: str, request: pytest.FixtureRequest) -> None:
     """001 §4C Response, §14 in both modes"""
     site = request.getfixturevalue(mode)
     first, second = found(site, "from:dora in:inbox", max_results=2)
@@ -233,13 +250,13 @@ def test_search_emails(mode, request):
     )
 
 
-def test_search_emails_returns_ten_unless_told(dry):
+def test_search_emails_returns_ten_unless_told(dry: Site) -> None:
     """001 §4C max_results"""
     assert len(found(dry, "in:anywhere")) == 10
     assert len(found(dry, "in:anywhere", max_results=50)) == 41
 
 
-def test_search_emails_with_bodies(dry):
+def test_search_emails_with_bodies(dry: Site) -> None:
     """001 §4C include_body"""
     said = dry.text("search_emails", query="subject:round", include_body=True)
     (mail,) = found(dry, "subject:round", include_body=True)
@@ -254,10 +271,22 @@ def test_search_emails_with_bodies(dry):
     assert "body" not in without
 
 
+def test_the_bodies_of_a_search_have_100_000_characters_in_all(alone: Callable[..., Site]) -> None:
+    """001 §4C include_body, of many or long mails"""
+    site = alone("dry-run", "rehearsal")
+    for number in range(6):
+        arrive(site.person, f"long{number}", subject="Endless", body="x" * 25_000)
+    all_six = found(site, "subject:endless", include_body=True)
+    shown = "x" * (100_000 // 6) + f"\n[{25_000 - 100_000 // 6} more characters]"
+    assert [mail["body"] for mail in all_six] == [shown] * 6
+    (one,) = found(site, "subject:endless", include_body=True, max_results=1)
+    assert one["body"] == "x" * 20_000 + "\n[5000 more characters]"
+
+
 # 4D. reply_to_thread
 
 
-def test_reply_to_thread_dry_run(dry):
+def test_reply_to_thread_dry_run(dry: Site) -> None:
     """001 §4D, §6 dryRunResponse"""
     (mail,) = found(dry, "subject:round")
     assert dry.text("reply_to_thread", thread_id=mail["thread_id"], body="x" * 142) == (
@@ -272,7 +301,7 @@ def test_reply_to_thread_dry_run(dry):
     )
 
 
-def test_reply_to_thread_live(live):
+def test_reply_to_thread_live(live: Site) -> None:
     """001 §4D Handler Logic, threading headers"""
     (mail,) = found(live, "subject:round in:inbox")
     answer = live.call("reply_to_thread", thread_id=mail["thread_id"], body="I come.", reply_all=True, html_body="<p>I come.</p>")  # fmt: skip
@@ -288,7 +317,7 @@ def test_reply_to_thread_live(live):
     assert sent["Cc"] == "Bob <bob@example.net>, Cat <cat@example.net>"
 
 
-def test_reply_to_thread_that_is_gone(dry, live):
+def test_reply_to_thread_that_is_gone(dry: Site, live: Site) -> None:
     """001 §4D, §9C 404, §13 Thread has been deleted"""
     for site in (dry, live):
         assert site.refusal("reply_to_thread", thread_id="18d1234abcd", body="Hi") == (
@@ -301,37 +330,39 @@ def test_reply_to_thread_that_is_gone(dry, live):
 
 
 @pytest.fixture
-def gmail(outside):
+def gmail(outside: Callable[..., Site]) -> Callable[..., Site]:
     """A server of 001's own arrangement with Gmail behind it."""
 
-    def start(mode="rehearsal", **options):
+    def start(mode: str = "rehearsal", **options: bool | dict[str, Any]) -> Site:
         return outside("dry-run", mode, approvals={"required": False}, **options)
 
     return start
 
 
-def test_no_token_names_the_command_that_makes_one(gmail, service):
+def test_no_token_names_the_command_that_makes_one(gmail: Callable[..., Site]) -> None:
     """001 §5C 6, §13 No token.json"""
-    site = gmail(signed_in=False)
-    site.person.environment["BROWSER"] = f"touch {site.person.folder}/opened %s"
-    said = site.refusal("search_emails", query="tea")
+    said = gmail(signed_in=False).refusal("search_emails", query="tea")
     head, detail = said.split("\n")
     assert head == "Error: No token found. Run `postroom auth gmail` first to complete OAuth"
     assert detail.startswith("Detail: Nobody is signed in to Gmail.")
-    assert not (site.person.folder / "opened").exists()
 
 
-def test_a_token_of_pythons_or_of_nodes_is_read(gmail, service, tmp_path):
+@for_each("name", ["token", "access_token"])
+def test_a_token_of_pythons_or_of_nodes_is_read(
+    gmail: Callable[..., Site], service: Gmail, tmp_path: Path, name: str
+) -> None:
     """001 §5C 3, the adapter"""
     site = gmail()
+    file = tmp_path / "state" / "token.json"
+    token = json.loads(file.read_text())
+    keep(file, token | {name: token.pop("token")})
     assert site.text("search_emails", query="tea") == "No emails found matching query"
-    token = json.loads((tmp_path / "state" / "token.json").read_text())
-    token["access_token"] = token.pop("token")
-    (tmp_path / "state" / "token.json").write_text(json.dumps(token))
-    assert site.text("search_emails", query="tea") == "No emails found matching query"
+    assert service.refreshes == 0  # one that were not read would be renewed
 
 
-def test_a_token_whose_renewal_fails_is_set_aside(gmail, service, tmp_path):
+def test_a_token_whose_renewal_fails_is_set_aside(
+    gmail: Callable[..., Any], service: Gmail, tmp_path: Path
+) -> None:
     """001 §13 Token expired and refresh fails"""
     site = gmail(token={"expires_in": -10})
     service.fail("token", status=400, reason="invalid_grant")
@@ -341,7 +372,7 @@ def test_a_token_whose_renewal_fails_is_set_aside(gmail, service, tmp_path):
     assert list((tmp_path / "state").glob("token.json.revoked*"))
 
 
-def test_a_dry_run_asks_gmail_for_nothing(gmail, service):
+def test_a_dry_run_asks_gmail_for_nothing(gmail: Callable[..., Any], service: Gmail) -> None:
     """001 §4A 1, no API call"""
     site = gmail(signed_in=False)
     assert site.text("send_email", **letter()).startswith("[DRY RUN] Would send email:")
@@ -353,7 +384,7 @@ def test_a_dry_run_asks_gmail_for_nothing(gmail, service):
 
 
 @pytest.mark.parametrize(("value", "dry"), [(None, True), ("TRUE", True), ("maybe", True), ("false", False)])  # fmt: skip
-def test_dry_run_is_the_default(alone, value, dry):
+def test_dry_run_is_the_default(alone: Callable[..., Site], value: str | None, dry: bool) -> None:
     """001 §6 isDryRun, §14 DRY_RUN=true by default"""
     environment = {} if value is None else {"DRY_RUN": value}
     site = alone("dry-run", "rehearsal", **environment)
@@ -364,7 +395,7 @@ def test_dry_run_is_the_default(alone, value, dry):
 # 7. MIME
 
 
-def test_a_plain_letter_has_the_documents_headers(live):
+def test_a_plain_letter_has_the_documents_headers(live: Site) -> None:
     """001 §7 Headers, text/plain"""
     sent = sends(live, name="mim", cc="c@example.com", bcc="b@example.com", reply_to="r@example.com", body="Hello.")  # fmt: skip
     assert sent["From"] == "you@example.org"
@@ -376,14 +407,14 @@ def test_a_plain_letter_has_the_documents_headers(live):
     assert sent.get_content() == "Hello."
 
 
-def test_an_html_version_makes_two_alternatives(live):
+def test_an_html_version_makes_two_alternatives(live: Site) -> None:
     """001 §7 multipart/alternative"""
     sent = sends(live, name="alt", body="Hello.", html_body="<p>Hello.</p>")
     assert sent.get_content_type() == "multipart/alternative"
     assert [part.get_content_type() for part in sent.iter_parts()] == ["text/plain", "text/html"]
 
 
-def test_an_html_version_shows_where_its_links_lead_in_both(live):
+def test_an_html_version_shows_where_its_links_lead_in_both(live: Site) -> None:
     """001 §7 multipart/alternative, links"""
     page = '<p>Hello, <a href="https://example.com/a">the list</a>.</p>'
     sent = sends(live, name="lin", body="Hello, the list.", html_body=page)
@@ -392,7 +423,7 @@ def test_an_html_version_shows_where_its_links_lead_in_both(live):
     assert html.get_content().strip() == page
 
 
-def test_an_html_version_that_says_something_else_is_left_out(live):
+def test_an_html_version_that_says_something_else_is_left_out(live: Site) -> None:
     """001 §7 multipart/alternative, other words"""
     for at, (page, why) in enumerate(
         (
@@ -407,7 +438,7 @@ def test_an_html_version_that_says_something_else_is_left_out(live):
         assert why in warning
 
 
-def test_unicode_in_subject_and_body(live):
+def test_unicode_in_subject_and_body(live: Site) -> None:
     """001 §13 Unicode"""
     sent = sends(live, name="uni", subject="Grüße, 世界 🎈", body="Ça va? 你好")
     assert sent["Subject"] == "Grüße, 世界 🎈"
@@ -418,11 +449,11 @@ def test_unicode_in_subject_and_body(live):
 
 
 @pytest.fixture
-def logged(person):
+def logged(person: Person) -> Iterator[Callable[..., Any]]:
     """Start a server whose standard error is kept; return what it said there."""
     wires = []
 
-    def run(*calls, **environment):
+    def run(*calls: tuple[str, dict[str, str]], **environment: Any) -> list[dict[str, Any]]:
         wire = Wire(person, "email", "--contract", "dry-run", **environment)
         wires.append(wire)
         wire.greet()
@@ -435,7 +466,7 @@ def logged(person):
         wire.kill()
 
 
-def test_each_call_is_logged_as_json_on_stderr(logged):
+def test_each_call_is_logged_as_json_on_stderr(logged: Callable[..., Any]) -> None:
     """001 §8"""
     lines = logged(
         ("send_email", letter("john.doe", body="A secret sentence.")),
@@ -459,7 +490,7 @@ def test_each_call_is_logged_as_json_on_stderr(logged):
     assert "john.doe" not in said
 
 
-def test_no_call_fails_or_waits_for_its_log(person):
+def test_no_call_fails_or_waits_for_its_log(person: Person) -> None:
     """001 §8, a client that reads no log"""
     person.live(undo_seconds=0, required=False)
     wire = Wire(person, "email", "--contract", "dry-run")
@@ -481,7 +512,7 @@ def test_no_call_fails_or_waits_for_its_log(person):
     assert [line["result"] for line in lines(person) if line["action_type"] == "send_email"] == ["success"] * 2  # fmt: skip
 
 
-def closed(person, tool, arguments):
+def closed(person: Person, tool: str, arguments: dict[str, str]) -> dict[str, Any]:
     """Return what a server answers that was started without standard error."""
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}  # fmt: skip
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
@@ -489,23 +520,23 @@ def closed(person, tool, arguments):
         ["sh", "-c", 'exec "$0" -m postroom mcp email --contract dry-run 2>&-', sys.executable],
         cwd=person.folder, env=person.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
-    with process:
+    with process, present(process.stdin) as stdin, present(process.stdout) as stdout:
         first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        process.stdin.write(json.dumps(first).encode() + b"\n" + json.dumps(ask).encode() + b"\n")
-        process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
-        process.stdin.close()
+        stdin.write(json.dumps(first).encode() + b"\n" + json.dumps(ask).encode() + b"\n")
+        stdin.flush()
+        answers = [json.loads(stdout.readline()) for _ in range(2)]
+        stdin.close()
         assert process.wait(timeout=30) == 0
     return next(answer["result"] for answer in answers if answer["id"] == 2)
 
 
-def lines(person):
+def lines(person: Person) -> list[dict[str, Any]]:
     person.run("status")
     files = sorted((person.vault / "Logs" / "actions").glob("*.json"))
     return [json.loads(row) for file in files for row in file.read_text().splitlines()]
 
 
-def test_nothing_but_the_protocol_is_on_stdout(person):
+def test_nothing_but_the_protocol_is_on_stdout(person: Person) -> None:
     """001 §8 CRITICAL, §14 All logging to stderr"""
     wire = Wire(person, "email", "--contract", "dry-run")
     try:
@@ -522,23 +553,40 @@ def test_nothing_but_the_protocol_is_on_stdout(person):
 # 9. Errors
 
 
-def test_errors_have_the_documents_words():
-    """001 §9A"""
-    from postroom.tools.contracts.dry_run import EmailError
+def test_errors_have_the_documents_words(gmail_inside: Callable[..., GmailSite]) -> None:
+    """001 §9A, §9C"""
+    site = gmail_inside("dry-run", required=False)
+    service, late = site.service, {"Retry-After": "3600"}
 
-    assert dict(EmailError.__members__) == {
-        "AUTH_FAILED": "Authentication failed — check credentials.json and token.json",
-        "TOKEN_EXPIRED": "Token expired — run `postroom auth gmail` to refresh",
-        "INVALID_RECIPIENT": "Invalid recipient email address",
-        "QUOTA_EXCEEDED": "Gmail API quota exceeded — retry later",
-        "RATE_LIMITED": "Rate limited by Gmail API — wait 60 seconds",
-        "THREAD_NOT_FOUND": "Thread ID not found — it may have been deleted",
-        "NETWORK_ERROR": "Network error — check internet connection",
-        "UNKNOWN": "Unexpected error",
-    }
+    def first_line(tool: str, /, **arguments: str) -> str:
+        return site.refusal(tool, **arguments).partition("\n")[0].removeprefix("Error: ")
+
+    service.fail("messages", status=401, reason="authError", times=2)  # also with a new token
+    auth_failed = first_line("search_emails", query="tea")
+    service.fail("messages", status=403, reason="dailyLimitExceeded", headers=late)
+    quota_exceeded = first_line("search_emails", query="tea")
+    service.fail("messages", status=429, reason="rateLimitExceeded", headers=late)
+    rate_limited = first_line("search_emails", query="tea")
+    thread_not_found = first_line("reply_to_thread", thread_id="18d1234abcd", body="Hi")
+    service.fail("messages", lost="before", times=4)
+    network_error = first_line("search_emails", query="tea")
+    invalid_recipient = first_line("draft_email", **letter(to="not-an-email"))
+    service.fail("POST .*/drafts", status=503)  # nobody knows whether there is a draft now
+    unknown = first_line("draft_email", **letter())
+    service.expire()
+    service.fail("token", status=400, reason="invalid_grant")
+    token_expired = first_line("search_emails", query="tea")
+    assert auth_failed == "Authentication failed — check credentials.json and token.json"
+    assert token_expired == "Token expired — run `postroom auth gmail` to refresh"
+    assert invalid_recipient == "Invalid recipient email address"
+    assert quota_exceeded == "Gmail API quota exceeded — retry later"
+    assert rate_limited == "Rate limited by Gmail API — wait 60 seconds"
+    assert thread_not_found == "Thread ID not found — it may have been deleted"
+    assert network_error == "Network error — check internet connection"
+    assert unknown.startswith("Unexpected error: Gmail failed (503)")
 
 
-def test_errors_have_the_documents_form(dry):
+def test_errors_have_the_documents_form(dry: Site) -> None:
     """001 §9B, §14 Structured error responses"""
     assert dry.refusal("draft_email", **letter(to="not-an-email")) == (
         "Error: Invalid recipient email address\n"
@@ -546,77 +594,87 @@ def test_errors_have_the_documents_form(dry):
     )
 
 
-def test_gmails_refusals_have_the_documents_words(gmail, service):
-    """001 §9C"""
-    site = gmail()
-    for status, reason, words in [
-        (403, "dailyLimitExceeded", "Gmail API quota exceeded — retry later"),
-        (429, "rateLimitExceeded", "Rate limited by Gmail API — wait 60 seconds"),
-        (404, "notFound", "Thread ID not found — it may have been deleted"),
-        (401, "authError", "Authentication failed — check credentials.json and token.json"),
-    ]:
-        times = 2 if status == 401 else 1  # after the first the token is renewed
-        service.fail("messages", status=status, reason=reason, times=times, headers={"Retry-After": "3600"})  # fmt: skip
-        said = site.refusal("search_emails", query="tea").split("\n")
-        assert said[0] == f"Error: {words}"
-        assert said[1].startswith("Detail: ")
-
-
-def test_a_network_that_is_gone_has_the_documents_words(gmail, service):
+def test_a_network_that_is_gone_has_the_documents_words(
+    in_office: Callable[..., TimedSite], tmp_path: Path
+) -> None:
     """001 §9C, ENOTFOUND and ETIMEDOUT"""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         endpoint = f"http://127.0.0.1:{taken.getsockname()[1]}"  # where soon nobody listens
-    site = gmail(environment={"GMAIL_API_ENDPOINT": endpoint})
-    said = site.refusal("search_emails", query="tea")
+    token = token_file(tmp_path, Gmail(now=lambda: NOW).token())
+    pauses: list[float] = []
+    with closing(gmail_box(endpoint, f"{endpoint}/token", token, pauses)) as box:
+        site = in_office("dry-run", lambda _local: box)
+        said = site.refusal("search_emails", query="tea")
     assert said.startswith("Error: Network error — check internet connection\nDetail: ")
+    assert len(pauses) == 3
 
 
 # 10. Pacing
 
 
-def test_sends_wait_for_their_turn(alone):
-    """001 §10 sendLimiter"""
-    limits = {"sends_per_hour": 100, "sends_per_pace": 2, "pace_seconds": 3}
-    site = alone("dry-run", approvals={"required": False}, limits=limits)
-    for name in ("ann", "bob", "cat"):
-        site.text("send_email", **letter(name))
-    lines = site.actions()
-    assert [line["result"] for line in lines if line["action_type"] == "send_email"] == ["success"] * 3  # fmt: skip
-    claims = [line["timestamp"] for line in lines if line["action_type"] == "claim_letter"]
-    first, _, third = map(datetime.fromisoformat, claims)
-    assert (third - first).total_seconds() >= 2  # of three, to the second
+def waits(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    """Return the lines on standard error that say how long a call waits for its turn."""
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    return [line for line in lines if line["action"] == "rate_limit_wait"]
 
 
-def test_ten_sends_and_thirty_searches_a_minute():
-    """001 §10, the numbers"""
-    from postroom.core.policy import Rules
-    from postroom.desk.mailroom import SEARCHES
-
-    assert (Rules().paced, Rules().pace, SEARCHES) == (10, 60, 30)
-
-
-def test_searches_wait_for_their_turn(person):
-    """001 §10 searchLimiter, log rate_limit_wait"""
-    file = person.folder / ".config" / "postroom" / "postroom.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text("[limits]\npace_seconds = 4\n")
-    wire = Wire(person, "email", "--contract", "dry-run")
-    try:
-        wire.greet()
-        for answer in gathered(wire, [wire.call("search_emails", query="tea") for _ in range(31)]):
-            assert not answer["isError"]
-        lines = [json.loads(line) for line in wire.end()[1].splitlines()]
-    finally:
-        wire.kill()
-    (waited,) = (line for line in lines if line["action"] == "rate_limit_wait")
-    assert waited["level"] == "warn"
-    assert 0 < waited["wait_ms"] <= 4_000
+def test_the_eleventh_send_of_a_minute_waits_for_its_turn(
+    timed: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """001 §10 sendLimiter, Max 10 sends per minute"""
+    site = timed("dry-run", approvals={"required": False}, limits={"sends_per_hour": 100})
+    for number in range(10):
+        site.text("send_email", **letter(f"a{number}"))
+    assert waits(capfd) == []
+    assert site.text("send_email", **letter("late")).startswith("Email sent successfully.")
+    (line,) = waits(capfd)
+    assert line["level"] == "warn"
+    assert 0 < line["wait_ms"] <= 60_000
+    claims = [line["timestamp"] for line in site.actions() if line["action_type"] == "claim_letter"]
+    first, *_, tenth, last = map(datetime.fromisoformat, claims)
+    assert (tenth - first).total_seconds() < 60  # by the server's clock
+    assert 60 <= (last - first).total_seconds() < 65
 
 
-def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
+def test_the_thirty_first_search_of_a_minute_waits_for_its_turn(
+    timed: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """001 §10 searchLimiter, Max 30 searches per minute, log rate_limit_wait"""
+    site = timed("dry-run", "rehearsal")
+    begun = site.clock.steady
+    for _ in range(30):
+        site.text("search_emails", query="tea")
+    assert waits(capfd) == []
+    assert site.clock.steady - begun < 60
+    assert site.text("search_emails", query="tea") == "No emails found matching query"
+    assert 60 <= site.clock.steady - begun < 65
+    (line,) = waits(capfd)
+    assert (line["level"], line["dry_run"]) == ("warn", True)
+    assert 0 < line["wait_ms"] <= 60_000
+
+
+def test_a_search_whose_turn_is_far_off_is_refused_with_the_time_left(
+    timed: Callable[..., TimedSite],
+) -> None:
+    """001 §10 searchLimiter, a wait of more than 90 seconds"""
+    site = timed("dry-run", "rehearsal", limits={"pace_seconds": 600})
+    begun = site.clock.steady
+    for _ in range(30):
+        site.text("search_emails", query="tea")
+    assert site.refusal("search_emails", query="tea") == (
+        "Error: Rate limit exceeded (30 searches/600 seconds). There is room again in 10 minutes."
+    )
+    assert site.clock.steady - begun < 90
+    site.clock.go(600)
+    assert site.text("search_emails", query="tea") == "No emails found matching query"
+
+
+def test_the_hourly_budget_refuses_where_the_pace_waits(timed: Callable[..., TimedSite]) -> None:
     """001 §10 against 000 §3"""
-    site = alone("dry-run", approvals={"required": False}, limits={"sends_per_hour": 1})
+    limits = {"sends_per_hour": 1, "sends_per_pace": 1}  # the pace alone would let it wait
+    site = timed("dry-run", approvals={"required": False}, limits=limits)
     site.text("send_email", **letter("ann"))
+    begun = site.clock.steady
     answer = site.call("send_email", **letter("bob"))
     said = told(answer, refused=True)
     id = answer.structured_content["letter"]
@@ -625,6 +683,7 @@ def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
         f"Detail: The letter {id} needs no approval and is held: Rate limit exceeded (1 emails/hour)."
         " Do not write another one: the same call sends it when it may leave."
     )
+    assert site.clock.steady - begun < 30
     assert site.calls()[-1]["result"] == "rate_limited"
 
 
@@ -648,21 +707,21 @@ def test_the_hourly_budget_refuses_where_the_pace_waits(alone):
         "",
     ],
 )
-def test_addresses_that_are_refused(dry, address):
+def test_addresses_that_are_refused(dry: Site, address: str) -> None:
     """001 §11A"""
     assert dry.refusal("send_email", **letter(to=address)) == (
         "Failed to send email: Invalid recipient address"
     )
 
 
-def test_addresses_that_just_fit(dry):
+def test_addresses_that_just_fit(dry: Site) -> None:
     """001 §11A, the bounds"""
     for address in (f"{'a' * 63}@example.com", f"ann@{'a.' * 123}com"):
         assert dry.text("send_email", **letter(to=address)).startswith("[DRY RUN]"), len(address)
 
 
 @pytest.mark.parametrize("field", ["cc", "bcc"])
-def test_one_bad_address_refuses_the_whole_send(live, field):
+def test_one_bad_address_refuses_the_whole_send(live: Site, field: str) -> None:
     """001 §11A validateRecipientList, §13 CC/BCC with invalid addresses"""
     said = live.refusal("send_email", **letter("all", **{field: " a@example.com , nobody"}))
     assert said == (
@@ -672,7 +731,7 @@ def test_one_bad_address_refuses_the_whole_send(live, field):
     assert found(live, "in:sent to:all@example.com") == []
 
 
-def test_a_list_is_split_and_trimmed(dry):
+def test_a_list_is_split_and_trimmed(dry: Site) -> None:
     """001 §11A Split by comma, trim each"""
     said = dry.text("send_email", **letter(cc=" a@example.com ,b@example.com"))
     assert "\n  CC: a@example.com, b@example.com\n" in said
@@ -681,14 +740,14 @@ def test_a_list_is_split_and_trimmed(dry):
 # 11B. Content
 
 
-def test_a_long_subject_is_cut(live):
+def test_a_long_subject_is_cut(live: Site) -> None:
     """001 §11B validateSubject"""
     answer = live.call("send_email", **letter("cut", subject=f"  \0{'s' * 600}  "))
     assert told(answer, refused=False).endswith("\n\nWarning: subject truncated to 500 characters.")
     assert mime(live, answer)["Subject"] == "s" * 497 + "..."
 
 
-def test_a_long_body_is_cut_with_a_warning(live):
+def test_a_long_body_is_cut_with_a_warning(live: Site) -> None:
     """001 §11B validateBody, §13 Very long email body"""
     answer = live.call("send_email", **letter("long", body="ab\0" * 20_000 + "c" * 20_000))
     said = told(answer, refused=False)
@@ -696,14 +755,14 @@ def test_a_long_body_is_cut_with_a_warning(live):
     assert mime(live, answer).get_content().replace("\n", "") == "ab" * 20_000 + "c" * 10_000
 
 
-def test_what_just_fits_is_not_cut(dry):
+def test_what_just_fits_is_not_cut(dry: Site) -> None:
     """001 §11B, the bounds"""
     said = dry.text("send_email", **letter(subject="s" * 500, body="b" * 50_000))
     assert "(50000 chars)" in said
     assert "Warning" not in said
 
 
-def test_html_in_a_plain_body_is_escaped(live):
+def test_html_in_a_plain_body_is_escaped(live: Site) -> None:
     """001 §13 HTML in body field"""
     answer = live.call("send_email", **letter("esc", body="Hi <b>you</b> & <script>x</script>"))
     assert told(answer, refused=False).endswith(
@@ -715,7 +774,7 @@ def test_html_in_a_plain_body_is_escaped(live):
     assert sends(live, name="cmp", body=words).get_content() == words
 
 
-def test_what_is_escaped_is_cut_afterwards(live):
+def test_what_is_escaped_is_cut_afterwards(live: Site) -> None:
     """001 §13 HTML in body field, §11B"""
     answer = live.call("send_email", **letter("cut2", body="<b>" * 20_000))
     assert told(answer, refused=False).endswith(
@@ -730,7 +789,9 @@ def test_what_is_escaped_is_cut_afterwards(live):
 # 12 and 13
 
 
-def test_the_nine_steps_of_the_manual_protocol(gmail, service, tmp_path, imported):
+def test_the_nine_steps_of_the_manual_protocol(
+    gmail: Callable[..., Any], service: Gmail, tmp_path: Path, imported: Path
+) -> None:
     """001 §12A"""
     service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
     # 1 and 2: the client connects, and lists the tools; 3: a search with a real query.
@@ -754,17 +815,17 @@ def test_the_nine_steps_of_the_manual_protocol(gmail, service, tmp_path, importe
     assert len(service.sent) == 1
 
 
-def test_an_empty_search_is_friendly(dry):
+def test_an_empty_search_is_friendly(dry: Site) -> None:
     """001 §13 Empty search results"""
     assert dry.text("search_emails", query="zebra crossing") == "No emails found matching query"
 
 
-def test_a_letter_to_oneself_is_sent(live):
+def test_a_letter_to_oneself_is_sent(live: Site) -> None:
     """001 §13 Send to self"""
     assert sends(live, to="you@example.org", subject="To me")["To"] == "you@example.org"
 
 
-def test_calls_at_the_same_time_are_all_answered(person):
+def test_calls_at_the_same_time_are_all_answered(person: Person) -> None:
     """001 §13 Concurrent MCP calls"""
     wire = Wire(person, "email", "--contract", "dry-run")
     try:
@@ -776,7 +837,7 @@ def test_calls_at_the_same_time_are_all_answered(person):
         wire.kill()
 
 
-def test_a_server_that_was_killed_starts_again(person):
+def test_a_server_that_was_killed_starts_again(person: Person) -> None:
     """001 §13 MCP server crashes"""
     for _ in range(2):
         wire = Wire(person, "email", "--contract", "dry-run")
@@ -788,17 +849,25 @@ def test_a_server_that_was_killed_starts_again(person):
 # 14. Boxes that are not shown above
 
 
-def test_the_server_has_no_browser():
+def test_the_server_has_no_browser(person: Person, service: Gmail) -> None:
     """001 §5, §14 No browser-based OAuth flow"""
-    code = (
-        "import sys, postroom.tools.contracts.dry_run, postroom.tools.serve, postroom.wiring.desk,"
-        " postroom.mail.gmail.mailbox; print('webbrowser' in sys.modules)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert said.stdout == "False\n"
+    opened = person.folder / "opened"
+    token = at_gmail(person, service, signed_in=False)
+    for problem in ("missing", "expired", "revoked"):
+        if problem != "missing":
+            keep(token, service.token(expires_in=-10) | ({"refresh_token": ""} if problem == "expired" else {}))  # fmt: skip
+        service.revoke()
+        wire = Wire(person, "email", "--contract", "dry-run", BROWSER=f"touch {opened} %s")
+        try:
+            answer = wire.greet().answer(wire.call("search_emails", query="tea"))["result"]
+        finally:
+            wire.kill()
+        assert "`postroom auth gmail`" in answer["content"][0]["text"], problem
+        assert not opened.exists(), problem
+    assert {one.path for one in service.requests} <= {"/token"}
 
 
-def test_it_is_registered_with_claude_code_with_dry_run(person):
+def test_it_is_registered_with_claude_code_with_dry_run(person: Person) -> None:
     """001 §14 Registered with DRY_RUN=true"""
     project = person.folder / "project"
     project.mkdir()
@@ -814,25 +883,58 @@ def test_it_is_registered_with_claude_code_with_dry_run(person):
     assert os.access(entry["command"], os.X_OK)
 
 
-def test_credentials_and_token_are_found_where_the_document_has_them(gmail, service, tmp_path):
+def test_credentials_and_token_are_found_where_the_document_has_them(
+    gmail: Callable[..., Site], service: Gmail, tmp_path: Path
+) -> None:
     """001 §5A, §14 credentials.json and token.json"""
-    site = gmail()
-    (tmp_path / "state" / "token.json").rename(tmp_path / "token.json")  # the working directory
-    assert site.text("search_emails", query="tea") == "No emails found matching query"
+    elsewhere = tmp_path / "elsewhere"
+    named = {
+        "GMAIL_CREDENTIALS_PATH": str(elsewhere / "client.json"),
+        "GMAIL_TOKEN_PATH": str(elsewhere / "mine.json"),
+    }
+    for number, (client, token, environment) in enumerate(
+        (
+            (tmp_path / "credentials.json", tmp_path / "token.json", {}),  # the working directory
+            (elsewhere / "client.json", elsewhere / "mine.json", named),
+        ),
+        1,
+    ):
+        spent = service.token(expires_in=-10)  # it is renewed, and for that the client is needed
+        keep(token, {key: spent[key] for key in spent if not key.startswith("client_")})
+        keep(client, service.client())
+        site = gmail(signed_in=False, environment=environment)
+        assert site.text("search_emails", query="tea") == "No emails found matching query"
+        assert service.refreshes == number
+        token.unlink()
+        client.unlink()
 
 
-def test_the_scopes_are_the_documents_or_contain_them():
+def test_one_sign_in_allows_all_that_the_documents_scopes_are_for(
+    outside: Callable[..., Site], person: Person, service: Gmail
+) -> None:
     """001 §5B"""
-    from postroom.mail.gmail.consent import scopes
-    from postroom.mail.gmail.keys import ALLOWS
+    token = at_gmail(person, service, signed_in=False)
+    keep(token.with_name("credentials.json"), service.client())
+    visit = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1]).read()"
+    person.environment["BROWSER"] = f"{sys.executable} -I -S -c {shlex.quote(visit)} %s"
+    assert person.run("auth", "gmail").code == 0
+    (page,) = (one for one in service.requests if one.path == "/o/oauth2/auth")
+    assert page.query["scope"] == ["https://www.googleapis.com/auth/gmail.modify"]
+    id = service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
+    # The double lets a token do what Google's reference says of its scopes, and nothing else.
+    live = outside("dry-run", signed_in=False, approvals={"required": False})
+    (lunch,) = found(live, "subject:lunch")
+    assert live.text("send_email", **letter()).startswith("Email sent")
+    assert live.text("reply_to_thread", thread_id=lunch["thread_id"], body="Yes.").startswith("Reply sent")  # fmt: skip
+    assert live.text("draft_email", **letter()).startswith("Draft created")
+    with visiting_inside(live.person, contract=contract_of("email", "gmail")) as agent:
+        said = agent.call("move_email", message_id=id, destination_label="DONE")
+    assert json.loads(said.text) == {"moved": True}
 
-    (asked,) = scopes("modify", by_draft=True)
-    place = "https://www.googleapis.com/auth/gmail."
-    for wanted in ("readonly", "send", "compose", "modify"):
-        assert ALLOWS[asked] >= ALLOWS[f"{place}{wanted}"]
 
-
-def test_what_leaves_through_gmail_is_what_was_built(gmail, service):
+def test_what_leaves_through_gmail_is_what_was_built(
+    gmail: Callable[..., Any], service: Gmail
+) -> None:
     """001 §7 base64UrlEncode"""
     site = gmail("live")
     body = "".join(map(chr, range(0x3E0, 0x480)))  # of which base64 makes + and /
@@ -842,15 +944,30 @@ def test_what_leaves_through_gmail_is_what_was_built(gmail, service):
     assert message_from_bytes(left.raw, policy=policy.default).get_content().strip() == body
 
 
-def test_what_nobody_foresaw_is_an_unexpected_error():
-    """001 §9C default"""
-    from postroom.core.errors import PostroomError
-    from postroom.tools.contracts.dry_run import refuse
+class Broken:
+    """A mailbox with a bug: whatever is searched, it fails with what a mail says."""
 
-    bug = PostroomError("Something is wrong inside", remedy="Tell the person.")
-    assert refuse("search_emails", bug).text == (
-        "Error: Unexpected error: Something is wrong inside. Tell the person."
-    )
-    assert refuse("send_email", bug).text == (
-        "Failed to send email: Unexpected error: Something is wrong inside. Tell the person."
-    )
+    def __init__(self, box: Mailbox) -> None:
+        self._box = box
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._box, name)
+
+    def search(self, query: str, **_more: object) -> Page:
+        raise RuntimeError(f"the secret sentence of a mail with {query}")
+
+    def own(self) -> tuple[Address, ...]:
+        raise RuntimeError("the secret sentence of a mail")
+
+
+def test_what_nobody_foresaw_is_an_unexpected_error(
+    in_office: Callable[..., TimedSite],
+) -> None:
+    """001 §9C default"""
+    site = in_office("dry-run", Broken, required=False)
+    told_of = r"Unexpected error: Something is wrong inside Postroom \(RuntimeError at Broken\.{}:\d+\)\. Tell the person what this says\."  # fmt: skip
+    said = site.refusal("search_emails", query="tea")
+    assert re.fullmatch("Error: " + told_of.format("search"), said)
+    said = site.refusal("send_email", **letter())
+    assert re.fullmatch("Failed to send email: " + told_of.format("own"), said)
+    assert "secret" not in json.dumps(site.actions())

@@ -1,11 +1,17 @@
 """Document 002, tool contracts of the email server with approvals: contract `approval`, clause by clause."""
 
 import re
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.cases import for_each
+from tests.gmail.boxes import asked
+from tests.gmail.double import Gmail
 from tests.gmail.people import keep
-from tests.seeds.conftest import told
+from tests.narrow import narrow, present
+from tests.seeds.conftest import GmailSite, Site, told
 
 OBJECT = {"type": "object"}
 TO_SUBJECT_BODY = {
@@ -35,44 +41,45 @@ SCHEMAS = {
 
 
 @pytest.fixture
-def dev(sites):
+def dev(sites: Callable[..., Site]) -> Site:
     return sites("approval")
 
 
 @pytest.fixture
-def live(sites):
+def live(sites: Callable[..., Site]) -> Site:
     return sites("approval", "live")
 
 
-def rejected(to):
+def rejected(to: str) -> str:
     return (
         f"Rejected: No matching approval file found in vault/Approved/ for sending to {to}."
         " Create an approval file with type: email_send and move it to vault/Approved/."
     )
 
 
-def rejected_reply(thread):
+def rejected_reply(thread: str) -> str:
     return (
         f"Rejected: No matching approval file found in vault/Approved/ for replying to thread {thread}."
         " Create an approval file with type: email_reply and move it to vault/Approved/."
     )
 
 
-def newest(site, query):
-    (found,) = site.call("search_email", query=query, max_results=1).structured_content["emails"]
-    return found
+def newest(site: Site, query: str) -> dict[str, str]:
+    values = present(site.call("search_email", query=query, max_results=1).structured_content)
+    (found,) = values["emails"]
+    return narrow(found, dict)
 
 
-def letter(name, **changes):
+def letter(name: str, **changes: str) -> dict[str, str]:
     return {"to": f"{name}@example.com", "subject": "Meeting notes", "body": "Hello.", **changes}
 
 
-def approve(site, name, **fields):
+def approve(site: Site, name: str, **fields: str) -> Path:
     kind = {"type": "email_send", "status": "approved", "to": f"{name}@example.com"}
     return site.slip(name, **{**kind, **fields})
 
 
-def test_the_four_tools_and_their_input_schemas(live):
+def test_the_four_tools_and_their_input_schemas(live: Site) -> None:
     """002, input schemas"""
     assert {name: tool.input_schema for name, tool in live.agent.tools().items()} == SCHEMAS
 
@@ -80,7 +87,7 @@ def test_the_four_tools_and_their_input_schemas(live):
 # search_email
 
 
-def test_search_email_success(live):
+def test_search_email_success(live: Site) -> None:
     """002 search_email, Success"""
     said = live.text("search_email", query="from:dora in:inbox", max_results=2)
     first, second = live.call("search_email", query="from:dora in:inbox", max_results=2).structured_content["emails"]  # fmt: skip
@@ -95,12 +102,12 @@ def test_search_email_success(live):
     )
 
 
-def test_search_email_no_results(live):
+def test_search_email_no_results(live: Site) -> None:
     """002 search_email, No results"""
     assert live.text("search_email", query="zebra crossing") == "No emails found matching: zebra crossing"  # fmt: skip
 
 
-def test_search_email_error(live):
+def test_search_email_error(live: Site) -> None:
     """002 search_email, Error"""
     said = live.refusal("search_email", query="tea", max_results=51)
     assert said == (
@@ -109,7 +116,7 @@ def test_search_email_error(live):
     )
 
 
-def test_search_email_returns_five_unless_told(dev):
+def test_search_email_returns_five_unless_told(dev: Site) -> None:
     """002 search_email, max_results"""
     assert len(dev.call("search_email", query="in:anywhere").structured_content["emails"]) == 5
     for most, count in ((1, 1), (50, 41)):
@@ -117,7 +124,7 @@ def test_search_email_returns_five_unless_told(dev):
         assert len(found.structured_content["emails"]) == count
 
 
-def test_search_email_is_allowed_in_dev_mode(dev):
+def test_search_email_is_allowed_in_dev_mode(dev: Site) -> None:
     """002 search_email, Behavior"""
     assert dev.text("search_email", query="from:dora", max_results=1).startswith("Found 1 emails")
     assert dev.calls()[-1]["action_type"] == "search_email"
@@ -126,7 +133,7 @@ def test_search_email_is_allowed_in_dev_mode(dev):
 # draft_email
 
 
-def test_draft_email_success(live):
+def test_draft_email_success(live: Site) -> None:
     """002 draft_email, Success"""
     answer = live.call("draft_email", **letter("dan"))
     id = answer.structured_content["draft_id"]
@@ -137,7 +144,7 @@ def test_draft_email_success(live):
     assert not live.person.run("search", "in:sent to:dan@example.com", "--json").json["messages"]
 
 
-def test_draft_email_dev_mode(dev):
+def test_draft_email_dev_mode(dev: Site) -> None:
     """002 draft_email, DEV_MODE"""
     assert dev.text("draft_email", **letter("john.doe")) == (
         "[DEV_MODE] Draft logged but not created. To: j***@example.com, Subject: Meeting notes"
@@ -147,13 +154,13 @@ def test_draft_email_dev_mode(dev):
     assert (line["action_type"], line["result"]) == ("draft_email", "dev_mode")
 
 
-def test_draft_email_validation_error(live):
+def test_draft_email_validation_error(live: Site) -> None:
     """002 draft_email, Validation error"""
     said = live.refusal("draft_email", **letter("x", to="not-an-email"))
     assert said == "Error: Invalid email address format: not-an-email"
 
 
-def test_draft_email_error(alone):
+def test_draft_email_error(alone: Callable[..., Site]) -> None:
     """002 draft_email, Error"""
     site = alone("approval", limits={"open_letters": 1})
     site.text("draft_email", **letter("one"))
@@ -163,7 +170,7 @@ def test_draft_email_error(alone):
     )
 
 
-def test_draft_email_is_a_new_draft_each_time(live):
+def test_draft_email_is_a_new_draft_each_time(live: Site) -> None:
     """002 idempotency, draft_email"""
     first, second = (live.call("draft_email", **letter("dee")).structured_content["draft_id"] for _ in range(2))  # fmt: skip
     assert first != second
@@ -172,7 +179,7 @@ def test_draft_email_is_a_new_draft_each_time(live):
 # send_email
 
 
-def test_send_email_success(live):
+def test_send_email_success(live: Site) -> None:
     """002 send_email, Success"""
     slip = approve(live, "sue")
     answer = live.call("send_email", **letter("sue"))
@@ -187,7 +194,7 @@ def test_send_email_success(live):
     assert (live.person.vault / "Done" / slip.name).exists()
 
 
-def test_send_email_no_approval(live):
+def test_send_email_no_approval(live: Site) -> None:
     """002 send_email, No approval"""
     answer = live.call("send_email", **letter("john.roe"))
     assert told(answer, refused=True) == rejected("j***@example.com")
@@ -196,7 +203,7 @@ def test_send_email_no_approval(live):
     assert (waiting["state"], waiting["to"]) == ("pending", ["john.roe@example.com"])
 
 
-def test_send_email_rate_limited(alone):
+def test_send_email_rate_limited(alone: Callable[..., Site]) -> None:
     """002 send_email, Rate limited"""
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
@@ -210,7 +217,7 @@ def test_send_email_rate_limited(alone):
     assert site.calls()[-1]["result"] == "rate_limited"
 
 
-def test_send_email_dev_mode(dev):
+def test_send_email_dev_mode(dev: Site) -> None:
     """002 send_email, DEV_MODE"""
     approve(dev, "jane")
     assert dev.text("send_email", **letter("jane")) == (
@@ -219,13 +226,13 @@ def test_send_email_dev_mode(dev):
     assert dev.person.run("pending", "--all", "--json").json["letters"] == []
 
 
-def test_send_email_validation_error(live):
+def test_send_email_validation_error(live: Site) -> None:
     """002 send_email, Validation error"""
     said = live.refusal("send_email", **letter("x", to="not-an-email"))
     assert said == "Error: Invalid email address format: not-an-email"
 
 
-def test_send_email_error(alone):
+def test_send_email_error(alone: Callable[..., Site]) -> None:
     """002 send_email, Error"""
     site = alone("approval")
     (site.person.vault / "PAUSED").touch()
@@ -233,7 +240,7 @@ def test_send_email_error(alone):
     answer = site.call("send_email", **letter("pat"))
     id = answer.structured_content["letter"]
     said = told(answer, refused=True)
-    at = re.search(r"at (\S+) by", said)[1]
+    at = present(re.search(r"at (\S+) by", said))[1]
     assert said == (
         f"Error sending email: The letter {id} was approved at {at} by person and is held:"
         " all sending is paused by PAUSED."
@@ -241,7 +248,7 @@ def test_send_email_error(alone):
     )
 
 
-def test_send_email_order_of_checks(alone):
+def test_send_email_order_of_checks(alone: Callable[..., Site]) -> None:
     """002 send_email, Behavior 1 to 4"""
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
@@ -253,12 +260,12 @@ def test_send_email_order_of_checks(alone):
     assert site.refusal("send_email", **letter("kim")).startswith("Rejected: Rate limit exceeded")
 
 
-def test_send_email_validates_before_dev_mode(dev):
+def test_send_email_validates_before_dev_mode(dev: Site) -> None:
     """002 send_email, Behavior 1 and 2"""
     assert dev.refusal("send_email", **letter("x", to="bad")) == "Error: Invalid email address format: bad"  # fmt: skip
 
 
-def test_send_email_moves_the_approval_after_success_only(alone):
+def test_send_email_moves_the_approval_after_success_only(alone: Callable[..., Site]) -> None:
     """002 send_email, Behavior 6"""
     site = alone("approval")
     paused = site.person.vault / "PAUSED"
@@ -272,7 +279,7 @@ def test_send_email_moves_the_approval_after_success_only(alone):
     assert (site.person.vault / "Done" / slip.name).exists()
 
 
-def test_send_email_spends_its_approval(live):
+def test_send_email_spends_its_approval(live: Site) -> None:
     """002 idempotency, send_email"""
     approve(live, "sol")
     live.text("send_email", **letter("sol"))
@@ -291,7 +298,7 @@ def test_send_email_spends_its_approval(live):
     assert len(live.person.run("search", "in:sent to:sol@example.com", "--json").json["messages"]) == 2  # fmt: skip
 
 
-def test_send_email_again_after_the_person_moved_our_note(live):
+def test_send_email_again_after_the_person_moved_our_note(live: Site) -> None:
     """002 send_email, No approval, then approved"""
     id = live.call("send_email", **letter("moe")).structured_content["letter"]
     (note,) = (live.person.vault / "Pending_Approval").glob(f"*{id}*")
@@ -300,7 +307,7 @@ def test_send_email_again_after_the_person_moved_our_note(live):
     assert (live.person.vault / "Done" / note.name).exists()
 
 
-def test_send_email_says_what_a_person_answered(live):
+def test_send_email_says_what_a_person_answered(live: Site) -> None:
     """002 send_email, rejected by a person"""
     id = live.call("send_email", **letter("rex")).structured_content["letter"]
     live.person.run("reject", id, "--reason", "Not now")
@@ -310,7 +317,7 @@ def test_send_email_says_what_a_person_answered(live):
     )
 
 
-def test_a_copy_of_an_approval_counts_for_nothing(live):
+def test_a_copy_of_an_approval_counts_for_nothing(live: Site) -> None:
     """002 idempotency, a copy of the approval file"""
     approve(live, "cop")
     live.text("send_email", **letter("cop"))
@@ -325,7 +332,7 @@ def test_a_copy_of_an_approval_counts_for_nothing(live):
 # reply_email
 
 
-def test_reply_email_success(live):
+def test_reply_email_success(live: Site) -> None:
     """002 reply_email, Success"""
     mail = newest(live, "in:inbox subject:round")
     live.slip("reply", type="email_reply", status="approved", thread_id=f'"{mail["thread_id"]}"')
@@ -342,7 +349,7 @@ def test_reply_email_success(live):
     assert (live.person.vault / "Done" / "reply.md").exists()
 
 
-def test_reply_email_no_approval(live):
+def test_reply_email_no_approval(live: Site) -> None:
     """002 reply_email, No approval"""
     mail = newest(live, "from:ines")
     answer = live.call("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
@@ -350,7 +357,7 @@ def test_reply_email_no_approval(live):
     assert live.person.show(answer.structured_content["letter"])["state"] == "pending"
 
 
-def test_reply_email_rate_limited(alone):
+def test_reply_email_rate_limited(alone: Callable[..., Site]) -> None:
     """002 reply_email, Rate limited"""
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
@@ -363,7 +370,7 @@ def test_reply_email_rate_limited(alone):
     )
 
 
-def test_reply_email_invalid_thread(live):
+def test_reply_email_invalid_thread(live: Site) -> None:
     """002 reply_email, Invalid thread"""
     mail = newest(live, "in:inbox subject:round")
     live.slip("gone", type="email_reply", status="approved", thread_id="18d5a999")
@@ -371,14 +378,14 @@ def test_reply_email_invalid_thread(live):
     assert said == "Error: Thread ID 18d5a999 not found or no longer accessible."
 
 
-def test_reply_email_dev_mode(dev):
+def test_reply_email_dev_mode(dev: Site) -> None:
     """002 reply_email, DEV_MODE"""
     assert dev.text("reply_email", thread_id="18d5a", message_id="18d5b", body="x" * 245) == (
         "[DEV_MODE] Reply logged but not executed. Thread: 18d5a, Body length: 245 chars"
     )
 
 
-def test_reply_email_error(live):
+def test_reply_email_error(live: Site) -> None:
     """002 reply_email, Error"""
     thread, other = newest(live, "in:inbox subject:round")["thread_id"], newest(live, "from:ines")["message_id"]  # fmt: skip
     assert live.refusal("reply_email", thread_id=thread, message_id=other, body="Yes.") == (
@@ -387,7 +394,7 @@ def test_reply_email_error(live):
     )
 
 
-def test_reply_email_order_of_checks(alone):
+def test_reply_email_order_of_checks(alone: Callable[..., Site]) -> None:
     """002 reply_email, Behavior 1 to 5"""
     site = alone("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
@@ -400,7 +407,7 @@ def test_reply_email_order_of_checks(alone):
     assert site.refusal("reply_email", **asked).startswith("Rejected: Rate limit exceeded (1 emails/hour)")  # fmt: skip
 
 
-def test_reply_email_spends_its_approval(live):
+def test_reply_email_spends_its_approval(live: Site) -> None:
     """002 idempotency, reply_email"""
     mail = newest(live, "from:dora in:inbox")
     ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
@@ -415,13 +422,20 @@ def test_reply_email_spends_its_approval(live):
 # Error taxonomy, with Gmail behind it
 
 
-def test_auth_expired_is_renewed_without_a_word(outside, service):
+def test_auth_expired_is_renewed_without_a_word(gmail_inside: Callable[..., GmailSite]) -> None:
     """002 error taxonomy, Auth expired"""
-    site = outside("approval", token={"expires_in": -10})
+    site = gmail_inside("approval")
+    site.text("search_email", query="tea")
+    site.service.expire()
+    assert asked_of(site, "POST /token") == 0
     assert site.text("search_email", query="tea") == "No emails found matching: tea"
+    assert asked_of(site, "POST /token") == 1
+    assert site.pauses == []
 
 
-def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
+def test_auth_revoked_says_what_to_run(
+    outside: Callable[..., Site], service: Gmail, tmp_path: Path
+) -> None:
     """002 error taxonomy, Auth revoked"""
     site = outside("approval")
     keep(tmp_path / "state" / "token.json", service.token(expires_in=-10) | {"refresh_token": ""})
@@ -430,20 +444,93 @@ def test_auth_revoked_says_what_to_run(outside, service, tmp_path):
     assert "postroom auth gmail" in said
 
 
-def test_what_gmail_refuses_and_what_passes(outside, service):
-    """002 error taxonomy, Insufficient permissions, Rate limit (Gmail), Transient, Not found"""
-    site = outside("approval")
-    service.fail("messages", status=403, reason="forbidden")
-    assert site.refusal("search_email", query="tea").startswith("Error searching emails: Gmail forbids this")  # fmt: skip
-    for status in (429, 503):  # tried again
-        service.fail("messages", status=status, times=1)
-        assert site.text("search_email", query="tea") == "No emails found matching: tea"
+def asked_of(site: GmailSite, where: str) -> int:
+    """Return how many requests of this kind Gmail has had since this was last asked, and forget them."""
+    number = asked(site.service, where)
+    site.service.requests.clear()
+    return number
+
+
+def test_what_gmail_refuses_is_not_asked_for_again(gmail_inside: Callable[..., GmailSite]) -> None:
+    """002 error taxonomy, Insufficient permissions, Not found"""
+    site = gmail_inside("approval")
+    site.service.fail("messages", status=403, reason="forbidden")
+    said = site.refusal("search_email", query="tea")
+    assert said.startswith("Error searching emails: Gmail forbids this")
+    assert asked_of(site, "GET .*/messages") == 1
     site.slip("gone", type="email_reply", status="approved", thread_id='"18d5a"')
     said = site.refusal("reply_email", thread_id="18d5a", message_id="18d5a", body="Yes.")
     assert said == "Error: Thread ID 18d5a not found or no longer accessible."
+    assert asked_of(site, "GET .*/threads/18d5a") == 1
+    assert site.pauses == []
 
 
-def test_dev_mode_asks_gmail_for_nothing(outside, service):
+@for_each("status", [429, 500, 503])
+def test_what_gmail_is_too_busy_for_is_asked_for_three_times_more(
+    gmail_inside: Callable[..., GmailSite], status: int
+) -> None:
+    """002 error taxonomy, Rate limit (Gmail), Transient server error"""
+    site = gmail_inside("approval")
+    assert site.text("search_email", query="tea") == "No emails found matching: tea"
+    usual = asked_of(site, "GET .*/messages")
+    site.service.fail("GET .*/messages", status=status, times=3)
+    assert site.text("search_email", query="tea") == "No emails found matching: tea"
+    assert asked_of(site, "GET .*/messages") == usual + 3
+    first, second, third = site.pauses  # each at least as long as the one before
+    assert 0 < first <= second <= third
+    assert third > first
+    site.pauses.clear()
+    site.service.fail("GET .*/messages", status=status, times=4)
+    assert site.refusal("search_email", query="tea").startswith("Error searching emails: Gmail")
+    assert asked_of(site, "GET .*/messages") == 4
+    assert len(site.pauses) == 3
+
+
+def test_a_letter_that_gmail_is_too_busy_for_is_tried_again_after_growing_pauses(
+    gmail_inside: Callable[..., GmailSite],
+) -> None:
+    """002 error taxonomy, Rate limit (Gmail), a send"""
+    site = gmail_inside("approval")
+    slip = approve(site, "ann")
+    site.service.fail("POST .*/drafts/send", status=429, times=2)
+    busy = (
+        "Rejected: Gmail's quota is used up: Too Many Requests. Next send available in 1 minutes."
+    )
+    assert site.refusal("send_email", **letter("ann")) == busy
+    assert asked_of(site, "POST .*/send") == 1
+    # The next try is due in 30 seconds: the same call waits for it.
+    begun = site.clock.steady
+    assert site.refusal("send_email", **letter("ann")) == busy
+    assert asked_of(site, "POST .*/send") == 1
+    assert 25 < site.clock.steady - begun < 35
+    # The third one is due in 60 seconds, which is longer than a call waits.
+    begun = site.clock.steady
+    assert site.refusal("send_email", **letter("ann")) == busy
+    assert asked_of(site, "POST .*/send") == 0
+    assert site.clock.steady - begun < 10
+    assert slip.exists()
+    site.clock.go(60)
+    assert site.text("send_email", **letter("ann")).startswith("Email sent successfully.")
+    assert (asked_of(site, "POST .*/send"), len(site.service.sent)) == (1, 1)
+    assert not slip.exists()
+
+
+def test_a_letter_whose_draft_gmail_still_has_is_sent_by_the_next_call(
+    gmail_inside: Callable[..., GmailSite],
+) -> None:
+    """002 error taxonomy, Transient server error, a send"""
+    site = gmail_inside("approval")
+    approve(site, "ann")
+    site.service.fail("POST .*/drafts/send", status=503)
+    said = site.refusal("send_email", **letter("ann"))
+    assert said.startswith("Error sending email: The letter ")
+    assert "its draft is still in Gmail, unsent" in said
+    assert (asked_of(site, "POST .*/send"), site.service.sent) == (1, [])
+    assert site.text("send_email", **letter("ann")).startswith("Email sent successfully.")
+    assert (asked_of(site, "POST .*/send"), len(site.service.sent)) == (1, 1)
+
+
+def test_dev_mode_asks_gmail_for_nothing(outside: Callable[..., Site], service: Gmail) -> None:
     """002 error taxonomy, DEV_MODE active"""
     site = outside("approval", "rehearsal")
     site.text("send_email", **letter("ann"))

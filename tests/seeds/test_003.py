@@ -3,18 +3,30 @@
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime
 from email import message_from_string, policy
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from mcp_types import CallToolResult
 
+from postroom.core import errors
+from postroom.core.address import Address
+from postroom.core.message import Message
 from postroom.desk.log import AuditLogEntry
+from postroom.mail.local import LocalMailbox
+from postroom.mail.mailbox import Mailbox
 from postroom.tools import mcperror
 from postroom.tools.contracts import gmail
 from tests.agents import Wire
 from tests.arrivals import arrive, attached
+from tests.conftest import Person
+from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
-from tests.seeds.conftest import told
+from tests.narrow import narrow, present
+from tests.seeds.conftest import Site, TimedSite, told
 
 PROPERTIES = {
     "send_email": {"to": "string", "subject": "string", "body": "string", "reply_to_message_id": None},
@@ -27,52 +39,52 @@ SENT_AT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 @pytest.fixture
-def live(sites):
+def live(sites: Callable[..., Site]) -> Site:
     return sites("gmail", "live")
 
 
 @pytest.fixture
-def rehearsing(sites):
+def rehearsing(sites: Callable[..., Site]) -> Site:
     return sites("gmail")
 
 
-def letter(name, **changes):
+def letter(name: str, **changes: str) -> dict[str, str]:
     return {"to": f"{name}@example.com", "subject": "Hello", "body": "Good day.", **changes}
 
 
-def both(answer):
+def both(answer: CallToolResult) -> Any:
     """Return the answer, which is the same as JSON text and as structured content."""
     values = json.loads(told(answer, refused=False))
     assert answer.structured_content == ({"result": values} if isinstance(values, list) else values)
     return values
 
 
-def wrong(answer):
+def wrong(answer: CallToolResult) -> dict[str, Any]:
     """Return the error, which is the same as JSON text and as structured content."""
     error = json.loads(told(answer, refused=True))
     assert list(error) == ["error", "message", "details"]
     assert answer.structured_content == error
-    return error
+    return narrow(error, dict)
 
 
-def approve(site, name, **fields):
+def approve(site: Site, name: str, **fields: Any) -> Path:
     kind = {"type": "email_send", "status": "approved", "to": f"{name}@example.com"}
     return site.slip(name, **{**kind, **fields})
 
 
-def records(site):
+def records(site: Site) -> list[Any]:
     files = sorted((site.person.vault / "Logs").glob("gmail_mcp_*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def first(site, query="in:inbox"):
-    return both(site.call("list_emails", query=query, max_results=1))[0]["id"]
+def first(site: Site, query: str = "in:inbox") -> str:
+    return str(both(site.call("list_emails", query=query, max_results=1))[0]["id"])
 
 
 # 1. Input models
 
 
-def test_the_five_tools_and_their_inputs(live):
+def test_the_five_tools_and_their_inputs(live: Site) -> None:
     """003 §1 Input Models"""
     tools = live.agent.tools()
     schemas = {name: tool.input_schema for name, tool in tools.items()}
@@ -85,7 +97,7 @@ def test_the_five_tools_and_their_inputs(live):
     assert (most["default"], most["minimum"], most["maximum"]) == (10, 1, 100)
 
 
-def test_models_have_the_documents_names_and_fields():
+def test_models_have_the_documents_names_and_fields() -> None:
     """003 §1, §2, §5 models"""
     fields = {
         "SendEmailInput": ["to", "subject", "body", "reply_to_message_id"],
@@ -106,7 +118,7 @@ def test_models_have_the_documents_names_and_fields():
 # 2. Output models
 
 
-def test_list_emails(live):
+def test_list_emails(live: Site) -> None:
     """003 §2 EmailSummary"""
     (mail,) = both(live.call("list_emails", query="in:inbox subject:round"))
     assert mail == {
@@ -118,17 +130,17 @@ def test_list_emails(live):
     }
     for found in both(live.call("list_emails", query="in:inbox", max_results=100)):
         assert len(found["snippet"]) <= 100
-        assert datetime.fromisoformat(found["date"])
+        datetime.fromisoformat(found["date"])
 
 
-def test_list_emails_lists_ten_unread_ones_unless_told(rehearsing):
+def test_list_emails_lists_ten_unread_ones_unless_told(rehearsing: Site) -> None:
     """003 §1 ListEmailsInput"""
     unread = both(rehearsing.call("list_emails", query="is:unread", max_results=100))
     assert both(rehearsing.call("list_emails")) == unread[:10]
     assert len(both(rehearsing.call("list_emails", query="", max_results=100))) > 30
 
 
-def test_get_email(live):
+def test_get_email(live: Site) -> None:
     """003 §2 EmailFull"""
     id = first(live, "in:inbox subject:round")
     assert both(live.call("get_email", message_id=id)) == {
@@ -143,7 +155,15 @@ def test_get_email(live):
     }
 
 
-def test_get_email_names_attachments_and_brings_none(live):
+def test_get_email_brings_50_000_characters_of_a_body(live: Site) -> None:
+    """003 §2 EmailFull, a long body"""
+    for more, tail in ((0, ""), (7, "\n[7 more characters]")):
+        id = arrive(live.person, f"long{more}", subject="Endless", body="x" * (50_000 + more))
+        body = both(live.call("get_email", message_id=id))["body"]
+        assert body == "x" * 50_000 + tail
+
+
+def test_get_email_names_attachments_and_brings_none(live: Site) -> None:
     """003 §2 EmailFull, attachments"""
     id = attached(live.person, "plan.txt", "SECRET CONTENT", id="plan")
     found = both(live.call("get_email", message_id=id))
@@ -151,7 +171,7 @@ def test_get_email_names_attachments_and_brings_none(live):
     assert "SECRET" not in json.dumps(found)
 
 
-def test_send_email(live):
+def test_send_email(live: Site) -> None:
     """003 §2 SendEmailResult"""
     slip = approve(live, "sue")
     found = both(live.call("send_email", **letter("sue")))
@@ -161,7 +181,7 @@ def test_send_email(live):
     assert not slip.exists()
 
 
-def test_send_email_in_a_thread(live):
+def test_send_email_in_a_thread(live: Site) -> None:
     """003 §1 reply_to_message_id"""
     id = first(live, "in:inbox subject:round")
     live.slip("tea", type="email_reply", status="approved", to="ann@example.com")
@@ -171,7 +191,7 @@ def test_send_email_in_a_thread(live):
     assert found["thread_id"] == thread
 
 
-def test_what_is_no_html_stays_as_it_is(live):
+def test_what_is_no_html_stays_as_it_is(live: Site) -> None:
     """003 §1 SendEmailInput, a plain-text body"""
     approve(live, "pla")
     found = both(live.call("send_email", **letter("pla", body="if a <b> c then List<a>")))
@@ -180,18 +200,18 @@ def test_what_is_no_html_stays_as_it_is(live):
     assert sent.get_content().strip() == "if a <b> c then List<a>"
 
 
-def test_send_email_takes_html(live):
+def test_send_email_takes_html(live: Site) -> None:
     """003 §1 SendEmailInput, plain-text or HTML body"""
     approve(live, "htm")
     found = both(live.call("send_email", **letter("htm", body="<p>Good <b>day</b>.</p>")))
     raw = live.raw(found["message_id"]).replace("\r\n", "\n")
     sent = message_from_string(raw, policy=policy.default)
     assert sent.get_content_type() == "multipart/alternative"
-    assert sent.get_body(("plain",)).get_content().strip() == "Good day."
-    assert "<b>day</b>" in sent.get_body(("html",)).get_content()
+    assert present(sent.get_body(("plain",))).get_content().strip() == "Good day."
+    assert "<b>day</b>" in present(sent.get_body(("html",))).get_content()
 
 
-def test_send_email_refuses_html_that_is_not_of_the_subset(live):
+def test_send_email_refuses_html_that_is_not_of_the_subset(live: Site) -> None:
     """003 §1 SendEmailInput, HTML outside the subset"""
     page = "<p>Hi</p><title>pay 9000</title>"
     error = json.loads(told(live.call("send_email", **letter("ref", body=page)), refused=True))
@@ -199,7 +219,7 @@ def test_send_email_refuses_html_that_is_not_of_the_subset(live):
     assert "<title> is not allowed" in error["message"]
 
 
-def test_move_email_and_add_label(live):
+def test_move_email_and_add_label(live: Site) -> None:
     """003 §1 MoveEmailInput, AddLabelInput"""
     id = arrive(live.person, "move", subject="To be moved")
     assert both(live.call("move_email", message_id=id, destination_label="DONE")) == {"moved": True}
@@ -212,7 +232,7 @@ def test_move_email_and_add_label(live):
     assert first(live, "in:inbox subject:moved") == id
 
 
-def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live):
+def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live: Site) -> None:
     """003 ApprovedDraft, Email Processing State Machine"""
     id = first(live, "in:inbox subject:round")
     draft = {
@@ -240,7 +260,7 @@ def test_an_approved_draft_is_sent_by_the_call_that_has_its_words(live):
 # The pre-send record
 
 
-def test_a_record_is_kept_before_each_send(live):
+def test_a_record_is_kept_before_each_send(live: Site) -> None:
     """003 §2 AuditLogEntry"""
     id = first(live, "in:inbox subject:round")
     live.slip("rec", type="email_reply", status="approved", to="rec@example.com")
@@ -260,7 +280,7 @@ def test_a_record_is_kept_before_each_send(live):
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_record_is_of_what_leaves_whoever_sends_it(live):
+def test_the_record_is_of_what_leaves_whoever_sends_it(live: Site) -> None:
     """003 §2 AuditLogEntry, approved in the terminal"""
     id = wrong(live.call("send_email", **letter("per")))["details"]["letter"]
     assert all(entry["to"] != "per@example.com" for entry in records(live))
@@ -269,7 +289,7 @@ def test_the_record_is_of_what_leaves_whoever_sends_it(live):
     assert (records(live)[-1]["to"], records(live)[-1]["body_preview"]) == ("per@example.com", "Good day.")  # fmt: skip
 
 
-def test_the_record_is_on_the_disk_when_gmail_is_called(person, service):
+def test_the_record_is_on_the_disk_when_gmail_is_called(person: Person, service: Gmail) -> None:
     """003 §2 AuditLogEntry, written before the Gmail API call"""
     import threading
 
@@ -290,7 +310,7 @@ def test_the_record_is_on_the_disk_when_gmail_is_called(person, service):
         hold.set()
 
 
-def test_what_cannot_be_recorded_is_not_sent(alone):
+def test_what_cannot_be_recorded_is_not_sent(alone: Callable[..., Site]) -> None:
     """003 §2 AuditLogEntry, no record, no send"""
     site = alone("gmail", approvals={"required": False})
     logs = site.person.vault / "Logs"
@@ -302,7 +322,7 @@ def test_what_cannot_be_recorded_is_not_sent(alone):
     assert both(site.call("list_emails", query="in:sent to:bob@example.com")) == []
 
 
-def test_nothing_is_recorded_of_what_does_not_leave(rehearsing, live):
+def test_nothing_is_recorded_of_what_does_not_leave(rehearsing: Site, live: Site) -> None:
     """003 §2 AuditLogEntry, only what may leave"""
     before = len(records(live))
     rehearsing.call("send_email", **letter("ann"))
@@ -312,16 +332,19 @@ def test_nothing_is_recorded_of_what_does_not_leave(rehearsing, live):
     assert len(records(live)) == before
 
 
-def test_the_action_log_holds_no_body(live):
+def test_the_action_log_holds_no_body(live: Site) -> None:
     """003 §2 against 000 §4"""
     approve(live, "bod")
     both(live.call("send_email", **letter("bod", body="A secret sentence.")))
-    actions = "".join(f.read_text() for f in (live.person.vault / "Logs" / "actions").iterdir())
-    assert "secret sentence" not in actions
+    lines = [line for line in live.actions() if line["target"] == "b***@example.com"]
+    assert {"claim_letter", "send_email"} <= {line["action_type"] for line in lines}
+    assert "secret sentence" not in json.dumps(live.actions())
     assert "secret sentence" in records(live)[-1]["body_preview"]
 
 
-def test_the_record_is_kept_whichever_contract_entered_the_letter(alone, tmp_path, imported):
+def test_the_record_is_kept_whichever_contract_entered_the_letter(
+    alone: Callable[..., Site], tmp_path: Path, imported: Path
+) -> None:
     """003 §2 AuditLogEntry, entered by another contract"""
     from tests.seeds.conftest import site
 
@@ -337,15 +360,7 @@ def test_the_record_is_kept_whichever_contract_entered_the_letter(alone, tmp_pat
 # 5. Errors
 
 
-def test_the_codes_are_the_documents():
-    """003 §5 MCPErrorCode"""
-    assert set(mcperror.MCPErrorCode.__args__) == {
-        "auth_required", "not_found", "rate_limited", "permission_denied", "parse_error",
-        "send_failed", "mcp_unavailable", "internal_error",
-    }  # fmt: skip
-
-
-def test_not_found(live):
+def test_not_found(live: Site) -> None:
     """003 §5 not_found"""
     for tool, more in (("get_email", {}), ("move_email", {"destination_label": "A"}), ("add_label", {"label_name": "A"})):  # fmt: skip
         error = wrong(live.call(tool, message_id="18d1234", **more))
@@ -354,7 +369,7 @@ def test_not_found(live):
     assert error["error"] == "not_found"
 
 
-def test_permission_denied_where_a_letter_is_held(live):
+def test_permission_denied_where_a_letter_is_held(live: Site) -> None:
     """003 §5, a held send"""
     error = wrong(live.call("send_email", **letter("hal")))
     id = error["details"]["letter"]
@@ -367,7 +382,7 @@ def test_permission_denied_where_a_letter_is_held(live):
     assert live.person.show(id)["state"] == "pending"
 
 
-def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing):
+def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing: Site) -> None:
     """003 §5, a rehearsed send"""
     assert wrong(rehearsing.call("send_email", **letter("ann"))) == {
         "error": "permission_denied",
@@ -383,7 +398,7 @@ def test_permission_denied_with_the_preview_in_a_rehearsal(rehearsing):
     }
 
 
-def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing):
+def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing: Site) -> None:
     """003 §5, moves and labels under DRY_RUN"""
     id = first(rehearsing, "in:inbox subject:round")
     error = wrong(rehearsing.call("move_email", message_id=id, destination_label="DONE"))
@@ -394,14 +409,17 @@ def test_moves_and_labels_are_previewed_in_a_rehearsal(rehearsing):
     assert both(rehearsing.call("list_emails", query="label:DONE")) == []
 
 
-def test_permission_denied_for_places_that_are_the_persons(live):
+def test_permission_denied_for_places_that_are_the_persons(live: Site) -> None:
     """003 §5 permission_denied"""
     id = first(live, "in:inbox subject:round")
-    error = wrong(live.call("move_email", message_id=id, destination_label="TRASH"))
-    assert error["error"] == "permission_denied"
+    for label in ("TRASH", "SPAM", "SENT", "DRAFT", "trash", "Spam", "Sent Mail", "Drafts"):
+        for tool, argument in (("move_email", "destination_label"), ("add_label", "label_name")):
+            error = wrong(live.call(tool, message_id=id, **{argument: label}))
+            assert error["error"] == "permission_denied", (tool, label)
+    assert first(live, "in:inbox subject:round") == id
 
 
-def test_rate_limited(alone):
+def test_rate_limited(alone: Callable[..., Site]) -> None:
     """003 §5 rate_limited"""
     site = alone("gmail", approvals={"required": False}, limits={"sends_per_hour": 1})
     both(site.call("send_email", **letter("ann")))
@@ -411,7 +429,7 @@ def test_rate_limited(alone):
     assert site.calls()[-1]["result"] == "rate_limited"
 
 
-def test_auth_required(outside):
+def test_auth_required(outside: Callable[..., Site]) -> None:
     """003 §5 auth_required"""
     site = outside("gmail", signed_in=False)
     error = wrong(site.call("list_emails"))
@@ -419,7 +437,7 @@ def test_auth_required(outside):
     assert "postroom auth gmail" in error["details"]["remedy"]
 
 
-def test_send_failed(outside, service):
+def test_send_failed(outside: Callable[..., Site], service: Gmail) -> None:
     """003 §5 send_failed"""
     site = outside("gmail", approvals={"required": False})
     service.fail("POST .*/drafts", status=400, reason="invalidArgument", times=9)
@@ -428,7 +446,7 @@ def test_send_failed(outside, service):
     assert error["details"]["status"] == "failed"
 
 
-def test_what_was_sent_is_not_sent_again(live):
+def test_what_was_sent_is_not_sent_again(live: Site) -> None:
     """003 §5, already sent"""
     approve(live, "two")
     both(live.call("send_email", **letter("two")))
@@ -442,19 +460,46 @@ def test_what_was_sent_is_not_sent_again(live):
     assert len(both(live.call("list_emails", query="in:sent to:two@example.com"))) == 1
 
 
-def test_every_error_of_ours_is_one_of_the_documents():
-    """003 §5 Error Taxonomy, all"""
-    from postroom.core import errors
+class Failing:
+    """A mailbox that cannot show a mail, nor say whose it is, for a reason that can be set."""
 
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    codes = {}
-    for kind in kinds:
-        more = {"seconds": 5} if kind is errors.Limited else {}
-        for tool in ("send_email", "get_email"):
-            reply = gmail.refuse(tool, kind("It is wrong", remedy="Mend it.", **more))
-            codes[kind.__name__, tool] = json.loads(reply.text)["error"]
-    reading = {kind: code for (kind, tool), code in codes.items() if tool == "get_email"}
+    def __init__(self) -> None:
+        self.why: Exception | None = None
+
+    def __call__(self, box: LocalMailbox) -> Mailbox:
+        self._box = box
+        return cast(Mailbox, self)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._box, name)
+
+    def message(self, id: str) -> Message:
+        raise self.why or AssertionError
+
+    def own(self) -> tuple[Address, ...]:
+        raise self.why or AssertionError
+
+
+def kinds_of_errors() -> dict[str, Exception]:
+    """Return an error of each kind of ours, and one that nobody foresaw."""
+    found: dict[str, Exception] = {"a bug": RuntimeError("It is wrong")}
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, errors.PostroomError):
+            more = {"seconds": 5} if kind is errors.Limited else {}
+            found[kind.__name__] = kind("It is wrong", remedy="Mend it.", **more)
+    return found
+
+
+def test_every_error_has_one_of_the_documents_codes(in_office: Callable[..., TimedSite]) -> None:
+    """003 §5 MCPErrorCode, Error Taxonomy"""
+    box = Failing()
+    site = in_office("gmail", box)
+    reading, sending = {}, {}
+    for name, box.why in kinds_of_errors().items():
+        reading[name] = wrong(site.call("get_email", message_id="18d1234"))["error"]
+        sending[name] = wrong(site.call("send_email", **letter("ann")))["error"]
     assert reading == {
+        "a bug": "internal_error",
         "PostroomError": "internal_error",
         "Invalid": "parse_error",
         "NotFound": "not_found",
@@ -466,4 +511,4 @@ def test_every_error_of_ours_is_one_of_the_documents():
         "Uncertain": "internal_error",
         "Corrupt": "parse_error",
     }
-    assert codes["Unavailable", "send_email"] == codes["Uncertain", "send_email"] == "send_failed"
+    assert sending == reading | {"Unavailable": "send_failed", "Uncertain": "send_failed"}

@@ -3,27 +3,33 @@
 import inspect
 import json
 import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from postroom.core.errors import Unavailable
-from postroom.core.triage import DECISIONS
-from postroom.orchestrator.client import MCPClient
-from postroom.tools.mcperror import MCPErrorCode
-from postroom.vault.folders import FOLDERS
+from postroom.core.errors import Unavailable, Uncertain
+from postroom.core.message import INBOX, UNREAD
+from postroom.orchestrator.client import Fallback, MCPClient
 from postroom.vault.markdown import sections
+from tests.conftest import Person
 from tests.providers import BUSY, Courier
 from tests.rounds import Rounds
+from tests.unit.orchestrator import servers
+
+DAY = datetime(2026, 2, 24, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def courier():
+def courier() -> Courier:
     return Courier()
 
 
 @pytest.fixture
-def rounds(tmp_path, courier):
+def rounds(tmp_path: Path, courier: Courier) -> Iterator[Rounds]:
     rounds = Rounds(tmp_path)
     rounds.wrap = courier
     rounds.restart(undo_seconds=0)
@@ -32,14 +38,14 @@ def rounds(tmp_path, courier):
     rounds.close()
 
 
-def decided(rounds, decision, text=""):
+def decided(rounds: Rounds, decision: str, text: str = "") -> str:
     rounds.handbook(f"anything: {decision} {text}".strip())
     id = rounds.deliver("Tea")
     rounds.round()
     return id
 
 
-def test_mcpclient_has_the_documents_interface(tmp_path):
+def test_mcpclient_has_the_documents_interface(tmp_path: Path) -> None:
     """003 §6 MCPClient"""
     made = inspect.signature(MCPClient)
     positional = [n for n, p in made.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -53,12 +59,12 @@ def test_mcpclient_has_the_documents_interface(tmp_path):
     assert inspect.iscoroutinefunction(MCPClient.call_tool)
 
 
-def test_call_tool_returns_a_dict(person):
+def test_call_tool_returns_a_dict(person: Person) -> None:
     """003 §6 call_tool"""
     (person.vault / "Plans").mkdir(parents=True)
     (person.vault / "Plans" / "a.md").write_text("---\nstatus: new\n---\nHello.\n")
 
-    async def call():
+    async def call() -> dict[str, Any]:
         command = [sys.executable, "-m", "postroom", "mcp", "vault"]
         client = MCPClient("obsidian", command, person.vault, environ=person.environment)
         try:
@@ -70,43 +76,94 @@ def test_call_tool_returns_a_dict(person):
     assert (said["frontmatter"], said["body"]) == ({"status": "new"}, "Hello.\n")
 
 
-def test_on_failure_the_error_is_logged_and_the_fallback_executed(tmp_path):
+class Place:
+    """A vault, a server that misbehaves as it is told to, and what both of them say afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.vault = folder / "vault"
+        self.vault.mkdir()
+        self._folder = folder
+
+    def call(self, mode: str, tool: str, fallback: Fallback | None = None) -> dict[str, Any]:
+        """Call a tool of the server: `look` only reads, `stir` may change something."""
+        server = [sys.executable, "-I", "-S", servers.__file__, str(self._folder), mode, "100"]
+
+        async def call() -> dict[str, Any]:
+            client = MCPClient("gmail", server, self.vault, clock=lambda: DAY)
+            try:
+                return await client.call_tool(tool, {"query": "secret words"}, fallback)
+            finally:
+                await client.close()
+
+        return anyio.run(call)
+
+    def log(self) -> list[dict[str, Any]]:
+        """Return the lines of the day's log."""
+        (file,) = (self.vault / "Logs").iterdir()
+        assert file.name == "orchestrator_2026-02-24.jsonl"
+        assert "secret" not in file.read_text()
+        return [json.loads(line) for line in file.read_text().splitlines()]
+
+    def calls(self) -> list[str]:
+        """Return the calls that reached the server since this was last asked."""
+        file = self._folder / "calls"
+        found = file.read_text().split()
+        file.write_text("")
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_on_failure_the_error_is_logged_and_the_fallback_executed(place: Place) -> None:
     """003 §6 call_tool, On failure: log error, execute fallback if provided"""
 
-    async def call(fallback):
-        client = MCPClient("gmail", [str(tmp_path / "missing")], tmp_path)
-        try:
-            return await client.call_tool("list_emails", {"query": "secret words"}, fallback)
-        finally:
-            await client.close()
+    async def later() -> dict[str, Any]:
+        return {"lines": len(place.log())}  # the error is in the log before the fallback is run
 
-    assert anyio.run(call, lambda: {"emails": []}) == {"emails": []}
+    assert place.call("dies", "look", lambda: {"lines": len(place.log())}) == {"lines": 1}
+    assert place.calls() == ["look", "look"]
+    assert place.call("dies", "stir", later) == {"lines": 2}
+    assert place.calls() == ["stir"]  # it may have happened, and so is not repeated
+    rows = [(row["server"], row["tool"], row["attempts"], row["fallback"]) for row in place.log()]
+    assert rows == [("gmail", "look", 2, True), ("gmail", "stir", 1, True)]
+
+
+def test_without_a_fallback_the_failure_is_logged_and_raised(place: Place) -> None:
+    """003 §6 call_tool, On failure, if none is provided"""
     with pytest.raises(Unavailable):
-        anyio.run(call, None)
-    (log,) = (tmp_path / "Logs").iterdir()
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [row["fallback"] for row in rows] == [True, False]
-    assert {(row["server"], row["tool"]) for row in rows} == {("gmail", "list_emails")}
-    assert "secret" not in log.read_text()
+        place.call("dies", "look")
+    with pytest.raises(Uncertain):
+        place.call("dies", "stir")
+    assert [row["fallback"] for row in place.log()] == [False, False]
 
 
-def test_mcp_unavailable_is_the_code_of_a_server_that_does_not_respond(tmp_path):
+def test_the_fallback_of_a_call_that_succeeds_is_not_executed(place: Place) -> None:
+    """003 §6 call_tool, fallback on failure alone"""
+    ran: list[str] = []
+
+    def fallback() -> dict[str, Any]:
+        ran.append("fallback")
+        return {}
+
+    assert place.call("well", "look", fallback) == {"tool": "look", "query": "secret words"}
+    assert (ran, list(place.vault.iterdir())) == ([], [])
+
+
+def test_mcp_unavailable_is_the_code_of_a_server_that_does_not_respond(place: Place) -> None:
     """003 §5 mcp_unavailable"""
-    assert "mcp_unavailable" in MCPErrorCode.__args__
-
-    async def call():
-        client = MCPClient("gmail", [sys.executable, "-c", ""], tmp_path)
-        try:
-            await client.call_tool("list_emails", {}, dict)
-        finally:
-            await client.close()
-
-    anyio.run(call)
-    (log,) = (tmp_path / "Logs").iterdir()
-    assert json.loads(log.read_text())["error"] == "mcp_unavailable"
+    fallback: dict[str, Any] = {"emails": []}
+    for mode in ("exits", "refuses to begin", "no result"):
+        assert place.call(mode, "look", lambda: fallback) == fallback, mode
+    for row in place.log():
+        assert (row["event"], row["error"], row["severity"]) == ("mcp_unavailable", "mcp_unavailable", "ERROR")  # fmt: skip
+        assert row["timestamp"] == DAY.isoformat()
+    assert len(place.log()) == 3
 
 
-def test_a_new_mail_is_pending_in_needs_action(rounds):
+def test_a_new_mail_is_pending_in_needs_action(rounds: Rounds) -> None:
     """003 State Machine, Needs_Action/email.md [status: pending]"""
     rounds.handbook("anything: no decision")  # so that nothing is triaged
     id = rounds.deliver("Tea")
@@ -114,12 +171,23 @@ def test_a_new_mail_is_pending_in_needs_action(rounds):
     assert rounds.status(id) == ("Needs_Action", "pending")
 
 
-def test_the_decisions_are_the_documents():
+def test_the_decisions_are_the_documents(rounds: Rounds) -> None:
     """003 State Machine, five decisions"""
-    assert set(DECISIONS) == {"draft_reply", "archive", "needs_info", "urgent", "delegate"}
+    words = ("draft_reply", "archive", "needs_info", "urgent", "delegate")
+    others = ("reply", "forward", "delete")
+    rounds.handbook(*(f"subject `{word}`: {word}" for word in words))
+    mails = {rounds.deliver(word): word for word in words}
+    rounds.round()
+    assert {row["message"]: row["decision"] for row in rounds.triaged()} == mails
+    for word in others:
+        rounds.handbook(f"anything: {word}")
+        id = rounds.deliver("Tea")
+        rounds.round()
+        assert rounds.status(id) == ("Needs_Action", "pending"), word
+    assert len(rounds.triaged()) == len(words)
 
 
-def test_draft_reply(rounds):
+def test_draft_reply(rounds: Rounds) -> None:
     """003 State Machine, draft_reply"""
     id = decided(rounds, "draft_reply", "Yes.")
     path, draft = rounds.letter_note(id)
@@ -127,7 +195,7 @@ def test_draft_reply(rounds):
     assert draft.text("reply_to_message_id") == id
 
 
-def test_an_approved_draft_is_sent_and_done(rounds):
+def test_an_approved_draft_is_sent_and_done(rounds: Rounds) -> None:
     """003 State Machine, Approved/reply.md, Orchestrator polls, Done/ [status: done]"""
     id = decided(rounds, "draft_reply", "Yes.")
     rounds.carry(rounds.letter_note(id)[0], "Approved")
@@ -137,7 +205,7 @@ def test_an_approved_draft_is_sent_and_done(rounds):
     assert rounds.sent() == ["Re: Tea"]
 
 
-def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds):
+def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds: Rounds) -> None:
     """003 §6 ApprovedDraft"""
     rounds.handbook("anything: needs_info")
     id = rounds.deliver("Tea")
@@ -152,36 +220,58 @@ def test_a_draft_that_a_person_wrote_into_approved_is_sent(rounds):
     assert (rounds.vault / "Done" / "reply.md").exists()
 
 
-def test_on_failure_it_stays_in_approved_for_retry(rounds, courier):
+def test_on_failure_it_stays_in_approved_for_retry(rounds: Rounds, courier: Courier) -> None:
     """003 State Machine, on failure: stays in Approved/ for retry"""
     id = decided(rounds, "draft_reply", "Yes.")
-    courier.refuses(BUSY)
+    courier.refuses(BUSY, times=3)
     rounds.carry(rounds.letter_note(id)[0], "Approved")
     rounds.round()
-    assert rounds.letter_note(id)[0].startswith("Approved/")
-    rounds.clock.go(3600)
-    rounds.round()
-    assert rounds.letter_note(id)[0].startswith("Done/")
+    for tries, seconds in enumerate((30, 60, 120), 1):
+        path, draft = rounds.letter_note(id)
+        assert path.startswith("Approved/")
+        assert draft.text("held") == "the server is busy"
+        due = datetime.fromtimestamp(rounds.clock.wall + seconds, UTC)
+        assert draft.text("next_try") == f"{due:%Y-%m-%dT%H:%M:%SZ}"
+        rounds.clock.go(seconds - 1)
+        rounds.round()
+        assert courier.tried == tries
+        rounds.clock.go(1)
+        rounds.round()
+        assert courier.tried == tries + 1
+    path, draft = rounds.letter_note(id)
+    assert path.startswith("Done/")
+    assert (draft.text("held"), draft.text("next_try")) == ("", "")
+    assert (len(courier.accepted), rounds.sent()) == (1, ["Re: Tea"])
 
 
-def test_archive(rounds):
+def test_archive(rounds: Rounds) -> None:
     """003 State Machine, archive"""
-    assert rounds.status(decided(rounds, "archive")) == ("Done", "done")
+    id = decided(rounds, "archive")
+    assert rounds.status(id) == ("Done", "done")
+    assert rounds.box.message(id).labels == {INBOX, UNREAD}
 
 
-def test_needs_info(rounds):
+def test_needs_info(rounds: Rounds) -> None:
     """003 State Machine, needs_info"""
     assert rounds.status(decided(rounds, "needs_info")) == ("Needs_Action", "needs_info")
+    rounds.handbook("anything: draft_reply Yes.")
+    id = rounds.deliver("Out of office", headers={"Auto-Submitted": "auto-replied"})
+    rounds.round()
+    assert rounds.status(id) == ("Needs_Action", "needs_info")
+    why = rounds.mail_note(id)[1].text("why")
+    assert why == "No answer is drafted by itself: it was sent by a machine."
 
 
-def test_urgent(rounds):
+def test_urgent(rounds: Rounds) -> None:
     """003 State Machine, urgent"""
-    path, draft = rounds.letter_note(decided(rounds, "urgent", "On my way."))
+    id = decided(rounds, "urgent", "On my way.")
+    path, draft = rounds.letter_note(id)
     assert path.startswith("Drafts/")
     assert (draft.text("status"), draft.text("priority")) == ("pending_approval", "urgent")
+    assert rounds.mail_note(id)[1].text("priority") == "urgent"
 
 
-def test_delegate(rounds):
+def test_delegate(rounds: Rounds) -> None:
     """003 State Machine, delegate"""
     id = decided(rounds, "delegate", "Bob knows.")
     assert rounds.status(id) == ("Needs_Action", "pending_approval")
@@ -190,10 +280,22 @@ def test_delegate(rounds):
     assert body.index("## Mail") < body.index("## Delegation")
 
 
-def test_the_folders_and_logs_are_the_documents(rounds):
+def test_init_makes_the_documents_folders(person: Person) -> None:
     """003 Vault Directory Structure"""
-    asked = {"Needs_Action", "Drafts", "Approved", "Done", "Logs"}
-    assert asked <= {folder.name for folder in FOLDERS}
-    decided(rounds, "archive")
+    assert person.run("init").code == 0
+    made = {entry.name for entry in person.vault.iterdir() if entry.is_dir()}
+    assert {"Needs_Action", "Drafts", "Approved", "Done", "Logs"} <= made
+
+
+def test_the_state_file_shows_how_far_it_is_and_decides_nothing(rounds: Rounds) -> None:
+    """003 Vault Directory Structure, orchestrator_state.json"""
     state = rounds.vault / "Logs" / "orchestrator_state.json"
+    assert json.loads(state.read_text())["mails"] == {}
+    id = decided(rounds, "archive")
     assert json.loads(state.read_text())["mails"] == {"done": 1}
+    state.write_text('{"mails": {}}')  # as a damaged file, or one of another vault, would have it
+    rounds.restart(undo_seconds=0)
+    rounds.round()
+    assert rounds.status(id) == ("Done", "done")
+    assert json.loads(state.read_text())["mails"] == {"done": 1}
+    assert len(rounds.triaged()) == 1

@@ -1,18 +1,22 @@
 """Document 003, the vault server of a data model: `postroom mcp vault`, clause by clause."""
 
-import json
 import re
 import sys
 import time
-from typing import get_args
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.tools.contracts import vault
-from postroom.tools.mcperror import MCPErrorCode, VaultErrorCode
-from tests.seeds.test_003 import both, wrong
+from postroom.tools.table import Reply, Visit
+from tests.narrow import narrow
+from tests.seeds.conftest import Site, TimedSite
+from tests.seeds.test_003 import both, kinds_of_errors, wrong
 
-INPUTS = {
+INPUTS: dict[str, dict[str, str | None]] = {
     "read_note": {"path": "string"},
     "write_note": {"path": "string", "frontmatter": "object", "body": "string"},
     "list_notes": {"directory": "string", "filter": None},
@@ -22,19 +26,19 @@ INPUTS = {
 
 
 @pytest.fixture
-def site(sites):
+def site(sites: Callable[..., Site]) -> Site:
     return sites("vault", "live")
 
 
 @pytest.fixture
-def place(site, request):
+def place(site: Site, request: pytest.FixtureRequest) -> str:
     """A folder of this test's own."""
     name = re.sub(r"\W+", "_", request.node.name.removeprefix("test_"))[:60]
     (site.person.vault / name).mkdir(exist_ok=True)
     return name
 
 
-def seen(site, tool, expected, **arguments):
+def seen(site: Site, tool: str, expected: list[str], **arguments: str) -> dict[str, Any]:
     """Return what a list says once it has these paths: what others write is seen a moment later."""
     deadline = time.monotonic() + 10
     while True:
@@ -42,10 +46,10 @@ def seen(site, tool, expected, **arguments):
         found = [note["path"] for note in said["notes"]]
         if found == expected or time.monotonic() > deadline:
             assert found == expected
-            return said
+            return narrow(said, dict)
 
 
-def file(site, path, text):
+def file(site: Site, path: str, text: str) -> Path:
     there = site.person.vault / path
     there.parent.mkdir(parents=True, exist_ok=True)
     there.write_bytes(text.encode())
@@ -55,7 +59,7 @@ def file(site, path, text):
 # 3. Inputs
 
 
-def test_the_five_tools_of_the_vault_and_their_inputs(site):
+def test_the_five_tools_of_the_vault_and_their_inputs(site: Site) -> None:
     """003 §3 Input Models"""
     tools = site.agent.tools()
     for name, fields in INPUTS.items():
@@ -67,7 +71,7 @@ def test_the_five_tools_of_the_vault_and_their_inputs(site):
     assert set(tools) == {*INPUTS, "edit_note"}
 
 
-def test_the_vaults_models_have_the_documents_names_and_fields():
+def test_the_vaults_models_have_the_documents_names_and_fields() -> None:
     """003 §3, §4 models"""
     documented = {
         "ReadNoteInput": ["path"],
@@ -94,7 +98,7 @@ def test_the_vaults_models_have_the_documents_names_and_fields():
 # 4. Outputs
 
 
-def test_write_note_makes_a_note(site, place):
+def test_write_note_makes_a_note(site: Site, place: str) -> None:
     """003 §3 WriteNoteInput, created if not exists"""
     path = f"{place}/deep/er/new.md"
     said = both(
@@ -108,7 +112,9 @@ def test_write_note_makes_a_note(site, place):
 @pytest.mark.parametrize(
     "body", ["", "text", "\n\ntwo\n", "---\nnot: yaml\n---\n", "日本 😀 \\ `x`\n"]
 )
-def test_read_note_gives_back_what_was_written(site, place, fields, body):
+def test_read_note_gives_back_what_was_written(
+    site: Site, place: str, fields: dict[str, Any], body: str
+) -> None:
     """003 Vault Note State, round-trips correctly"""
     path = f"{place}/{abs(hash((str(fields), body))) % sys.maxsize}.md"
     written = both(site.call("write_note", path=path, frontmatter=fields, body=body))
@@ -117,7 +123,7 @@ def test_read_note_gives_back_what_was_written(site, place, fields, body):
     assert (read["path"], read["frontmatter"], read["body"]) == (path, fields, body)
 
 
-def test_list_notes_lists_a_folder(site, place):
+def test_list_notes_lists_a_folder(site: Site, place: str) -> None:
     """003 §4 NoteList"""
     for name in ("b", "a"):
         file(site, f"{place}/{name}.md", "x")
@@ -127,7 +133,7 @@ def test_list_notes_lists_a_folder(site, place):
     assert said["total"] == 2
 
 
-def test_list_notes_filters_by_a_field(site, place):
+def test_list_notes_filters_by_a_field(site: Site, place: str) -> None:
     """003 §3 Filter syntax, field:value"""
     for name, head in {
         "plain": "status: pending",
@@ -142,7 +148,7 @@ def test_list_notes_filters_by_a_field(site, place):
     seen(site, "list_notes", expected, directory=place, filter="status:pending")
 
 
-def test_several_conditions_are_joined_by_and(site, place):
+def test_several_conditions_are_joined_by_and(site: Site, place: str) -> None:
     """003 §3 Filter syntax, several"""
     file(site, f"{place}/both.md", "---\nstatus: pending\ntags: [work, tea]\nn: 012\n---\n")
     file(site, f"{place}/one.md", "---\nstatus: pending\ntags: home\nid: 18e51234\n---\n")
@@ -158,17 +164,20 @@ def test_several_conditions_are_joined_by_and(site, place):
         seen(site, "list_notes", expected, directory=place, filter=wanted)
 
 
-def test_move_note_moves(site, place):
+def test_move_note_moves(site: Site, place: str) -> None:
     """003 Vault Note State, move_note"""
-    file(site, f"{place}/old.md", "---\na: 1\n---\nx\n")
+    for name, body in (("old", "x\n"), ("other", f"See [[{place}/old]].\n")):
+        both(site.call("write_note", path=f"{place}/{name}.md", frontmatter={"a": 1}, body=body))
     said = both(site.call("move_note", source=f"{place}/old.md", destination=f"{place}/to/new.md"))
-    assert said["moved"] is True
+    assert (said["moved"], said["links"]) == (True, 1)
     assert both(site.call("read_note", path=f"{place}/to/new.md"))["body"] == "x\n"
     assert wrong(site.call("read_note", path=f"{place}/old.md"))["error"] == "not_found"
     assert not (site.person.vault / place / "old.md").exists()
+    other = both(site.call("read_note", path=f"{place}/other.md"))
+    assert other["body"] == f"See [[{place}/to/new]].\n"
 
 
-def test_search_notes_finds_bodies_and_fields_with_a_snippet(site, place):
+def test_search_notes_finds_bodies_and_fields_with_a_snippet(site: Site, place: str) -> None:
     """003 §3 SearchNotesInput, §4 NoteMatch"""
     file(site, f"{place}/body.md", f"Before.\n{'long ' * 60}the Zürich word {'tail ' * 60}\n")
     file(site, f"{place}/field.md", "---\ncity: Zürich\n---\nNothing here.\n")
@@ -185,13 +194,7 @@ def test_search_notes_finds_bodies_and_fields_with_a_snippet(site, place):
 # 5. Errors
 
 
-def test_the_vaults_codes_are_the_documents_and_one_more():
-    """003 §5 MCPErrorCode, vault"""
-    known, more = get_args(VaultErrorCode)
-    assert (known, get_args(more)) == (MCPErrorCode, ("conflict",))
-
-
-def test_a_note_that_is_not_there(site, place):
+def test_a_note_that_is_not_there(site: Site, place: str) -> None:
     """003 §5 not_found, note"""
     for tool, more in {
         "read_note": {"path": f"{place}/none.md"},
@@ -205,14 +208,15 @@ def test_a_note_that_is_not_there(site, place):
 
 
 @pytest.mark.parametrize("path", ["../out.md", "/etc/passwd", "a/../../out.md", "C:\\x.md"])
-def test_a_path_outside_the_vault(site, path):
+def test_a_path_outside_the_vault(site: Site, path: str) -> None:
     """003 §5 permission_denied, outside VAULT_PATH"""
-    for tool, more in {
+    calls: dict[str, dict[str, object]] = {
         "read_note": {"path": path},
         "write_note": {"path": path, "frontmatter": {}, "body": "x"},
         "move_note": {"source": path, "destination": "x.md"},
         "list_notes": {"directory": path},
-    }.items():
+    }
+    for tool, more in calls.items():
         error = wrong(site.call(tool, **more))
         assert error["error"] == "permission_denied", tool
         assert error["details"]["remedy"]
@@ -230,7 +234,7 @@ def test_a_path_outside_the_vault(site, path):
         ("a: \x01", "Line 2, column 4"),
     ],
 )
-def test_corrupt_frontmatter(site, place, head, where):
+def test_corrupt_frontmatter(site: Site, place: str, head: str, where: str) -> None:
     """003 §5 parse_error"""
     path = f"{place}/broken.md"
     there = file(site, path, f"---\n{head}\n---\nBody.\n")
@@ -247,7 +251,7 @@ def test_corrupt_frontmatter(site, place, head, where):
     assert seen(site, "list_notes", [path], directory=place)["unreadable"] == [path]
 
 
-def test_conflict_tells_the_etag_of_what_is_there(site, place):
+def test_conflict_tells_the_etag_of_what_is_there(site: Site, place: str) -> None:
     """003 write_note takes no version"""
     path = f"{place}/note.md"
     there = file(site, path, "one\n")
@@ -264,17 +268,22 @@ def test_conflict_tells_the_etag_of_what_is_there(site, place):
     assert there.read_text() == "again\n"
 
 
-def test_every_error_of_ours_is_one_of_the_vaults():
-    """003 §5 Error Taxonomy, vault"""
-    from postroom.core import errors
+def test_every_error_of_the_vault_has_one_of_the_documents_codes_or_conflict(
+    in_office: Callable[..., TimedSite],
+) -> None:
+    """003 §5 MCPErrorCode, Error Taxonomy, vault"""
+    problems = kinds_of_errors()
 
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    codes = {}
-    for kind in kinds:
-        more = {"seconds": 5} if kind is errors.Limited else {}
-        reply = vault.refuse("read_note", kind("It is wrong", remedy="Mend it.", **more))
-        codes[kind.__name__] = json.loads(reply.text)["error"]
+    def read_note(_visit: Visit, asked: vault.ReadNoteInput) -> Reply:
+        """Fail as the path says."""
+        raise problems[asked.path]
+
+    (tool,) = (one for one in vault.CONTRACT.tools if one.name == "read_note")
+    failing = vault.CONTRACT._replace(tools=(replace(tool, function=read_note),))
+    site = in_office(failing, lambda box: box)
+    codes = {name: wrong(site.call("read_note", path=name))["error"] for name in problems}
     assert codes == {
+        "a bug": "internal_error",
         "PostroomError": "internal_error",
         "Invalid": "parse_error",
         "NotFound": "not_found",

@@ -1,15 +1,19 @@
 """Document 004, agent mail: `postroom mcp agents`, clause by clause; with tmux it is in tests/real."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from postroom.agents.record import Message, write_message
 from postroom.tools.contracts import agents
-from tests.agents import Wire, visiting_inside
+from tests.agents import ERAS, Said, Visitor, Wire, visiting_inside
+from tests.conftest import Person
 from tests.mates import logged, mates, member, messages
 
-SCHEMAS = {
+SCHEMAS: dict[str, dict[str, dict[str, object]]] = {
     "list-recipients": {},
     "receive": {},
     "send": {
@@ -29,34 +33,34 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("repository")
 
 
 @pytest.fixture(scope="module")
-def pair(folder):
+def pair(folder: Path) -> Iterator[list[Visitor]]:
     with mates(folder, "alice", "bob") as found:
         yield found
 
 
 @pytest.fixture
-def alice(pair):
+def alice(pair: list[Visitor]) -> Visitor:
     return pair[0]
 
 
 @pytest.fixture
-def bob(pair):
+def bob(pair: list[Visitor]) -> Visitor:
     while pair[1].done("receive").get("id"):  # what another test left
         pass
     return pair[1]
 
 
-def refused(said):
+def refused(said: Said) -> str:
     assert said.raw.is_error
     return said.text
 
 
-def test_the_four_tools_and_their_parameters(alice):
+def test_the_four_tools_and_their_parameters(alice: Visitor) -> None:
     """004 Tool Invocation Request"""
     tools = alice.tools()
     assert list(tools) == list(SCHEMAS)
@@ -67,9 +71,9 @@ def test_the_four_tools_and_their_parameters(alice):
         assert tool.input_schema["additionalProperties"] is False
 
 
-def test_models_have_the_names_and_fields_of_the_data_model():
+def test_models_have_the_names_and_fields_of_the_data_model() -> None:
     """004 Tool Response Formats, models"""
-    fields = {
+    fields: dict[type[BaseModel], list[str]] = {
         agents.SendParams: ["recipient", "message"],
         agents.StatusParams: ["status"],
         agents.SendResponse: ["message_id"],
@@ -83,7 +87,9 @@ def test_models_have_the_names_and_fields_of_the_data_model():
     assert list(shown)[:3] == ["from", "id", "message"]
 
 
-def test_send_answers_with_the_id_of_the_message_in_the_file(alice, bob, folder):
+def test_send_answers_with_the_id_of_the_message_in_the_file(
+    alice: Visitor, bob: Visitor, folder: Path
+) -> None:
     """004 SendResponse, Message"""
     said = alice.call("send", recipient="bob", message="hello")
     written = messages(folder, "bob")[-1]
@@ -91,7 +97,7 @@ def test_send_answers_with_the_id_of_the_message_in_the_file(alice, bob, folder)
     assert written._replace(created="") == Message(written.id, "alice", "bob", "hello", False, "")
 
 
-def test_receive_answers_with_sender_id_and_message(alice, bob):
+def test_receive_answers_with_sender_id_and_message(alice: Visitor, bob: Visitor) -> None:
     """004 ReceiveResponse"""
     id = alice.done("send", recipient="bob", message="hello")["message_id"]
     said = bob.call("receive")
@@ -99,13 +105,13 @@ def test_receive_answers_with_sender_id_and_message(alice, bob):
     assert said.values == {"from": "alice", "id": id, "message": "hello"}
 
 
-def test_receive_says_so_when_there_is_nothing(bob):
+def test_receive_says_so_when_there_is_nothing(bob: Visitor) -> None:
     """004 ReceiveEmptyResponse"""
     said = bob.call("receive")
     assert (said.text, said.values) == ('{"status":"No unread messages"}', {"status": "No unread messages"})  # fmt: skip
 
 
-def test_status_confirms(alice, folder):
+def test_status_confirms(alice: Visitor, folder: Path) -> None:
     """004 StatusResponse"""
     for status in ("ready", "work", "offline"):
         assert alice.call("status", status=status).text == '{"status":"ok"}'
@@ -113,7 +119,7 @@ def test_status_confirms(alice, folder):
         assert [json.loads(row)["status"] for row in kept if '"alice"' in row] == [status]
 
 
-def test_list_recipients_tells_who_asks(alice, bob):
+def test_list_recipients_tells_who_asks(alice: Visitor, bob: Visitor) -> None:
     """004 ListRecipientsResponse, RecipientInfo"""
     said = bob.call("list-recipients")
     listed = [{"name": "alice", "is_current": False}, {"name": "bob", "is_current": True}]
@@ -124,7 +130,9 @@ def test_list_recipients_tells_who_asks(alice, bob):
     ("text", "fits"),
     [("x" * 65_536, True), ("x" * 65_537, False), ("é" * 32_768, True), ("é" * 32_769, False), ("", None)],
 )  # fmt: skip
-def test_a_message_has_at_most_65_536_bytes(alice, bob, folder, text, fits):
+def test_a_message_has_at_most_65_536_bytes(
+    alice: Visitor, bob: Visitor, folder: Path, text: str, fits: bool | None
+) -> None:
     """004 Validation Rules, Message Content (FR-013)"""
     before = len(messages(folder, "bob"))
     said = alice.call("send", recipient="bob", message=text)
@@ -136,19 +144,19 @@ def test_a_message_has_at_most_65_536_bytes(alice, bob, folder, text, fits):
 
 
 @pytest.mark.parametrize("status", ["Ready", "WORK", "", "away"])
-def test_statuses_are_told_apart_by_their_case(alice, status):
+def test_statuses_are_told_apart_by_their_case(alice: Visitor, status: str) -> None:
     """004 Validation Rules, Status Values"""
     said = alice.call("status", status=status)
     assert refused(said) == f"Invalid status: {status}. Valid: ready, work, offline"
 
 
-def test_a_recipient_must_be_there(alice):
+def test_a_recipient_must_be_there(alice: Visitor) -> None:
     """004 Validation Rules, Recipient Names"""
     for name in ("nobody", "", "Bob", "../bob"):
         assert refused(alice.call("send", recipient=name, message="x")) == "recipient not found"
 
 
-def test_a_recipient_must_not_be_ignored(alice, bob, folder):
+def test_a_recipient_must_not_be_ignored(alice: Visitor, bob: Visitor, folder: Path) -> None:
     """004 Validation Rules, Recipient Names, ignored"""
     ignore = folder / ".agentmailignore"
     ignore.write_text("bob\n")
@@ -160,13 +168,13 @@ def test_a_recipient_must_not_be_ignored(alice, bob, folder):
         ignore.unlink()
 
 
-def test_nobody_writes_to_themselves(alice):
+def test_nobody_writes_to_themselves(alice: Visitor) -> None:
     """004 Validation Rules, Recipient Names, no self-send"""
     said = alice.call("send", recipient="alice", message="x")
     assert refused(said) == "cannot send message to self"
 
 
-def test_a_message_goes_from_unread_to_read(alice, bob, folder):
+def test_a_message_goes_from_unread_to_read(alice: Visitor, bob: Visitor, folder: Path) -> None:
     """004 State Transitions, Message Lifecycle"""
     id = alice.done("send", recipient="bob", message="hello")["message_id"]
     assert [m.read for m in messages(folder, "bob") if m.id == id] == [False]
@@ -176,7 +184,7 @@ def test_a_message_goes_from_unread_to_read(alice, bob, folder):
     assert [m.read for m in messages(folder, "bob") if m.id == id] == [True]
 
 
-def test_who_is_busy_or_gone_counts_as_not_nudged(alice, folder):
+def test_who_is_busy_or_gone_counts_as_not_nudged(alice: Visitor, folder: Path) -> None:
     """004 State Transitions, Recipient Status Lifecycle"""
     file = folder / ".agentmail" / "recipients.jsonl"
     for status, kept in (("ready", True), ("work", False), ("offline", False)):
@@ -185,7 +193,7 @@ def test_who_is_busy_or_gone_counts_as_not_nudged(alice, folder):
         assert ("2026-01-01T00:00:00Z" in file.read_text()) is kept
 
 
-def test_the_older_record_of_a_state_is_read_too(alice, folder):
+def test_the_older_record_of_a_state_is_read_too(alice: Visitor, folder: Path) -> None:
     """004 RecipientEntry"""
     file = folder / ".agentmail" / "recipients.jsonl"
     file.write_text('{"name":"alice","status":"work","notified":true,"last_read_at":5}\n')
@@ -194,7 +202,7 @@ def test_the_older_record_of_a_state_is_read_too(alice, folder):
     assert (row["recipient"], row["status"], row["last_read_at"]) == ("alice", "ready", 5)
 
 
-def test_receiving_by_a_tool_changes_no_state(alice, bob, folder):
+def test_receiving_by_a_tool_changes_no_state(alice: Visitor, bob: Visitor, folder: Path) -> None:
     """004 Storage Locations"""
     file = folder / ".agentmail" / "recipients.jsonl"
     file.write_text("")
@@ -203,7 +211,7 @@ def test_receiving_by_a_tool_changes_no_state(alice, bob, folder):
     assert file.read_text() == ""
 
 
-def test_the_sender_is_no_argument(alice, bob, folder):
+def test_the_sender_is_no_argument(alice: Visitor, bob: Visitor, folder: Path) -> None:
     """004 SendParams, and no other"""
     said = alice.call("send", recipient="bob", message="x", **{"from": "carol"})
     assert refused(said).startswith("failed to parse arguments: ")
@@ -211,21 +219,21 @@ def test_the_sender_is_no_argument(alice, bob, folder):
     assert "carol" not in {m.sender for m in messages(folder, "bob")}
 
 
-def test_what_is_missing_is_named_in_the_programs_words(alice):
+def test_what_is_missing_is_named_in_the_programs_words(alice: Visitor) -> None:
     """004 SendParams, missing ones"""
     assert refused(alice.call("send")) == "no message provided"
     assert refused(alice.call("send", message="x")) == "recipient not found"
     assert refused(alice.call("status")) == "Invalid status: . Valid: ready, work, offline"
 
 
-def test_what_others_wrote_is_cleaned(bob, folder):
+def test_what_others_wrote_is_cleaned(bob: Visitor, folder: Path) -> None:
     """004 ReceiveResponse, untrusted"""
     with open(folder / ".agentmail" / "mailboxes" / "bob.jsonl", "ab") as file:
         file.write(write_message(Message("aaaaaaaa", "al\u202eice", "bob", "a\x1b[2J\U000e0041b")))
     assert bob.done("receive") == {"from": "alice", "id": "aaaaaaaa", "message": "a[2Jb"}
 
 
-def test_each_call_leaves_one_line_without_the_message(tmp_path):
+def test_each_call_leaves_one_line_without_the_message(tmp_path: Path) -> None:
     """004, audit"""
     with mates(tmp_path, "alice", "bob") as (alice, bob):
         id = alice.done("send", recipient="bob", message="the secret word")["message_id"]
@@ -247,7 +255,7 @@ def test_each_call_leaves_one_line_without_the_message(tmp_path):
     assert "secret" not in json.dumps(lines)
 
 
-def test_with_neither_tmux_nor_a_name_the_server_starts_and_explains(person):
+def test_with_neither_tmux_nor_a_name_the_server_starts_and_explains(person: Person) -> None:
     """004, without tmux"""
     with visiting_inside(person, agent="", contract=agents.CONTRACT) as nobody:
         assert len(nobody.tools()) == 4
@@ -259,7 +267,7 @@ def test_with_neither_tmux_nor_a_name_the_server_starts_and_explains(person):
         assert refused(said) == "not in a git repository: not in a git repository"
 
 
-def test_malformed_lines_do_not_end_the_server(tmp_path):
+def test_malformed_lines_do_not_end_the_server(tmp_path: Path) -> None:
     """004, protocol"""
     wire = Wire(member(tmp_path, "alice"), "agents").greet()
     try:
@@ -273,7 +281,11 @@ def test_malformed_lines_do_not_end_the_server(tmp_path):
         wire.kill()
 
 
-def test_the_list_of_tools_is_small(alice):
+def test_the_list_of_tools_is_small(folder: Path) -> None:
     """004, size of tools/list"""
-    found = alice.portal.call(alice.client.list_tools)
-    assert len(found.model_dump_json(by_alias=True, exclude_none=True)) <= 2_000
+    for era in ERAS:
+        alice = member(folder, "alice")
+        with visiting_inside(alice, agent="", era=era, contract=agents.CONTRACT) as agent:
+            found = agent.portal.call(agent.client.list_tools)
+        assert len(found.tools) == 4
+        assert len(found.model_dump_json(by_alias=True, exclude_none=True)) <= 2_000, era

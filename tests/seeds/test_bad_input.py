@@ -1,12 +1,15 @@
 """Every tool of every documented contract, called wrongly: its document's words, `isError`, one line."""
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from tests.agents import Wire
+from tests.conftest import Person, size
 
-GOOD = {
+GOOD: dict[str, dict[str, dict[str, object]]] = {
     "approval": {
         "search_email": {"query": "tea"},
         "draft_email": {"to": "ann@example.com", "subject": "Hi", "body": "Hello."},
@@ -42,7 +45,7 @@ HEADS = {
     ("approval", "reply_email"): "Error replying to thread: ",
     ("dry-run", "send_email"): "Failed to send email: ",
 }
-OPTIONAL = {
+OPTIONAL: dict[tuple[str, str], dict[str, object]] = {
     ("approval", "search_email"): {"max_results": 5},
     ("dry-run", "send_email"): {"cc": "", "bcc": "", "html_body": "", "reply_to": ""},
     ("dry-run", "draft_email"): {"cc": "", "bcc": "", "html_body": ""},
@@ -65,10 +68,10 @@ OPTIONAL = {
     ("vault", "search_notes"): {"cursor": "5"},
     ("gmail", "list_emails"): {"query": "tea", "max_results": 5},
 }
-MANY = 3_000_000
+MANY = size(3_000_000)
 PATHS = ["\0", "../../etc/passwd", "../up.md", "/etc/passwd", "a\\b.md", ".obsidian/app.md", "a//b.md", "a/./b.md", "x" * MANY, "Approved/../x.md"]  # fmt: skip
 # What no argument of these names may hold; every text below is refused by every tool that has it.
-REFUSED = {
+REFUSED: dict[str, list[Any]] = {
     "to": ["", " ", "ann", "ann@", "@example.com", "ann@example.com\nBcc: eve@evil.example", "ann@example.com\0", "ann@exаmple", "a" * MANY, "ann@example.com,eve@evil.example", "<ann@example.com", "ann%evil.example@example.com", "=?utf-8?q?ann?=@example.com"],
     "subject": ["Hi\nBcc: eve@evil.example", "Hi\r\nX: y", "Hi\u202eevil"],
     "thread_id": ["", "\0", "../../etc/passwd", "x" * MANY, "' OR 1=1 --"],
@@ -93,7 +96,7 @@ UNKNOWN = [f"{name} = '../../etc/passwd'" for name in ("thread_id", "message_id"
 WRONG_TYPES = [None, 5, 1.5, True, [], {}, ["ann@example.com"], {"a": 1}]
 
 
-def cases(contract, tool):
+def cases(contract: str, tool: str) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield calls that must be refused, and what each is."""
     good = GOOD[contract][tool]
     known = {**good, **OPTIONAL.get((contract, tool), {})}
@@ -114,28 +117,21 @@ def cases(contract, tool):
             yield f"{name} = {str(bad)[:40]!r}", {**good, name: bad}
 
 
-@pytest.fixture
-def wire(person, request):
-    """A server, and the bytes that go in and out of it."""
-    contract, mode = request.param
-    if mode == "live":
-        person.live(undo_seconds=0)
-    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
-    found = Wire(person, *server)
-    found.contract = contract
-    yield found.greet()
-    found.kill()
-
-
 MODES = [(contract, mode) for contract in GOOD for mode in ("rehearsal", "live")]
 
 
-@pytest.mark.parametrize("wire", MODES, ids="-".join, indirect=True)
-def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
+@pytest.mark.parametrize(("contract", "mode"), MODES)
+def test_what_is_wrong_is_refused_in_the_documents_words(
+    person: Person, contract: str, mode: str
+) -> None:
     """Bad input, every tool"""
+    if mode == "live":
+        person.live(undo_seconds=0)
+    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
+    wire = Wire(person, *server).greet()
     asked, allowed = [], []
-    for tool in GOOD[wire.contract]:
-        for wrong, arguments in cases(wire.contract, tool):
+    for tool in GOOD[contract]:
+        for wrong, arguments in cases(contract, tool):
             asked.append(tool)
             answer = wire.answer(wire.ask("tools/call", name=tool, arguments=arguments))["result"]
             (block,) = answer["content"]
@@ -147,9 +143,10 @@ def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
                 continue
             assert len(block["text"]) < 3_000, what
             assert "Something is wrong inside" not in block["text"], what
-            assert worded(wire.contract, tool, block["text"]), what
+            assert worded(contract, tool, block["text"]), what
     assert allowed == []
     wire.end()
+    wire.kill()
     # A server that ends has three seconds for its log; on a busy machine, the next look writes the rest.
     assert person.run("pending").code == 0
     files = sorted((person.vault / "Logs" / "actions").glob("*.json"))
@@ -159,7 +156,7 @@ def test_what_is_wrong_is_refused_in_the_documents_words(person, wire):
     assert results <= {"error", "rejected"}
 
 
-def worded(contract, tool, text):
+def worded(contract: str, tool: str, text: str) -> bool:
     """Whether these are words of its document."""
     if contract in {"gmail", "vault"}:
         known = ("parse_error", "not_found", "permission_denied", "conflict")

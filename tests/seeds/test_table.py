@@ -2,40 +2,44 @@
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+from tests.narrow import present
+from tests.seeds.conftest import Site
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "contracts.md"
 
 
-def test_every_clause_has_its_row_and_every_row_its_test():
+def test_every_clause_has_its_row_and_every_row_its_test() -> None:
     """The table itself"""
     shown = re.findall(r"^\| (.+?) \| `(test_\w+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     trees = [ast.parse(file.read_text()) for file in sorted(HERE.glob("test_*.py"))]
     tests = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
-    there = [(ast.get_docstring(t), t.name) for t in tests if t.name.startswith("test_")]
+    there = [(ast.get_docstring(t) or "", t.name) for t in tests if t.name.startswith("test_")]
     there = [(clause, test) for clause, test in there if not clause.startswith("The table")]
     assert [(clause, test) for clause, test, _ in shown] == there
     assert len(there) > 120
 
 
-def test_every_tool_and_argument_of_a_contract_is_on_its_page():
+def test_every_tool_and_argument_of_a_contract_is_on_its_page() -> None:
     """The tables of tools"""
     from importlib import import_module
 
     text = PAGE.read_text()
     for name, module in (("approval", "approval"), ("dry-run", "dry_run"), ("gmail", "gmail")):
-        section = re.search(rf"^## `{name}`\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)[1]
+        section = present(re.search(rf"^## `{name}`\n(.*?)^## ", text, re.MULTILINE | re.DOTALL))[1]
         rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
         shown = {tool: re.findall(r"`(\w+)`", arguments) for tool, arguments in rows}
         tools = import_module(f"postroom.tools.contracts.{module}").CONTRACT.tools
         assert shown == {tool.name: list(tool.arguments.model_fields) for tool in tools}
 
 
-def test_the_slip_on_the_page_lets_its_letter_out(sites):
+def test_the_slip_on_the_page_lets_its_letter_out(sites: Callable[..., Site]) -> None:
     """The tables and the sample beside them"""
     live = sites("approval", "live")
-    sample = re.search(r"```markdown\n(---\n.*?---\n)```", PAGE.read_text(), re.DOTALL)[1]
+    sample = present(re.search(r"```markdown\n(---\n.*?---\n)```", PAGE.read_text(), re.DOTALL))[1]
     (live.person.vault / "Approved" / "sample.md").write_text(sample)
     said = live.text("send_email", to="ann@example.com", subject="Meeting notes", body="Hello.")
     assert said.startswith("Email sent successfully.")

@@ -32,6 +32,9 @@ from postroom.config import (
 )
 from postroom.core.address import Address
 from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from tests.cases import for_each
+
+ANYWHERE = module.Origin(None, Path("/"), Path("/"))
 
 
 @dataclass
@@ -158,7 +161,9 @@ def value(config: Config, key: str) -> object:
     return getattr(getattr(config, section) if section else config, name)
 
 
-def rows(*, but: tuple[str, ...] = (), only: Callable[..., Any] = lambda row: True) -> Any:
+def rows(
+    *, but: tuple[str, ...] = (), only: Callable[[Setting], object] = lambda row: True
+) -> pytest.MarkDecorator:
     chosen = [row for row in KEYED if row.key not in but and only(row)]
     return pytest.mark.parametrize("row", chosen, ids=[row.key for row in chosen])
 
@@ -178,14 +183,14 @@ def test_keys_and_variables_are_each_in_the_table_once() -> None:
         assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("group", [Limits, Recipients, Notify, Approvals, Gmail, Account])
+@for_each("group", [Limits, Recipients, Notify, Approvals, Gmail, Account])
 def test_each_group_has_a_field_for_each_of_its_rows(group: Any) -> None:
     section = {Account: "accounts.NAME"}.get(group, group.__name__.lower())
     listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{section}.")}
     assert {field.name for field in fields(group)} - {"cwd", "name"} == listed
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key or row.variable)
+@for_each("row", SETTINGS)
 def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting) -> None:
     assert bool(row.default) != bool(row.otherwise)
     assert row.meaning.endswith(".")
@@ -559,7 +564,7 @@ def test_live_only_where_something_says_false_and_nothing_anything_else(said: li
         words = {key: word for key, word in zip(MODE, rest, strict=False) if word}
         layers.append(
             {
-                key: module.Found(module._read_switch(word, None), f"{key} {place}")
+                key: module.Found(module._read_switch(word, ANYWHERE), f"{key} {place}")
                 for key, word in words.items()
             }
         )
@@ -721,9 +726,9 @@ def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text: s
         parsed = Address.parse(text)
     except Invalid:
         with pytest.raises(ValueError):
-            module._read_address(text, None)
+            module._read_address(text, ANYWHERE)
     else:
-        assert parsed.name or module._read_address(text, None) == parsed.spec
+        assert parsed.name or module._read_address(text, ANYWHERE) == parsed.spec
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
@@ -818,7 +823,8 @@ def test_the_usual_state_folder_is_refused_too_where_the_vault_is_the_home(
 ) -> None:
     with pytest.raises(Invalid, match="is inside the vault"):
         machine.load(VAULT_PATH="~")
-    assert machine.load(VAULT_PATH="~", POSTROOM_STATE=str(machine.root / "state"))
+    state = machine.root / "state"
+    assert machine.load(VAULT_PATH="~", POSTROOM_STATE=str(state)).state == state
 
 
 def test_a_folder_beside_the_vault_with_a_longer_name_is_outside_it(machine: Machine) -> None:
@@ -837,9 +843,9 @@ def test_a_source_is_known_for_settings_alone(machine: Machine) -> None:
 def test_settings_cannot_be_changed_after_they_were_read(machine: Machine) -> None:
     config = machine.load()
     with pytest.raises(AttributeError):
-        config.mode.live = True
+        config.mode.live = True  # type: ignore[misc]  # wrong on purpose
     with pytest.raises(TypeError):
-        config.sources["dry_run"] = "nobody"
+        config.sources["dry_run"] = "nobody"  # type: ignore[index]  # wrong on purpose
 
 
 def test_reading_settings_brings_in_nothing_heavy(machine: Machine) -> None:

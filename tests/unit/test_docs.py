@@ -3,13 +3,15 @@
 import re
 from pathlib import Path
 
-import pytest
+import click
 
 from postroom.cli.exits import EXITS
 from postroom.cli.main import COMMANDS, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
 from postroom.core.levels import FINDINGS, ROWS
+from tests.cases import for_each
+from tests.narrow import narrow, present
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -19,23 +21,25 @@ def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+def command(name: str) -> click.Command:
+    return present(cli.get_command(click.Context(cli), name))
+
+
 def test_every_command_is_on_the_page_of_the_terminal_and_no_other() -> None:
     shown = set(re.findall(r"^postroom ([a-z-]+)", page("docs/terminal.md"), re.MULTILINE))
     assert shown == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@for_each("name", sorted(COMMANDS))
 def test_the_first_line_of_a_commands_help_is_its_line_in_the_list(name: str) -> None:
-    command = cli.get_command(None, name)
-    assert (command.help or "").splitlines()[0] == COMMANDS[name][1]
+    assert (command(name).help or "").splitlines()[0] == COMMANDS[name][1]
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo", "mcp", "agentmail"}))
+@for_each("name", sorted(set(COMMANDS) - {"demo", "mcp", "agentmail"}))
 def test_every_command_writes_json(name: str) -> None:
-    command = cli.get_command(None, name)
-    for one in (
-        getattr(command, "commands", {"": command}).values() if name == "service" else [command]
-    ):
+    found = command(name)
+    several = narrow(found, click.Group).commands.values() if name == "service" else [found]
+    for one in several:
         assert "--json" in {option for parameter in one.params for option in parameter.opts}
 
 
@@ -53,7 +57,7 @@ def test_every_operator_of_the_search_language_is_explained() -> None:
 
 
 def test_every_example_query_in_the_help_parses() -> None:
-    text = cli.get_command(None, "search").help
+    text = command("search").help or ""
     lines = [
         line.strip() for line in text.splitlines() if line.strip().startswith("postroom search")
     ]
@@ -63,7 +67,7 @@ def test_every_example_query_in_the_help_parses() -> None:
         parse(example)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@for_each("path", PAGES)
 def test_every_link_between_pages_leads_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
@@ -145,7 +149,12 @@ def test_every_example_query_on_the_page_of_the_vault_is_one() -> None:
 def test_every_code_of_an_error_is_on_the_page_of_the_tools() -> None:
     from postroom.core import errors
 
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.PostroomError)
+    ]
+    assert kinds
     text = page("docs/tools.md")
     assert [kind.code for kind in kinds if f"| `{kind.code}` |" not in text] == []
 
@@ -158,7 +167,9 @@ def test_every_quirk_of_gmails_has_a_test() -> None:
 
 
 def test_every_scope_level_is_on_the_page_of_gmail() -> None:
-    (levels,) = (p.type.choices for p in cli.get_command(None, "auth").params if p.name == "scopes")
+    (levels,) = (
+        narrow(p.type, click.Choice).choices for p in command("auth").params if p.name == "scopes"
+    )
     table = re.findall(r"^\| `(\w+)`(?: \(default\))? \| `gmail|^\| `(\w+)` \| the same", page("docs/gmail.md"), re.MULTILINE)  # fmt: skip
     assert [one or other for one, other in table] == list(levels)
 

@@ -1,14 +1,12 @@
 """Every kind of error is told apart by every surface."""
 
-from typing import Any
-
 from postroom.cli.exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, UNEXPECTED, exit_code
 from postroom.core import errors
 from postroom.core.errors import Limited, PostroomError
 from postroom.core.language import UnknownOperator
 
 
-def kinds() -> list[Any]:
+def kinds() -> list[type[PostroomError]]:
     return [
         kind
         for kind in vars(errors).values()
@@ -16,7 +14,7 @@ def kinds() -> list[Any]:
     ]
 
 
-def made(kind: Any) -> Any:
+def made(kind: type[PostroomError]) -> PostroomError:
     return kind("what", seconds=3, remedy="do") if kind is Limited else kind("what", remedy="do")
 
 

@@ -3,9 +3,8 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from postroom.config import SETTINGS, Setting, load
+from tests.cases import for_each
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 NOT_OURS = {"AGENTMAIL_NAME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"}
@@ -21,7 +20,7 @@ def documented() -> list[tuple[str, ...]]:
     return [row for row in cells if row[0] != "key" and set(row[0]) != {"-"}]
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key or row.variable)
+@for_each("row", SETTINGS)
 def test_every_setting_is_documented_with_key_variable_default_and_meaning(row: Setting) -> None:
     default = code(row.default) if row.default else row.otherwise
     told = (code(row.key), code(row.variable), default, row.meaning, row.project.said)

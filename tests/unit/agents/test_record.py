@@ -19,6 +19,8 @@ from postroom.agents.record import (
     write_message,
     write_state,
 )
+from tests.cases import for_each
+from tests.narrow import present
 
 SEEN = b'{"id":"aXEqdhSI","from":"alice","to":"bob","message":"hello","read_flag":false,"created_at":"2026-11-15T06:17:49.082950815Z"}\n'
 STATE = b'{"recipient":"bob","status":"work","updated_at":"2026-11-15T06:18:47.507257575Z","notified_at":"0001-01-01T00:00:00Z","last_read_at":1794723527378}\n'
@@ -37,7 +39,7 @@ def test_the_original_s_state_is_read_and_written_byte_for_byte() -> None:
     assert b"last_read_at" not in write_state(found._replace(last_read=0))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "written"),
     [
         ("<a> & b", r"\u003ca\u003e \u0026 b"),
@@ -60,7 +62,7 @@ def test_any_text_comes_back(text: str, name: str, read: bool) -> None:
     json.loads(write_message(message))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "expected"),
     [
         (rb'{"ID":"a","From":"x","TO":"y","MESSAGE":"m","Read_Flag":true}', ("a", True)),
@@ -72,11 +74,11 @@ def test_any_text_comes_back(text: str, name: str, read: bool) -> None:
     ],
 )
 def test_what_go_reads_as_a_message_is_one(line: bytes, expected: tuple[str, bool]) -> None:
-    found = read_message(line)
+    found = present(read_message(line))
     assert (found.id, found.read) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line", [b"", b"   ", b"{", b"[]", b"null", b"{}", b'{"id":1}', b'{"id":"a","read_flag":"no"}', b"[" * 100_000]
 )  # fmt: skip
 def test_what_is_no_message_is_none(line: bytes) -> None:
@@ -90,7 +92,7 @@ def test_a_state_of_the_older_form_is_read_and_written_in_the_newer() -> None:
     assert write_state(found).startswith(b'{"recipient":"bob","status":"ready","updated_at":')
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line", [b'{"recipient":"bob","notified_at":"now"}', b'{"recipient":"a","updated_at":"soon"}', b'{"status":"ready"}', b"no"]
 )  # fmt: skip
 def test_what_the_original_cannot_read_as_a_state_is_none(line: bytes) -> None:
@@ -101,7 +103,7 @@ def test_a_state_with_an_empty_time_was_never_nudged() -> None:
     assert read_state(b'{"recipient":"bob","notified_at":""}') == State("bob")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         SEEN[:-1],
@@ -113,7 +115,7 @@ def test_a_state_with_an_empty_time_was_never_nudged() -> None:
 def test_the_flag_is_found_where_it_stands(line: bytes) -> None:
     at = flag(line)
     marked = line[:at] + b"true " + line[at + 5 :]
-    assert read_message(marked) == read_message(line)._replace(read=True)
+    assert read_message(marked) == present(read_message(line))._replace(read=True)
 
 
 def test_a_flag_that_does_not_stand_there_is_not_found() -> None:
@@ -152,7 +154,7 @@ def test_moments_come_back(second: int, part: int) -> None:
     assert seconds(now(lambda: second * 1_000_000_000 + part)) == pytest.approx(second + part / 1e9)
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00"])  # fmt: skip
+@for_each("text", ["", "soon", "2026-13-01T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00"])  # fmt: skip
 def test_what_is_no_moment_is_none(text: str) -> None:
     assert seconds(text) is None
 

@@ -3,11 +3,12 @@
 import pytest
 
 from postroom.agents.screen import NUDGE, screen
+from tests.cases import for_each
 
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "x", "y"),
     [
         ("", 0, 0),
@@ -26,7 +27,7 @@ def test_an_empty_input_is_empty(rows: str, x: int, y: int) -> None:
     assert screen(rows, x, y).input() == ""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "x", "y"),
     [
         ("me@here:~$ git sta", 18, 0),

@@ -8,6 +8,7 @@ import pytest
 from postroom.agents.folder import Folder, find
 from postroom.agents.record import ZERO, State, read_state, write_state
 from postroom.agents.states import change, set_status, states, was_notified, was_read
+from tests.narrow import present
 
 LONG_AGO = "2026-01-01T00:00:00Z"
 
@@ -15,7 +16,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
     (tmp_path / ".git").mkdir()
-    found = find(str(tmp_path))
+    found = present(find(str(tmp_path)))
     found.make()
     return found
 
@@ -94,4 +95,4 @@ def test_the_file_stays_the_same_file(folder: Folder) -> None:
 
 def test_no_file_is_no_state(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    assert states(find(str(tmp_path))) == []
+    assert states(present(find(str(tmp_path)))) == []

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.agents.record import Message, State, read_message, write_message, write_state
 from tests.conftest import Person
+from tests.narrow import present
 
 OUTSIDE = "error: agentmail must run inside a tmux session\n"
 LONG_AGO = "2026-01-01T00:00:00Z"
@@ -23,7 +23,7 @@ def repository(person: Person) -> Person:
 
 
 def mail(
-    person: Person, *words: str, name: str = "", stdin: bytes | None = None, **environment: Any
+    person: Person, *words: str, name: str = "", stdin: bytes | None = None, **environment: str
 ) -> tuple[int, str, str]:
     """Run a command as this agent; stdin is a terminal's stand-in unless something is piped in."""
     env = person.environment | ({"AGENTMAIL_NAME": name} if name else {}) | environment
@@ -50,7 +50,7 @@ def box(person: Person, name: str) -> Path:
 
 
 def messages(person: Person, name: str) -> list[Message]:
-    return [read_message(line) for line in box(person, name).read_bytes().splitlines()]
+    return [present(read_message(line)) for line in box(person, name).read_bytes().splitlines()]
 
 
 def put(person: Person, name: str, *lines: bytes) -> None:
@@ -320,8 +320,8 @@ def test_a_stdin_that_is_never_closed_keeps_nobody_waiting(repository: Person) -
         stdout=subprocess.PIPE,
     )
     assert process.wait(timeout=30) == 0
-    process.stdin.close()
-    process.stdout.close()
+    present(process.stdin).close()
+    present(process.stdout).close()
     assert messages(repository, "bob")[-1].text == "given"
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import Outcome, Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
+from tests.narrow import present
 
 BASE = "https://www.googleapis.com/auth/gmail."
 # A browser that goes where it is told, and where that leads.
@@ -59,7 +60,7 @@ def test_signing_in_by_the_browser_keeps_a_token_for_its_owner_alone(
     assert asked.query["access_type"] == ["offline"]
     redirect = urllib.parse.urlsplit(asked.query["redirect_uri"][0])
     assert redirect.hostname in {"localhost", "127.0.0.1"}
-    assert redirect.port > 1023
+    assert present(redirect.port) > 1023
     assert person.run("search", "").code == 0
 
 
@@ -127,10 +128,10 @@ def pasted(address: str, what: str = "address") -> str:
     return urllib.parse.parse_qs(urllib.parse.urlsplit(end).query)["code"][0]
 
 
-def paste_at_terminal(person: Person, answer: Callable[..., Any]) -> Outcome:
+def paste_at_terminal(person: Person, answer: Callable[[str], str]) -> Outcome:
     return person.at_terminal(
         "auth", "gmail", "--no-browser",
-        answers=[("Paste that address", lambda said: answer(re.search(r"http://127\S+", said)[0]) + "\n")],
+        answers=[("Paste that address", lambda said: answer(present(re.search(r"http://127\S+", said))[0]) + "\n")],
     )  # fmt: skip
 
 

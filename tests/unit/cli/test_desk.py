@@ -18,6 +18,7 @@ import pytest
 from postroom.cli.main import run
 from tests.agents import visiting
 from tests.conftest import Person
+from tests.narrow import narrow, present
 from tests.unit.web.browser import until
 
 
@@ -37,8 +38,8 @@ def desk(
     try:
         text = b""
         while b"}" not in text:
-            line = process.stdout.readline()
-            assert line, process.stderr.read().decode()
+            line = present(process.stdout).readline()
+            assert line, present(process.stderr).read().decode()
             text += line
         yield json.loads(text), process
     finally:
@@ -231,8 +232,8 @@ def test_the_orchestrator_runs_on_where_the_pages_port_is_taken(person: Person) 
         try:
             events = []
             while "watching" not in events:
-                line = process.stdout.readline()
-                assert line, process.stderr.read()
+                line = present(process.stdout).readline()
+                assert line, present(process.stderr).read()
                 events.append(json.loads(line)["event"])
         finally:
             process.terminate()
@@ -247,10 +248,10 @@ def test_the_orchestrator_serves_the_page_and_its_log_lets_nobody_in(person: Per
     settings.write_text(f"{settings.read_text()}\n[desk]\nport = 0\n")
     process = person.start("run", "--desk", "--json")
     try:
-        lines = []
+        lines: list[str] = []
         while not any('"desk"' in line for line in lines):
-            lines.append(process.stdout.readline().decode())
-            assert lines[-1], process.stderr.read()
+            lines.append(present(process.stdout).readline().decode())
+            assert lines[-1], present(process.stderr).read()
         address = json.loads(lines[-1])["address"]
         invited = person.run("desk", "--json")
         assert invited.code == 0
@@ -269,7 +270,7 @@ def proposed(person: Person, body: str = "At four.") -> str:
     """Let an agent write a letter and return its id."""
     with visiting(person) as agent:
         done = agent.done("send_email", to=["ann@example.com"], subject="Tea?", body=body)
-    return done["letter"]
+    return narrow(done["letter"], str)
 
 
 def test_a_notice_leads_to_the_letter_where_the_page_is_served(made: Person) -> None:

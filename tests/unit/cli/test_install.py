@@ -14,6 +14,7 @@ from postroom.cli.install import CLIENTS, PERSONAL
 from postroom.cli.main import GROUPS
 from postroom.vault.folders import FILES, FOLDERS
 from tests.conftest import Outcome, Person
+from tests.narrow import narrow
 
 THEIRS = {
     "mcpServers": {"other": {"command": "npx", "args": ["-y", "other"], "env": {"KEY": "ü"}}},
@@ -42,7 +43,7 @@ def write(path: Path, content: dict[str, Any] | str) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return narrow(json.loads(path.read_text(encoding="utf-8")), dict)
 
 
 def install(person: Person, client: str = "claude-code", *options: str) -> Outcome:
@@ -52,11 +53,11 @@ def install(person: Person, client: str = "claude-code", *options: str) -> Outco
 
 
 def entry(person: Person, client: str = "claude-code") -> dict[str, Any]:
-    return read(file(person, client))["mcpServers"]["postroom"]
+    return narrow(read(file(person, client))["mcpServers"]["postroom"], dict)
 
 
 def denied(person: Person, client: str = "claude-code") -> list[str]:
-    return read(rules_file(person, client))["permissions"]["deny"]
+    return narrow(read(rules_file(person, client))["permissions"]["deny"], list)
 
 
 def files(person: Person) -> dict[str, bytes]:
@@ -434,7 +435,7 @@ def test_the_same_bytes_are_backed_up_once(person: Person) -> None:
 
 
 def hooks(person: Person) -> dict[str, Any]:
-    return read(rules_file(person)).get("hooks", {})
+    return narrow(read(rules_file(person)).get("hooks", {}), dict)
 
 
 def commands(person: Person) -> dict[str, str]:
@@ -467,7 +468,7 @@ def test_the_hooks_do_what_they_say(person: Person) -> None:
         return person.run_program(["sh", "-c", found[event]])
 
     def status() -> str:
-        return read(person.folder / ".agentmail" / "recipients.jsonl")["status"]
+        return narrow(read(person.folder / ".agentmail" / "recipients.jsonl")["status"], str)
 
     started = hook("SessionStart")
     assert (started.code, status()) == (0, "ready")

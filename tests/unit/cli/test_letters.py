@@ -9,6 +9,7 @@ import pytest
 
 from postroom.cli.main import COMMANDS
 from tests.conftest import Person
+from tests.narrow import narrow
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def live(person: Person) -> Person:
 
 
 def digest(person: Person, id: str) -> str:
-    return person.show(id)["digest"].removeprefix("sha256:")
+    return narrow(person.show(id)["digest"], str).removeprefix("sha256:")
 
 
 def sent(person: Person) -> list[str]:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "name", "spec"),
     [
         ("ann@example.org", "", "ann@example.org"),
@@ -31,7 +32,7 @@ def test_an_address_is_read_with_its_name_and_its_domain_in_ascii(
     assert (address.name, address.spec) == (name, spec)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -74,10 +75,8 @@ def test_what_is_no_single_plain_address_is_refused_with_what_to_write(text: str
     assert "name@example.org" in refusal.value.remedy
 
 
-@pytest.mark.parametrize("break_", ["\n", "\r", "\r\n", "\u2028", "\x85", "\x0b"])
-@pytest.mark.parametrize(
-    "form", ["Ann{}Bcc: <ann@example.org>", "ann@example.org{}Bcc: x", "{}ann@example.org"]
-)
+@for_each("break_", ["\n", "\r", "\r\n", "\u2028", "\x85", "\x0b"])
+@for_each("form", ["Ann{}Bcc: <ann@example.org>", "ann@example.org{}Bcc: x", "{}ann@example.org"])
 def test_a_line_break_anywhere_in_an_address_is_refused(form: str, break_: str) -> None:
     with pytest.raises(Invalid):
         Address.parse(form.format(break_))

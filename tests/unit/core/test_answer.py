@@ -5,6 +5,7 @@ import pytest
 from postroom.core.answer import answer, answer_subject, answered
 from postroom.core.errors import Invalid
 from postroom.core.message import Mail, Message, Party
+from tests.cases import for_each
 
 ME = {"you@example.org", "alias@example.org"}
 ANN, BOB, YOU = (Party(n, a) for n, a in (("Ann", "ann@example.com"), ("", "bob@example.net"), ("You", "You@Example.org")))  # fmt: skip
@@ -60,7 +61,7 @@ def test_an_address_that_is_none_is_refused() -> None:
         whom(Mail(sender=Party("Ann", "ann at example")))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after"),
     [("Tea", "Re: Tea"), ("RE: Tea", "RE: Tea"), ("AW: Tee", "AW: Tee"), ("", "Re:"), ("a\r\nBcc: x", "Re: a Bcc: x"), ("x" * 2000, "Re: " + "x" * 994)],
 )  # fmt: skip

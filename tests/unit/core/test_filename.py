@@ -1,13 +1,13 @@
 """Names of files that came by mail."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.filename import DOWNLOAD, PASSIVE, file_name, numbered
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "saved"),
     [
         ("report.pdf", "report.pdf"),

@@ -1,7 +1,5 @@
 """Findings: links in every spelling, secrets that are secrets, tokens that a mail gives, in linear time."""
 
-import pytest
-
 from postroom.core.findings import (
     MAX_LINKS,
     MAX_TOKENS,
@@ -18,6 +16,9 @@ from postroom.core.findings import (
     tokens,
 )
 from postroom.core.letter import MAX_TEXT
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 
 LINKS = {
     "https://Example.COM/Path?x=1#y": "https://example.com/Path?x=1#y",
@@ -51,14 +52,14 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize(("text", "target"), LINKS.items())
+@for_each(("text", "target"), LINKS.items())
 def test_a_link_is_found_in_every_spelling(text: str, target: str) -> None:
     assert target in {
         link.target for link in links(f"So {text} it is" if text[0] not in "[>" else text)
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["e.g. this", "file.py", "Mr.Smith", "Mr.Smith/Mrs.Jones", "example.com", "and/or", "v1.2/3.4"]
     + [
@@ -77,7 +78,7 @@ def test_what_is_no_link_is_not_taken_for_one(text: str) -> None:
     assert not links(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "registered"),
     [("a.b.example.com", "example.com"), ("a.example.co.uk", "example.co.uk"), ("com", "com")]
     + [("a.ann.github.io", "ann.github.io"), ("example.com", "example.com"), ("", "")],
@@ -96,7 +97,7 @@ def test_hosts_are_compared_in_one_spelling() -> None:
     assert ascii_host(f"{'a' * 70}.com") == f"{'a' * 70}.com"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("label", "host"),
     [("Go to www.example.com", "www.example.com"), ("https://a.example/x", "a.example")]
     + [("ann@example.com", "example.com"), ("Example.COM", "example.com"), ("x.de", "x.de")]
@@ -113,7 +114,7 @@ def test_the_words_of_a_page_are_joined_as_they_are_read() -> None:
     )
 
 
-@pytest.mark.parametrize("before", ["<a<a>", "<a<b>", "<p <a href=x>", "<!<i>", "</<b></b>"])
+@for_each("before", ["<a<a>", "<a<b>", "<p <a href=x>", "<!<i>", "</<b></b>"])
 def test_a_tag_that_another_begins_in_hides_no_words(before: str) -> None:
     page = f"{before} https://evil.org/a <"
     assert said(page).split() == ["https://evil.org/a", "<"]
@@ -202,14 +203,12 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "text"), [(kind, text) for kind, texts in SECRETS.items() for text in texts]
-)
+@for_each(("kind", "text"), [(kind, text) for kind, texts in SECRETS.items() for text in texts])
 def test_a_secret_is_known_by_its_kind(kind: str, text: str) -> None:
     assert kind in secrets(f"Hello,\n{text}\n")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["task-force-one-two-three-2024-planning", "risk-assessment-for-the-year-2024", "akia"]
     + ["AKIA IOSFODNN7EXAMPLE", "ghp_short", "-----BEGIN CERTIFICATE-----", "eyJ.eyJ", "sk-ipped"]
@@ -235,7 +234,7 @@ def test_what_is_no_secret_is_not_taken_for_one(text: str) -> None:
     assert not secrets(f"Hello,\n{text}\n")
 
 
-@pytest.mark.parametrize("text", [text for texts in SECRETS.values() for text in texts])
+@for_each("text", [text for texts in SECRETS.values() for text in texts])
 def test_a_masked_text_holds_no_secret(text: str) -> None:
     covered = masked(f"<{text}>")
     assert "[secret]" in covered
@@ -284,7 +283,7 @@ def test_an_address_of_another_script_has_the_key_of_its_address() -> None:
     assert "ann@xn--mller-kva.de" in tokens("ann@müller.de")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "token"),
     [("Your passcode is A1B2C3", "code:a1b2c3"), ("482913 is your OTP", "code:482913")]
     + [("Il codice: 482 913", "code:482913"), ("验证码 482913", "code:482913")]
@@ -310,7 +309,7 @@ def test_a_number_is_the_same_token_however_it_is_grouped_and_printed() -> None:
     assert not tokens("100.000 EUR, 12.11.2026, 2026.11.12, 10/11/2026, INV-2026-0931")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "on 2024-05-12",
@@ -437,15 +436,17 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize("piece", PIECES)
-def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
-    # Long enough that reading it in the square of its length would meet the suite's own limit.
-    text = (piece * 60_000)[:60_000]
+def search(text: str) -> None:
     secrets(text)
     assert len(tokens(text, text)) <= MAX_TOKENS
 
 
-@pytest.mark.parametrize("piece", ["4111 1111 1111 1112 ", "<a href=x>", "a."])
+@for_each("piece", PIECES)
+def test_a_hostile_text_is_read_in_linear_time(piece: str) -> None:
+    assert_linear(search, lambda n: (piece * n)[:n], size(60_000))
+
+
+@for_each("piece", ["4111 1111 1111 1112 ", "<a href=x>", "a."])
 def test_the_longest_hostile_text_is_read_to_its_end(piece: str) -> None:
     end = " -----BEGIN PRIVATE KEY-----\n"
     text = (piece * MAX_TEXT)[: MAX_TEXT - len(end)] + end

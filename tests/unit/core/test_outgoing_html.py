@@ -2,7 +2,7 @@
 
 import html
 import re
-from typing import Any
+from contextlib import suppress
 
 import nh3
 import pytest
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from postroom.core.errors import Invalid
-from postroom.core.letter import MAX_TEXT
 from postroom.core.outgoing_html import (
     MAX_DEPTH,
     MAX_HTML,
@@ -22,6 +21,9 @@ from postroom.core.outgoing_html import (
 )
 from postroom.core.text import words
 from postroom.desk.compose import settled
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 
 TAGS = "p br div strong b em i u s a ul ol li blockquote pre code h1 h2 h3 h4 hr table thead tbody tr th td".split()
 
@@ -180,7 +182,7 @@ def pages(draw: DrawFn, depth: int = 4) -> str:
     return "".join(pieces)
 
 
-def plain_words(reduced: Reduced) -> list[Any]:
+def plain_words(reduced: Reduced) -> list[str]:
     """Return the words of the plain part, without its marks and where its links lead."""
     left = reduced.text.replace("~~", "")
     for href in re.findall('<a href="([^"]*)">', reduced.html):
@@ -219,15 +221,27 @@ def test_any_text_is_reduced_or_refused(page: str) -> None:
     assert is_reduced(reduced.html, reduced.text)
 
 
-def test_hostile_pages_take_time_that_grows_with_their_size() -> None:
-    big = MAX_HTML
-    for page in (
-        "<p " * (big // 3), "<p a" * (big // 4), "<p " + "a " * (big // 2 - 4) + ">", "<p " + "a=" * (big // 2 - 4), "<p x='" + "y" * (big - 7),
-        "<" * big, "&a" * (big // 2), "&#x" * (big // 3), "<br>" * MAX_TAGS, "<b></b>" * MAX_TAGS, "<p" + " " * (big - 3) + ">",
-        "<blockquote>" * 28 + "<pre>" + "\n" * 150_000 + "</pre>" + "</blockquote>" * 28, "<!doctype" * (big // 9), "\u202e" * big, "क\u200d" * (big // 2),
-        "<a href='https://a.example/'>" * 9, "<a href='https://a.example/'>x</a>" * MAX_TAGS, "<table><tr><td>" * 9,
-    ):  # fmt: skip
-        try:
-            assert len(reduce_html(page[:big]).text) <= 2 * MAX_TEXT
-        except Invalid:
-            continue
+def reduce_or_refuse(page: str) -> None:
+    with suppress(Invalid):
+        reduce_html(page)
+
+
+QUOTED = "<blockquote>" * 28 + "<pre>", "</pre>" + "</blockquote>" * 28
+
+
+@for_each(
+    ("begin", "piece", "end"),
+    [
+        ("", "<p ", ""), ("", "<p a", ""), ("<p ", "a ", ">"), ("<p ", "a=", ""), ("<p x='", "y", ""), ("", "<", ""), ("", "&a", ""),
+        ("", "&#x", ""), ("<p", " ", ">"), (QUOTED[0], "\n", QUOTED[1]), (QUOTED[0], "x\n", QUOTED[1]), ("", "<!doctype", ""),
+        ("", "\u202e", ""), ("", "क\u200d", ""), ("", "<a href='https://a.example/'>", ""), ("", "<table><tr><td>", ""),
+    ],
+)  # fmt: skip
+def test_hostile_pages_take_linear_time(begin: str, piece: str, end: str) -> None:
+    largest = size(MAX_HTML // 4)  # so that one of four times the size is not refused for its size
+    assert_linear(reduce_or_refuse, lambda n: begin + piece * (n // len(piece)) + end, largest)
+
+
+@for_each("piece", ["<br>", "<b></b>", "<a href='https://a.example/'>x</a>", "<p>x"])
+def test_as_many_tags_as_a_page_may_have_take_linear_time(piece: str) -> None:
+    assert_linear(reduce_or_refuse, lambda n: piece * n, MAX_TAGS // 4)

@@ -9,6 +9,7 @@ from postroom.core.errors import Limited
 from postroom.core.letter import Letter
 from postroom.core.policy import BACK_OFF, Rules, Spent, back_off, covers, duration, room
 from postroom.core.stamp import Stamp
+from tests.cases import for_each
 
 ANN = Address.parse("ann@example.com")
 
@@ -62,7 +63,7 @@ def test_what_never_fits_is_refused_all_the_same() -> None:
     assert full.value.seconds == 3600
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "said"),
     [
         (0, "1 second"),
@@ -95,12 +96,12 @@ def test_the_waits_between_tries_grow_and_then_stay() -> None:
     assert waits[-1] == BACK_OFF[-1] == 3600
 
 
-@pytest.mark.parametrize("rule", ["example.com", "@EXAMPLE.com", "Ann@example.com", "com"])
+@for_each("rule", ["example.com", "@EXAMPLE.com", "Ann@example.com", "com"])
 def test_a_rule_covers_whatever_its_case(rule: str) -> None:
     assert covers(rule, ANN)
 
 
-@pytest.mark.parametrize("rule", ["ann", "ample.com", "an@example.com", "mail.example.com", ""])
+@for_each("rule", ["ann", "ample.com", "an@example.com", "mail.example.com", ""])
 def test_a_rule_covers_nothing_else(rule: str) -> None:
     assert not covers(rule, ANN)
 

@@ -37,6 +37,8 @@ from postroom.core.query import (
     restricted,
     terms,
 )
+from tests.cases import for_each
+from tests.narrow import present
 from tests.queries import matches, show
 
 
@@ -53,7 +55,7 @@ VIEW = View(now=NOW, me=("amy@example.org", "amy.lee@example.com"), zone=UTC)
 # --- Terms and their order
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "tree"),
     [
         ("a b", And((A, B))),
@@ -93,12 +95,12 @@ def test_an_empty_query_asks_for_everything(text: str) -> None:
     assert show(Everything()) == ""
 
 
-@pytest.mark.parametrize("text", ["or", "and", "Or", "not", "Around", "ORANGE", "ANDES", "OR-gate"])
+@for_each("text", ["or", "and", "Or", "not", "Around", "ORANGE", "ANDES", "OR-gate"])
 def test_only_a_whole_upper_case_word_is_a_connective(text: str) -> None:
     assert parse(f"a {text}") == And((A, word(text)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["foo-bar", "a@b.org", "10:30", "http://x.org/a:b", "C++", "3.14", ":x", "o'neil"],
 )
@@ -116,7 +118,7 @@ def test_a_quoted_phrase_is_taken_as_it_is_written() -> None:
 # --- Operators
 
 
-@pytest.mark.parametrize("where", [each for each in Field if each is not Field.ANY])
+@for_each("where", [each for each in Field if each is not Field.ANY])
 def test_each_field_takes_a_word_a_phrase_and_a_group(where: Field) -> None:
     name = where.value
     assert parse(f"{name}:amy") == word("amy", where)
@@ -144,7 +146,7 @@ def test_a_value_may_look_like_an_operator_when_it_touches_the_colon() -> None:
     assert parse("to:+4930123") == word("+4930123", Field.TO)
 
 
-@pytest.mark.parametrize("where", [Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
+@for_each("where", [Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
 def test_me_means_ones_own_addresses_where_people_are_named(where: Field) -> None:
     assert parse(f"{where.value}:me") == Me(where)
     assert parse(f"{where.value}:(ME OR bob)") == Or((Me(where), word("bob", where)))
@@ -155,7 +157,7 @@ def test_me_is_a_word_everywhere_else() -> None:
     assert parse("me subject:me") == And((word("me"), word("me", Field.SUBJECT)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "tree"),
     [
         ("label:work", Labelled("work")),
@@ -205,13 +207,13 @@ def test_every_other_operator_is_read(text: str, tree: Any) -> None:
     assert parse(show(tree)) == tree
 
 
-@pytest.mark.parametrize("name", CATEGORIES)
+@for_each("name", CATEGORIES)
 def test_a_category_is_the_system_label_of_that_name(name: str) -> None:
     assert parse(f"category:{name}") == Labelled(f"category_{name}")
     assert show(Labelled(f"category_{name}")) == f"category:{name}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("typed", "shown"),
     [
         ("a b OR c", "a b OR c"),
@@ -231,7 +233,7 @@ def test_a_query_is_shown_as_one_would_type_it(typed: str, shown: str) -> None:
 # --- What is refused
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "operator", "place"),
     [
         ("foo:bar", '"foo:"', 1),
@@ -277,7 +279,7 @@ def test_the_remedy_for_an_unknown_value_lists_the_values() -> None:
         assert value in caught.value.remedy
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "what", "place"),
     [
         ("after:2024", "is no date", 7),
@@ -349,7 +351,7 @@ def test_a_long_text_is_not_repeated_whole_in_the_error() -> None:
     assert len(caught.value.message) < 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "a" * (MAX_QUERY + 1),
@@ -368,7 +370,6 @@ def test_a_long_text_is_not_repeated_whole_in_the_error() -> None:
         "a " * (MAX_TERMS + 1),
         "(" * (MAX_DEPTH + 1) + "a" + ")" * (MAX_DEPTH + 1),
     ],
-    ids=lambda text: f"{text[:9]}×{len(text)}",
 )
 def test_a_hostile_query_is_refused(text: str) -> None:
     with pytest.raises(Invalid) as caught:
@@ -409,8 +410,8 @@ class Berlin(tzinfo):
 BERLIN = Berlin()
 
 
-def at(*parts: int, zone: tzinfo = UTC) -> int:
-    return int(datetime(*parts, tzinfo=zone).timestamp())
+def at(year: int, month: int, day: int, hour: int = 0, *, zone: tzinfo = UTC) -> int:
+    return int(datetime(year, month, day, hour, tzinfo=zone).timestamp())
 
 
 def age(text: str, zone: tzinfo = UTC) -> tuple[int | None, int | None]:
@@ -444,16 +445,15 @@ def test_a_month_ago_is_the_same_time_of_day_in_the_readers_zone() -> None:
     assert age("newer_than:1m", BERLIN) == (at(2024, 2, 29, 14, zone=BERLIN), None)
 
 
-@pytest.mark.parametrize(
-    "zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12)), BERLIN]
-)
+@for_each("zone", [UTC, timezone(timedelta(hours=14)), timezone(timedelta(hours=-12)), BERLIN])
 def test_dates_at_the_ends_of_the_calendar_do_not_overflow(zone: Berlin | timezone) -> None:
     for text in ("newer_than:99999y", "newer_than:99999m", "newer_than:2023y", "newer_than:99999d"):
         since, until = age(text, zone)
         assert since is not None
         assert since < 0
         assert until is None
-    assert age("after:0001/01/01", zone)[0] < age("before:9999/12/31", zone)[1]
+    since, until = age("after:0001/01/01", zone)[0], age("before:9999/12/31", zone)[1]
+    assert present(since) < present(until)
 
 
 # --- What a query finds
@@ -494,7 +494,7 @@ def test_the_words_of_each_field_are_listed_in_order() -> None:
     assert terms(Mail())[Field.FROM] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "",
@@ -539,7 +539,7 @@ def test_a_mail_that_fits_is_found(query: str) -> None:
     assert found(query)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "sou",
@@ -603,7 +603,7 @@ def test_spam_and_trash_are_found_only_when_asked_for(label: str) -> None:
     assert not found(f"soup -in:{label.lower()}", message)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "answered"),
     [
         ("", "-in:spam -in:trash"),

@@ -1,6 +1,7 @@
 """The risk card: what is hostile is red, what is ordinary stays quiet, and no card repeats a secret."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from postroom.core.errors import Invalid
 from postroom.core.findings import tokens
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.risk import MAX_LINES, assess, letter_tokens
+from tests.cases import for_each
 
 YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
@@ -23,8 +25,8 @@ KNOWN = Facts(
 PLAIN, LOOK, STOP = Level
 
 
-def letter(**changes: str | tuple[Any, ...]) -> Letter:
-    values = {
+def letter(**changes: Any) -> Letter:
+    values: dict[str, Any] = {
         "id": "abcdefghij",
         "account": "default",
         "sender": YOU,
@@ -36,8 +38,7 @@ def letter(**changes: str | tuple[Any, ...]) -> Letter:
 
 
 def known(**changes: Any) -> Facts:
-    values = {name: getattr(KNOWN, name) for name in KNOWN.__slots__}
-    return Facts(**{**values, **changes})
+    return replace(KNOWN, **changes)
 
 
 def found(card: Card) -> set[tuple[str, Level]]:
@@ -49,7 +50,8 @@ def of(card: Card, kind: str) -> list[str]:
 
 
 def to(spec: str, name: str = "") -> Letter:
-    return letter(to=(Address(*spec.rsplit("@", 1), name),))
+    local, domain = spec.rsplit("@", 1)
+    return letter(to=(Address(local, domain, name),))
 
 
 def attached(
@@ -86,14 +88,14 @@ ORDINARY = {
 }
 
 
-@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+@for_each("text", ORDINARY.values())
 def test_an_ordinary_letter_is_never_red(text: str) -> None:
     for one in (letter(text=text), letter(subject=text.split("\n", 1)[0], text="As above.")):
         card = assess(one, KNOWN)
         assert card.level < STOP, card.lines
 
 
-@pytest.mark.parametrize("text", ORDINARY.values(), ids=ORDINARY.keys())
+@for_each("text", ORDINARY.values())
 def test_an_ordinary_letter_that_answers_is_quiet(text: str) -> None:
     facts = known(thread=frozenset({ANN.key, YOU.key}))
     kinds = {line.kind for line in assess(letter(text=text), facts).lines}
@@ -156,7 +158,7 @@ LOOK_ALIKES = {
 }
 
 
-@pytest.mark.parametrize("domain", LOOK_ALIKES.values(), ids=LOOK_ALIKES.keys())
+@for_each("domain", LOOK_ALIKES.values())
 def test_a_domain_that_looks_like_a_known_one_is_red(domain: str) -> None:
     card = assess(to(f"ann@{domain}"), KNOWN)
     assert ("look_alike", STOP) in found(card)
@@ -165,7 +167,7 @@ def test_a_domain_that_looks_like_a_known_one_is_red(domain: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "domain",
     ["paypal.com", "mail.paypal.com", "example.com", "example.net", "gmx.net", "other.org"]
     + ["pay.com", "north.de", "acme.co.uk", "shop.acme.co.uk", "alphabet.com", "xn--mller-kva.de"],
@@ -274,7 +276,7 @@ STOP_LINKS = {
 }
 
 
-@pytest.mark.parametrize("text", STOP_LINKS.values(), ids=STOP_LINKS.keys())
+@for_each("text", STOP_LINKS.values())
 def test_a_link_that_deceives_or_runs_is_red(text: str) -> None:
     assert ("links", STOP) in found(assess(letter(text=f"Look: {text} now"), KNOWN))
 
@@ -292,7 +294,7 @@ LOOK_LINKS = {
 }
 
 
-@pytest.mark.parametrize("text", LOOK_LINKS.values(), ids=LOOK_LINKS.keys())
+@for_each("text", LOOK_LINKS.values())
 def test_an_unusual_link_is_worth_a_look(text: str) -> None:
     card = assess(letter(text=f"See {text} there"), KNOWN)
     assert ("links", LOOK) in found(card)
@@ -320,12 +322,12 @@ STOP_PAGES = {
 }
 
 
-@pytest.mark.parametrize("page", STOP_PAGES.values(), ids=STOP_PAGES.keys())
+@for_each("page", STOP_PAGES.values())
 def test_a_link_in_a_page_that_deceives_or_runs_is_red(page: str) -> None:
     assert ("links", STOP) in found(assess(letter(html=page), KNOWN))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["![x](https://evil.org/t.gif)", "![](<https://evil.org/t.gif>)", "[![x](//evil.org/t)](a.md)"]
     + ["![x][1]\n\n[1]: https://evil.org/t.gif"],
@@ -352,12 +354,12 @@ SECRETS = {
 }
 
 
-@pytest.mark.parametrize("changes", SECRETS.values(), ids=SECRETS.keys())
+@for_each("changes", SECRETS.values())
 def test_a_secret_is_red_wherever_it_stands_and_the_card_does_not_repeat_it(
     changes: dict[str, Any],
 ) -> None:
     token = "AbCdEf0123456789" * 2 + "wXyZ"
-    filled = {}
+    filled: dict[str, object] = {}
     for name, value in changes.items():
         if name == "attachments":
             files = ((n.replace("{}", token), c.replace("{}", token)) for n, c in value)
@@ -372,7 +374,7 @@ def test_a_secret_is_red_wherever_it_stands_and_the_card_does_not_repeat_it(
     assert token[:12] not in json.dumps(card.to_json())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["token.json", "credentials.json", "client_secret_1.json", "id_rsa", "id_ed25519", ".env"]
     + [".env.local", "prod.env", "server.pem", "vault.kdbx", "a.p12", ".netrc", ".npmrc", "CA.KEY"],
@@ -431,7 +433,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("file", FILES.values(), ids=FILES.keys())
+@for_each("file", FILES.values())
 def test_a_file_that_can_act_or_poses_is_red(file: tuple[str, str, bytes]) -> None:
     assert ("attachment", STOP) in found(assess(attached(*file), KNOWN))
 
@@ -603,9 +605,7 @@ def test_a_link_or_number_that_a_mail_gave_is_red_unless_it_goes_back() -> None:
     assert assess(letter(text=text), sent).level == PLAIN
 
 
-@pytest.mark.parametrize(
-    "text", ["It is 482913.", "482 913", "482-913", "Say 482913 to them", "<482913>"]
-)
+@for_each("text", ["It is 482913.", "482 913", "482-913", "Say 482913 to them", "<482913>"])
 def test_a_code_that_a_mail_gave_is_red_even_without_its_word(text: str) -> None:
     facts = seen_in(shown("body"), *tokens("Your verification code is 482913"))
     for one in (letter(text=text), letter(subject=text)):
@@ -719,7 +719,7 @@ def test_a_card_is_the_same_after_a_round_trip() -> None:
     assert card.to_json()[0][0] == 2
 
 
-@pytest.mark.parametrize("rows", [[[3, "a", "b"]], [["2", "a", "b"]], [[1, "a"]], [[1, 2, 3]], [7]])
+@for_each("rows", [[[3, "a", "b"]], [["2", "a", "b"]], [[1, "a"]], [[1, 2, 3]], [7]])
 def test_what_is_no_card_is_refused(rows: list[Any]) -> None:
     with pytest.raises(Invalid):
         Card.from_json(rows)

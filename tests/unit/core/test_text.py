@@ -1,13 +1,15 @@
 """Text of strangers: what the eye cannot see is gone and counted; words compare as people expect."""
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from postroom.core.text import TOKEN_CHARS, clean, line, words
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 
 
-@pytest.mark.parametrize(
+@for_each(
     "hidden",
     [
         "\u200b",
@@ -34,9 +36,7 @@ def test_a_run_of_variation_selectors_cannot_smuggle_a_message() -> None:
     assert clean(f"hello{smuggled}") == ("hello", len(smuggled))
 
 
-@pytest.mark.parametrize(
-    "shown", ["👩‍👩‍👧", "❤️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"]
-)
+@for_each("shown", ["👩‍👩‍👧", "❤️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"])
 def test_what_shapes_the_text_that_people_see_is_kept(shown: str) -> None:
     assert clean(shown) == (shown, 0)
 
@@ -45,7 +45,7 @@ def test_a_joiner_between_latin_letters_is_no_part_of_the_word() -> None:
     assert clean("pay\u200dpal") == ("paypal", 1)
 
 
-@pytest.mark.parametrize("ending", ["\r\n", "\r", "\u2028"])
+@for_each("ending", ["\r\n", "\r", "\u2028"])
 def test_every_kind_of_line_end_becomes_a_newline(ending: str) -> None:
     assert clean(f"one{ending}two").text == "one\ntwo"
 
@@ -64,7 +64,7 @@ def test_a_line_is_one_line() -> None:
     assert line("  Re:\r\n\tinvoice \x1b[31m now ") == "Re: invoice [31m now"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("Invoice #1234, PAID", ["invoice", "1234", "paid"]),
@@ -82,9 +82,12 @@ def test_words_are_folded_as_people_search_for_them(text: str, found: list[str])
     assert words(text) == found
 
 
-def test_a_flood_of_marks_costs_no_more_than_a_word() -> None:
-    assert len(words("a" + "\u0300\u0316" * 400_000 + " b")) == 2
-    assert len(words("a" + "\u05b0\u05c1" * 400_000)) <= 2
+@for_each(("marks", "end"), [("\u0300\u0316", " b"), ("\u05b0\u05c1", "")])
+def test_a_flood_of_marks_is_read_in_linear_time(marks: str, end: str) -> None:
+    def read(text: str) -> None:
+        assert len(words(text)) <= 2
+
+    assert_linear(read, lambda n: "a" + marks * (n // 2) + end, size(400_000))
 
 
 def test_a_blob_is_found_by_its_beginning() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +15,7 @@ from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Page
 from tests.desks import SEND, Office
+from tests.narrow import present
 from tests.providers import BUSY, Courier
 
 BOB = Address.parse("bob@else.example")
@@ -23,7 +23,7 @@ OWN = "---\nto: ann@example.com\nsubject: Offer\n---\nAn offer.\n"
 SLIP = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
 
 
-def sends(office: Office) -> list[Any]:
+def sends(office: Office) -> list[str]:
     office.clock.go(3600)
     office.desk.send_approved()
     return office.sent()
@@ -154,7 +154,7 @@ def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Off
 def forge(office: Office, **record: int | str) -> None:
     """Write a line into the log that fits the chain, as anybody with file tools can."""
     (log,) = (office.vault / "Logs/actions").iterdir()
-    last = audit.read(log.read_text().splitlines()[-1])
+    last = present(audit.read(log.read_text().splitlines()[-1]))
     fields = last.record | {"seq": last.seq + 1, "previous": last.digest} | record
     with log.open("a") as stream:
         stream.write(json.dumps(fields) + "\n")
@@ -380,11 +380,12 @@ class Fuzzy:
     def __init__(self, box: LocalMailbox) -> None:
         self.box = box
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self.box, name)
 
-    def search(self, query: str, **page: int | str) -> Page:
-        return self.box.search("in:sent" if query.startswith("in:sent") else query, **page)
+    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
+        found = "in:sent" if query.startswith("in:sent") else query
+        return self.box.search(found, limit=limit, cursor=cursor)
 
 
 def test_whom_you_have_written_to_is_read_in_the_sent_mail_itself(office: Office) -> None:

@@ -206,9 +206,9 @@ def test_the_passphrase_stands_nowhere_in_the_files(office: Office) -> None:
 # Lowering
 
 
-def lowered(office: Office, **wanted: bool | str) -> Rules:
+def lowered(office: Office, *, trust: str, required: bool = True) -> Rules:
     """Open the desk as the wiring does, by settings that somebody changed."""
-    return pinned(Rules(live=True, **wanted), office.desk.ledger)
+    return pinned(Rules(live=True, trust=trust, required=required), office.desk.ledger)
 
 
 def test_the_level_cannot_be_lowered_by_the_settings_where_a_passphrase_is_set(

@@ -21,12 +21,14 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
+from postroom.mail.mailbox import Sent
 from postroom.store.entries import Entry
 from postroom.wiring.desk import desk
 from tests.cases import for_each
 from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
+from tests.narrow import narrow
 
 AGENT = Call("send_email", "claude")
 ANN, BOB = Address.parse("ann@example.com"), Address.parse("bob@example.com")
@@ -161,7 +163,7 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
         assert desk.ledger.entry(id).kind == "sent"
-        assert desk.ledger.entry(id).state.how == "proved by the provider"
+        assert narrow(desk.ledger.entry(id).state, life.Sent).how == "proved by the provider"
 
 
 def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(
@@ -199,7 +201,7 @@ def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(
         for _ in range(20):
             desk.send_approved()
         assert sum(one.path.endswith("/drafts/send") for one in service.requests) == 4
-        assert "unsent" in desk.ledger.entry(id).state.held
+        assert "unsent" in narrow(desk.ledger.entry(id).state, life.Approved).held
 
 
 def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post: Post, service: Gmail) -> None:
@@ -238,7 +240,8 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
         assert name(post.approve(desk, id)) == "sent"
         entry = desk.ledger.entry(id)
         box = desk.mailroom.box("")
-        assert box.settle(entry.letter, "").message == entry.state.message
+        settled = narrow(box.settle(entry.letter, ""), Sent)
+        assert settled.message == narrow(entry.state, life.Sent).message
 
 
 def test_an_account_without_a_display_name_writes_letters(person: Person) -> None:
@@ -452,8 +455,8 @@ def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(
         post.approve(desk, id)
     for file in state.glob("ledger.sqlite*"):
         file.unlink()
-    for file, content in saved.items():
-        (state / file).write_bytes(content)
+    for copy, content in saved.items():
+        (state / copy).write_bytes(content)
     with post.desk() as desk:
         desk.reconcile()
         if desk.ledger.entry(id).kind == "unknown":

@@ -8,23 +8,27 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
+from postroom.core.life import Rejected, Sent
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Call
 from postroom.store.entries import Entry
 from tests.desks import SEND, YOU, Office
+from tests.narrow import narrow
 from tests.providers import BARRED, Courier
 
 OTHER = Call("send_email", "codex")
 
 
-def again(office: Office, letter: Letter, n: int = 1, **how: Call | bool | str) -> Entry:
+def again(
+    office: Office, letter: Letter, n: int = 1, call: Call = SEND, **wish: str | bool
+) -> Entry:
     """Repeat a call: the same words, frozen under another id."""
-    return office.propose(replace(letter, id="b" * (9 - n) + "z" * (n + 1)), **how)
+    return office.propose(replace(letter, id="b" * (9 - n) + "z" * (n + 1)), call, **wish)
 
 
 def sent(office: Office, letter: Letter, **wish: str) -> Entry:
     """Bring a letter out."""
-    entry = office.propose(letter, **wish)
+    entry = office.propose(letter, SEND, **wish)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(10)
     assert office.desk.dispatch(entry.id).kind == "sent"
@@ -116,7 +120,7 @@ def test_the_same_call_is_answered_already_sent_for_24_hours(
     office.clock.go(DAY - 1)
     answer = again(office, letter)
     assert (answer.id, answer.kind) == (letter.id, "sent")
-    assert answer.state.at.iso == "2026-11-15T00:00:10Z"
+    assert narrow(answer.state, Sent).at.iso == "2026-11-15T00:00:10Z"
     assert len(courier.accepted) == 1
 
 
@@ -138,12 +142,12 @@ def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office: Of
     office.clock.go(30 * DAY)
     for key in ("", "new"):
         answer = again(office, letter, key=key)
-        assert (answer.id, answer.state.reason) == (letter.id, "Not to Ann")
+        assert (answer.id, narrow(answer.state, Rejected).reason) == (letter.id, "Not to Ann")
     assert office.desk.ledger.lines() == []
 
 
 def closed(office: Office, courier: Courier, letter: Letter, kind: str, **wish: str) -> None:
-    office.propose(letter, **wish)
+    office.propose(letter, SEND, **wish)
     if kind == "failed":
         courier.refuses(BARRED)
         office.desk.approve(letter.id, by="ada", digest=letter.digest)
@@ -324,7 +328,7 @@ def test_the_same_words_do_not_replace_the_letter_that_was_sent_back(office: Off
     office.propose(letter)
     office.desk.reject(letter.id, by="ada", reason="shorter", revise=True)
     answer = again(office, letter, replaces=letter.id)
-    assert (answer.id, answer.state.revise) == (letter.id, True)
+    assert (answer.id, narrow(answer.state, Rejected).revise) == (letter.id, True)
 
 
 def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(

@@ -6,11 +6,13 @@ import pytest
 
 from postroom.core.address import Address
 from postroom.core.errors import AuthRequired, Denied, Invalid, Limited, Unavailable
+from postroom.core.life import Approved
 from postroom.core.policy import DAY, Rules
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Arrival
 from postroom.store.entries import Entry
-from tests.desks import ANN, SEND, YOU, Office
+from tests.desks import ANN, SEND, YOU, Office, state
+from tests.narrow import narrow
 from tests.providers import BARRED, BUSY, Courier
 
 HOUR = 3600.0
@@ -54,7 +56,8 @@ def held(office: Office, **changes: str) -> tuple[str, float]:
     """Return why the next letter may not leave, and the seconds until it may."""
     entry = send(office, **changes)
     assert entry.kind == "approved"
-    return entry.state.held, entry.state.wait
+    state = narrow(entry.state, Approved)
+    return state.held, state.wait
 
 
 # The budget
@@ -78,7 +81,7 @@ def test_there_is_room_again_at_the_moment_that_was_named_and_not_before(office:
     for _ in range(3):
         send(office)
     entry = send(office)
-    office.clock.go(entry.state.wait - 0.5)
+    office.clock.go(narrow(entry.state, Approved).wait - 0.5)
     assert office.desk.send_approved() == []
     office.clock.go(0.5)
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
@@ -211,9 +214,9 @@ def test_a_letter_to_many_waits_until_enough_of_the_hour_is_free(office: Office)
     office.clock.go(590)
     send(office, to=people(2))
     entry = send(office, to=people(4))
-    assert entry.kind == "approved"
-    assert entry.state.wait == HOUR - 10
-    office.clock.go(entry.state.wait)
+    wait = narrow(entry.state, Approved).wait
+    assert wait == HOUR - 10
+    office.clock.go(wait)
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]
 
 
@@ -242,8 +245,8 @@ def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office: O
     move = Call("move_email", "claude")
     for id in ids[:2]:
         office.desk.mailroom.move(move, "", id, "Taxes")
-    for go in (lambda: None, lambda: office.clock.jump(DAY), lambda: office.clock.jump(-2 * DAY)):
-        go()
+    for seconds in (0, DAY, -2 * DAY):
+        office.clock.jump(seconds)
         limit(office, moves_per_hour=2)  # a new process
         with pytest.raises(Limited, match="2 moves and labels/hour"):
             office.desk.mailroom.label(move, "", ids[2], "Later")
@@ -391,7 +394,7 @@ def test_a_letter_that_is_refused_again_and_again_costs_one(
     courier.refuses(times=5)
     entry = send(office)
     for _ in range(5):
-        office.clock.go(office.desk.ledger.entry(entry.id).state.wait)
+        office.clock.go(state(office, entry.id, Approved).wait)
         office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
     assert send(office).kind == "sent"
@@ -593,7 +596,7 @@ def test_a_machine_is_not_answered(office: Office, who: str) -> None:
 def test_paused_stops_what_needs_no_approval_too(office: Office, courier: Courier) -> None:
     limit(office, required=False)
     (office.vault / "PAUSED").touch()
-    assert "paused" in office.propose().state.held
+    assert "paused" in narrow(office.propose().state, Approved).held
     assert courier.tried == 0
     (office.vault / "PAUSED").unlink()
     assert [one.kind for one in office.desk.send_approved()] == ["sent"]

@@ -15,6 +15,7 @@ from postroom.core.audit import GENESIS, Action, Mark
 from postroom.core.errors import Denied, Unavailable
 from postroom.desk import log
 from postroom.desk.log import ActionLog
+from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
 DESK = "abcdefghijklmnop"
@@ -22,12 +23,12 @@ OTHER = "qrstuvwxyz234567"
 FOLDER = "Logs/actions"
 
 
-class Ledger:
-    """A chain of actions in memory."""
+class MemoryLedger(Ledger):
+    """A ledger that has nothing but a chain of actions, in memory."""
 
     def __init__(self, desk: str = DESK) -> None:
         self.desk = desk
-        self.chain = []
+        self.chain: list[str] = []
         self.marked = Mark()
 
     def act(self, day: str = "2026-01-05", **fields: Any) -> str:
@@ -64,7 +65,7 @@ class Desk:
 
     def __init__(self, root: Path, desk: str = DESK) -> None:
         self.root = root
-        self.ledger = Ledger(desk)
+        self.ledger = MemoryLedger(desk)
         self.vault = Vault(root)
         self.log = ActionLog(self.vault, self.ledger, desk=desk)
 
@@ -356,7 +357,7 @@ def test_a_deleted_file_is_found_first_middle_or_last(desk: Desk) -> None:
     ],
 )
 def test_what_was_done_to_the_file_is_found(
-    desk: Desk, change: Callable[..., Any], found: list[tuple[int, str]]
+    desk: Desk, change: Callable[..., list[bytes]], found: list[tuple[int, str]]
 ) -> None:
     desk.act(*["2026-01-05"] * 3)
     lines = desk.file().read_bytes().splitlines()

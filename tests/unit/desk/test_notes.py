@@ -25,6 +25,7 @@ from tests.desks import (
     parsed,
     titles,
 )
+from tests.narrow import present
 from tests.providers import BARRED, BUSY, Courier
 
 # What it shows
@@ -220,7 +221,7 @@ HTML = '<p>Good day, <b>Ann</b>. Pay <a href="https://eve.example/x">Eve</a>.</p
 def test_a_note_says_that_there_is_an_html_part_and_shows_all_its_words(office: Office) -> None:
     entry = office.propose(office.letter(html=HTML))
     assert "HTML part" in office.page(entry.id, "Envelope")
-    shown = fenced(office.page(entry.id, "Letter")).strip()
+    shown = present(fenced(office.page(entry.id, "Letter"))).strip()
     assert shown == "Good day, Ann. Pay Eve (https://eve.example/x)."
     assert "HTML part" not in office.page(office.propose().id, "Envelope")
 
@@ -242,7 +243,9 @@ def test_a_letter_whose_html_was_not_built_here_is_refused(office: Office) -> No
 def test_an_edit_of_the_text_drops_the_html(office: Office, courier: Courier, where: str) -> None:
     entry = office.propose(office.letter(html=HTML))
     if where == "note":
-        office.edit(entry.id, fenced(office.page(entry.id, "Letter")).strip(), "Good night, Ann.")
+        office.edit(
+            entry.id, present(fenced(office.page(entry.id, "Letter"))).strip(), "Good night, Ann."
+        )
         office.move(entry.id, "Approved")
         office.look()
     else:

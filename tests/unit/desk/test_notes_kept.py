@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -175,7 +174,7 @@ def test_a_note_with_a_broken_fence_does_not_grow(office: Office) -> None:
     ],
 )
 def test_what_changes_no_word_of_the_letter_does_not_keep_a_move_from_approving(
-    office: Office, change: Callable[..., Any]
+    office: Office, change: Callable[[str], str]
 ) -> None:
     entry = office.propose()
     note = office.note(entry.id)

@@ -1,6 +1,7 @@
 """What an agent or a mail wrote is shown in a note and never rendered."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 
@@ -151,11 +152,12 @@ def test_a_hostile_html_part_is_never_rendered(office: Office, hostile: str) -> 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_a_hostile_server_is_never_rendered(office: Office, courier: Courier, hostile: str) -> None:
     courier.settles = False
-    for arrange in (
+    arrangements: tuple[Callable[[], None], ...] = (
         lambda: courier.refuses(type(BUSY)(hostile)),
         lambda: courier.refuses(type(BARRED)(hostile)),
         lambda: courier.loses(type(BUSY)(hostile), after=False),
-    ):
+    )
+    for arrange in arrangements:
         entry = office.approved()
         arrange()
         office.desk.dispatch(entry.id)

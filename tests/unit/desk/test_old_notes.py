@@ -8,6 +8,7 @@ import pytest
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.desks import Office, old_desk
+from tests.narrow import present
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_a_draft_that_an_agent_wrote_and_was_frozen_is_shown_in_the_fence(office
     text = office.desk.ledger.entry("5bhprii4ly").letter.text
     office.look()
     note = Note.parse(office.note("5bhprii4ly").read_bytes())
-    assert fenced(dict(sections(note.body))["Letter"]).strip() == text.strip()
+    assert present(fenced(dict(sections(note.body))["Letter"])).strip() == text.strip()
     assert note.text("status") == "pending_approval"
     office.move("5bhprii4ly", "Approved")
     office.look()

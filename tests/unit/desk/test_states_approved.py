@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.core.errors import Conflict
+from postroom.core.life import Approved, Failed, Sending
 from postroom.core.policy import DAY
 from postroom.store.entries import Entry
 from tests.desks import (
@@ -25,6 +25,7 @@ from tests.desks import (
     Office,
     state,
 )
+from tests.narrow import narrow
 from tests.providers import Courier
 
 # approved
@@ -57,7 +58,7 @@ def moved_away(office: Office, entry: Entry) -> None:
 
 @pytest.mark.parametrize("recall", [undone, moved_home, deleted, edited, moved_away])
 def test_an_approval_taken_back_makes_the_letter_wait_at_home(
-    office: Office, recall: Callable[..., Any]
+    office: Office, recall: Callable[[Office, Entry], None]
 ) -> None:
     entry = office.approved()
     recall(office, entry)
@@ -149,7 +150,7 @@ def test_the_claim_is_on_disk_and_in_the_log_before_a_byte_leaves(
     office: Office, courier: Courier
 ) -> None:
     entry = office.approved()
-    found = []
+    found: list[object] = []
 
     def watch(name: str) -> None:
         if name == "published":
@@ -171,7 +172,7 @@ def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(
 ) -> None:
     entry = office.approved()
     office.desk.send_approved()
-    claimed = office.desk.ledger.history(entry.id)[-2]
+    claimed = narrow(office.desk.ledger.history(entry.id)[-2], Sending)
     assert claimed.wire == hashlib.sha256(courier.accepted[0].wire).hexdigest()
 
 
@@ -180,7 +181,7 @@ def test_while_paused_an_approved_letter_is_held_with_the_reason(office: Office,
     entry = office.approved()
     (office.vault / name).touch()
     office.desk.send_approved()
-    assert "paused" in state(office, entry.id).held
+    assert "paused" in state(office, entry.id, Approved).held
     assert office.where(entry.id) == APPROVED
     assert "paused" in office.head(entry.id)
     (office.vault / name).unlink()
@@ -192,7 +193,7 @@ def test_in_rehearsal_an_approved_letter_is_held_with_the_reason(office: Office)
     entry = office.approved()
     office.reopen(live=False)
     office.desk.send_approved()
-    assert "rehearses" in state(office, entry.id).held
+    assert "rehearses" in state(office, entry.id, Approved).held
     assert office.where(entry.id) == APPROVED
     assert "rehearses" in office.head(entry.id)
     office.reopen(live=True)
@@ -210,7 +211,7 @@ def test_without_budget_or_pace_an_approved_letter_is_held_with_reason_and_next_
     first, second = office.approved(), office.approved()
     office.desk.send_approved()
     assert [office.state_of(e.id) for e in (first, second)] == ["sent", "approved"]
-    held = state(office, second.id)
+    held = state(office, second.id, Approved)
     assert "Rate limit exceeded (1 emails/" in held.held
     told = office.head(second.id)
     assert "Rate limit exceeded" in told
@@ -224,7 +225,7 @@ def test_a_recipient_denied_since_the_approval_fails_the_letter(office: Office) 
     entry = office.approved()
     office.reopen(deny=("example.com",))
     office.desk.send_approved()
-    assert "no mail" in state(office, entry.id).reason
+    assert "no mail" in state(office, entry.id, Failed).reason
     assert office.where(entry.id) == FAILED
     assert "no mail" in office.head(entry.id)
     assert office.sent() == []
@@ -243,7 +244,7 @@ def test_a_recipient_denied_since_the_approval_fails_the_letter(office: Office) 
     ],
 )
 def test_bytes_that_are_not_the_approved_letter_fail_it_and_none_leaves(
-    office: Office, courier: Courier, forges: Callable[..., Any]
+    office: Office, courier: Courier, forges: Callable[[bytes], bytes]
 ) -> None:
     courier.forges = forges
     entry = office.approved()
@@ -261,7 +262,7 @@ def test_a_letter_changed_in_the_ledger_after_the_verdict_fails(
         other.execute("UPDATE letter SET frozen = replace(frozen, 'Good day', 'Bad day')")
     other.close()
     office.desk.send_approved()
-    assert "digest" in state(office, entry.id).reason
+    assert "digest" in state(office, entry.id, Failed).reason
     assert office.where(entry.id) == FAILED
     assert courier.tried == 0
 

@@ -2,10 +2,10 @@
 
 import shutil
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from postroom.core.life import Approved, Unknown
 from postroom.store.entries import Entry
 from tests.desks import (
     APPROVED,
@@ -130,9 +130,11 @@ def test_a_closed_letters_deleted_note_stays_gone(
 
 # restored ledgers
 
+Backup = tuple[Callable[[], None], Callable[[], None]]
+
 
 @pytest.fixture
-def backup(office: Office) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def backup(office: Office) -> Backup:
     """Return how to keep a copy of the ledger, and how to put it back."""
     kept = office.folder / "backup.sqlite"
 
@@ -152,7 +154,7 @@ def backup(office: Office) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def test_after_a_restored_backup_a_letter_sent_since_is_sent_and_not_sent_again(
-    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, courier: Courier, backup: Backup
 ) -> None:
     keep, put_back = backup
     entry = office.approved()
@@ -176,8 +178,8 @@ def test_after_a_restored_backup_a_letter_sent_since_is_sent_and_not_sent_again(
 )
 def test_after_a_restored_backup_letters_take_the_state_that_the_log_gives(
     office: Office,
-    backup: tuple[Callable[..., Any], Callable[..., Any]],
-    since: Callable[..., Any],
+    backup: Backup,
+    since: Callable[[Office, Entry], object],
     kind: str,
 ) -> None:
     keep, put_back = backup
@@ -190,7 +192,7 @@ def test_after_a_restored_backup_letters_take_the_state_that_the_log_gives(
 
 
 def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(
-    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, backup: Backup
 ) -> None:
     keep, put_back = backup
     entry = office.approved()
@@ -205,7 +207,7 @@ def test_after_a_restored_backup_a_letter_recalled_since_waits_as_the_log_says(
 def test_after_a_restored_backup_a_closed_letter_that_was_opened_and_sent_since_is_sent(
     office: Office,
     courier: Courier,
-    backup: tuple[Callable[..., Any], Callable[..., Any]],
+    backup: Backup,
     kind: str,
 ) -> None:
     keep, put_back = backup
@@ -224,7 +226,7 @@ def test_after_a_restored_backup_a_closed_letter_that_was_opened_and_sent_since_
 
 
 def test_after_a_restored_backup_an_unknown_letter_resolved_since_is_what_the_log_says(
-    office: Office, lost: Entry, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, lost: Entry, backup: Backup
 ) -> None:
     keep, put_back = backup
     keep()
@@ -235,7 +237,7 @@ def test_after_a_restored_backup_an_unknown_letter_resolved_since_is_what_the_lo
 
 
 def test_after_a_restored_backup_all_other_open_letters_are_unknown(
-    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, courier: Courier, backup: Backup
 ) -> None:
     keep, put_back = backup
     waiting, approved = office.propose(), office.approved()
@@ -252,13 +254,13 @@ def test_after_a_restored_backup_all_other_open_letters_are_unknown(
     for entry in (waiting, approved, claimed):
         assert office.state_of(entry.id) == "unknown"
         assert office.where(entry.id) == APPROVED
-        assert "backup" in state(office, entry.id).why
+        assert "backup" in state(office, entry.id, Unknown).why
     office.desk.send_approved()
     assert courier.tried == 0
 
 
 def test_after_a_restored_backup_the_log_still_verifies_and_is_said_once(
-    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, backup: Backup
 ) -> None:
     keep, put_back = backup
     office.propose()
@@ -271,7 +273,7 @@ def test_after_a_restored_backup_the_log_still_verifies_and_is_said_once(
 
 
 def test_after_a_restored_backup_what_was_spent_since_stays_spent(
-    office: Office, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, backup: Backup
 ) -> None:
     keep, put_back = backup
     office.reopen(sends=1)
@@ -283,11 +285,11 @@ def test_after_a_restored_backup_what_was_spent_since_stays_spent(
     office.look()
     later = office.approved()
     office.desk.send_approved()
-    assert "Rate limit exceeded" in state(office, later.id).held
+    assert "Rate limit exceeded" in state(office, later.id, Approved).held
 
 
 def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
-    office: Office, courier: Courier, backup: tuple[Callable[..., Any], Callable[..., Any]]
+    office: Office, courier: Courier, backup: Backup
 ) -> None:
     keep, put_back = backup
     letter = office.letter()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,9 @@ from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Call, Proposal
 from postroom.vault.note import Note
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import File, Files, Ready, Vault
 from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
+from tests.narrow import narrow, present
 
 # new
 
@@ -105,7 +105,7 @@ def test_a_slip_that_fits_lets_a_letter_leave_within_the_call_and_goes_to_done_w
     before = office.clock()
     entry = office.desk.post(SEND, office.letter(), Proposal(), slips=True)
     assert entry.kind == "sent"
-    assert entry.state.verdict.via == "slip"
+    assert present(narrow(entry.state, life.Sent).verdict).via == "slip"
     assert office.clock() == before
     assert office.where(entry.id) == DONE
     assert not slip.exists()
@@ -147,11 +147,13 @@ class Dying(Vault):
 
     alive = False
 
-    def replace(self, *what: File | bytes | str) -> File:
+    def replace(
+        self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
+    ) -> File:
         if not Dying.alive:
             Dying.alive = True
             raise Dead
-        return super().replace(*what)
+        return super().replace(path, data, was, ready)
 
 
 def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office: Office) -> None:
@@ -189,7 +191,7 @@ def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office: Off
 class Gone(Vault):
     """A vault on a disk that was taken away."""
 
-    def list(self, folder: str) -> None:
+    def list(self, folder: str) -> Files:
         raise Unavailable("The disk is gone")
 
 
@@ -221,7 +223,7 @@ def test_each_call_leaves_exactly_one_line(office: Office) -> None:
     letter = office.letter()
     lines = []
 
-    def count(act: Callable[..., Any]) -> None:
+    def count(act: Callable[[], object]) -> None:
         before = office.desk.ledger.head()
         act()
         new = office.desk.ledger.actions(before)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from postroom.core.life import Approved
 from postroom.core.policy import DAY
-from postroom.vault.vault import File, Vault
+from postroom.store.entries import Entry
+from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, DONE, HOME, REJECTED, SEND, Dead, Office, state
 from tests.providers import BUSY, Courier
 
@@ -83,7 +84,7 @@ def test_a_provider_that_cannot_be_reached_holds_the_letter(
     entry = office.approved()
     courier.away = True
     office.desk.send_approved()
-    assert state(office, entry.id).held == "no network"
+    assert state(office, entry.id, Approved).held == "no network"
     assert courier.tried == 0
 
 
@@ -92,7 +93,7 @@ def test_a_provider_that_cannot_be_reached_holds_the_letter(
 def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
     office: Office, start: str, renamed: bool
 ) -> None:
-    moves = []
+    moves: list[Callable[[], object]] = []
 
     class Slow(Vault):
         def list(self, folder: str) -> list[File]:
@@ -117,10 +118,19 @@ def dying_before_the_note(office: Office) -> Iterator[None]:
     """Let the process end when it comes to write a note, its decision being in the ledger."""
 
     class Mortal(Vault):
-        def replace(self, *_what: File | bytes | str) -> None:
+        def replace(
+            self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
+        ) -> File:
             raise Dead
 
-        def move(self, *_what: File | bytes | str) -> None:
+        def move(
+            self,
+            source: str,
+            target: str,
+            was: File,
+            data: bytes | None = None,
+            ready: Ready = lambda _inode: None,
+        ) -> File:
             raise Dead
 
     office.vaults = Mortal
@@ -184,7 +194,7 @@ def test_a_note_left_behind_by_a_refusal_gives_the_reason_after_the_next_look(
     ],
 )
 def test_a_note_left_behind_by_any_decision_is_brought_to_its_place_at_the_next_look(
-    office: Office, act: Callable[..., Any], kind: str, where: str
+    office: Office, act: Callable[[Office, Entry], object], kind: str, where: str
 ) -> None:
     entry = office.approved()
     with dying_before_the_note(office):

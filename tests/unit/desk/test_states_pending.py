@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -24,6 +23,7 @@ from tests.desks import (
     Office,
     state,
 )
+from tests.narrow import narrow, present
 from tests.providers import Courier
 
 # pending
@@ -40,7 +40,7 @@ def by_moving_the_note(office: Office, entry: Entry) -> None:
 
 @pytest.mark.parametrize("approve", [in_the_terminal, by_moving_the_note])
 def test_an_approval_lets_the_letter_out_once_the_undo_window_has_passed_and_not_before(
-    office: Office, approve: Callable[..., Any]
+    office: Office, approve: Callable[[Office, Entry], None]
 ) -> None:
     entry = office.propose()
     approve(office, entry)
@@ -61,7 +61,7 @@ def test_a_verdict_says_whose_word_it_was_and_where_it_was_given(office: Office)
     first, second = office.propose(), office.propose()
     in_the_terminal(office, first)
     by_moving_the_note(office, second)
-    told = [state(office, entry.id).verdict for entry in (first, second)]
+    told = [state(office, entry.id, life.Approved).verdict for entry in (first, second)]
     assert [(one.by, one.via) for one in told] == [("ada", "terminal"), ("person", "folder")]
     assert [one.digest for one in told] == [first.digest, second.digest]
 
@@ -150,7 +150,7 @@ def test_the_text_of_a_note_edited_in_place_can_be_taken_and_approved(
 ) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
-    text = office.desk.note_text(entry)
+    text = present(office.desk.note_text(entry))
     edited = office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
     assert office.desk.edited(edited) == ""
     office.desk.approve(entry.id, by="ada", digest=edited.digest)
@@ -174,7 +174,7 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
 def test_what_is_typed_into_the_note_while_its_text_is_taken_is_not_lost(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
-    text = office.desk.note_text(entry)
+    text = present(office.desk.note_text(entry))
     office.edit(entry.id, "1th time.", "1th time. And one more word.")
     with suppress(Conflict):  # refused is as good
         office.desk.edit(entry.id, replace(entry.letter, text=text), from_note=True)
@@ -186,11 +186,11 @@ def test_a_rejection_in_the_terminal_gives_the_reason_and_the_note_goes_to_rejec
 ) -> None:
     entry = office.propose()
     office.desk.reject(entry.id, by="ada", reason="Not to Ann")
-    assert state(office, entry.id).reason == "Not to Ann"
+    assert state(office, entry.id, life.Rejected).reason == "Not to Ann"
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "status") == "rejected"
     assert "Not to Ann" in office.head(entry.id)
-    assert office.desk.status(SEND, entry.id).state.reason == "Not to Ann"
+    assert narrow(office.desk.status(SEND, entry.id).state, life.Rejected).reason == "Not to Ann"
 
 
 def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(office: Office) -> None:
@@ -198,7 +198,9 @@ def test_a_note_moved_to_rejected_rejects_and_its_reason_reaches_the_agent(offic
     office.edit(entry.id, 'status: "pending"', 'status: "pending"\nreason: Too cold a tone')
     office.move(entry.id, REJECTED)
     office.look()
-    assert office.desk.status(SEND, entry.id).state.reason == "Too cold a tone"
+    assert (
+        narrow(office.desk.status(SEND, entry.id).state, life.Rejected).reason == "Too cold a tone"
+    )
     assert office.where(entry.id) == REJECTED
     assert office.field(entry.id, "reason") == "Too cold a tone"
     assert office.sent() == []
@@ -209,7 +211,7 @@ def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_wh
 ) -> None:
     entry = office.propose()
     office.desk.reject(entry.id, by="ada", reason="Warmer, please", revise=True)
-    told = office.desk.status(SEND, entry.id).state
+    told = narrow(office.desk.status(SEND, entry.id).state, life.Rejected)
     assert (told.revise, told.reason) == (True, "Warmer, please")
     assert "another version: Warmer, please" in life.told(entry.id, told)
     assert office.where(entry.id) == REJECTED

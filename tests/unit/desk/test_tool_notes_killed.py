@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.desk.outbox import Call
 from postroom.store.ledger import Book, Ledger
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import File, Ready, Vault
 from tests.desks import Dead, Office
 
 WRITE = Call("write_note", "claude", "vault")
@@ -32,9 +31,11 @@ class Life:
 class MortalVault(Vault):
     """A vault whose process may die before or after a change."""
 
-    def replace(self, *what: File | bytes | str) -> File:
+    def replace(
+        self, path: str, data: bytes, was: File, ready: Ready = lambda _inode: None
+    ) -> File:
         Life.step()
-        made = super().replace(*what)
+        made = super().replace(path, data, was, ready)
         Life.step()
         return made
 
@@ -44,13 +45,14 @@ class MortalVault(Vault):
         target: str,
         was: File,
         data: bytes | None = None,
-        *ready: Callable[..., Any],
+        ready: Ready = lambda _inode: None,
     ) -> File:
         Life.step()
         if Life.left == 1:  # between the two names
-            super().create(target, self.read(source)[0] if data is None else data, ready=ready[0] if ready else lambda _inode: None)  # fmt: skip
+            content = self.read(source)[0] if data is None else data
+            super().create(target, content, ready=ready)
         Life.step()
-        made = super().move(source, target, was, data, *ready)
+        made = super().move(source, target, was, data, ready)
         Life.step()
         return made
 
@@ -59,14 +61,14 @@ class MortalLedger(Ledger):
     """A ledger whose process may die after a transaction."""
 
     @contextmanager
-    def write(self, **how: bool) -> Iterator[Book]:
-        with super().write(**how) as book:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+        with super().write(synced=synced, early=early) as book:
             yield book
         Life.step()
 
 
 @pytest.fixture
-def mortal(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+def mortal(tmp_path: Path) -> Iterator[Callable[[str], Office]]:
     found = []
 
     def begin(name: str) -> Office:
@@ -106,7 +108,7 @@ def moved(office: Office, path: str) -> None:
 
 
 def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_approves_it(
-    mortal: Callable[..., Any],
+    mortal: Callable[[str], Office],
 ) -> None:
     for after in range(1, 60):
         office = mortal(f"draft {after}")
@@ -127,7 +129,7 @@ def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_appro
 
 
 def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
-    mortal: Callable[..., Any],
+    mortal: Callable[[str], Office],
 ) -> None:
     for after in range(1, 60):
         office = mortal(f"request {after}")

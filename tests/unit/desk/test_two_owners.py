@@ -20,11 +20,12 @@ from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
+from tests.narrow import present
 
 ANN = Address.parse("ann@example.com")
 ACT = r"POST /gmail/v1/users/me/drafts/send$"
 STALLS = ("claimed", "published", "prepared", "proof kept", "answered")
-FAULTS = {
+FAULTS: dict[str, dict[str, Any]] = {  # of Gmail.fail
     "none": {},
     "lost before": {"lost": "before"},
     "lost after": {"lost": "after"},
@@ -38,7 +39,7 @@ def office(person: Person, service: Gmail) -> Iterator[Desk]:
     person.live(undo_seconds=0)
     at_gmail(person, service)
     with desk(load(person.environment, person.folder, person.folder), make=True) as found:
-        yield found
+        yield present(found)
 
 
 def approved(desk: Desk, subject: str = "Tea") -> Entry:
@@ -58,7 +59,7 @@ def later(dispatcher: Dispatcher, seconds: int) -> Dispatcher:
     return replace(dispatcher, clock=ahead)
 
 
-def stalled(dispatcher: Dispatcher, step: str, act: Callable[..., Any]) -> Dispatcher:
+def stalled(dispatcher: Dispatcher, step: str, act: Callable[[], object]) -> Dispatcher:
     """Return a dispatcher whose lock was stolen, and that stalls once at this step while others act."""
     acts = [act]
 
@@ -79,13 +80,14 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             story = step, first, second
             rules = replace(desk.rules, sends=MANY, paced=MANY, recipients_per_hour=MANY)
             dispatcher = replace(desk.dispatcher, rules=rules)
-            id, between = approved(desk, str(number)).id, []
+            id = approved(desk, str(number)).id
+            between: list[Entry] = []
 
             def take_over(
                 id: str = id,
                 second: str = second,
                 dispatcher: Dispatcher = dispatcher,
-                between: list[Any] = between,
+                between: list[Entry] = between,
             ) -> None:
                 fault = service.fail(ACT, **FAULTS[second])
                 for _ in range(3):

@@ -20,6 +20,7 @@ from postroom.core.errors import (
     Invalid,
     Limited,
     NotFound,
+    PostroomError,
     Unavailable,
 )
 from postroom.core.message import INBOX, UNREAD
@@ -65,7 +66,7 @@ def test_a_refusal_is_classed_by_what_to_do_next_and_tried_again_where_that_help
     pauses: list[float],
     status: int,
     reason: str,
-    error: Any,
+    error: type[PostroomError],
     tries: int,
 ) -> None:
     service.requests.clear()
@@ -81,7 +82,7 @@ def test_a_refusal_is_classed_by_what_to_do_next_and_tried_again_where_that_help
 
 
 def test_pauses_grow_and_are_scattered(
-    box: GmailMailbox, service: Gmail, pauses: list[Any]
+    box: GmailMailbox, service: Gmail, pauses: list[float]
 ) -> None:
     service.fail(LIST, status=503, times=99)
     for _ in range(20):
@@ -118,7 +119,7 @@ def test_how_long_to_wait_is_done_as_gmail_says(
 
 
 def test_a_wait_that_is_too_long_is_told_instead(
-    box: GmailMailbox, service: Gmail, pauses: list[Any]
+    box: GmailMailbox, service: Gmail, pauses: list[float]
 ) -> None:
     service.fail(LIST, status=429, headers={"Retry-After": "900"}, times=9)
     with pytest.raises(Limited) as refused:
@@ -207,7 +208,7 @@ def test_an_answer_that_is_lost_or_cut_off_is_asked_for_again(
 
 
 def test_a_machine_that_nobody_answers_on_is_unavailable(
-    token: Path, service: Gmail, pauses: list[Any]
+    token: Path, service: Gmail, pauses: list[float]
 ) -> None:
     with closing(gmail_box("http://127.0.0.1:1", service.token_uri, token, pauses)) as box:
         with pytest.raises(Unavailable, match="cannot be reached") as refused:
@@ -218,7 +219,7 @@ def test_a_machine_that_nobody_answers_on_is_unavailable(
 
 
 def test_a_certificate_that_nobody_vouches_for_is_not_tried_again(
-    token: Path, service: Gmail, pauses: list[Any], tmp_path: Path
+    token: Path, service: Gmail, pauses: list[float], tmp_path: Path
 ) -> None:
     with (
         distrusted(tmp_path) as endpoint,

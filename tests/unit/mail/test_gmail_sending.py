@@ -13,6 +13,7 @@ from postroom.core.errors import (
     Invalid,
     Limited,
     NotFound,
+    PostroomError,
     Unavailable,
     Uncertain,
 )
@@ -62,7 +63,7 @@ BROKEN = [{"lost": "before"}, {"lost": "after"}, {"cut": True}]  # ways that a c
     ],
 )
 def test_a_send_is_one_request_whatever_becomes_of_it(
-    service: Gmail, token: Path, by_draft: bool, how: dict[str, Any], error: Any
+    service: Gmail, token: Path, by_draft: bool, how: dict[str, Any], error: type[PostroomError]
 ) -> None:
     pauses: list[float] = []
     service.requests.clear()
@@ -75,7 +76,7 @@ def test_a_send_is_one_request_whatever_becomes_of_it(
 
 @for_each("how", BROKEN)
 def test_a_send_over_a_connection_that_breaks_is_one_request(
-    http_box: GmailMailbox, service: Gmail, pauses: list[Any], how: dict[str, Any]
+    http_box: GmailMailbox, service: Gmail, pauses: list[float], how: dict[str, Any]
 ) -> None:
     service.requests.clear()
     with service.failing(ACT, **how), pytest.raises(Uncertain):
@@ -118,7 +119,7 @@ class Breaking(httpx2.BaseTransport):
     ],
 )
 def test_a_send_that_breaks_off_is_uncertain_unless_nothing_can_have_left(
-    service: Gmail, token: Path, broken: Any, error: type[Unavailable] | type[Uncertain]
+    service: Gmail, token: Path, broken: type[httpx2.RequestError], error: type[PostroomError]
 ) -> None:
     where = service.endpoint, service.token_uri, token
     with closing(gmail_box(*where, transport=Breaking(service, broken))) as box:

@@ -1,12 +1,14 @@
 """HTML as text: what a person sees is kept with its structure, what is hidden is counted, all in linear time."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.mail import html
 from postroom.mail.html import MAX_TEXT
 from postroom.mail.style import MAX_STYLES, MAX_TESTS, Sheet
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 from tests.tricks import NEWSLETTERS, tricks
 
 
@@ -14,7 +16,7 @@ def shown(source: str) -> str:
     return html.text(source).text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "text"),
     [
         ("<p>one</p><p>two</p>", "one\n\ntwo"),
@@ -51,7 +53,7 @@ def test_structure_becomes_plain_text(source: str, text: str) -> None:
     assert html.text(source) == (text, 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "text"),
     [
         ('<a href="https://example.org/x?a=1&amp;b=2">here</a>', "here <https://example.org/x?a=1&b=2>"),
@@ -77,7 +79,7 @@ def test_links_are_kept_with_where_they_lead(source: str, text: str) -> None:
     assert shown(source) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "text"),
     [
         ('<img src="https://track.example/1.gif" alt="A chart">', "[image: A chart]"),
@@ -222,7 +224,7 @@ def test_the_colours_of_the_whole_page_count() -> None:
     assert html.text('<body bgcolor="black" text="black">unseen') == ("", len("unseen"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "source",
     [
         '<body bgcolor="#000000"><p style="color:#fff">seen',
@@ -317,68 +319,83 @@ def test_the_work_for_selectors_does_not_grow_with_rules_times_elements() -> Non
     assert declared["display"] is True  # what may be hidden is
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "<div>" * 200_000,
-        "<b>" * 300_000 + "x",
-        "".join(f"<font color=#{n:06x}><p>x" for n in range(50_000)),
-        "<div><select></div></select>" * 30_000,
-        "<" * 1_000_000,
-        "<a " * 300_000,
-        '<a "' * 250_000,
-        '<a b="' * 150_000,
-        "<a b='\"" * 140_000,
-        "<!--" * 250_000,
-        "<style>" * 140_000,
-        "<style>/*" * 110_000,
-        "<title></titl" * 70_000,
-        "<style>" + "a{" * 400_000,
-        "&#" * 500_000,
-        "&" + "a" * 1_000_000,
-        "&#" + "9" * 900_000 + ";",
-        "<p style='" + "color:red;" * 90_000 + "'>x",
-        "<p class='" + "a " * 400_000 + "'>x",
-        "<blockquote>x" * 70_000,
-        "<ul><li>x" * 100_000,
-        "<table><tr><td>x" * 60_000,
-        "</p>" * 250_000,
-        "<pre>" + "\n" * 900_000,
-        "<style>p{background:" + "x " * 100_000 + "}</style>" + "<p>a" * 1000,
-        "<style>p{background:" + "x " * 90 + "}</style>" + "<p>a" * 50_000,
-        "<style>" + ".a{color:red;font-size:9px}" * 10_000 + "</style>" + "<p class=a>x" * 30_000,
-        "<style>"
-        + "".join(f".c{n}.a{{color:red}}" for n in range(9000))
-        + "</style>"
-        + "".join(f"<p class='a b{n}'>x" for n in range(9000)),
-        "<style>" + " " * 200_000 + ";" * 400_000,
-        "<style>" + "@media screen{" * 70_000,
-        "<style>" + "[class" * 150_000 + "{display:none}",
-        (
-            "<div>" * 60
-            + "<b style='color:red'><i style='color:blue'><u style='color:#123'>" * 20
-            + "</div>" * 60
-        )
-        * 60,
-        '</a x="' * 100_000,
-        "<style>" + "a>" * 20_000 + "b{display:none}</style>" + "<b>x</b>" * 1000,
-        "<style>" + "[a" * 20_000 + "b{display:none}</style><b>x</b>",
-        "<style>" + ":not(" * 9_000 + "</style><b>x</b>",
-        "<style>@media " + "not " * 12_000 + "{p{display:none}}</style><p>x",
-        "<style>"
-        + "[class*=zz]{display:none}" * 1900
-        + "</style><p class='"
-        + "a " * 400_000
-        + "'>x",
-        "<style>" + "i+b{display:none}" * 2900 + "</style>" + "<b>x</b>" * 5_000,
-        "<p style='background:" + "a(" * 100_000 + "'>x",
-        "<div style='position:relative'><p style='position:absolute;background:red'>" * 2000,
-        "<div>" * 130 + "<div hidden><div></div></div>" * 20_000,
-    ],
-    ids=lambda source: source[:24],
-)
-def test_hostile_pages_take_linear_time(source: str) -> None:
-    assert len(shown(source)) <= MAX_TEXT + 1000
+# Each page has pieces that are repeated, and before, between and after them others that are not.
+PAGES: list[tuple[str, ...]] = [
+    ("", "<div>"),
+    ("", "<b>", "x"),
+    ("", "<font color=#%06x><p>x"),
+    ("", "<div><select></div></select>"),
+    ("", "<"),
+    ("", "<a "),
+    ("", '<a "'),
+    ("", '<a b="'),
+    ("", "<a b='\""),
+    ("", "<!--"),
+    ("", "<style>"),
+    ("", "<style>/*"),
+    ("", "<title></titl"),
+    ("<style>", "a{"),
+    ("", "&#"),
+    ("&", "a"),
+    ("&#", "9", ";"),
+    ("<p style='", "color:red;", "'>x"),
+    ("<p class='", "a ", "'>x"),
+    ("", "<blockquote>x"),
+    ("", "<ul><li>x"),
+    ("", "<table><tr><td>x"),
+    ("", "</p>"),
+    ("<pre>", "\n"),
+    ("<style>p{background:", "x ", "}</style>", "<p>a"),
+    ("<style>p{background:" + "x " * 90 + "}</style>", "<p>a"),
+    ("<style>", " ", "", ";"),
+    ("<style>", "@media screen{"),
+    ("<style>", "[class", "{display:none}"),
+    (
+        "",
+        "<div>" * 60
+        + "<b style='color:red'><i style='color:blue'><u style='color:#123'>" * 20
+        + "</div>" * 60,
+    ),
+    ("", '</a x="'),
+    ("<style>", "a>", "b{display:none}</style>", "<b>x</b>"),
+    ("<style>", "[a", "b{display:none}</style><b>x</b>"),
+    ("<style>", ":not(", "</style><b>x</b>"),
+    ("<style>@media ", "not ", "{p{display:none}}</style><p>x"),
+    ("<style>", "[class*=zz]{display:none}", "</style><p class='", "a ", "'>x"),
+    ("<p style='background:", "a(", "'>x"),
+    ("", "<div style='position:relative'><p style='position:absolute;background:red'>"),
+    ("<div>" * 130, "<div hidden><div></div></div>"),
+]
+# Each rule is compared with each element, up to a bound: these pages are large enough to reach it.
+SHEETS: list[tuple[str, ...]] = [
+    ("<style>", ".a{color:red;font-size:9px}", "</style>", "<p class=a>x"),
+    ("<style>", ".c%d.a{color:red}", "</style>", "<p class='a b%d'>x"),
+    ("<style>", "i+b{display:none}", "</style>", "<b>x</b>"),
+]
+
+
+def build(pieces: tuple[str, ...], n: int) -> str:
+    """Return a page of `n` characters; `%d` in a piece that is repeated is another number each time."""
+    built = []
+    for at, piece in enumerate(pieces):
+        times = n // len(pieces[1::2]) // len(piece) if at % 2 else 1
+        built.append("".join(piece % k for k in range(times)) if "%" in piece else piece * times)
+    return "".join(built)
+
+
+@for_each("pieces", PAGES)
+def test_hostile_pages_take_linear_time(pieces: tuple[str, ...]) -> None:
+    assert_linear(shown, lambda n: build(pieces, n), size(150_000))
+
+
+@for_each("pieces", SHEETS)
+def test_rules_for_many_elements_take_linear_time(pieces: tuple[str, ...]) -> None:
+    assert_linear(shown, lambda n: build(pieces, n), size(300_000))
+
+
+def test_a_text_that_grows_longer_than_its_page_is_cut() -> None:
+    lines = MAX_TEXT // 16
+    assert MAX_TEXT - 20 < len(shown("<blockquote>" * 8 + "<pre>" + "x\n" * lines)) <= MAX_TEXT
 
 
 TAGS = ["<p>", "</p>", "<li>", "<ul>", "</ul>", "<td>", "<table>", "</table>", "<a href='https://x.example'>",
@@ -386,7 +403,7 @@ TAGS = ["<p>", "</p>", "<li>", "<ul>", "</ul>", "<td>", "<table>", "</table>", "
         "<style>.a{color:#fff}</style>", "<i class=a>", "</i>", "<!--", "-->", "<script>", "</script>", "words "]  # fmt: skip
 
 
-@pytest.mark.parametrize("end", ["\x85", "\u2003", "<p>\x1c<p>\u2028"])
+@for_each("end", ["\x85", "\u2003", "<p>\x1c<p>\u2028"])
 def test_a_paragraph_of_other_white_space_is_no_line(end: str) -> None:
     assert html.text(f"words <p>{end}").text == "words"
 

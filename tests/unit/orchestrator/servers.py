@@ -24,20 +24,20 @@ def put(text: str, end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def answer(id: str, result: Any) -> None:
+def answer(id: int, result: Any) -> None:
     put(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}))
 
 
-def wrong(id: str, code: int) -> None:
+def wrong(id: int, code: int) -> None:
     put(json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": SECRET}}))
 
 
-def said(text: str, **more: Any) -> Any:
+def said(text: str, **more: Any) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}], "resultType": "complete", **more}
 
 
 class Server:
-    def __init__(self, folder: Path, mode: str, times: int) -> None:
+    def __init__(self, folder: str, mode: str, times: str) -> None:
         self.folder = Path(folder)
         starts = self.folder / "starts"
         earlier = starts.read_text().split() if starts.exists() else []
@@ -45,10 +45,10 @@ class Server:
             with suppress(ProcessLookupError):
                 os.kill(int(pid), 0)
                 self.note("overlaps", pid)
-        self.note("starts", os.getpid())
+        self.note("starts", str(os.getpid()))
         self.reads = mode != "changes its mind" or len(earlier) < int(times)
         self.mode = mode if len(earlier) < int(times) else "well"
-        self.held = []
+        self.held: list[tuple[int, dict[str, Any]]] = []
 
     def note(self, name: str, what: str) -> None:
         with (self.folder / name).open("a") as file:
@@ -66,7 +66,7 @@ class Server:
         if self.mode == "hangs":
             time.sleep(0.2)  # so that one who does not wait for its end meets it
 
-    def heard(self, id: str, method: str, params: Any) -> None:
+    def heard(self, id: int, method: str, params: dict[str, Any]) -> None:
         if self.mode == "silent":
             pass
         elif self.mode == "babbles":
@@ -87,7 +87,7 @@ class Server:
         else:
             wrong(id, -32601)
 
-    def page(self, cursor: str) -> Any:
+    def page(self, cursor: str | None) -> dict[str, Any]:
         at = int(cursor or 0)
         tools = [
             {
@@ -100,7 +100,7 @@ class Server:
         more = {"nextCursor": str(at + 1)} if at + 1 < len(TOOLS) else {}
         return {"tools": tools, **FRESH, **more}
 
-    def called(self, id: str, name: str, arguments: list[str]) -> None:
+    def called(self, id: int, name: str, arguments: dict[str, Any]) -> None:
         good = said("done", structuredContent={"tool": name, **arguments})
         match self.mode:
             case "hangs":
@@ -146,4 +146,4 @@ class Server:
 
 
 if __name__ == "__main__":
-    Server(*sys.argv[1:]).serve()
+    Server(sys.argv[1], sys.argv[2], sys.argv[3]).serve()

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import anyio
 import anyio.lowlevel
@@ -20,9 +20,10 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from postroom.core import errors
-from postroom.core.errors import Invalid, Unavailable, Uncertain
+from postroom.core.errors import Invalid, PostroomError, Unavailable, Uncertain
 from postroom.orchestrator.client import MCPClient
 from tests.conftest import Person
+from tests.narrow import narrow, present
 from tests.unit.orchestrator.servers import SECRET
 
 SERVER = Path(__file__).with_name("servers.py")
@@ -45,22 +46,20 @@ class Place:
         *,
         times: int = ALWAYS,
         timeout: float = 30.0,
-        **options: Callable[..., Any],
+        **options: Any,
     ) -> MCPClient:
         command = [sys.executable, "-I", "-S", str(SERVER), str(self.folder), mode, str(times)]
         return MCPClient("gmail", command, self.vault, timeout=timeout, **options)
 
     @asynccontextmanager
-    async def opened(
-        self, *arguments: str, **options: Callable[..., Any] | float
-    ) -> AsyncIterator[Any]:
-        client = self.client(*arguments, **options)
+    async def opened(self, mode: str = "well", **options: Any) -> AsyncIterator[MCPClient]:
+        client = self.client(mode, **options)
         try:
             yield client
         finally:
             await client.close()
 
-    def answers(self, **result: bool | dict[str, Any] | list[dict[str, str]]) -> None:
+    def answers(self, **result: object) -> None:
         (self.folder / "answer").write_text(json.dumps(result))
 
     @property
@@ -76,7 +75,7 @@ class Place:
         return self._noted("overlaps")
 
     @property
-    def log(self) -> list[dict]:
+    def log(self) -> list[dict[str, Any]]:
         files = sorted(self.vault.glob("Logs/orchestrator_*.jsonl"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
@@ -105,22 +104,18 @@ def there(pid: int) -> bool:
     return True
 
 
-async def until(condition: Callable[..., Any]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     with anyio.fail_after(30):
         while not condition():
             await anyio.sleep(0.01)
 
 
 def failing(
-    kind: type[Invalid] | type[Unavailable] | type[Uncertain],
-    place: Place,
-    tool: str,
-    mode: str,
-    **options: Callable[..., Any] | float,
-) -> Invalid | Unavailable | Uncertain:
+    kind: type[PostroomError], place: Place, tool: str, mode: str, **options: Any
+) -> PostroomError:
     """Call a tool that must fail so, and return the error."""
 
-    async def main() -> Invalid | Unavailable | Uncertain:
+    async def main() -> PostroomError:
         async with place.opened(mode, **options) as client:
             with pytest.raises(kind) as caught:
                 await client.call_tool(tool, {"note": SECRET})
@@ -240,18 +235,19 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("code", "kind"), REFUSALS)
 def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
-    place: Place, code: str, kind: Any
+    place: Place, code: str, kind: type[PostroomError]
 ) -> None:
     details = {"remedy": "Do that.", "retry_after_seconds": 7.5, "etag": "e1"}
     document = {"error": code, "message": "Not\nso.", "details": details}
     ours = {"error": {"code": code, "message": "Not\nso.", **details}}
-    shapes = [
+    shapes: list[dict[str, object]] = [
         {"content": [{"type": "text", "text": json.dumps(document)}]},
         {"content": [], "structuredContent": ours},
         {"content": [{"type": "text", "text": f"Error ({code}): Not\nso."}]},
     ]
 
-    async def main() -> AsyncIterator[Any]:
+    async def main() -> list[PostroomError]:
+        raised = []
         async with place.opened("as told") as client:
             for shape in shapes:
                 place.answers(isError=True, **shape)
@@ -259,21 +255,18 @@ def test_a_refusal_is_raised_as_what_its_code_says_and_is_no_failure(
                     await client.call_tool("stir", {}, fallback=dict)
                 assert type(caught.value) is kind
                 assert caught.value.message == "Not so."
-                yield caught.value
+                raised.append(caught.value)
+        return raised
 
-    found, again, bare = anyio.run(listed, main)
+    found, again, bare = anyio.run(main)
     assert found.remedy == again.remedy == "Do that."
     if kind is errors.Limited:
-        assert (found.seconds, again.seconds) == (7.5, 7.5)
-        assert bare.seconds > 0
+        assert [narrow(one, errors.Limited).seconds for one in (found, again)] == [7.5, 7.5]
+        assert narrow(bare, errors.Limited).seconds > 0
     if kind is errors.Conflict:
-        assert (found.etag, again.etag) == ("e1", "e1")
+        assert [narrow(one, errors.Conflict).etag for one in (found, again)] == ["e1", "e1"]
     assert place.calls == ["stir"] * 3
     assert not place.log
-
-
-async def listed(generator: Callable[..., Any]) -> list[Any]:
-    return [found async for found in generator()]
 
 
 @pytest.mark.parametrize("text", ["", "It is late. " * 1000, '{"error": 3}', '{"error": {}}', "[]"])
@@ -412,7 +405,7 @@ def test_a_server_that_has_died_is_started_again_even_for_what_writes(place: Pla
         async with place.opened("dies after") as client:
             for _ in range(3):
                 assert await client.call_tool("stir", {}) == {"tool": "stir"}
-                await until(lambda: client._run.cause)
+                await until(lambda: present(client._run).cause)
 
     anyio.run(main)
     assert place.calls == ["stir"] * 3
@@ -425,7 +418,7 @@ def test_a_server_that_is_killed_between_two_calls_is_started_again(place: Place
         async with place.opened() as client:
             await client.call_tool("stir", {})
             os.kill(place.starts[0], 9)
-            await until(lambda: client._run.cause)
+            await until(lambda: present(client._run).cause)
             await client.call_tool("stir", {})
 
     anyio.run(main)
@@ -461,7 +454,7 @@ def test_a_command_that_cannot_be_run_has_done_nothing(place: Place, command: li
 
 
 def test_calls_beside_one_that_hangs_fare_each_by_its_own_kind(place: Place) -> None:
-    outcomes = {}
+    outcomes: dict[str, object] = {}
 
     async def main() -> None:
         async def call(client: MCPClient, tool: str) -> None:
@@ -528,7 +521,7 @@ def test_a_fallback_stands_in_for_a_server_that_does_not_answer(place: Place) ->
 
 
 def test_what_a_fallback_raises_passes_through(place: Place) -> None:
-    def broken() -> None:
+    def broken() -> Never:
         raise KeyError("mine")
 
     async def main() -> None:

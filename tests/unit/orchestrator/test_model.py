@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, Unavailable
-from postroom.core.text import words
+from postroom.core.text import clean, words
 from postroom.core.triage import DECISIONS, MAX_TEXT, MAX_WHY, Case, Judgement
 from postroom.orchestrator import model as desk
 from postroom.orchestrator.model import Command, Named, mark, model, prompt
@@ -169,7 +169,7 @@ def test_whatever_the_mail_holds_all_of_it_stands_between_one_pair_of_marks(
     before, inside, after = between(told.mail, drawn)
     assert (before, after) == between(plain.mail, drawn)[::2]
     for text in (sender, subject, body, file):
-        assert set(words(desk.clean(text).text)) <= set(words(inside))
+        assert set(words(clean(text).text)) <= set(words(inside))
 
 
 def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail() -> None:
@@ -675,7 +675,7 @@ def test_an_endpoint_where_mail_could_be_read_on_the_way_is_refused(endpoint: st
     ],
 )
 def test_an_endpoint_that_is_encrypted_or_on_this_machine_is_taken(endpoint: str) -> None:
-    assert named("openai:m", endpoint=endpoint)
+    assert named("openai:m", endpoint=endpoint)._address == endpoint
 
 
 def test_without_the_extra_the_remedy_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,7 +19,9 @@ from postroom.vault.note import Note
 from tests.conftest import Outcome, Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
+from tests.narrow import present
 
+T = TypeVar("T")
 RULES = """# Handbook
 
 ## Rules
@@ -185,33 +187,31 @@ def test_a_second_orchestrator_says_so_and_ends(run: Person) -> None:
 class started:
     """`postroom run` in the background, once it has looked."""
 
-    def __init__(self, person: Person, *arguments: Any) -> None:
+    def __init__(self, person: Person, *arguments: str) -> None:
         self.process = person.start("run", "--interval", "1", *arguments)
         self.person = person
-        self.lines = []
+        self.lines: list[dict[str, Any]] = []
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
     def _read(self) -> None:
-        for raw in self.process.stdout:
+        for raw in present(self.process.stdout):
             self.lines.append(json.loads(raw))
 
     def __enter__(self) -> subprocess.Popen[bytes]:
         wait(lambda: self.person.run("status", "--json").json["running"])
         return self.process
 
-    def __exit__(self, *_: None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(timeout=30)
         self.reader.join(timeout=30)
-        self.process.stdout.close()
-        self.process.stderr.close()
+        present(self.process.stdout).close()
+        present(self.process.stderr).close()
 
 
-def wait(
-    condition: Callable[..., Any], seconds: int = 60
-) -> bool | dict[str, tuple[Path, Note]] | list[tuple[Path, Note]]:
+def wait(condition: Callable[[], T], seconds: int = 60) -> T:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not happen within a minute"
@@ -231,7 +231,7 @@ def test_it_goes_on_by_itself_and_stops_cleanly(run: Person) -> None:
     assert _children(process.pid) == []
 
 
-def _running(word: str) -> list[Any]:
+def _running(word: str) -> list[str]:
     """Return the processes whose command line holds this word."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -243,7 +243,7 @@ def _running(word: str) -> list[Any]:
     return found
 
 
-def _children(pid: int) -> list[Any]:
+def _children(pid: int) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,16 +1,16 @@
 """What people do to the notes of mail: their word counts, their text stays, and nothing is lost."""
 
 import os
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Never
 
 import pytest
 
 from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand
 from postroom.vault.note import Note
-from postroom.vault.vault import Vault
+from postroom.vault.vault import Ready, Vault
 from tests.desks import Dead
 from tests.rounds import Rounds
 
@@ -70,8 +70,8 @@ def test_what_a_person_adds_stays_through_every_move(rounds: Rounds) -> None:
     rounds.round()
     change(rounds, id, 'status: "needs_info"', "status: done")
     rounds.round()
-    path, note = rounds.mail_note(id)
-    assert path.startswith("Done/")
+    where, note = rounds.mail_note(id)
+    assert where.startswith("Done/")
     assert note.text("mood") == "fine"
     assert "Bring cake." in note.body
 
@@ -226,22 +226,17 @@ def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds: Ro
     assert rounds.triaged() == []
 
 
-class Unfollowed:
+class Unfollowed(Sheets):
     """Notes that are never brought up to the ledger: the process ends before."""
 
-    def __init__(self, sheets: Sheets) -> None:
-        self._sheets = sheets
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(self._sheets, name)
-
-    def follow(self, _errand: Errand) -> None:
+    def follow(self, errand: Errand) -> Never:
         raise Dead
 
 
 def killed_before_the_note_follows(rounds: Rounds) -> None:
     triage = rounds.orchestrator._triage
-    triage.sheets = Unfollowed(triage.sheets)
+    was = triage.sheets
+    triage.sheets = Unfollowed(was.vault, was.ledger, was.say, was.broken, was.amiss)
     with pytest.raises(Dead):
         rounds.round()
     rounds.restart()
@@ -373,22 +368,19 @@ def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds: 
     rounds.handbook("anything: needs_info")
     id = rounds.deliver("Tea")
 
-    class Ends:
+    class Ends(Vault):
         """A vault whose process ends once a note is there."""
 
-        def __init__(self, vault: Vault) -> None:
-            self._vault = vault
-
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            return getattr(self._vault, name)
-
-        def create(self, path: str, data: bytes) -> None:
-            self._vault.create(path, data)
+        def create(
+            self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = lambda _fd: None
+        ) -> Never:
+            super().create(path, data, mode=mode, ready=ready)
             raise Dead
 
-    rounds.orchestrator._sheets.vault = Ends(rounds.desk.vault)
-    with pytest.raises(Dead):
-        rounds.round()
+    with closing(Ends(rounds.vault)) as ends:
+        rounds.orchestrator._sheets.vault = ends
+        with pytest.raises(Dead):
+            rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]
     path.write_text(path.read_text() + "\nMine.\n")
     rounds.restart()

@@ -1,19 +1,20 @@
 """Each mail is judged once, and what was decided is done exactly as the state machine has it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from postroom.core.errors import Corrupt, Invalid
+from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.message import SENT, Message
 from postroom.core.triage import ACKNOWLEDGEMENT
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.orchestrator.servers import Question
+from postroom.orchestrator.servers import Answer, Question
 from postroom.vault.markdown import fenced, sections
+from tests.narrow import narrow
 from tests.providers import BUSY, Courier
 from tests.rounds import Rounds, approved
 
@@ -329,11 +330,10 @@ def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds: Rounds) -> 
 
 def test_an_answer_that_is_no_note_is_read_by_other_means(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
-    ask = rounds.servers.ask
-    rounds.servers.ask = lambda server, tool, questions: (
+    rounds.servers.answer = lambda server, tool, questions: (
         [{"text": "nonsense"} for _ in questions]
         if server == "vault"
-        else ask(server, tool, questions)
+        else rounds.servers.alone(server, tool, questions)
     )
     id = rounds.deliver("Tea")
     rounds.round()
@@ -342,15 +342,14 @@ def test_an_answer_that_is_no_note_is_read_by_other_means(rounds: Rounds) -> Non
 
 def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
-    ask = rounds.servers.ask
 
-    def cut(server: str, tool: str, questions: list[Question]) -> list[Any]:
-        found = ask(server, tool, questions)
+    def cut(server: str, tool: str, questions: Sequence[Question]) -> list[Answer | PostroomError]:
+        found = rounds.servers.alone(server, tool, questions)
         if server == "vault" and any("Handbook" in str(q.arguments["path"]) for q in questions):
-            found[0]["next_offset"] = 50_000
+            narrow(found[0], dict)["next_offset"] = 50_000
         return found
 
-    rounds.servers.ask = cut
+    rounds.servers.answer = cut
     id = rounds.deliver("Tea")
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "pending")
@@ -409,7 +408,7 @@ def test_a_mail_that_cannot_be_answered_does_not_keep_others_waiting(rounds: Rou
         def __init__(self, box: LocalMailbox) -> None:
             self._box = box
 
-        def __getattr__(self, name: str) -> Callable[..., Any]:
+        def __getattr__(self, name: str) -> Any:
             return getattr(self._box, name)
 
         def message(self, id: str) -> Message:

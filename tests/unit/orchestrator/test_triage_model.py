@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.core.errors import AuthRequired, Corrupt, Unavailable
-from postroom.core.triage import Case, Judgement
+from postroom.core.triage import Case, Decision, Judgement
 from postroom.vault.markdown import fenced, sections
 from tests.rounds import Rounds, Thinker, approved, with_model
 
@@ -24,7 +24,7 @@ def test_a_model_is_asked_where_no_rule_fits_and_only_there(rounds: Rounds) -> N
 
 
 @pytest.mark.parametrize("decision", ["draft_reply", "urgent"])
-def test_a_model_cannot_have_a_machine_answered(rounds: Rounds, decision: str) -> None:
+def test_a_model_cannot_have_a_machine_answered(rounds: Rounds, decision: Decision) -> None:
     with_model(rounds, Judgement(decision, "Thank you!"))
     id = rounds.deliver(headers={"Auto-Submitted": "auto-generated"})
     rounds.round()
@@ -94,7 +94,7 @@ def test_what_was_approved_leaves_while_a_model_thinks(rounds: Rounds) -> None:
     rounds.carry(rounds.letter_note(first)[0], "Approved")
     rounds.round()
 
-    class Slow:
+    class Slow(Thinker):
         """Thinks until the letter has left."""
 
         def judge(self, case: Case) -> Judgement:
@@ -164,6 +164,8 @@ def test_answers_of_a_model_survive_a_crash_one_by_one(rounds: Rounds) -> None:
 
 
 def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(rounds: Rounds) -> None:
+    id = rounds.deliver("Tea")
+
     class Slow(Thinker):
         def judge(self, case: Case) -> Judgement:
             path = rounds.vault / rounds.mail_note(id)[0]
@@ -172,7 +174,6 @@ def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(round
 
     rounds.model = Slow(WRITTEN)
     rounds.restart()
-    id = rounds.deliver("Tea")
     for _ in range(2):
         rounds.round()
     assert rounds.status(id) == ("Done", "done")

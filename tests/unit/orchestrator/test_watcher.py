@@ -1,9 +1,8 @@
 """New mail becomes notes: none is missed, none comes twice, and nothing that it says has an effect."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
 import pytest
 
@@ -14,6 +13,7 @@ from postroom.mail.mailbox import Changes
 from postroom.orchestrator.came import values_of
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
+from tests.conftest import size
 from tests.providers import Courier
 from tests.rounds import INBOXED, Rounds
 
@@ -84,8 +84,7 @@ def test_an_account_that_cannot_be_asked_is_named_with_its_remedy_and_loses_noth
     rounds: Rounds, courier: Courier
 ) -> None:
     id = rounds.deliver()
-    refused = AuthRequired("Not signed in", remedy="Run `postroom auth gmail`.")
-    rounds.wrap = lambda box: _Refusing(box, refused)
+    rounds.wrap = _Refusing
     rounds.restart()
     rounds.round()
     (said,) = rounds.events("trouble")
@@ -97,18 +96,22 @@ def test_an_account_that_cannot_be_asked_is_named_with_its_remedy_and_loses_noth
     assert rounds.status(id)[0] == "Needs_Action"
 
 
-class _Refusing:
-    def __init__(self, box: LocalMailbox, why: AuthRequired | None) -> None:
-        self._box, self._why = box, why
+class _Behind:
+    """A provider that does most as the embedded mailbox does."""
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __init__(self, box: LocalMailbox) -> None:
+        self._box = box
+
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._box, name)
 
-    def changes(self, since: str = "") -> None:
-        raise self._why
+
+class _Refusing(_Behind):
+    def changes(self, since: str = "") -> Never:
+        raise AuthRequired("Not signed in", remedy="Run `postroom auth gmail`.")
 
 
-class _Forgetful(_Refusing):
+class _Forgetful(_Behind):
     """A provider that has forgotten every cursor but the newest."""
 
     def changes(self, since: str = "") -> Changes:
@@ -122,7 +125,7 @@ def test_mail_that_came_while_the_cursor_was_lost_is_found_by_looking(rounds: Ro
     first = rounds.deliver("Before")
     rounds.round()
     missed = [rounds.deliver(f"Missed {number}") for number in range(5)]
-    rounds.wrap = lambda box: _Forgetful(box, None)
+    rounds.wrap = _Forgetful
     rounds.restart()
     for _ in range(2):
         rounds.round()
@@ -138,7 +141,7 @@ def test_a_lost_cursor_brings_nothing_back_that_was_there_before_watching_began(
     old = [rounds.deliver(f"Old {number}") for number in range(4)]
     rounds.round()
     rounds.deliver("New")
-    rounds.wrap = lambda box: _Forgetful(box, None)
+    rounds.wrap = _Forgetful
     rounds.restart()
     rounds.round()
     assert len(rounds.triaged()) == 1
@@ -165,30 +168,30 @@ def test_a_clock_that_jumps_neither_hides_a_mail_nor_brings_one_twice(
 
 
 def test_a_mail_that_is_gone_before_it_was_read_is_no_error(rounds: Rounds) -> None:
-    rounds.servers.ask = lambda _server, _tool, questions: [NotFound("gone") for _ in questions]
+    rounds.servers.answer = lambda _server, _tool, questions: [NotFound("gone") for _ in questions]
     id = rounds.deliver()
     rounds.round()
     assert rounds.errand(id).state == "aside"
 
 
 def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds: Rounds) -> None:
-    ask = rounds.servers.ask
-    rounds.servers.ask = lambda _server, _tool, questions: [Unavailable("busy") for _ in questions]
+    rounds.servers.answer = lambda _server, _tool, questions: [
+        Unavailable("busy") for _ in questions
+    ]
     id = rounds.deliver()
     rounds.round()
     assert rounds.errand(id).state == "found"
-    rounds.servers.ask = ask
+    rounds.servers.answer = rounds.servers.alone
     rounds.round()
     assert rounds.status(id)[0] == "Needs_Action"
 
 
 def test_an_answer_that_is_no_mail_is_read_by_other_means(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
-    ask = rounds.servers.ask
-    rounds.servers.ask = lambda server, tool, questions: (
+    rounds.servers.answer = lambda server, tool, questions: (
         [{"nonsense": 1} for _ in questions]
         if tool == "get_email"
-        else ask(server, tool, questions)
+        else rounds.servers.alone(server, tool, questions)
     )
     id = rounds.deliver("Tea")
     rounds.round()
@@ -200,7 +203,7 @@ def test_what_a_note_shows_is_recorded_before_it_is_there(rounds: Rounds) -> Non
     id = rounds.deliver("Fees", text=text, sender="eve@evil.example")
     answer = values_of(rounds.box.message(id))
     # Whoever answers here keeps no record.
-    rounds.servers.ask = lambda _server, _tool, questions: [answer for _ in questions]
+    rounds.servers.answer = lambda _server, _tool, questions: [answer for _ in questions]
     rounds.round()
     assert "pay@drop.example" in rounds.mail_note(id)[1].body
     found = rounds.desk.ledger.exposures(
@@ -245,9 +248,9 @@ def test_a_subject_that_poses_as_yaml_or_a_path_is_one_quoted_value(
     assert Note.parse(note.raw).values == note.values
 
 
-def test_five_megabytes_of_html_become_a_short_note(rounds: Rounds) -> None:
+def test_a_very_long_page_becomes_a_short_note(rounds: Rounds) -> None:
     rounds.handbook("anything: needs_info")
-    page = "<p>" + "<b>word</b> " * 450_000 + "</p>"
+    page = "<p>" + "<b>word</b> " * size(100_000) + "</p>"
     raw = (
         b"From: Ann <ann@example.com>\r\nTo: you@example.org\r\nSubject: Long\r\n"
         b"Message-ID: <long@example.com>\r\nContent-Type: text/html\r\n\r\n" + page.encode()
@@ -328,14 +331,16 @@ def test_a_mail_that_came_out_of_spam_while_the_cursor_was_lost_is_noted(rounds:
     id = rounds.deliver(labels=frozenset({SPAM}))
     rounds.round()
     rounds.box.relabel(id, add=frozenset({INBOX}), remove=frozenset({SPAM}))
-    rounds.wrap = lambda box: _Forgetful(box, None)
+    rounds.wrap = _Forgetful
     rounds.restart()
     rounds.round()
     assert rounds.status(id)[0] == "Needs_Action"
 
 
 def test_a_mail_that_cannot_be_read_is_told_of_once(rounds: Rounds) -> None:
-    rounds.servers.ask = lambda _server, _tool, questions: [Unavailable("busy") for _ in questions]
+    rounds.servers.answer = lambda _server, _tool, questions: [
+        Unavailable("busy") for _ in questions
+    ]
     rounds.deliver()
     for _ in range(3):
         rounds.round()

@@ -5,8 +5,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,9 +33,9 @@ def test_a_malformed_desk_is_corrupt_names_its_file_and_is_left_alone(
     file = tmp_path / ".postroom" / "desk"
     file.parent.mkdir()
     file.write_bytes(raw)
-    for ask in (lambda: desk_id(tmp_path), lambda: make_desk(tmp_path, lambda: "a" * 16)):
+    for ask in (desk_id, partial(make_desk, draw=lambda: "a" * 16)):
         with pytest.raises(Corrupt) as wrong:
-            ask()
+            ask(tmp_path)
         assert str(file) in wrong.value.message
         assert "delete the file" in wrong.value.remedy
     assert file.read_bytes() == raw
@@ -56,7 +56,7 @@ def no_links(_beside: Path, _file: Path) -> None:
 
 @pytest.mark.parametrize("link", [os.link, no_links])
 def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(
-    tmp_path: Path, link: Callable[..., Any]
+    tmp_path: Path, link: Callable[[Path, Path], None]
 ) -> None:
     def draw_second() -> str:
         make_desk(tmp_path, lambda: "a" * 16)
@@ -94,9 +94,9 @@ def test_many_at_once_agree_on_one_desk(tmp_path: Path) -> None:
 def test_a_vault_that_cannot_be_written_is_unavailable_with_a_remedy(tmp_path: Path) -> None:
     vault = tmp_path / "vault"
     vault.write_text("a file where a folder should be")
-    for ask in (lambda: desk_id(vault), lambda: make_desk(vault, lambda: "a" * 16)):
+    for ask in (desk_id, partial(make_desk, draw=lambda: "a" * 16)):
         with pytest.raises(Unavailable) as refused:
-            ask()
+            ask(vault)
         assert refused.value.remedy
 
 

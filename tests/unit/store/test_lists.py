@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,8 +19,8 @@ def office(tmp_path: Path) -> Iterator[Office]:
     office.close()
 
 
-def subjects(office: Office, *words: str, states: tuple[Any, ...] = (), **asked: Any) -> list[str]:
-    return [line.subject for line in office.desk.ledger.found(words, *states, **asked)]
+def subjects(office: Office, *words: str) -> list[str]:
+    return [line.subject for line in office.desk.ledger.found(words)]
 
 
 def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office: Office) -> None:

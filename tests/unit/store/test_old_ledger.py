@@ -1,5 +1,6 @@
 """A ledger and a vault of an older version are opened by this one, and nothing of them is lost."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from postroom.core.outgoing_html import reduce_html
 from postroom.vault.markdown import fenced
 from tests.desks import SEND, Office, old_desk
+from tests.narrow import present
 
 CLOSED = {
     "faaaaaaaaa": "rejected",
@@ -28,7 +30,7 @@ WITH_HTML = ("daaaaaaaaa", "eaaaaaaaaa", "oaaaaaaaaa")
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Office:
+def office(tmp_path: Path) -> Iterator[Office]:
     office = old_desk(tmp_path)
     yield office
     office.close()
@@ -86,7 +88,7 @@ def refrozen(office: Office, id: str) -> None:
     assert ("<style> is not allowed" in line.text) == (id == "eaaaaaaaaa")
     assert "read it again" in office.page(id, "Risk assessment")
     assert office.note(id).parent.name == "Pending_Approval"
-    assert fenced(office.page(id, "Letter")).strip() == entry.letter.text.strip()
+    assert present(fenced(office.page(id, "Letter"))).strip() == entry.letter.text.strip()
 
 
 def test_html_letters_that_wait_or_are_approved_are_frozen_anew_and_wait_for_another_verdict(

@@ -10,6 +10,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from tests.agents import SAMPLE, connected
 from tests.conftest import Person
+from tests.narrow import present
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -17,7 +18,7 @@ README = Path(__file__).parents[3] / "README.md"
 def commands(heading: str) -> list[list[str]]:
     """Return the commands of the first block under a heading."""
     block = re.search(rf"^## {heading}\n```sh\n(.*?)```", README.read_text(), re.MULTILINE | re.DOTALL)  # fmt: skip
-    return [shlex.split(line, comments=True) for line in block[1].splitlines()]
+    return [shlex.split(line, comments=True) for line in present(block)[1].splitlines()]
 
 
 def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person: Person) -> None:
@@ -56,7 +57,7 @@ def test_the_readmes_way_connects_an_agent_that_finds_the_mail(person: Person) -
 
 
 def test_going_live_is_what_the_readme_says(person: Person) -> None:
-    block = re.search(r"```toml\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    block = present(re.search(r"```toml\n(.*?)```", README.read_text(), re.DOTALL))[1]
     for name in ("VAULT_PATH", "POSTROOM_STATE"):
         del person.environment[name]
     assert person.run("init", str(person.folder / "Postroom")).code == 0

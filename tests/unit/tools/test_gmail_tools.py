@@ -12,15 +12,16 @@ import pytest
 from postroom.core.letter import Enclosure
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail import mime
-from tests.agents import visiting
+from tests.agents import visiting, visiting_inside
 from tests.conftest import Outcome, Person
 from tests.gmail.boxes import SENDING, letter
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.mails import mail
+from tests.narrow import narrow
 
 ACT = r"POST /gmail/v1/users/me/(drafts|messages)/send$"
-CALLS = {
+CALLS: dict[str, dict[str, Any]] = {
     "search_email": {"query": "tea"},
     "get_email": {"id": "18e51234"},
     "get_thread": {"id": "18e51234"},
@@ -54,7 +55,7 @@ def test_without_a_token_every_tool_says_which_command_to_run(
     at_gmail(person, service, signed_in=False)
     go_live(person)
     person.environment["BROWSER"] = f"touch {person.folder}/opened %s"
-    with visiting(person) as agent:
+    with visiting_inside(person) as agent:
         for tool, arguments in CALLS.items():
             said = agent.call(tool, **arguments)
             assert said.refused == "auth_required", (tool, said.text)
@@ -97,7 +98,7 @@ def test_a_held_letter_a_threaded_reply_a_draft_and_a_label(
 def test_what_only_gmail_understands_is_said_in_the_answer(
     person: Person, service: Gmail, token: Path
 ) -> None:
-    with visiting(person) as agent:
+    with visiting_inside(person) as agent:
         assert "as it stands" in agent.call("search_email", query="tea AROUND 3 biscuits").text
 
 
@@ -119,8 +120,8 @@ def test_two_processes_that_find_one_token_spent_renew_it_once(
 
 def proposed(person: Person, **changes: Any) -> str:
     values = {"to": ["ann@example.com"], "subject": "Tea", "body": "Yes."} | changes
-    with visiting(person) as agent:
-        return agent.done("send_email", **values)["letter"]
+    with visiting_inside(person) as agent:
+        return narrow(agent.done("send_email", **values)["letter"], str)
 
 
 def test_while_gmail_cannot_be_asked_a_letter_is_unknown_and_then_settled_by_itself(
@@ -215,7 +216,7 @@ def test_a_file_of_25_megabytes_goes_to_the_disk_and_never_through_memory_whole(
     assert [(file["name"], file["size"]) for file in shown["attachments"]] == [
         ("film.bin", 24_000_000)
     ]
-    with visiting(person) as agent:
+    with visiting_inside(person) as agent:
         saved = agent.done("get_attachment", id=large, part="2")
     path = person.vault / saved["path"] if not saved["path"].startswith("/") else saved["path"]
     assert (

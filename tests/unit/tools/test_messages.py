@@ -11,7 +11,15 @@ import pytest
 
 from postroom.agents.files import locked
 from postroom.agents.record import Message, write_message
-from tests.agents import Visitor, Wire, http_server, visiting, visiting_over_http
+from tests.agents import (
+    Visitor,
+    Wire,
+    contract_of,
+    http_server,
+    visiting,
+    visiting_inside,
+    visiting_over_http,
+)
 from tests.conftest import Person
 from tests.mates import logged, mates, member, messages
 
@@ -290,19 +298,19 @@ def test_the_person_is_heard(tmp_path: Path) -> None:
 
 
 def test_the_server_starts_without_tmux_and_git_and_explains(person: Person) -> None:
-    with visiting(person, agent="") as nobody:
+    with visiting_inside(person, agent="") as nobody:
         said = nobody.call("send_message", recipient="bob", message="x")
         assert said.refused == "permission_denied"
         assert "set AGENTMAIL_NAME" in said.text
         assert nobody.done("search_email") is not None  # and all else works
-    with visiting(person, agent="scribe") as scribe:
+    with visiting_inside(person, agent="scribe") as scribe:
         assert "not in a git repository" in scribe.call("list_agents").text
 
 
 def test_the_name_that_the_person_gave_the_server_serves_without_tmux(tmp_path: Path) -> None:
-    with visiting(member(tmp_path), agent="scribe") as scribe:
+    with visiting_inside(member(tmp_path), agent="scribe") as scribe:
         assert scribe.done("list_agents")["agents"] == [{"name": "scribe", "is_current": True}]
-    with visiting(member(tmp_path, "other"), agent="scribe") as scribe:
+    with visiting_inside(member(tmp_path, "other"), agent="scribe") as scribe:
         listed = scribe.done("list_agents")["agents"]
         assert [one["name"] for one in listed if one["is_current"]] == ["other"]
 
@@ -336,7 +344,9 @@ def test_a_call_that_is_given_up_takes_nothing(tmp_path: Path) -> None:
                 if "result" in answer:  # it was answered before it was given up
                     assert "still here" in json.dumps(answer)
                     return
-        with visiting(member(tmp_path, "bob"), "agents", agent="") as bob:
+        with visiting_inside(
+            member(tmp_path, "bob"), agent="", contract=contract_of("agents")
+        ) as bob:
             assert bob.done("receive")["message"] == "still here"
     finally:
         wire.kill()

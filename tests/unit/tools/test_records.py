@@ -11,6 +11,7 @@ from tests.agents import Visitor
 from tests.agents import visiting_inside as visiting
 from tests.arrivals import arrive, attached, letter
 from tests.conftest import Person
+from tests.narrow import narrow
 
 # What a letter's risk card knows of mail that was shown
 
@@ -133,7 +134,7 @@ def test_why_a_reply_cannot_be_sent_is_told_without_the_mails_address(robin: Per
 
 def test_every_call_leaves_exactly_one_line(robin: Person, agent: Visitor) -> None:
     id = agent.first("from:dora in:inbox")
-    calls = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("search_email", {}),
         ("get_email", {"id": id}),
         ("get_email", {"id": "nothing"}),
@@ -167,7 +168,7 @@ def test_every_call_leaves_exactly_one_line(robin: Person, agent: Visitor) -> No
 
 
 def lines(person: Person) -> list[dict[str, Any]]:
-    return person.run("audit", "--limit", "1000", "--json").json["actions"]
+    return narrow(person.run("audit", "--limit", "1000", "--json").json["actions"], list)
 
 
 def test_no_body_reaches_the_log(robin: Person, agent: Visitor) -> None:

@@ -15,10 +15,22 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
+from postroom.core import errors
+from postroom.core.errors import Limited, PostroomError
 from postroom.tools.contracts.all import CONTRACT
-from tests.agents import ERAS, Visitor, Wire, http_server, visiting, visiting_over_http
+from tests.agents import (
+    ERAS,
+    Visitor,
+    Wire,
+    http_server,
+    visiting,
+    visiting_inside,
+    visiting_over_http,
+)
 from tests.arrivals import sent
+from tests.cases import for_each
 from tests.conftest import Person
+from tests.narrow import narrow, present
 
 TOOLS = sorted(tool.name for tool in CONTRACT.tools)
 
@@ -31,14 +43,13 @@ def token(person: Person, name: str = "") -> str:
 
 @pytest.fixture
 def agent(robin: Person) -> Iterator[Visitor]:
-    """An agent of a process of its own."""
-    with visiting(robin) as found:
+    with visiting_inside(robin) as found:
         yield found
 
 
 @pytest.fixture(params=ERAS)
 def era(request: pytest.FixtureRequest) -> str:
-    return request.param
+    return narrow(request.param, str)
 
 
 @pytest.fixture(params=["stdio", "http"])
@@ -79,13 +90,14 @@ def test_the_list_of_tools_is_small_and_whole(agent: Visitor) -> None:
         assert tool.title
         assert tool.description
         assert tool.input_schema["additionalProperties"] is False
-        assert tool.output_schema["type"] == "object"
-        assert tool.annotations.open_world_hint is not None
-        assert (tool.annotations.destructive_hint is None) == bool(tool.annotations.read_only_hint)
+        assert present(tool.output_schema)["type"] == "object"
+        hints = present(tool.annotations)
+        assert hints.open_world_hint is not None
+        assert (hints.destructive_hint is None) == bool(hints.read_only_hint)
 
 
 def test_annotations_tell_the_truth(robin: Person, agent: Visitor) -> None:
-    hints = {name: tool.annotations for name, tool in agent.tools().items()}
+    hints = {name: present(tool.annotations) for name, tool in agent.tools().items()}
     reads = {name for name, hint in hints.items() if hint.read_only_hint}
     notes = {"read_note", "list_notes", "search_notes"}
     others = {"list_agents", "search_messages"}
@@ -111,7 +123,7 @@ def test_an_agent_that_has_no_name_goes_by_its_clients(robin: Person) -> None:
 
     for era in ERAS:
         info = Implementation(name="zed", version="1")
-        with visiting(robin, agent="", era=era, client_info=info) as zed:
+        with visiting_inside(robin, agent="", era=era, client_info=info) as zed:
             id = zed.done("send_email", to=["ann@example.com"], body="x")["letter"]
         assert robin.show(id)["agent"] == "zed"
 
@@ -124,8 +136,14 @@ def test_an_agent_cannot_take_our_names(robin: Person, name: str) -> None:
     assert robin.run("mcp", "--agent", name).code == 2
     assert robin.run("init", "--token", name).code == 2
     assert robin.run("install", "claude-code", "--agent", name, "--yes").code == 2
-    with visiting(robin, agent="", client_info=Implementation(name=name, version="1")) as agent:
-        calls = [("search_email", {}), ("letter_status", {}), ("letter_status", {"id": id})]
+    with visiting_inside(
+        robin, agent="", client_info=Implementation(name=name, version="1")
+    ) as agent:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("search_email", {}),
+            ("letter_status", {}),
+            ("letter_status", {"id": id}),
+        ]
         calls += [("withdraw_letter", {"id": id}), ("send_email", {"to": ["a@example.com"]})]
         for tool, arguments in calls:
             assert agent.call(tool, **arguments).refused == "invalid_input", tool
@@ -139,7 +157,7 @@ def test_a_vault_that_cannot_be_made_is_told_by_each_call(robin: Person) -> None
     (robin.folder / "file").write_text("")
     robin.environment["VAULT_PATH"] = str(robin.folder / "file")
     del robin.environment["POSTROOM_STATE"]
-    with visiting(robin) as agent:
+    with visiting_inside(robin) as agent:
         for _ in range(2):
             said = agent.call("search_email")
             assert said.refused == "unavailable"
@@ -152,8 +170,10 @@ def test_nothing_in_the_working_folder_is_run(robin: Person) -> None:
     entry = json.loads((robin.folder / ".mcp.json").read_text())["mcpServers"]["postroom"]
     started = robin.run_program([entry["command"], *entry["args"]])
     assert started.code == 0, started.err
+    assert robin.run("init").code == 0
     script = str(Path(sys.executable).with_name("postroom"))
-    assert robin.run_program([script, "demo"]).code == 0  # whose agent starts a server itself
+    assert robin.run_program([script, "run", "--once", "--backlog", "from:dora"]).code == 0
+    assert '"agent": "watcher"' in robin.run("audit", "--json").out  # it started a server itself
     assert not (robin.folder / "RAN").exists()
 
 
@@ -161,7 +181,7 @@ def test_wrong_settings_are_told_by_each_call(person: Person) -> None:
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True)
     file.write_text("dry_rum = true\n")
-    with visiting(person) as agent:
+    with visiting_inside(person) as agent:
         assert len(agent.tools()) == len(TOOLS)
         said = agent.call("search_email")
         assert said.refused == "invalid_input"
@@ -274,10 +294,12 @@ def test_every_tool_refuses_what_it_does_not_take(robin: Person, wire: Wire) -> 
     wire.greet()
     for tool in CONTRACT.tools:
         fields = tool.arguments.model_fields
-        needed = {name: "x" for name, field in fields.items() if field.is_required()}
+        needed: dict[str, Any] = {
+            name: "x" for name, field in fields.items() if field.is_required()
+        }
         if "to" in needed:
             needed["to"] = ["ann@example.com"]
-        cases = [{**needed, "surprise": 1}, {**needed, "__class__": "x"}, {**needed, "account": "default"}]  # fmt: skip
+        cases: list[dict[str, Any]] = [{**needed, "surprise": 1}, {**needed, "__class__": "x"}, {**needed, "account": "default"}]  # fmt: skip
         if needed:
             cases.append({})
         cases += [{**needed, name: value} for name in fields for value in odd_values()]
@@ -300,7 +322,8 @@ def test_every_tool_refuses_what_it_does_not_take(robin: Person, wire: Wire) -> 
 
 def test_arguments_that_are_no_object_are_refused(wire: Wire) -> None:
     wire.greet()
-    for wrong in ([], "x", 1):
+    several: tuple[object, ...] = ([], "x", 1)
+    for wrong in several:
         found = wire.answer(wire.ask("tools/call", name="search_email", arguments=wrong))
         assert found["error"]["code"] == -32602
 
@@ -354,10 +377,10 @@ def test_calls_that_are_cancelled_at_once_leave_a_line_each(robin: Person, wire:
 
 @pytest.mark.parametrize("how", ["cancelled", "signal", "gone"])
 def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(
-    robin: Person, wire: Wire, how: str
+    robin: Person, how: str
 ) -> None:
-    robin.live(undo_seconds=25)
-    wire.greet()
+    robin.live(undo_seconds=25)  # the server reads the settings when it starts
+    wire = Wire(robin).greet()
     asked = {"to": ["ann@example.com"], "subject": "Tea", "body": "x"}
     id = wire.answer(wire.call("send_email", **asked))["result"]["structuredContent"]["letter"]
     (note,) = (robin.vault / "Pending_Approval").iterdir()
@@ -380,6 +403,7 @@ def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(
     ]
     assert lines == [("rejected", "pending"), ("rejected", "approved")]
     assert sent(robin) == []
+    wire.kill()
 
 
 def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin: Person, wire: Wire) -> None:
@@ -408,8 +432,7 @@ def test_what_goes_wrong_is_within_the_schema_that_is_listed(robin: Person, name
     contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
     for tool in contract.tools:
         for kind in kinds():
-            more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
-            reply = contract.refuse(tool.name, kind("It is wrong", remedy="Mend it.", **more))
+            reply = contract.refuse(tool.name, made(kind, "It is wrong", "Mend it."))
             values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
             jsonschema.validate(values, tool.schemas[1])
 
@@ -484,7 +507,7 @@ def test_a_thousand_calls_in_flight_are_all_answered(wire: Wire) -> None:
 
     writer = threading.Thread(target=ask)
     writer.start()
-    found = {}
+    found: dict[int, bool] = {}
     while len(found) < 1000:
         message = wire.line()
         found[message["id"]] = message["result"]["isError"]
@@ -540,26 +563,33 @@ def test_stdout_carries_nothing_but_messages(robin: Person) -> None:
 # Errors
 
 
-def kinds() -> list[Any]:
-    from postroom.core import errors
+def kinds() -> list[type[PostroomError]]:
+    return [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, PostroomError)
+    ]
 
-    return [kind for kind in vars(errors).values() if isinstance(kind, type)]
+
+def made(kind: type[PostroomError], message: str, remedy: str) -> PostroomError:
+    if issubclass(kind, Limited):
+        return kind(message, remedy=remedy, seconds=12.34)
+    return kind(message, remedy=remedy)
 
 
-@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-def test_every_kind_of_error_has_one_shape(kind: Any) -> None:
-    from postroom.tools.table import refusal
+@for_each("kind", kinds())
+def test_every_kind_of_error_has_one_shape(kind: type[PostroomError]) -> None:
+    from postroom.tools.table import Wrong, refusal
 
-    more = {"seconds": 12.34} if kind.__name__ == "Limited" else {}
-    found = refusal("send_email", kind("It is\nwrong\u200b", remedy="Do that.", **more))
+    found = refusal("send_email", made(kind, "It is\nwrong\u200b", "Do that."))
     assert found.refused
-    error = found.result.error
+    error = narrow(found.result, Wrong).error
     assert (error["code"], error["message"], error["remedy"]) == (
         kind.code,
         "It is wrong",
         "Do that.",
     )
-    assert error.get("retry_after_seconds") == (12.3 if more else None)
+    assert error.get("retry_after_seconds") == (12.3 if kind is Limited else None)
     assert found.text == f"Error ({kind.code}): It is wrong. Do that."
 
 

@@ -1,6 +1,7 @@
 """Moving and labelling mail, and undoing it."""
 
 from contextlib import closing
+from datetime import UTC
 
 from tests.agents import Visitor, visiting_inside
 from tests.conftest import Person
@@ -69,11 +70,11 @@ def test_what_the_person_threw_away_since_does_not_come_back_into_the_inbox(
     agent.done("move_email", id=id, destination="Taxes")
     from postroom.mail.local import LocalMailbox
 
-    box = LocalMailbox(robin.folder / "state" / "mail" / "default.sqlite", [], now=lambda: 0.0, zone=None)  # fmt: skip
+    box = LocalMailbox(robin.folder / "state" / "mail" / "default.sqlite", [], now=lambda: 0.0, zone=UTC)  # fmt: skip
     with closing(box):
         box.relabel(id, add=frozenset({"TRASH"}))
     assert robin.run("undo-moves", "--all").code == 0
-    with closing(LocalMailbox(box._database.path, [], now=lambda: 0.0, zone=None)) as again:
+    with closing(LocalMailbox(box._database.path, [], now=lambda: 0.0, zone=UTC)) as again:
         assert again.message(id).labels & {"INBOX", "TRASH", "Taxes"} == {"TRASH"}
 
 

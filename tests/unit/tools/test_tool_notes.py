@@ -7,14 +7,14 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from postroom.config import load
+from postroom.core.life import Approved
 from postroom.desk.desk import Desk
 from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced, sections
@@ -24,6 +24,7 @@ from postroom.wiring.desk import desk as open_desk
 from tests.agents import Said, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person
+from tests.narrow import narrow, present
 
 ANN = "ann@example.com"
 DRAFT = {"to": ANN, "subject": "Lunch"}
@@ -35,13 +36,17 @@ class Site:
     """A person at a vault, and an agent with all tools."""
 
     def __init__(self, person: Person, agent: Visitor | None) -> None:
-        self.person, self.agent, self.vault = person, agent, person.vault
+        self.person, self._agent, self.vault = person, agent, person.vault
+
+    @property
+    def agent(self) -> Visitor:
+        return present(self._agent)
 
     @contextmanager
     def desk(self) -> Iterator[Desk]:
         config = load(self.person.environment, self.person.folder, self.person.folder)
         with open_desk(config, make=True) as found:
-            yield found
+            yield present(found)
 
     def look(self) -> str:
         """Look at the folders as `postroom run` does; return what the person is told."""
@@ -61,7 +66,9 @@ class Site:
         with self.desk() as desk:
             return desk.ledger.entry(id)
 
-    def write(self, path: str, fields: dict[str, str], body: str = "How about noon?\n") -> Said:
+    def write(
+        self, path: str, fields: Mapping[str, object], body: str = "How about noon?\n"
+    ) -> Said:
         return self.agent.call("write_note", path=path, frontmatter=fields, body=body)
 
     def move(self, path: str, target: str = "Approved") -> Path:
@@ -104,7 +111,7 @@ def test_a_draft_of_a_tool_that_is_moved_to_approved_comes_back_once_with_its_ca
     assert {"Notice", "Envelope", "Risk assessment", "Letter"} <= {
         t for t, _ in sections(note.body)
     }
-    assert fenced(dict(sections(note.body))["Letter"]).strip() == "How about noon?"
+    assert present(fenced(dict(sections(note.body))["Letter"])).strip() == "How about noon?"
     site.move("Pending_Approval/Lunch.md")
     site.look()
     assert site.states() == {"Lunch": "Approved"}
@@ -212,7 +219,8 @@ def test_a_file_of_the_persons_with_the_inode_of_a_tools_note_needs_a_second_mov
     site.look()
     assert site.states() == {"Money": "Approved"}
     with site.desk() as desk:
-        assert desk.ledger.entry(site.ids()["Money"]).state.verdict.via == "slip"
+        found = desk.ledger.entry(site.ids()["Money"]).state
+    assert narrow(found, Approved).verdict.via == "slip"
 
 
 def test_a_request_with_nothing_but_the_inode_of_a_tools_note_needs_a_second_move(
@@ -238,7 +246,7 @@ def test_an_inode_that_a_tool_frees_is_nobodys(site: Site) -> None:
     with site.desk() as desk:
         assert desk.ledger.tool_note("Approved/x.md", freed, "") is None
         kept = (site.vault / "Notes/a.md").stat().st_ino
-        assert desk.ledger.tool_note("Approved/x.md", kept, "").inode_only
+        assert present(desk.ledger.tool_note("Approved/x.md", kept, "")).inode_only
 
 
 def test_what_the_person_wrote_is_approved_as_before(site: Site) -> None:
@@ -279,7 +287,7 @@ def restore_a_backup(site: Site) -> None:
 
 @pytest.mark.parametrize("lost", [adopt_elsewhere, restore_a_backup])
 def test_what_tools_wrote_before_their_rows_were_lost_is_a_tools(
-    person: Person, lost: Callable[..., Any]
+    person: Person, lost: Callable[[Site], None]
 ) -> None:
     person.live(undo_seconds=10)
     person.vault.mkdir(exist_ok=True)
@@ -339,7 +347,7 @@ def test_what_obsidian_would_not_show_of_an_agents_draft_stands_in_the_fence(sit
     letter = site.write("Drafts/Lunch.md", ask, UNSEEN).values["letter"]
     note = site.note("Drafts/Lunch.md")
     held = dict(sections(note.body))["Letter"]
-    assert fenced(held).strip() == UNSEEN.strip()
+    assert present(fenced(held)).strip() == UNSEEN.strip()
     outside = note.body.replace(held, "")
     assert not [word for word in ("secret", "hidden", "[^1]", "phantom") if word in outside]
     assert (note.text("status"), note.text("letter")) == ("pending_approval", letter)
@@ -442,8 +450,7 @@ def test_a_request_lists_the_letters_of_its_agent_that_fit_and_approves_the_only
     assert fenced(dict(sections(note.body))["What the agent wrote"]) == "For **Ann**."
     site.move("Pending_Approval/Lunch with Ann.md")
     assert f"The letter {id} was approved" in site.look()
-    state = site.entry(id).state
-    assert (type(state).__name__, state.wait) == ("Approved", 10)
+    assert narrow(site.entry(id).state, Approved).wait == 10
     assert {s for n, s in site.states().items() if n != "Money"} == {"Pending"}
 
 

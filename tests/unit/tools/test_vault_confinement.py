@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from postroom.core.errors import Invalid
 from postroom.tools.contracts import all as both
 from postroom.tools.contracts import vault
 from postroom.tools.table import Contract
 from postroom.vault.folders import FILES, FOLDERS
+from postroom.vault.index import conditions, document
+from postroom.vault.markdown import headings
 from tests.agents import Said, Visitor, http_server, visiting_inside, visiting_over_http
-from tests.conftest import Person
+from tests.cases import for_each
+from tests.conftest import Person, size
+from tests.growth import assert_linear
 from tests.notes import Notes
 
 SECRET = "xyzzy-outside"
@@ -70,28 +75,27 @@ CLOSED = tuple(
 class Agent(Notes):
     """An agent at a server, and what there is outside of its vault."""
 
-    def __init__(self, person: Person, visitor: Visitor) -> None:
+    def __init__(self, person: Person, visitor: Visitor, room: str = "") -> None:
         super().__init__(person, visitor)
         self.visitor = visitor
+        self.room = f"{room}/" if room else ""
         self.outside = person.folder / "outside"
 
-    def call(self, tool: str, **arguments: dict[Any, Any] | str) -> tuple[Any, ...]:
-        raw = self.visitor.call(
-            tool, **arguments
-        ).raw  # of the server `all` too, whose text is fenced
-        return raw.structured_content, raw.is_error
+    def call(self, tool: str, **arguments: object) -> tuple[dict[str, Any], bool]:
+        answer = self.visitor.call(tool, **arguments)  # of the server `all` too: its text is fenced
+        return answer.values, answer.raw.is_error
 
     def aimed(self, tool: str, path: str) -> tuple[dict[str, Any], bool]:
         """Aim a tool at a path."""
-        asked = {
+        calls: dict[str, dict[str, Any]] = {
             "read_note": {"path": path},
             "write_note": {"path": path, "frontmatter": {}, "body": "harm"},
             "edit_note": {"path": path, "append": "harm"},
             "list_notes": {"directory": path},
             "move from": {"source": path, "destination": "Notes/taken.md"},
             "move to": {"source": "Notes/mine.md", "destination": path},
-        }[tool]
-        return self.call(tool if "_" in tool else "move_note", **asked)
+        }
+        return self.call(tool if "_" in tool else "move_note", **calls[tool])
 
     def indexed(self, query: str, path: str) -> None:
         """Wait, within reason, until a note is found."""
@@ -161,7 +165,7 @@ def agent_of(
     file.write_text(f"{file.read_text()}[vault]\n{held}{settings}")
     furnish(person, room)
     with visiting_inside(person, contract=contract) as visitor:
-        yield Agent(person, visitor)
+        yield Agent(person, visitor, room)
 
 
 @pytest.fixture(scope="module", params=["", "Postroom"], ids=["at the root", "in a room"])
@@ -171,7 +175,6 @@ def agent(
     """One agent for all that is to change nothing."""
     folder = tmp_path_factory.mktemp("confined")
     with agent_of(folder, room=request.param) as found:
-        found.room = f"{request.param}/" if request.param else ""
         found.indexed("mine", "Notes/mine.md")
         yield found
 
@@ -305,7 +308,7 @@ def test_agent_folders_narrow_where_tools_write_and_links_outside_them_stay(tmp_
         agent.indexed("link:a", "Notes/linking.md")
         agent.indexed("link:a", "Work/Log/near.md")
         before = agent.disk()
-        closed = ("Notes/a.md", "Work/b.md", "Work/Logs/b.md", "Work/log/b.md", "WORK/Log/b.md")
+        closed = ["Notes/a.md", "Work/b.md", "Work/Logs/b.md", "Work/log/b.md", "WORK/Log/b.md"]
         closed += ("b.md", "Work/Log.md", "Approved/b.md", "Cafe/b.md", "Work/Log /b.md")
         for path in closed:
             for tool in ("write_note", "edit_note", "move to"):
@@ -457,7 +460,11 @@ def test_a_move_that_was_never_begun_does_not_cost_the_note_when_its_target_is_m
 ) -> None:
     note = own.root / "Notes" / "mine.md"
     seen = note.stat()
-    intent = {"source": "Notes/mine.md", "target": "Notes/new.md", "agent": "claude"}
+    intent: dict[str, object] = {
+        "source": "Notes/mine.md",
+        "target": "Notes/new.md",
+        "agent": "claude",
+    }
     intent |= {"size": seen.st_size, "mtime_ns": seen.st_mtime_ns, "inode": seen.st_ino}
     state = own.person.folder / "state" / "vault"
     own.done("list_notes", directory="")
@@ -508,40 +515,33 @@ def test_a_query_that_draws_a_remote_picture_is_refused(own: Agent, body: str) -
 # Calls and notes that take long, and calls that are nonsense
 
 
-def ends(python: str) -> bool:
-    """Whether this comes to its end, in a process of its own: what holds the interpreter cannot be waited for."""
-    with suppress(subprocess.TimeoutExpired):
-        return not subprocess.run(
-            [sys.executable, "-c", python], timeout=30, check=False
-        ).returncode
-    return False
+def read_filter(asked: str) -> None:
+    with suppress(Invalid):
+        conditions(asked)
 
 
-FILTER = """
-from postroom.core.errors import Invalid
-from postroom.vault.index import conditions
-try:
-    conditions("a" + " " * 900 + ":" + " " * 900 + "x\\ny")
-except Invalid:
-    pass
-"""
-BACKTICKS = """
-from postroom.vault.index import document
-document("a.md", ("#a" + "".join("`" * i + " " for i in range(1, 1400))).encode())
-"""
-UNDERLINED = """
-from postroom.vault.index import document
-document("a.md", ("a\\n=\\n" * 250_000).encode())
-"""
-RANKED = """
-from postroom.vault.markdown import headings
-headings("".join("#" * (6 - i % 6) + " a\\n" for i in range(150_000)))
-"""
+def test_a_filter_of_spaces_is_read_in_linear_time() -> None:
+    assert_linear(read_filter, lambda n: f"a{' ' * n}:{' ' * n}x\ny", 1_000)
 
 
-@pytest.mark.parametrize("python", [FILTER, BACKTICKS, UNDERLINED, RANKED], ids=["a filter", "runs of backticks", "underlined headings", "headings of all ranks"])  # fmt: skip
-def test_no_filter_and_no_note_holds_the_server_up(python: str) -> None:
-    assert ends(python)
+NUMBERS = count()  # one in each note: a note that was read before is not read again
+HOSTILE: dict[str, Callable[[int], str]] = {
+    "runs of backticks": lambda n: "#a" + "".join("`" * k + " " for k in range(isqrt(2 * n))),
+    "underlined headings": lambda n: "a\n=\n" * (n // 4),
+    "headings of all ranks": lambda n: "".join("#" * (6 - k % 6) + " a\n" for k in range(n // 6)),
+}
+
+
+@for_each("kind", HOSTILE)
+def test_a_hostile_note_is_indexed_in_linear_time(kind: str) -> None:
+    def build(n: int) -> bytes:
+        return f"{HOSTILE[kind](n)}\n{next(NUMBERS)}\n".encode()
+
+    def read(raw: bytes) -> None:
+        document("a.md", raw)
+        headings(raw.decode())
+
+    assert_linear(read, build, size(500_000))
 
 
 def test_an_edit_never_gives_back_what_is_no_letter_as_one(own: Agent) -> None:
@@ -634,7 +634,7 @@ def test_a_name_that_cannot_be_made_leaves_no_folder_behind(own: Agent) -> None:
 
 
 def test_every_call_leaves_one_line_whatever_became_of_it(own: Agent) -> None:
-    calls = [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("read_note", {"path": "Notes/a.md"}),
         ("read_note", {"path": "../outside/secret.md"}),
         ("read_note", {"path": 3}),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents import Said
+from tests.narrow import present
 from tests.notes import Notes
 
 # Searching
@@ -249,13 +251,13 @@ def test_a_vault_as_people_have_it(notes: Notes) -> None:
 def test_the_first_use_says_how_far_the_index_is(notes: Notes) -> None:
     for n in range(1_200):
         notes.file(f"{n % 7}/{n}.md", f"note {n}\n" + "word " * 200)
-    told = []
+    told: list[tuple[float, float, str]] = []
 
-    async def hear(progress: int, total: int, message: str) -> None:
-        told.append((progress, total, message))
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, present(total), present(message)))
 
     asked = partial(notes.agent.client.call_tool, "search_notes", {"query": "note"}, progress_callback=hear)  # fmt: skip
-    answer = json.loads(notes.agent.portal.call(asked).content[0].text)
+    answer = Said(notes.agent.portal.call(asked)).values
     assert answer["total"] == 1_200
     assert {message for _, _, message in told} == {"Indexing the vault"}
     assert told == sorted(told)

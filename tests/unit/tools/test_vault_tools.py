@@ -8,6 +8,7 @@ import pytest
 from postroom.tools.contracts import vault
 from tests.agents import Wire, visiting_inside
 from tests.conftest import Person
+from tests.narrow import present
 from tests.notes import Notes
 
 CRLF = b"\xef\xbb\xbf---\r\n# my notes\r\ntitle: 'It''s mine' # keep\r\nstatus: pending # why\r\ndate: 2026-01-02\r\nflag: no\r\nodd:   {a: 1}\r\ntags:\r\n    - one # first\r\n    - two\r\n---\r\nFirst.\r\n\r\n## Tasks\r\n- [ ] a\r\n\r\n## Log\r\nold"  # fmt: skip
@@ -332,10 +333,11 @@ def test_in_the_server_all_what_others_wrote_stands_between_marks(person: Person
 @pytest.mark.parametrize("name", ["a\u202emd.md", "a\u200b.md", " a.md", "a /b.md"])
 def test_a_new_name_that_shows_as_another_is_refused(notes: Notes, name: str) -> None:
     notes.file("old.md", "x\n")
-    for tool, more in {
+    calls: dict[str, dict[str, Any]] = {
         "write_note": {"path": name, "frontmatter": {}, "body": "x"},
         "move_note": {"source": "old.md", "destination": name},
-    }.items():
+    }
+    for tool, more in calls.items():
         assert notes.refused(tool, **more)["error"] == "permission_denied"
     assert [path.name for path in notes.root.iterdir() if path.suffix == ".md"] == ["old.md"]
 
@@ -425,7 +427,7 @@ def test_with_a_room_an_agent_is_told_where_its_folders_are(person: Person) -> N
     settings.parent.mkdir(parents=True)
     settings.write_text('[vault]\nroom = "Postroom"\n')
     with visiting_inside(person, contract=vault.CONTRACT) as agent:
-        assert "A note in Postroom/Drafts/ with" in agent.client.instructions
+        assert "A note in Postroom/Drafts/ with" in present(agent.client.instructions)
         notes = Notes(person, agent)
         ask = {"path": "Drafts/tea.md", "frontmatter": {}, "body": "x"}
         assert notes.done("write_note", **ask)["hint"].endswith("its own is Postroom/Drafts.")
@@ -435,10 +437,11 @@ def test_with_a_room_an_agent_is_told_where_its_folders_are(person: Person) -> N
 @pytest.mark.parametrize("name", ["a:b", "a|b", "[a]", "a#1", "what?", 'a "b"', "a<b", "x:/y"])
 def test_a_new_name_that_no_link_can_hold_is_refused(notes: Notes, name: str) -> None:
     notes.file("old.md", "x\n")
-    for tool, more in {
+    calls: dict[str, dict[str, Any]] = {
         "write_note": {"path": f"{name}.md", "frontmatter": {}, "body": "x"},
         "move_note": {"source": "old.md", "destination": f"{name}.md"},
-    }.items():
+    }
+    for tool, more in calls.items():
         assert notes.refused(tool, **more)["error"] == "parse_error"
     notes.file(f"{name}/old.md", "x\n")  # a person's own folder may be called so
     notes.done("write_note", path=f"{name}/new.md", frontmatter={}, body="x")
@@ -503,10 +506,10 @@ def test_many_moves_at_once_hold_nobody_up(person: Person) -> None:
     try:
         asked = [found.call("move_note", source=f"{n}.md", destination=f"to/n{n}.md") for n in range(12)]  # fmt: skip
         read = found.call("search_notes", query="nothing")
-        answers = {}
+        answers: dict[int, dict[str, Any]] = {}
         while not {*asked, read} <= answers.keys():
             message = found.line()
-            answers[message.get("id")] = message
+            answers[message.get("id", -1)] = message
         assert not [id for id in asked if answers[id]["result"]["isError"]]
     finally:
         found.kill()
@@ -525,7 +528,7 @@ def test_each_call_leaves_its_line_while_the_index_cannot_be_kept(person: Person
     assert len(lines) == 5
 
 
-def test_a_list_of_thousands_is_set_in_time(notes: Notes) -> None:
+def test_a_list_of_thousands_is_set(notes: Notes) -> None:
     items = "".join(f"  - a{n}\n" for n in range(3_000))
     notes.file("n.md", f"---\nt:\n{items}---\n")
     notes.done("read_note", path="n.md")

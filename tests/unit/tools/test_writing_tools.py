@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mcp_types import CallToolResult
 
-from tests.agents import Visitor
+from tests.agents import Said, Visitor
 from tests.agents import visiting_inside as visiting
 from tests.arrivals import arrive, attached, letter, sent
 from tests.conftest import Person
@@ -70,13 +70,13 @@ def test_a_letter_that_is_recalled_meanwhile_does_not_leave(robin: Person, agent
         (robin.vault / "Approved").mkdir(exist_ok=True)
         note.rename(robin.vault / "Approved" / note.name)
 
-        async def recall(*_: float | str | None) -> None:
+        async def recall(progress: float, total: float | None, message: str | None) -> None:
             robin.run("undo", id)
 
         async def ask() -> CallToolResult:
             return await agent.client.call_tool("send_email", words, progress_callback=recall)
 
-        assert agent.portal.call(ask).structured_content["status"] == "pending"
+        assert Said(agent.portal.call(ask)).values["status"] == "pending"
     assert sent(robin) == []
 
 
@@ -116,7 +116,7 @@ def test_the_plain_text_is_made_from_the_html_and_both_are_sent(
     assert "HTML:" in robin.run("show", id).out
     assert robin.run("approve", id, "--yes", found["digest"]).code == 0
     (mail,) = sent(robin)
-    parts = message_from_string(robin.run("read", mail["id"], "--raw").out).get_payload()
+    parts = list(message_from_string(robin.run("read", mail["id"], "--raw").out).walk())[1:]
     assert [part.get_content_type() for part in parts] == ["text/plain", "text/html"]
     agent.done("draft_email", to=["ann@example.com"], html=f"<div class=x>{PAGE}</div>")
     raw = robin.run("read", agent.first("in:drafts"), "--raw").out
@@ -314,19 +314,19 @@ def test_status_without_an_id_lists_what_is_open(agent: Visitor) -> None:
 
 def test_status_waits_for_the_verdict(robin: Person, agent: Visitor) -> None:
     id = agent.done("send_email", to=["ann@example.com"], subject="Tea", body="x")["letter"]
-    seen = []
+    seen: list[float] = []
 
-    async def progress(*step: float | str | None) -> None:
+    async def step(progress: float, total: float | None, message: str | None) -> None:
         if not seen:
-            seen.append(step)
+            seen.append(progress)
             assert robin.run("reject", id, "--reason", "Not today").code == 0
 
     async def ask() -> CallToolResult:
-        return await agent.client.call_tool("letter_status", {"id": id, "wait": 20}, progress_callback=progress)  # fmt: skip
+        return await agent.client.call_tool("letter_status", {"id": id, "wait": 20}, progress_callback=step)  # fmt: skip
 
-    found = agent.portal.call(ask)
-    assert found.structured_content["status"] == "rejected"
-    assert "Not today" in found.content[0].text
+    found = Said(agent.portal.call(ask))
+    assert found.values["status"] == "rejected"
+    assert "Not today" in found.text
     assert seen
 
 

@@ -1,12 +1,16 @@
 """A note that an agent wrote does nothing when it is opened."""
 
 import string
+from collections.abc import Callable
+from math import isqrt
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.vault.active import MAX_TEXT, RUNNING, Active, _all, added
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 
 EMBED, HTML, RUNS, TEMPLATE = "a remote embed", "raw HTML", "code that runs", "template code"
 IMAGE = "![](https://example.org/a.png)"
@@ -22,7 +26,7 @@ def kinds(text: str) -> set[str]:
     return {found.kind for found in active(text)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -64,11 +68,11 @@ def kinds(text: str) -> set[str]:
         "50 % < 60 %>",
     ],
 )
-def test_what_only_shows_itself_is_fine(text):
+def test_what_only_shows_itself_is_fine(text: str) -> None:
     assert active(text) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         IMAGE,
@@ -110,11 +114,11 @@ def test_what_only_shows_itself_is_fine(text):
         "$$x$$\n````mermaid\n%% ````\nA(//example.org)\n````",
     ],
 )
-def test_what_is_fetched_from_elsewhere_is_a_remote_embed(text):
+def test_what_is_fetched_from_elsewhere_is_a_remote_embed(text: str) -> None:
     assert kinds(text) >= {EMBED}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "target",
     [
         "ht&#116;ps://example.org",
@@ -131,12 +135,12 @@ def test_what_is_fetched_from_elsewhere_is_a_remote_embed(text):
         "\x01https://example.org",
     ],
 )
-def test_no_spelling_hides_where_an_image_comes_from(target):
+def test_no_spelling_hides_where_an_image_comes_from(target: str) -> None:
     assert kinds(f"![]({target})") >= {EMBED}
     assert kinds(f"![a]\n\n[a]: {target}") >= {EMBED}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "<div>",
@@ -162,12 +166,12 @@ def test_no_spelling_hides_where_an_image_comes_from(target):
         "```ad-note\n<div>\n```",
     ],
 )
-def test_tags_outside_code_are_raw_html(text):
+def test_tags_outside_code_are_raw_html(text: str) -> None:
     assert kinds(text) == {HTML}
 
 
-@pytest.mark.parametrize("word", RUNNING)
-@pytest.mark.parametrize(
+@for_each("word", RUNNING)
+@for_each(
     "form",
     [
         "```{}\nx\n```",
@@ -182,12 +186,12 @@ def test_tags_outside_code_are_raw_html(text):
         "$$\n~~~{}\n",
     ],
 )
-def test_fences_that_run_are_found_wherever_they_stand(form, word):
+def test_fences_that_run_are_found_wherever_they_stand(form: str, word: str) -> None:
     assert kinds(form.format(word)) == {RUNS}
     assert kinds(form.format(word.upper())) == {RUNS}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "`$= 1 + 1`",
@@ -199,20 +203,20 @@ def test_fences_that_run_are_found_wherever_they_stand(form, word):
         "```tasks\nfilter by function true\n```",
     ],
 )
-def test_code_that_runs_is_found_in_any_spelling(text):
+def test_code_that_runs_is_found_in_any_spelling(text: str) -> None:
     assert kinds(text) == {RUNS}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["<% x %>", "<%* x", "`<% x %>`", "```\n<% x %>\n```", "---\na: <% x %>\n---\n", "a\n\\<%x"],
 )
-def test_template_code_is_found_even_in_code_and_in_frontmatter(text):
+def test_template_code_is_found_even_in_code_and_in_frontmatter(text: str) -> None:
     assert kinds(text) == {TEMPLATE}
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize(
+@for_each("newline", ["\n", "\r\n", "\r"])
+@for_each(
     "before",
     [
         # a fence that has ended, or that never was one
@@ -266,12 +270,14 @@ def test_template_code_is_found_even_in_code_and_in_frontmatter(text):
         "~~~ a | b\n|---|---|\n",
     ],
 )
-def test_nothing_before_it_makes_an_embed_or_a_tag_look_like_code(before, newline):
+def test_nothing_before_it_makes_an_embed_or_a_tag_look_like_code(
+    before: str, newline: str
+) -> None:
     text = f"{before}{IMAGE}<img src=x>`` ` |".replace("\n", newline)
     assert kinds(text) >= {EMBED, HTML}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "$5 ![ `]` ](https://example.org)",
@@ -283,11 +289,11 @@ def test_nothing_before_it_makes_an_embed_or_a_tag_look_like_code(before, newlin
         "![a`]\n\n[a`]: https://example.org '`'",
     ],
 )
-def test_no_bracket_hides_an_image_from_its_target(text):
+def test_no_bracket_hides_an_image_from_its_target(text: str) -> None:
     assert kinds(text) >= {EMBED}
 
 
-def test_a_finding_says_its_line_and_what_it_is():
+def test_a_finding_says_its_line_and_what_it_is() -> None:
     text = "---\r\na: 1\r\n---\r\none\rtwo <a>\n\n![a\nb](https://example.org) <%\nx"
     assert active(text) == [
         Active(HTML, 5, "<a>"),
@@ -296,20 +302,20 @@ def test_a_finding_says_its_line_and_what_it_is():
     ]
 
 
-def test_a_finding_is_one_short_line():
+def test_a_finding_is_one_short_line() -> None:
     (found,) = active("<a\n" + "title " * 100 + ">")
     assert len(found.text) == MAX_TEXT
     assert "\n" not in found.text
 
 
-def test_a_number_too_long_for_python_is_no_failure():
+def test_a_number_too_long_for_python_is_no_failure() -> None:
     assert active(f"![](&#{'1' * 9000};)\n\n```&#{'1' * 9000};") == []
 
 
 PERSONS = f"one\n\n{IMAGE}\n<a>two</a>\n\n```dataviewjs\ncode()\n```\nthree <% now %>\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("old", "new"),
     [
         ("one", "another"),
@@ -322,11 +328,11 @@ PERSONS = f"one\n\n{IMAGE}\n<a>two</a>\n\n```dataviewjs\ncode()\n```\nthree <% n
         ("\n", "\r\n"),
     ],
 )
-def test_a_person_s_own_may_stay_and_move_and_go(old, new):
+def test_a_person_s_own_may_stay_and_move_and_go(old: str, new: str) -> None:
     assert added(PERSONS, PERSONS.replace(old, new)) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("old", "new", "kind", "line"),
     [
         ("one", IMAGE, EMBED, 3),
@@ -339,13 +345,13 @@ def test_a_person_s_own_may_stay_and_move_and_go(old, new):
         ("<a>two</a>", "<a>two</a>\n```\n<img>\n```", HTML, 6),
     ],
 )
-def test_what_an_agent_adds_or_changes_is_found(old, new, kind, line):
+def test_what_an_agent_adds_or_changes_is_found(old: str, new: str, kind: str, line: int) -> None:
     found = added(PERSONS, PERSONS.replace(old, new))
     assert found is not None
     assert (found.kind, found.line) == (kind, line)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after"),
     [
         ("![a]\n\n[a]: https://example.org", "![a]\n\n[a]: https://example.org/secret"),
@@ -359,15 +365,14 @@ def test_what_an_agent_adds_or_changes_is_found(old, new, kind, line):
         ("", "<b>"),
     ],
 )
-def test_a_change_within_what_was_there_is_an_addition(before, after):
+def test_a_change_within_what_was_there_is_an_addition(before: str, after: str) -> None:
     assert added(before, after) is not None
     assert added(before, before) is None
 
 
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("piece", ["![", "<", "`", "![[", "[a]: ", "&"])
-def test_any_piece_repeated_is_read_in_time(piece):
-    active(piece * (50_000 // len(piece)))
+@for_each("piece", ["![", "<", "`", "![[", "[a]: ", "&"])
+def test_any_piece_repeated_is_read_in_linear_time(piece: str) -> None:
+    assert_linear(active, lambda n: piece * (n // len(piece)), size(50_000))
 
 
 PIECES = [
@@ -378,44 +383,41 @@ PIECES = [
 ]
 
 
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize("piece", PIECES)
-def test_what_is_repeated_after_an_open_image_is_read_in_time(piece):
-    active("[a]: b:c\n\n![" + piece * (50_000 // len(piece)))
+@for_each("piece", PIECES)
+def test_what_is_repeated_after_an_open_image_is_read_in_linear_time(piece: str) -> None:
+    assert_linear(active, lambda n: "[a]: b:c\n\n![" + piece * (n // len(piece)), size(50_000))
 
 
-@pytest.mark.timeout(10)
-@pytest.mark.parametrize(
-    "text",
-    [
-        "![ " * 30_000 + "](a:b) " * 20_000,
-        "![a]" * 30_000 + "\n\n" + "[a]: b:c\n" * 20_000,
-        "".join("`" * n + " " for n in range(700)),
-        "```mermaid\n" * 10_000 + "(//a)\n" * 10_000,
-    ],
-    ids=["images", "references", "spans", "drawings"],
-)
-def test_as_many_ends_as_beginnings_are_read_in_time(text):
-    active(text)
+ENDS: dict[str, Callable[[int], str]] = {
+    "images": lambda n: "![ " * (n // 6) + "](a:b) " * (n // 14),
+    "references": lambda n: "![a]" * (n // 8) + "\n\n" + "[a]: b:c\n" * (n // 18),
+    "spans": lambda n: "".join("`" * k + " " for k in range(isqrt(2 * n))),
+    "drawings": lambda n: "```mermaid\n" * (n // 22) + "(//a)\n" * (n // 12),
+}
+
+
+@for_each("name", ENDS)
+def test_as_many_ends_as_beginnings_are_read_in_linear_time(name: str) -> None:
+    assert_linear(active, ENDS[name], size(200_000))
 
 
 @given(PLAIN)
-def test_plain_text_is_never_refused(text):
+def test_plain_text_is_never_refused(text: str) -> None:
     assert active(text) == []
 
 
 @given(PLAIN, PLAIN)
-def test_an_embed_that_begins_a_paragraph_is_always_found(before, after):
+def test_an_embed_that_begins_a_paragraph_is_always_found(before: str, after: str) -> None:
     lines = f"{before}\n\n".count("\n") + 1
     found = active(f"{before}\n\n{IMAGE}{after}")
     assert [(each.kind, each.line) for each in found] == [(EMBED, lines)]
 
 
-@pytest.mark.parametrize("start", ["<b>", "- <b>", "1. <b>", "* </u>", "- - <b>", "> - <b>", "[^1]: <b>", ": <b>", "> <br>"])  # fmt: skip
-def test_a_tag_that_is_alone_in_its_line_or_item_makes_no_code_of_what_follows(start):
+@for_each("start", ["<b>", "- <b>", "1. <b>", "* </u>", "- - <b>", "> - <b>", "[^1]: <b>", ": <b>", "> <br>"])  # fmt: skip
+def test_a_tag_that_is_alone_in_its_line_or_item_makes_no_code_of_what_follows(start: str) -> None:
     assert [each.kind for each in active(f"{start}\n  `<img src=x>`\n")][-1] == HTML
 
 
-def test_an_embed_in_a_field_counts_since_some_show_it():
+def test_an_embed_in_a_field_counts_since_some_show_it() -> None:
     found = active("---\nimg: '![](https://example.org/x.png)'\n---\n`= this.img`\n")
     assert [(each.kind, each.line) for each in found] == [(EMBED, 2)]

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable
+from itertools import product
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,6 +19,9 @@ from postroom.vault.links import (
     rewrite_canvas,
     stem,
 )
+from tests.cases import for_each
+from tests.conftest import size
+from tests.growth import assert_linear
 
 MOVED = Moved("Projects/Old name.md", "Archive/New name.md")
 VAULT = (
@@ -43,7 +46,7 @@ def after(text: str, moved: Moved = MOVED, *others: str, at: str = "Index.md") -
     return rewrite(text, moved, files, at=at)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "name"),
     [
         ("A/Note.md", "Note"),
@@ -54,15 +57,17 @@ def after(text: str, moved: Moved = MOVED, *others: str, at: str = "Index.md") -
         ("", ""),
     ],
 )
-def test_a_note_goes_by_its_name_without_md_and_an_attachment_by_its_whole_name(path, name):
+def test_a_note_goes_by_its_name_without_md_and_an_attachment_by_its_whole_name(
+    path: str, name: str
+) -> None:
     assert stem(path) == name
 
 
-def test_names_are_compared_without_case_and_however_their_accents_are_made():
+def test_names_are_compared_without_case_and_however_their_accents_are_made() -> None:
     assert key("E\u0301tude STRASSE") == key("\u00e9tude straße")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("[[a]] ![[b.png]] [[c#h]] [[d#^e|f]] [[ g |h]]", ["a", "b.png", "c", "d", "g"]),
@@ -102,11 +107,13 @@ def test_names_are_compared_without_case_and_however_their_accents_are_made():
         ),
     ],
 )
-def test_links_to_files_are_found_and_what_only_looks_like_one_is_not(text, found):
+def test_links_to_files_are_found_and_what_only_looks_like_one_is_not(
+    text: str, found: list[str]
+) -> None:
     assert targets(text) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "found"),
     [
         ("```\n[[a]]\n```\n[[b]]", ["b"]),
@@ -146,17 +153,19 @@ def test_links_to_files_are_found_and_what_only_looks_like_one_is_not(text, foun
         ("`$$` [[a]] `$$` `<!--` [[b]]", ["a", "b"]),
     ],
 )
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_code_and_comments_and_formulas_hold_no_links(text, found, newline):
+@for_each("newline", ["\n", "\r\n", "\r"])
+def test_code_and_comments_and_formulas_hold_no_links(
+    text: str, found: list[str], newline: str
+) -> None:
     assert targets(text.replace("\n", newline)) == found
 
 
-def test_in_the_frontmatter_wikilinks_count_alone():
+def test_in_the_frontmatter_wikilinks_count_alone() -> None:
     head = '---\nup: "[[a|b]]"\nx: "[t](c.md)"\ny: `[[d]]`\n---\n'
     assert targets(head + "`[[e]]` [t](f.md)", len(head)) == ["a", "d", "f.md"]
 
 
-def test_a_link_tells_where_its_file_is_named():
+def test_a_link_tells_where_its_file_is_named() -> None:
     text = "x ![[ a b#c|d]] [t](<e f.md#g>)"
     assert links(text) == [
         Link(6, 9, "a b", wiki=True),
@@ -164,7 +173,7 @@ def test_a_link_tells_where_its_file_is_named():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "expected"),
     [
         ("[[Old name]]", "[[New name]]"),
@@ -184,11 +193,13 @@ def test_a_link_tells_where_its_file_is_named():
         ("a [[Old name]]\r\nb [[Old name]]\r\n", "a [[New name]]\r\nb [[New name]]\r\n"),
     ],
 )
-def test_a_link_to_the_moved_note_follows_it_and_keeps_its_style(before, expected):
+def test_a_link_to_the_moved_note_follows_it_and_keeps_its_style(
+    before: str, expected: str
+) -> None:
     assert after(before) == (expected, len(links(before)), ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "[[Plan]] [[Other name]] [[Home/Old name]] [[../Old name]] [[/Old name]]",
@@ -197,11 +208,11 @@ def test_a_link_to_the_moved_note_follows_it_and_keeps_its_style(before, expecte
         "[[Old name.png]] [x](https://a.org/Old%20name.md)",
     ],
 )
-def test_a_link_that_cannot_mean_the_moved_note_stays(text):
+def test_a_link_that_cannot_mean_the_moved_note_stays(text: str) -> None:
     assert after(text) == (text, 0, ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "expected", "at"),
     [
         ("[x](Old%20name.md)", "[x](../Archive/New%20name.md)", "Projects/Plan.md"),
@@ -213,11 +224,13 @@ def test_a_link_that_cannot_mean_the_moved_note_stays(text):
         ("[[./Old name]]", "[[../Archive/New name]]", "Projects/Plan.md"),
     ],
 )
-def test_a_relative_link_is_made_relative_again_and_others_keep_their_way(before, expected, at):
+def test_a_relative_link_is_made_relative_again_and_others_keep_their_way(
+    before: str, expected: str, at: str
+) -> None:
     assert after(before, at=at) == (expected, 1, ())
 
 
-def test_a_name_that_did_not_change_is_left_as_it_is_written():
+def test_a_name_that_did_not_change_is_left_as_it_is_written() -> None:
     moved = Moved("A/Note.md", "B/Note.md")
     assert after("[[note]] [[Note.md|x]] [x](note.md)", moved) == (
         "[[note]] [[Note.md|x]] [x](note.md)",
@@ -228,25 +241,25 @@ def test_a_name_that_did_not_change_is_left_as_it_is_written():
     assert after("[[A/note]]", Moved("A/note.md", "A/Note.md")).text == "[[A/Note]]"
 
 
-def test_a_part_of_a_path_means_the_one_file_that_ends_so():
+def test_a_part_of_a_path_means_the_one_file_that_ends_so() -> None:
     moved = Moved("A/Sub/Note.md", "B/Note.md")
     assert after("[[Sub/Note]]", moved, "C/Note.md") == ("[[B/Note]]", 1, ())
     text = "[[Sub/Note]] [[ub/Note]]"
     assert after(text, moved, "C/Sub/Note.md") == (text, 0, ("Sub/Note",))
 
 
-def test_a_name_of_several_notes_is_reported_once_and_left():
+def test_a_name_of_several_notes_is_reported_once_and_left() -> None:
     text = "[[Old name]] [[Old name#h]] [x](Old%20name.md)"
     assert after(text, MOVED, "Home/Old name.md") == (text, 0, ("Old name", "Old%20name.md"))
 
 
-def test_a_note_at_the_root_is_meant_by_its_bare_name():
+def test_a_note_at_the_root_is_meant_by_its_bare_name() -> None:
     other = "Home/Note.md"
     assert after("[[Note]]", Moved("Note.md", "A/New.md"), other).text == "[[New]]"
     assert after("[[Note]]", Moved(other, "A/New.md"), "Note.md") == ("[[Note]]", 0, ())
 
 
-def test_a_name_that_would_become_ambiguous_becomes_a_path():
+def test_a_name_that_would_become_ambiguous_becomes_a_path() -> None:
     assert after("[[Old name]] [[Old name.md|x]]", MOVED, "Home/New name.md").text == (
         "[[Archive/New name]] [[Archive/New name.md|x]]"
     )
@@ -256,19 +269,19 @@ def test_a_name_that_would_become_ambiguous_becomes_a_path():
     assert after("[[Note]]", Moved("Note.md", "A/Note.md"), "B/Note.md").text == "[[A/Note]]"
 
 
-def test_a_path_from_the_root_that_a_neighbour_would_hide_becomes_relative():
+def test_a_path_from_the_root_that_a_neighbour_would_hide_becomes_relative() -> None:
     near = "Home/Archive/New name.md"
     text = "[x](Projects/Old%20name.md)"
     assert after(text, MOVED, near, at="Home/Other.md").text == "[x](../Archive/New%20name.md)"
 
 
-def test_an_attachment_keeps_its_extension():
+def test_an_attachment_keeps_its_extension() -> None:
     moved = Moved("Projects/img.png", "Files/pic.png")
     text = "![[img.png|100]] ![](Projects/img.png) [[img]]"
     assert after(text, moved).text == "![[pic.png|100]] ![](Files/pic.png) [[img]]"
 
 
-def test_accents_are_found_however_they_are_made_and_percent_encoding_stays_in_style():
+def test_accents_are_found_however_they_are_made_and_percent_encoding_stays_in_style() -> None:
     moved = Moved("\u00c9tude.md", "\u00dcbung 100% (1) #2.md")
     made = after("[x](e\u0301tude.md) [x](%C3%89tude.md) [x](<\u00c9tude.md>)", moved)
     assert made.text == (
@@ -279,22 +292,22 @@ def test_accents_are_found_however_they_are_made_and_percent_encoding_stays_in_s
     assert targets(made.text) == [moved.target] * 3
 
 
-@pytest.mark.parametrize("name", ["a[b", "a]b", "a|b", "a#b", "a^b", "a\\b", " a"])
-def test_a_name_that_no_wikilink_can_hold_leaves_the_link_and_reports_it(name):
+@for_each("name", ["a[b", "a]b", "a|b", "a#b", "a^b", "a\\b", " a"])
+def test_a_name_that_no_wikilink_can_hold_leaves_the_link_and_reports_it(name: str) -> None:
     moved = Moved("Old.md", f"{name}.md")
     assert after("[[Old|x]]", moved) == ("[[Old|x]]", 0, ("Old",))
     assert targets(after("[x](Old.md)", moved).text) == [moved.target]
 
 
-@pytest.mark.parametrize("name", ['a"b', "a'b", "a: b", "a:"])
-def test_a_name_that_would_break_the_frontmatter_is_written_in_the_body_alone(name):
+@for_each("name", ['a"b', "a'b", "a: b", "a:"])
+def test_a_name_that_would_break_the_frontmatter_is_written_in_the_body_alone(name: str) -> None:
     head = '---\nup: "[[Old]]"\n---\n'
     moved = Moved("Old.md", f"{name}.md")
     made = rewrite(f"{head}[[Old]]", moved, vault("Old.md"), at="A.md", frontmatter=len(head))
     assert made == (f"{head}[[{name}]]", 1, ("Old",))
 
 
-def test_the_moved_note_takes_its_relative_links_along():
+def test_the_moved_note_takes_its_relative_links_along() -> None:
     text = (
         "[[Old name#h]] [[./Plan]] [[../Home/Other|o]] [p](Plan.md) ![](img.png) "
         "[o](../Home/Other.md#x) [i](Index.md) [o](Other.md) [[Plan]] [[Projects/Plan]] "
@@ -309,12 +322,12 @@ def test_the_moved_note_takes_its_relative_links_along():
     assert made == (expected, 8, ())
 
 
-def test_a_note_renamed_in_its_folder_keeps_its_relative_links():
+def test_a_note_renamed_in_its_folder_keeps_its_relative_links() -> None:
     text = "[p](./x/../Plan.md) [[../Projects/Plan]]"
     assert after(text, Moved(MOVED.source, "Projects/New.md"), at=MOVED.source) == (text, 0, ())
 
 
-def test_a_canvas_changes_where_it_names_the_file_and_nowhere_else():
+def test_a_canvas_changes_where_it_names_the_file_and_nowhere_else() -> None:
     text = (
         '{ "nodes":[\n\t{"id":"1","type":"file","file":"Projects\\/Old name.md" , "x":1.50},\n'
         '\t{"text" : "\\ud83d\\ude00 \\u00e9 \\"q\\" [[Old name|x]]\\n`[[Old name]]` '
@@ -324,6 +337,7 @@ def test_a_canvas_changes_where_it_names_the_file_and_nowhere_else():
         '"edges":[]}\r\n'
     )
     made = rewrite_canvas(text, Moved(MOVED.source, 'B/"New".md'), vault(*VAULT), at="C.canvas")
+    assert json.loads(made.text)
     assert made == (
         text.replace("Projects\\/Old name.md", 'B/\\"New\\".md')
         .replace("[[Old name|x]]", '[[\\"New\\"|x]]')
@@ -332,17 +346,16 @@ def test_a_canvas_changes_where_it_names_the_file_and_nowhere_else():
         4,
         (),
     )
-    assert json.loads(made.text)
 
 
-def test_a_canvas_reports_what_is_ambiguous():
+def test_a_canvas_reports_what_is_ambiguous() -> None:
     text = '{"nodes":[{"text":"[[Old name]]"},{"file":"projects/old name.md"}]}'
     files = vault(*VAULT, "Home/Old name.md", "projects/old name.md")
     assert rewrite_canvas(text, MOVED, files, at="C.canvas") == (text, 0, ("Old name",))
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"file":"Projects/Old name.md"', "[" * 100_000])
-def test_a_canvas_that_is_no_json_is_left_as_it_is(text):
+@for_each("text", ["", "{", '{"file":"Projects/Old name.md"', "[" * size(100_000)])
+def test_a_canvas_that_is_no_json_is_left_as_it_is(text: str) -> None:
     assert rewrite_canvas(text, MOVED, vault(*VAULT), at="C.canvas") == (text, 0, ())
 
 
@@ -355,7 +368,7 @@ TEXTS = st.lists(PIECES, max_size=40).map("".join)
 
 
 @given(TEXTS, st.integers(0, 10))
-def test_links_come_in_order_and_each_stands_where_it_says(text, frontmatter):
+def test_links_come_in_order_and_each_stands_where_it_says(text: str, frontmatter: int) -> None:
     end = 0
     for link in links(text, frontmatter=min(frontmatter, len(text))):
         assert end <= link.start < link.end <= len(text)
@@ -375,7 +388,7 @@ def between(text: str, found: list[Link]) -> list[str]:
 
 @given(TEXTS)
 @example("[[Old]] [x](Old.md)")
-def test_rewriting_changes_only_what_links_name(text):
+def test_rewriting_changes_only_what_links_name(text: str) -> None:
     moved, files = Moved("A/Old.md", "B/New.md"), vault("A/Old.md", "A/Plan.md")
     for at in ("A/Plan.md", "A/Old.md"):
         made = rewrite(text, moved, files, at=at)
@@ -387,7 +400,7 @@ def test_rewriting_changes_only_what_links_name(text):
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="[")))
-def test_a_text_without_brackets_stays(text):
+def test_a_text_without_brackets_stays(text: str) -> None:
     assert after(text) == (text, 0, ())
 
 
@@ -397,7 +410,9 @@ STYLES = ["[[{0}]]", "[[{0}.md#h|x]]", "[[/{0}]]", "[x](</{1}.md>)", "[x](<{1}.m
 
 
 @given(PATHS, PATHS, st.lists(st.sampled_from(STYLES), max_size=5), st.booleans())
-def test_a_move_and_the_move_back_give_the_same_text(source, target, styles, own):
+def test_a_move_and_the_move_back_give_the_same_text(
+    source: str, target: str, styles: list[str], own: bool
+) -> None:
     source, target = f"old/{source}1", f"new/{target}2"
     there, back = Moved(f"{source}.md", f"{target}.md"), Moved(f"{target}.md", f"{source}.md")
     text = "\n\n".join(styles).format(source, source.replace("%", "%25"))
@@ -467,11 +482,17 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.timeout(20)  # which the square of this size would take many times over
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_any_piece_repeated_is_rewritten_in_time(piece):
-    size = 20_000
-    text = piece * (size // len(piece))
-    for hostile in (text, "[" * size + text, "> - " * 60 + "\n" + text, f"[[{text}]]"):
-        rewrite(hostile, MOVED, vault(*VAULT), at="Index.md")
-        mentions(hostile)
+AROUND = ["{text}", "{open}{text}", "{quotes}\n{text}", "[[{text}]]"]
+
+
+def read(text: str) -> None:
+    rewrite(text, MOVED, vault(*VAULT), at="Index.md")
+    mentions(text)
+
+
+@for_each(("piece", "around"), product(HOSTILE, AROUND))
+def test_any_piece_repeated_is_rewritten_in_linear_time(piece: str, around: str) -> None:
+    def build(n: int) -> str:
+        return around.format(text=piece * (n // len(piece)), open="[" * n, quotes="> - " * 60)
+
+    assert_linear(read, build, size(50_000))

@@ -1,11 +1,10 @@
 """Text for properties, and what of it is left alone."""
 
-import pytest
-
 from postroom.vault.markdown import inert
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "[list] Hello",
@@ -21,7 +20,7 @@ def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
     assert inert(text) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "becomes"),
     [
         ("![x](http://e.example/p)", r"!\[x\](http://e.example/p)"),

@@ -3,13 +3,18 @@
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from itertools import count
 
 import pytest
 
 from postroom.core.errors import Corrupt, Invalid
 from postroom.vault.markdown import fence, fenced, quote, sections
-from postroom.vault.note import Note, render
+from postroom.vault.note import Note, Typed, render
+from tests.cases import for_each
+from tests.growth import assert_linear
 
+NUMBERS = count()
 BODY = "\n# Title\n\nstatus: not this one\n---\nrest"
 
 
@@ -22,7 +27,7 @@ def changed(head: str, changes: dict[str, str | None], body: str = BODY) -> str:
     return new[4 : len(new) - len(f"---\n{body}")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after"),
     [
         ("status: draft\n", 'status: "new"\n'),
@@ -72,7 +77,7 @@ def test_a_key_is_set_and_no_other_byte_changes(before: str, after: str) -> None
     assert changed(before, {"status": "new"}) == after
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after"),
     [
         ("a: 1\nstatus: draft # gone with it\nb: 2\n", "a: 1\nb: 2\n"),
@@ -120,9 +125,7 @@ def test_old_mac_newlines_are_newlines() -> None:
     assert note.set({"a": None, "c": "3"}).raw == b'---\rb: 2\rc: "3"\r---\rone\rtwo'
 
 
-@pytest.mark.parametrize(
-    "raw", [b"", b"Hello", b"Hello\n", b"--- x\n", b"----\na: b\n---\n", b" ---\n"]
-)
+@for_each("raw", [b"", b"Hello", b"Hello\n", b"--- x\n", b"----\na: b\n---\n", b" ---\n"])
 def test_a_file_without_frontmatter_has_no_fields_and_gets_a_block(raw: bytes) -> None:
     note = Note.parse(raw)
     assert (note.fields, note.body) == ({}, raw.decode())
@@ -162,7 +165,7 @@ def test_lists_and_mappings_are_values_too() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "where"),
     [
         (b"---\na: 1\nb: 2\na: 3\n---\n", "Line 4, column 1: this key stands here twice"),
@@ -202,7 +205,7 @@ def test_what_cannot_be_read_is_named_with_its_line_and_column(raw: bytes, where
     assert "left as it is" in refused.value.remedy
 
 
-@pytest.mark.parametrize("nest", ["[" * 9000, "- " * 9000, "? " * 9000, "{a: " * 9000, "[" * 51])
+@for_each("nest", ["[" * 9000, "- " * 9000, "? " * 9000, "{a: " * 9000, "[" * 51])
 def test_deep_nesting_is_refused_without_going_down(nest: str) -> None:
     with pytest.raises(Corrupt, match="nested deeper than 50"):
         Note.parse(f"---\na:\n {nest}\n---\n".encode())
@@ -249,7 +252,7 @@ def test_a_change_that_would_touch_more_is_refused() -> None:
         note.set({"b": None})  # the empty line would become a's
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -337,7 +340,7 @@ def test_nothing_in_a_fence_is_a_heading_or_another_fence() -> None:
     assert fenced(parts["Letter"]) == text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("section", "held"),
     [
         ("no fence", None),
@@ -374,7 +377,7 @@ def test_sections_are_split_at_second_level_headings_alone() -> None:
     assert list(sections("## A")) == [("", ""), ("A", "## A")]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "quoted"),
     [
         ("Hello", "`Hello`"),
@@ -400,3 +403,24 @@ def test_yaml_is_loaded_when_a_frontmatter_is_read_and_not_before() -> None:
         "assert 'yaml' not in sys.modules; Note.parse(b'---\\na: 1\\n---\\n'); assert 'yaml' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+LISTS: dict[str, Callable[[int, int], str]] = {
+    "other items": lambda k, turn: f"a{k}" if turn == 0 else f"b{k}",
+    "one item again and again": lambda k, turn: "a" if k % 2 == turn else "b",
+}
+
+
+@for_each("kind", LISTS)
+def test_a_list_is_written_in_linear_time(kind: str) -> None:
+    def build(n: int) -> tuple[bytes, list[Typed]]:
+        before = "".join(f"  - {LISTS[kind](k, 0)}\n" for k in range(n))
+        after: list[Typed] = [LISTS[kind](k, 1) for k in range(n)]
+        # The number makes each note another one: one that was read before is not read again.
+        return f"---\nt:\n{before}---\n{next(NUMBERS)}".encode(), after
+
+    def write(given: tuple[bytes, list[Typed]]) -> None:
+        raw, items = given
+        assert Note.parse(raw).revise({"t": items}).values["t"] == items
+
+    assert_linear(write, build, 1_500)

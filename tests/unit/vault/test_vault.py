@@ -20,15 +20,18 @@ import pytest
 
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, NotFound, Unavailable
 from postroom.vault import vault as module
+from tests.narrow import present
 
-CALLS = {
+Opener = Callable[..., module.Vault]
+OTHER = module.File("x", 1, 1, 1)
+CALLS: dict[str, Callable[[module.Vault, str], object]] = {
     "read": lambda vault, path: vault.read(path),
     "stat": lambda vault, path: vault.stat(path),
     "create": lambda vault, path: vault.create(path, b"new"),
-    "replace": lambda vault, path: vault.replace(path, b"new", module.File("x", 1, 1, 1)),
-    "move from": lambda vault, path: vault.move(path, "free.md", module.File("x", 1, 1, 1)),
-    "move to": lambda vault, path: vault.move("own.md", path, vault.stat("own.md")),
-    "remove": lambda vault, path: vault.remove(path, module.File("x", 1, 1, 1)),
+    "replace": lambda vault, path: vault.replace(path, b"new", OTHER),
+    "move from": lambda vault, path: vault.move(path, "free.md", OTHER),
+    "move to": lambda vault, path: vault.move("own.md", path, vault.stat("own.md") or OTHER),
+    "remove": lambda vault, path: vault.remove(path, OTHER),
     "append": lambda vault, path: vault.append(path, b"new"),
     "tail": lambda vault, path: vault.tail(path),
     "list": lambda vault, path: vault.list(path),
@@ -49,12 +52,12 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def Vault(root: Path) -> Iterator[Callable[..., Any]]:
+def Vault(root: Path) -> Iterator[Opener]:
     """The class at that folder, whose instances are closed after the test."""
     opened = []
 
-    def make(*below: str, **options: Callable[..., Any]) -> module.Vault:
-        opened.append(module.Vault(root, *below, **options))
+    def make(*below: str, link: Callable[..., None] = os.link) -> module.Vault:
+        opened.append(module.Vault(root, *below, link=link))
         return opened[-1]
 
     yield make
@@ -85,7 +88,7 @@ def disk_of(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def refusing(code: int) -> Callable[..., Any]:
+def refusing(code: int) -> Callable[..., None]:
     def link(*_: str, **__: int) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -125,7 +128,7 @@ def test_the_root_itself_may_be_a_link(root: Path) -> None:
 
 
 def test_the_room_below_the_root_is_made_and_may_be_no_link(
-    root: Path, Vault: Callable[..., Any], outside: Path
+    root: Path, Vault: Opener, outside: Path
 ) -> None:
     vault = Vault("Area", "Postroom")
     assert vault.root == root / "Area" / "Postroom"
@@ -175,7 +178,7 @@ def test_the_room_below_the_root_is_made_and_may_be_no_link(
     ],
 )
 def test_a_path_that_could_lead_out_is_denied(
-    Vault: Callable[..., Any], root: Path, outside: Path, call: str, path: str
+    Vault: Opener, root: Path, outside: Path, call: str, path: str
 ) -> None:
     with pytest.raises(Denied) as refused:
         CALLS[call](Vault(), path)
@@ -185,14 +188,14 @@ def test_a_path_that_could_lead_out_is_denied(
 
 
 @pytest.mark.parametrize("call", ON_FILES)
-def test_no_path_is_empty(Vault: Callable[..., Any], call: str) -> None:
+def test_no_path_is_empty(Vault: Opener, call: str) -> None:
     with pytest.raises(Denied):
         CALLS[call](Vault(), "")
 
 
 @pytest.mark.parametrize("call", sorted(CALLS))
 def test_a_folder_that_is_a_link_is_denied(
-    Vault: Callable[..., Any], root: Path, outside: Path, call: str
+    Vault: Opener, root: Path, outside: Path, call: str
 ) -> None:
     (root / "Link").symlink_to(outside)
     path = "Link" if call in {"list", "names", "changed"} else "Link/secret.md"
@@ -204,7 +207,7 @@ def test_a_folder_that_is_a_link_is_denied(
 @pytest.mark.parametrize("call", sorted(set(ON_FILES) - {"stat"}))
 @pytest.mark.parametrize("target", ["secret.md", "missing.md"])
 def test_a_file_that_is_a_link_is_neither_read_nor_written(
-    Vault: Callable[..., Any], root: Path, outside: Path, call: str, target: str
+    Vault: Opener, root: Path, outside: Path, call: str, target: str
 ) -> None:
     (root / "Link.md").symlink_to(outside / target)
     with pytest.raises((Denied, Conflict)):
@@ -216,7 +219,7 @@ def test_a_file_that_is_a_link_is_neither_read_nor_written(
 @pytest.mark.parametrize("call", sorted(set(ON_FILES) - {"stat"}))
 @pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
 def test_what_is_no_file_is_refused_and_holds_nobody_up(
-    Vault: Callable[..., Any], root: Path, call: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    Vault: Opener, root: Path, call: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)
     with socket.socket(socket.AF_UNIX) as bound:
@@ -233,21 +236,21 @@ def test_what_is_no_file_is_refused_and_holds_nobody_up(
 
 
 def test_what_stands_at_a_path_is_seen_whatever_it_is(
-    Vault: Callable[..., Any], root: Path, outside: Path
+    Vault: Opener, root: Path, outside: Path
 ) -> None:
     (root / "Link.md").symlink_to(outside / "missing.md")
     (root / "Folder").mkdir()
     vault = Vault()
-    assert vault.stat("Link.md").inode == (root / "Link.md").lstat().st_ino
-    assert vault.stat("Folder").name == "Folder"
+    assert present(vault.stat("Link.md")).inode == (root / "Link.md").lstat().st_ino
+    assert present(vault.stat("Folder")).name == "Folder"
     assert vault.stat("missing.md") is None
     assert vault.stat("missing/missing.md") is None
 
 
 def test_a_folder_swapped_for_a_link_while_a_note_is_written_leads_nowhere(
-    Vault: Callable[..., Any], root: Path, outside: Path
+    Vault: Opener, root: Path, outside: Path
 ) -> None:
-    def swap(*names: str, **folders: int) -> None:
+    def swap(*names: str, **folders: Any) -> None:
         os.rename(root / "Plans", root / "Was")
         os.symlink(outside, root / "Plans")
         os.link(*names, **folders)
@@ -261,7 +264,7 @@ def test_a_folder_swapped_for_a_link_while_a_note_is_written_leads_nowhere(
 
 
 def test_a_folder_that_is_swapped_all_the_time_never_leads_out(
-    Vault: Callable[..., Any], root: Path, outside: Path
+    Vault: Opener, root: Path, outside: Path
 ) -> None:
     done = threading.Event()
 
@@ -297,7 +300,7 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_out(
 # What is there
 
 
-def test_a_list_shows_notes_alone(Vault: Callable[..., Any], root: Path, outside: Path) -> None:
+def test_a_list_shows_notes_alone(Vault: Opener, root: Path, outside: Path) -> None:
     folder = root / "Plans"
     (folder / "folder.md").mkdir(parents=True)
     for name in ("b.md", "a.md", "ü 😀.md", "log.json", ".hidden.md", ".postroom-0.tmp", "a\\b.md"):
@@ -312,7 +315,7 @@ def test_a_list_shows_notes_alone(Vault: Callable[..., Any], root: Path, outside
     assert [file.name for file in vault.list("")] == ["own.md"]
 
 
-def test_a_missing_folder_is_empty(Vault: Callable[..., Any]) -> None:
+def test_a_missing_folder_is_empty(Vault: Opener) -> None:
     vault = Vault()
     assert (vault.list("No"), vault.names("No/Deep"), vault.changed("No")) == ([], [], 0)
     assert vault.tail("No/log") == b""
@@ -322,7 +325,7 @@ def test_a_missing_folder_is_empty(Vault: Callable[..., Any]) -> None:
         vault.read("missing.md")
 
 
-def test_a_folder_that_changed_says_so(Vault: Callable[..., Any], root: Path) -> None:
+def test_a_folder_that_changed_says_so(Vault: Opener, root: Path) -> None:
     vault = Vault()
     vault.create("Plans/a.md", b"x")
     os.utime(root / "Plans", ns=(1, 1))
@@ -333,7 +336,7 @@ def test_a_folder_that_changed_says_so(Vault: Callable[..., Any], root: Path) ->
 
 
 def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(
-    Vault: Callable[..., Any], root: Path
+    Vault: Opener, root: Path
 ) -> None:
     os.truncate(root / "own.md", module.MAX_SIZE)
     assert len(Vault().read("own.md")[0]) == 30_000_000
@@ -345,9 +348,7 @@ def test_a_file_of_thirty_megabytes_is_read_and_a_larger_one_is_not(
 # What is written
 
 
-def test_a_new_note_is_whole_and_its_folders_are_made(
-    Vault: Callable[..., Any], root: Path
-) -> None:
+def test_a_new_note_is_whole_and_its_folders_are_made(Vault: Opener, root: Path) -> None:
     vault = Vault()
     file = vault.create("Plans/Deep/ü.md", b"text", mode=0o640)
     path = root / "Plans" / "Deep" / "ü.md"
@@ -360,18 +361,19 @@ def test_a_new_note_is_whole_and_its_folders_are_made(
 
 @pytest.mark.parametrize("link", [os.link, refusing(errno.EPERM), refusing(errno.ENOTSUP)])
 def test_nothing_is_written_over_with_hard_links_or_without(
-    Vault: Callable[..., Any], root: Path, link: Callable[..., Any]
+    Vault: Opener, root: Path, link: Callable[..., None]
 ) -> None:
     vault = Vault(link=link)
     file = vault.create("new.md", b"new")
     assert vault.read("new.md") == (b"new", file)
     own = vault.stat("own.md")
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: vault.create("own.md", b"other"),
         lambda: vault.move("new.md", "own.md", file),
         lambda: vault.move("new.md", "own.md", file, b"other"),
         lambda: vault.move("new.md", "new.md", file),
-    ):
+    )
+    for call in calls:
         with pytest.raises(Conflict):
             call()
     assert vault.read("own.md") == (b"own", own)
@@ -384,10 +386,10 @@ def test_nothing_is_written_over_with_hard_links_or_without(
     assert sorted(path.name for path in root.rglob("*.*")) == ["own.md", "x.md"]
 
 
-def test_a_replaced_note_keeps_its_permissions(Vault: Callable[..., Any], root: Path) -> None:
+def test_a_replaced_note_keeps_its_permissions(Vault: Opener, root: Path) -> None:
     vault = Vault()
     (root / "own.md").chmod(0o604)
-    file = vault.replace("own.md", b"changed", vault.stat("own.md"))
+    file = vault.replace("own.md", b"changed", present(vault.stat("own.md")))
     assert vault.read("own.md") == (b"changed", file)
     assert stat.S_IMODE((root / "own.md").stat().st_mode) == 0o604
     moved = vault.move("own.md", "Done/own.md", file, b"moved")
@@ -414,18 +416,19 @@ def swapped(path: Path) -> None:
     [rewritten, swapped, lambda path: path.write_bytes(b"longer"), lambda path: path.unlink()],
 )
 def test_a_note_that_somebody_else_changed_is_left_to_them(
-    Vault: Callable[..., Any], root: Path, change: Callable[..., Any]
+    Vault: Opener, root: Path, change: Callable[[Path], object]
 ) -> None:
     vault = Vault()
-    was = vault.stat("own.md")
+    was = present(vault.stat("own.md"))
     change(root / "own.md")
     left = (root / "own.md").read_bytes() if (root / "own.md").exists() else None
-    for call in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: vault.replace("own.md", b"ours", was),
         lambda: vault.move("own.md", "Done/own.md", was),
         lambda: vault.move("own.md", "Done/own.md", was, b"ours"),
         lambda: vault.remove("own.md", was),
-    ):
+    )
+    for call in calls:
         with pytest.raises(Conflict, match=r"'own\.md' was changed or moved") as refused:
             call()
         assert "Read it again" in refused.value.remedy
@@ -436,30 +439,30 @@ def test_a_note_that_somebody_else_changed_is_left_to_them(
 
 @pytest.mark.parametrize("data", [None, b"ours"])
 def test_a_note_that_is_changed_in_the_middle_of_a_move_stays_where_it_is(
-    Vault: Callable[..., Any], root: Path, data: bytes | None
+    Vault: Opener, root: Path, data: bytes | None
 ) -> None:
-    def link(*names: str, **folders: int) -> None:
+    def link(*names: str, **folders: Any) -> None:
         os.link(*names, **folders)
         swapped(root / "own.md")
 
     vault = Vault(link=link)
     with pytest.raises(Conflict):
-        vault.move("own.md", "Done/own.md", vault.stat("own.md"), data)
+        vault.move("own.md", "Done/own.md", present(vault.stat("own.md")), data)
     assert (root / "own.md").read_bytes() == b"new"
     assert vault.list("Done") == []
 
 
 @pytest.mark.parametrize("call", ["replace", "move"])
 def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(
-    Vault: Callable[..., Any], root: Path, call: str
+    Vault: Opener, root: Path, call: str
 ) -> None:
     vault = Vault()
-    was = vault.stat("own.md")
+    was = present(vault.stat("own.md"))
     calls = {
         "replace": lambda: vault.replace("own.md", b"ours!", was),
         "move": lambda: vault.move("own.md", "Done/own.md", was, b"ours!"),
     }
-    said = []
+    said: list[object] = []
 
     def write() -> None:
         try:
@@ -484,10 +487,10 @@ def test_a_note_that_is_changed_while_ours_is_written_is_left_to_its_writer(
 
 
 def test_two_versions_of_the_same_length_written_at_once_are_told_apart(
-    Vault: Callable[..., Any],
+    Vault: Opener,
 ) -> None:
     vault = Vault()
-    versions = [vault.stat("own.md")]
+    versions = [present(vault.stat("own.md"))]
     for number in range(20):
         versions.append(vault.replace("own.md", b"%03d" % number, versions[-1]))
     assert len({version.mtime_ns for version in versions}) == 21
@@ -503,15 +506,16 @@ def test_two_versions_of_the_same_length_written_at_once_are_told_apart(
     ],
 )
 def test_what_the_system_refuses_is_said_in_our_words_and_leaves_no_trace(
-    Vault: Callable[..., Any], root: Path, code: int, kind: type[Unavailable], words: str
+    Vault: Opener, root: Path, code: int, kind: type[Unavailable], words: str
 ) -> None:
     vault = Vault(link=refusing(code))
-    was = vault.stat("own.md")
-    for call in (
+    was = present(vault.stat("own.md"))
+    calls: tuple[Callable[[], object], ...] = (
         lambda: vault.create("new.md", b"x"),
         lambda: vault.move("own.md", "new.md", was),
         lambda: vault.move("own.md", "new.md", was, b"x"),
-    ):
+    )
+    for call in calls:
         with pytest.raises(kind, match=words) as refused:
             call()
         assert "new.md" in refused.value.message
@@ -520,22 +524,21 @@ def test_what_the_system_refuses_is_said_in_our_words_and_leaves_no_trace(
     assert hidden(root) == []
 
 
-def test_a_name_that_is_too_long_is_refused(Vault: Callable[..., Any]) -> None:
+def test_a_name_that_is_too_long_is_refused(Vault: Opener) -> None:
     with pytest.raises(Invalid, match="too long"):
         Vault().create(f"{'x' * 300}.md", b"x")
 
 
-def test_a_disk_without_room_leaves_every_file_as_it_was(
-    Vault: Callable[..., Any], root: Path
-) -> None:
+def test_a_disk_without_room_leaves_every_file_as_it_was(Vault: Opener, root: Path) -> None:
     vault = Vault()
-    was = vault.stat("own.md")
+    was = present(vault.stat("own.md"))
     with disk_of(1000):
-        for call in (
+        calls: tuple[Callable[[], object], ...] = (
             lambda: vault.create("Plans/new.md", bytes(2000)),
             lambda: vault.replace("own.md", bytes(2000), was),
             lambda: vault.move("own.md", "Done/own.md", was, bytes(2000)),
-        ):
+        )
+        for call in calls:
             with pytest.raises(Unavailable) as refused:
                 call()
             assert refused.value.remedy
@@ -547,9 +550,7 @@ def test_a_disk_without_room_leaves_every_file_as_it_was(
 # Logs
 
 
-def test_lines_are_added_to_a_file_for_its_owner_alone(
-    Vault: Callable[..., Any], root: Path
-) -> None:
+def test_lines_are_added_to_a_file_for_its_owner_alone(Vault: Opener, root: Path) -> None:
     vault = Vault()
     vault.append("Logs/actions/a.json", b"one\n")
     vault.append("Logs/actions/a.json", b"two\n")
@@ -560,7 +561,7 @@ def test_lines_are_added_to_a_file_for_its_owner_alone(
     assert vault.names("Logs/actions") == ["a.json"]
 
 
-def test_a_line_that_finds_no_room_is_cut_off_again(Vault: Callable[..., Any]) -> None:
+def test_a_line_that_finds_no_room_is_cut_off_again(Vault: Opener) -> None:
     vault = Vault()
     vault.append("log", b"a" * 900)
     with disk_of(1000), pytest.raises(Unavailable):
@@ -590,9 +591,7 @@ for number in range(20):
     assert hidden(root) == []
 
 
-def test_several_processes_lose_no_change_of_one_note(
-    root: Path, Vault: Callable[..., Any]
-) -> None:
+def test_several_processes_lose_no_change_of_one_note(root: Path, Vault: Opener) -> None:
     (root / "own.md").write_bytes(b"0000")
     code = """
 for _ in range(25):
@@ -632,7 +631,7 @@ for file in vault.list(""):
     )
 
 
-def test_no_descriptor_is_left_open(Vault: Callable[..., Any], root: Path, outside: Path) -> None:
+def test_no_descriptor_is_left_open(Vault: Opener, root: Path, outside: Path) -> None:
     vault = Vault()
     (root / "Link").symlink_to(outside)
     before = len(os.listdir("/dev/fd"))
@@ -648,7 +647,7 @@ def test_no_descriptor_is_left_open(Vault: Callable[..., Any], root: Path, outsi
 
 @pytest.mark.parametrize("link", [os.link, refusing(errno.EPERM)])
 def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(
-    Vault: Callable[..., Any], root: Path, link: Callable[..., Any]
+    Vault: Opener, root: Path, link: Callable[..., None]
 ) -> None:
     vault = Vault(link=link)
     names = ["a.txt", "b.txt", "c.txt"]
@@ -664,9 +663,7 @@ def test_a_file_in_pieces_takes_the_first_name_that_is_free_or_holds_the_same(
     assert hidden(root) == []
 
 
-def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(
-    Vault: Callable[..., Any], root: Path
-) -> None:
+def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(Vault: Opener, root: Path) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"half"
         raise Unavailable("the line went dead")
@@ -676,9 +673,7 @@ def test_a_file_whose_pieces_end_in_an_error_leaves_nothing(
     assert list((root / "Files").iterdir()) == []
 
 
-def test_a_file_in_pieces_goes_nowhere_else(
-    Vault: Callable[..., Any], root: Path, outside: Path
-) -> None:
+def test_a_file_in_pieces_goes_nowhere_else(Vault: Opener, root: Path, outside: Path) -> None:
     (root / "Link").symlink_to(outside)
     for folder, name in [("Link", "a.txt"), ("..", "a.txt"), ("Files", "../a.txt"), ("Files", "")]:
         with pytest.raises(Denied):
@@ -687,7 +682,7 @@ def test_a_file_in_pieces_goes_nowhere_else(
 
 
 def test_the_inode_of_a_file_is_told_before_the_file_has_its_name(
-    Vault: Callable[..., Any], root: Path
+    Vault: Opener, root: Path
 ) -> None:
     vault, told = Vault(), []
 

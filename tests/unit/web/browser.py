@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC
 from html.parser import HTMLParser
 from http.cookies import SimpleCookie
+from typing import TypeVar
 from urllib.parse import urlencode, urljoin
 
 import httpx2
@@ -19,6 +21,7 @@ from postroom.core.health import Check
 from postroom.web.serve import Served, Where, beside, served
 from tests.desks import Office
 
+T = TypeVar("T")
 VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 WORD = "correct horse battery"
 PROXY = "https://desk.example.org"
@@ -165,14 +168,14 @@ class Browser:
         self,
         method: str,
         path: str,
+        headers: Mapping[str, str] = {},
         *,
         follow: bool = True,
         content: str | bytes = b"",
-        **headers: str,
     ) -> Answer:
         """Ask for an address; sent on, it goes there."""
         given = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
-        passed = []
+        passed: list[httpx2.Response] = []
         while True:
             raw = self.client.request(method, path, headers=given, content=content)
             for line in raw.headers.get_list("set-cookie"):
@@ -188,7 +191,7 @@ class Browser:
             method, content, given = "GET", b"", self.headers
 
     def get(self, path: str = "/", **headers: str) -> Answer:
-        return self.ask("GET", path, **headers)
+        return self.ask("GET", path, headers)
 
     @property
     def from_here(self) -> dict[str, str]:
@@ -197,21 +200,29 @@ class Browser:
         return {"origin": self.origin, "sec_fetch_site": "same-origin", "content_type": form}
 
     def send(
-        self, path: str, fields: dict[str, str], *, follow: bool = True, **headers: str
+        self,
+        path: str,
+        fields: Mapping[str, str],
+        headers: Mapping[str, str] = {},
+        *,
+        follow: bool = True,
     ) -> Answer:
         """Post these fields, as a form of the page does."""
         lines = {name: "\r\n".join(value.splitlines() + [""] * value.endswith("\n")) if "\n" in value else value for name, value in fields.items()}  # fmt: skip
-        return self.ask(
-            "POST", path, follow=follow, content=urlencode(lines), **(self.from_here | headers)
-        )
+        given = {**self.from_here, **headers}
+        return self.ask("POST", path, given, follow=follow, content=urlencode(lines))
 
-    def post(self, path: str, *, follow: bool = True, **fields: str) -> Answer:
+    def post(
+        self, path: str, fields: Mapping[str, str] = {}, *, follow: bool = True, **more: str
+    ) -> Answer:
         """Post these fields with the token of this browser."""
-        return self.send(path, {"token": self.token} | fields, follow=follow)
+        return self.send(path, {"token": self.token, **fields, **more}, follow=follow)
 
-    def submit(self, form: Node, *, follow: bool = True, **changes: str) -> Answer:
+    def submit(
+        self, form: Node, changes: Mapping[str, str] = {}, *, follow: bool = True, **more: str
+    ) -> Answer:
         """Post a form that was shown, with these changes."""
-        return self.send(form.attrs["action"], form.fields | changes, follow=follow)
+        return self.send(form.attrs["action"], {**form.fields, **changes, **more}, follow=follow)
 
     @property
     def token(self) -> str:
@@ -221,12 +232,12 @@ class Browser:
 
     def decide(self, id: str, verb: str, **fields: str) -> Answer:
         """Look at a letter, and use a form of it."""
-        return self.submit(self.get(f"/letter/{id}").page.form(f"/{verb}"), **fields)
+        return self.submit(self.get(f"/letter/{id}").page.form(f"/{verb}"), fields)
 
     def enter(self, address: str, **fields: str) -> Answer:
         """Use an address that works once."""
         path = address.removeprefix(self.site.door.address)
-        return self.submit(self.get(path).page.form("/in"), **fields)
+        return self.submit(self.get(path).page.form("/in"), fields)
 
     def sign_in(self, person: str = "ada", **fields: str) -> Answer:
         answer = self.enter(self.site.door.ticket(person), **fields)
@@ -268,11 +279,13 @@ def opened(
     health: Callable[[], list[Check]] = fine,
     mail_health: Callable[[], list[Check]] = fine,
     port: int = 0,
-    **where: object,
+    origin: str = "",
+    remote: bool = False,
+    idle: float = 900,
 ) -> Iterator[Site]:
     """Serve an office's desk, on a port of its own unless one is given."""
     listener = listening(Place("127.0.0.1", port), "--host")
-    place = Where(listener=listener, **where)  # type: ignore[arg-type]
+    place = Where(listener=listener, origin=origin, remote=remote, idle=idle)
     with ExitStack() as stack:
         stack.callback(listener.close)
         page = stack.enter_context(
@@ -290,20 +303,14 @@ def until(condition: Callable[[], object], seconds: float = 20) -> None:
         threading.Event().wait(0.02)
 
 
-def at_once(*acts: Callable[[], object]) -> list[object]:
-    """Let all act at the same moment; return what came of each."""
-    start, found = threading.Barrier(len(acts)), dict[int, object]()
+def at_once(*acts: Callable[[], T]) -> list[T]:
+    """Let all act at the same moment; return what came of each. An error is raised here."""
+    start = threading.Barrier(len(acts))
 
-    def one(at: int, act: Callable[[], object]) -> None:
+    def one(act: Callable[[], T]) -> T:
         start.wait(20)
-        try:
-            found[at] = act()
-        except Exception as why:  # noqa: BLE001 - it is what came of it
-            found[at] = why
+        return act()
 
-    threads = [threading.Thread(target=one, args=pair, daemon=True) for pair in enumerate(acts)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return [found[at] for at in range(len(acts))]
+    with ThreadPoolExecutor(len(acts)) as threads:
+        running = [threads.submit(one, act) for act in acts]
+        return [act.result(60) for act in running]

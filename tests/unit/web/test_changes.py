@@ -1,14 +1,20 @@
 """What an edit changed: both texts can be read out of it, whatever they hold, in a time that is bounded."""
 
-import pytest
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter
-from postroom.web.changes import changes, words
+from postroom.web.changes import MAX_WORDS, changes, words
 from postroom.web.markup import Html
+from tests.cases import for_each
+from tests.conftest import size
 from tests.desks import ANN, BOB, CAT, YOU
+from tests.growth import assert_linear
 from tests.unit.web.browser import Node, parsed, unseen
 
 WORDS = st.lists(
@@ -63,32 +69,39 @@ def test_words_that_changed_side_by_side_are_one_phrase() -> None:
 
 
 def test_two_long_texts_that_have_nothing_in_common_are_shown_apart() -> None:
-    page = parsed(words("one two\n" * 100_000, "three four\n" * 100_000))
+    many = size(100_000)
+    page = parsed(words("one two\n" * many, "three four\n" * many))
     assert "three" not in "".join(node.text for node in page.all("del"))
     assert "three" in "".join(node.text for node in page.all("ins"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("x" + "\n" * 1200, "y\n" * 600 + "z"),
-        ("x" + "a " * 600, "".join(f"a {n} " for n in range(300)) + "y"),
-        ("x" + "".join(f"{n % 7} " for n in range(600)), "".join(f"{n % 5} " for n in range(600)) + "y"),
-        ("x\n" + "line\n" * 40_000, "y\n" + "other\n" * 40_000),
-        ("x" + "\n" * 100_000, "\n" * 99_999 + "y"),
-    ],
-    ids=["empty lines", "one word", "cycles", "many lines", "many empty lines"],
-)  # fmt: skip
-def test_no_text_makes_comparing_slow(old: str, new: str) -> None:
-    """Within the time that every test has; what went and what came is marked all the same."""
-    drawn = words(old, new)
+# Texts of `n` words or lines that comparing could take long for, before and after an edit.
+REPEATING: dict[str, Callable[[int], tuple[str, str]]] = {
+    "empty lines": lambda n: ("x" + "\n" * (2 * n), "y\n" * n + "z"),
+    "one word": lambda n: ("x" + "a " * (2 * n), "".join(f"a {k} " for k in range(n)) + "y"),
+    "cycles": lambda n: ("x" + "".join(f"{k % 7} " for k in range(n)), "".join(f"{k % 5} " for k in range(n)) + "y"),
+    "other lines": lambda n: ("x\n" + "line\n" * n, "y\n" + "other\n" * n),
+    "only empty lines": lambda n: ("x" + "\n" * n, "\n" * (n - 1) + "y"),
+}  # fmt: skip
+
+
+def compare(texts: tuple[str, str]) -> None:
+    drawn = words(*texts)
     assert "<del>" in drawn
     assert "<ins>" in drawn
 
 
-def letter(**changed: str | tuple[Address, ...]) -> Letter:
-    values = {"id": "aaaaaaaaaa", "account": "default", "sender": YOU, "to": (ANN,), "subject": "Hello", "text": "Hi\n"}  # fmt: skip
-    return Letter(**(values | changed))
+@for_each("kind", REPEATING)
+def test_no_text_makes_comparing_slow(kind: str) -> None:
+    assert_linear(compare, REPEATING[kind], MAX_WORDS // 8)  # which are compared word by word
+    assert_linear(compare, REPEATING[kind], size(40_000))
+
+
+def letter(**changed: Any) -> Letter:
+    plain = Letter(
+        id="aaaaaaaaaa", account="default", sender=YOU, to=(ANN,), subject="Hello", text="Hi\n"
+    )
+    return replace(plain, **changed)
 
 
 def rows(before: Letter, after: Letter) -> dict[str, Node]:

@@ -6,19 +6,20 @@ import threading
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any
+from contextvars import Context
+from typing import TypeVarTuple
 
 import uvicorn
+from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from postroom.web.serve import HEADER_SECONDS, MOST_CONNECTIONS, Patient
 
+Ts = TypeVarTuple("Ts")
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def hello(
-    _scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]
-) -> None:
+async def hello(_scope: Scope, receive: Receive, send: Send) -> None:
     while (await receive()).get("more_body"):
         pass
     await send(
@@ -28,7 +29,7 @@ async def hello(
 
 
 @contextmanager
-def listening() -> Iterator[Callable[..., Any]]:
+def listening() -> Iterator[Callable[[], socket.socket]]:
     """Serve, and lend a way to connect."""
     config = uvicorn.Config(hello, http=Patient, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
@@ -64,19 +65,22 @@ def test_connections_that_ask_for_nothing_give_way_the_oldest_first() -> None:
         assert answer(silent[3]).endswith(b"hi")
 
 
-class Time:
+class Time(asyncio.SelectorEventLoop):
     """A loop whose timers are looked at, and fire when they are told to."""
 
     def __init__(self) -> None:
-        self.timers = []
-        self.loop = asyncio.new_event_loop()
+        super().__init__()
+        self.timers: list[tuple[float, TimerHandle]] = []
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(self.loop, name)
-
-    def call_later(self, seconds: float, do: Callable[..., Any], *_: Any) -> TimerHandle:
-        handle = asyncio.TimerHandle(0, do, (), self.loop)
-        self.timers.append((seconds, handle))
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        handle = TimerHandle(0, callback, args, self, context)
+        self.timers.append((delay, handle))
         return handle
 
     def running(self) -> list[float]:
@@ -96,7 +100,7 @@ class Line(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         pass
 
 
@@ -104,7 +108,7 @@ def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none() -> N
     config = uvicorn.Config(hello, http=Patient, log_level="error")
     config.load()
     time, line = Time(), Line()
-    with closing(time.loop):
+    with closing(time):
         connection = Patient(config, ServerState(), {}, time)
         connection.connection_made(line)
         for piece in (GET[:4], GET[4:9], GET[9:-1]):
@@ -112,7 +116,7 @@ def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none() -> N
         assert time.running() == [HEADER_SECONDS]
         connection.data_received(GET[-1:])
         assert time.running() == []
-        time.loop.run_until_complete(asyncio.gather(*connection.tasks))
+        time.run_until_complete(asyncio.gather(*connection.tasks))
         assert not line.closed
         # The next request on the same connection has a deadline of its own.
         connection.data_received(GET[:4])

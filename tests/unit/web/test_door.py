@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from http.cookies import SimpleCookie
-from typing import Any
 
 import pytest
 
 from postroom.store.visits import MOST
-from tests.desks import Office
+from tests.desks import Clock, Office
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened
 
 DAY = 86_400.0
@@ -30,7 +30,7 @@ def turned_away(answer: Answer) -> None:
 def test_the_address_lets_a_browser_in_for_the_person_that_it_was_made_for(site: Site) -> None:
     browser = site.stranger()
     answer = browser.sign_in("Grace H.")
-    assert answer.page.one("main")
+    assert answer.page.one("main").words
     assert answer.page.one(class_="me").text == "Grace H."
 
 
@@ -38,7 +38,7 @@ def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: 
     address = site.door.ticket("ada")
     browsers = [site.stranger() for _ in range(20)]
     ticket = address.rpartition("/")[2]
-    answers = at_once(*[lambda one=one: one.send("/in", {"ticket": ticket}) for one in browsers])
+    answers = at_once(*[partial(one.send, "/in", {"ticket": ticket}) for one in browsers])
     assert sorted(answer.status for answer in answers) == [200] + [403] * 19
     assert sum(bool(one.cookies) for one in browsers) == 1
     turned_away(browsers[0].send("/in", {"ticket": ticket}))
@@ -61,7 +61,7 @@ def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site
     ids=["in time", "too late", "the clock set back", "a day later, the clock set back"],
 )
 def test_an_address_works_for_ten_minutes_whatever_is_done_to_the_clock(
-    site: Site, office: Office, pass_time: Callable[..., Any], works: bool
+    site: Site, office: Office, pass_time: Callable[[Clock], object], works: bool
 ) -> None:
     address = site.door.ticket("ada")
     browser = site.stranger()
@@ -82,7 +82,7 @@ def test_an_address_that_nobody_made_lets_nobody_in(site: Site) -> None:
         assert answer.status in {403, 404}, ticket
     for ticket in ("", "x", "a" * 43, "\0", "' OR 1=1 --"):
         turned_away(browser.send("/in", {"ticket": ticket}))
-    turned_away(browser.send("/in", {}, content_type="text/plain"))
+    turned_away(browser.send("/in", {}, {"content_type": "text/plain"}))
     assert not browser.cookies
 
 

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from postroom.core.letter import MAX_TEXT, Letter
+from postroom.core.life import Approved
 from tests.desks import ANN, BOB, CAT, YOU, Office
+from tests.narrow import narrow
 from tests.unit.web.browser import Browser, Node, opened
 
 HOSTILE = "He said: \"a < b & c > d\" '{x}' %s </textarea></script><!-- \\"
@@ -17,7 +19,7 @@ def form_of(browser: Browser, id: str) -> Node:
 
 def shown(browser: Browser, id: str, **changes: str) -> Node:
     """Return the page that shows what these changes come to."""
-    answer = browser.submit(form_of(browser, id), **changes)
+    answer = browser.submit(form_of(browser, id), changes)
     assert answer.status == 200, answer.words
     return answer.page
 
@@ -84,7 +86,7 @@ def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(
     browser.submit(page.form("/change"), then="approve")
     found = office.desk.ledger.entry(sent.id)
     assert (found.kind, found.letter.text) == ("approved", "Sent.\n")
-    assert found.state.verdict.digest == found.digest != sent.digest
+    assert narrow(found.state, Approved).verdict.digest == found.digest != sent.digest
 
 
 def test_what_was_not_shown_is_not_kept(office: Office, browser: Browser) -> None:
@@ -96,7 +98,7 @@ def test_what_was_not_shown_is_not_kept(office: Office, browser: Browser) -> Non
     )  # fmt: skip
     for change in tampered:
         for then in ("approve", "wait"):
-            answer = browser.submit(form, then=then, **change)
+            answer = browser.submit(form, change, then=then)
             assert answer.status == 409, change
             assert "is not what you saw" in answer.words
     found = office.desk.ledger.entry(entry.id)
@@ -166,7 +168,7 @@ def test_what_cannot_be_sent_is_said_and_what_was_typed_stays(
     office: Office, browser: Browser, field: str, typed: str, said: str
 ) -> None:
     entry = office.propose()
-    answer = browser.submit(form_of(browser, entry.id), **{"text": HOSTILE, field: typed})
+    answer = browser.submit(form_of(browser, entry.id), {"text": HOSTILE, field: typed})
     assert answer.status == 400
     assert said in answer.words
     fields = answer.page.form("/preview").fields
@@ -227,7 +229,7 @@ def test_a_long_text_of_another_script_can_be_posted(office: Office, browser: Br
     entry = office.propose()
     many = MAX_TEXT // 4
     body = f"token={browser.token}&text=" + "%E8%AA%9E" * many  # 語, nine bytes of a post
-    answer = browser.ask("POST", f"/letter/{entry.id}/edit", content=body, **browser.from_here)
+    answer = browser.ask("POST", f"/letter/{entry.id}/edit", browser.from_here, content=body)
     assert answer.status == 200
     assert answer.text.count("語") == many
 

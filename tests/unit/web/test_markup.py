@@ -3,16 +3,16 @@
 import re
 import unicodedata
 from datetime import UTC
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.stamp import Stamp
 from postroom.web.markup import Html, ago, foreign, html, many, moment, put, shown, span
+from tests.cases import for_each
 from tests.desks import START
-from tests.unit.web.browser import parsed, unseen
+from tests.narrow import narrow
+from tests.unit.web.browser import Node, parsed, unseen
 
 HOSTILE = ('"><script>alert(1)</script>', "{x}", "{0.__class__}", "%s", "&amp;lt;", "' onload='x", "</title>", "<!--", "]]>", "\\", "&#60;")  # fmt: skip
 HIDDEN = (
@@ -24,15 +24,11 @@ TEXT = st.lists(
 ).map("".join)  # fmt: skip
 
 
-def plain(text: str) -> Any:
-    """Return what a parser gives back: it keeps no NUL, and one kind of newline."""
-    return text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-
-
 @given(TEXT)
 def test_a_value_in_a_template_is_that_text_and_no_element(text: str) -> None:
     page = parsed(html('<p title="{text}">{text}</p>', text=text))
-    (node,) = page.children
+    (child,) = page.children
+    node = narrow(child, Node)
     assert node.tag == "p"
     assert list(node.attrs) == ["title"]
     assert node.attrs["title"] == text
@@ -43,7 +39,8 @@ def test_a_value_in_a_template_is_that_text_and_no_element(text: str) -> None:
 @given(TEXT)
 def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str) -> None:
     page = parsed(foreign(text))
-    (box,) = page.children
+    (child,) = page.children
+    box = narrow(child, Node)
     assert (box.tag, box.attrs) == ("bdi", {"dir": "auto"})
     said = ""
     for one in box.children:
@@ -74,7 +71,7 @@ def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text: str) ->
             assert char not in HIDDEN
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "names"),
     [
         ("invoice\u202efdp.exe", ["right-to-left override"]),
@@ -93,7 +90,7 @@ def test_hidden_characters_are_named(text: str, names: list[str]) -> None:
     assert all(re.fullmatch(r"U\+[0-9A-F]{4,6}", mark.text) for mark in marks)
 
 
-@pytest.mark.parametrize("text", ["👩\u200d💻", "می\u200cخواهم", "क\u094d\u200dष", "Äpfel", "日本語", "a\n\tb", "☂\ufe0f"])  # fmt: skip
+@for_each("text", ["👩\u200d💻", "می\u200cخواهم", "क\u094d\u200dष", "Äpfel", "日本語", "a\n\tb", "☂\ufe0f"])  # fmt: skip
 def test_what_shapes_a_script_or_an_emoji_stays(text: str) -> None:
     assert shown(text) == text
 
@@ -113,10 +110,10 @@ def test_a_time_is_short(seconds: float) -> None:
 
 
 def test_times_are_told_in_the_desks_zone_and_for_the_readers() -> None:
-    node = parsed(moment(START, UTC)).children[0]
+    node = narrow(parsed(moment(START, UTC)).children[0], Node)
     assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
     assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
-    node = parsed(ago(Stamp(START, "b", 0.0), 7200)).children[0]
+    node = narrow(parsed(ago(Stamp(START, "b", 0.0), 7200)).children[0], Node)
     assert (node.attrs["datetime"], node.text) == ("2026-11-15T00:00:00Z", "2 h")
 
 

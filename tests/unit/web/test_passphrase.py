@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from postroom.core.errors import Denied
+from postroom.desk.desk import Desk
+from postroom.desk.passphrase import Unlocked
 from postroom.web.door import FREE_TRIES, LONGEST_WAIT, Door, Visitor
 from tests.desks import Office
+from tests.narrow import narrow
 from tests.providers import Courier
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Node, Site, at_once, opened
 
@@ -112,17 +115,17 @@ def test_at_level_desk_without_a_passphrase_nobody_gets_in_and_the_remedy_is_nam
 # Guessing
 
 
-class Guessed:
+class Guessed(Desk):
     """A desk whose passphrase is known at once, so that many can be tried."""
 
     def __init__(self) -> None:
-        self.tried = []
+        self.tried: list[str] = []
 
-    def unlock(self, given: str) -> str:
+    def unlock(self, given: str) -> Unlocked:
         self.tried.append(given)
         if given != WORD:
             raise Denied("That is not the passphrase")
-        return WORD
+        return Unlocked(WORD)
 
 
 def guesser() -> tuple[Door, list[float]]:
@@ -182,7 +185,7 @@ def test_guessing_many_at_once_is_no_way_around_the_waiting() -> None:
     door, _ = guesser()
     found = at_once(*[lambda: guess(door)] * 40)
     assert sorted(found) == ["Denied"] * FREE_TRIES + ["Limited"] * 35
-    assert len(door.desk.tried) == FREE_TRIES
+    assert len(narrow(door.desk, Guessed).tried) == FREE_TRIES
 
 
 def test_guesses_at_the_door_and_at_the_lock_count_together(site: Site, office: Office) -> None:
@@ -265,7 +268,7 @@ def test_an_edit_made_while_it_is_locked_is_not_lost(
         "cc": '"Bob, the other" <bob@example.net>',
     }
     office.clock.go(1000)
-    asked = locked(browser.submit(form, **typed))
+    asked = locked(browser.submit(form, typed))
     for name, value in typed.items():
         assert asked.fields[name].replace("\r\n", "\n") == value
     shown = browser.submit(asked, passphrase=WORD)
@@ -355,10 +358,10 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier:
             office.desk.edit(entry.id, replace(entry.letter, text="x\n"), proof=proof)
         with pytest.raises(Denied):
             office.desk.resolve(entry.id, by="ada", sent=False, proof=proof)
-    proof = office.desk.unlock(WORD)
+    unlocked = office.desk.unlock(WORD)
     office.desk.set_passphrase(NEW, old=WORD)
     with pytest.raises(Denied, match="changed since"):
-        office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=proof, via="page")
+        office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=unlocked, via="page")
     assert office.state_of(entry.id) == "pending"
 
 

@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Never
 from urllib.parse import urlencode
 
 import pytest
@@ -177,13 +178,15 @@ def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_
     assert shown["alice"][1] == "0"
 
 
-def test_agent_mail_that_cannot_be_looked_at_is_said(office: Office, browser: Browser) -> None:
-    class Broken:
-        def present(self) -> None:
+def test_agent_mail_that_cannot_be_looked_at_is_said(
+    office: Office, browser: Browser, alone: Path
+) -> None:
+    class Broken(Correspondence):
+        def present(self) -> Never:
             raise Unavailable("a lock is held", remedy="Wait.")
 
     office.propose()
-    office.desk.correspondence = Broken()
+    office.desk.correspondence = Broken(Post(str(alone), {}), office.desk.outbox, bytes, lambda _s: None)  # fmt: skip
     answer = browser.get("/agents")
     assert answer.status == 200
     assert "Agent mail cannot be looked at: a lock is held. Wait." in answer.words
@@ -210,7 +213,7 @@ def test_what_is_amiss_is_shown_with_its_remedy(office: Office) -> None:
 
 
 def test_a_look_that_fails_is_said_on_the_page(office: Office) -> None:
-    def broken() -> None:
+    def broken() -> Never:
         raise Unavailable("the vault is gone", remedy="Plug it in.")
 
     with opened(office, health=broken, mail_health=broken) as site:

@@ -4,17 +4,19 @@ import re
 import socket
 from collections.abc import Iterator
 from datetime import UTC
-from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 from postroom.core.letter import Enclosure
 from postroom.store.entries import Entry
-from postroom.web.app import app
+from postroom.web.app import _Walls, app
 from postroom.web.live import Clerk, Live
 from postroom.web.request import MAX_FORM, Setup
 from tests.desks import Office
+from tests.narrow import narrow, present
 from tests.unit.web.browser import PROXY, WORD, Browser, Site, fine, opened, until
 
 SECRET = "the secret of the letter"
@@ -36,7 +38,9 @@ def routes(office: Office, site: Site, method: str) -> list[str]:
         desk=office.desk, door=site.door, live=live, clerk=Clerk(office.desk, live), zone=UTC,
         health=fine, mail_health=fine,
     )  # fmt: skip
-    return [route.path for route in app(setup)._inner.routes if method in route.methods]
+    inner = narrow(narrow(app(setup), _Walls)._inner, Starlette)
+    routes = [narrow(route, Route) for route in inner.routes]
+    return [route.path for route in routes if method in present(route.methods)]
 
 
 def guarded(office: Office, site: Site, entry: Entry, method: str) -> list[str]:
@@ -45,7 +49,7 @@ def guarded(office: Office, site: Site, entry: Entry, method: str) -> list[str]:
     return [path.replace("{id}", entry.id).replace("{at:int}", "0") for path in found]
 
 
-def said(site: Site, request: pytest.FixtureRequest) -> tuple[int, str, str]:
+def said(site: Site, request: bytes) -> tuple[int, str, str]:
     """Return what is answered to these very bytes."""
     with socket.create_connection(("127.0.0.1", site.door.port), timeout=20) as line:
         line.sendall(request)
@@ -98,7 +102,9 @@ def test_every_address_that_is_open_to_strangers_is_known() -> None:
 # Posts that no page of ours made
 
 
-def refusals(browser: Browser, other: Browser) -> Iterator[tuple[Any, ...]]:
+def refusals(
+    browser: Browser, other: Browser
+) -> Iterator[tuple[str, dict[str, str | None], dict[str, str]]]:
     """Yield what is wrong with a post: its fields and headers, as they differ from a right one."""
     foreign = [
         "null", "http://evil.example", f"http://evil.example:{browser.site.door.port}", "",
@@ -127,9 +133,9 @@ def test_no_post_is_taken_without_its_token_and_from_elsewhere(
     right = {"digest": entry.digest, "reason": "no", "sent": "yes", "next": "/", "text": "x"}
     for wrong, fields, headers in refusals(browser, other):
         for path in paths:
-            posted = right | {"token": browser.token} | fields
-            posted = {name: value for name, value in posted.items() if value is not None}
-            answer = browser.send(path, posted, follow=False, **headers)
+            whole = {**right, "token": browser.token, **fields}
+            posted = {name: value for name, value in whole.items() if value is not None}
+            answer = browser.send(path, posted, headers, follow=False)
             assert answer.status == 403, (wrong, path)
             assert "oad the page again" in answer.words, wrong
     assert office.state_of(entry.id) == "pending"
@@ -144,7 +150,7 @@ def test_a_post_that_does_not_say_where_it_comes_from_is_refused(
     fields = urlencode({"token": browser.token, "digest": entry.digest})
     for path in (*guarded(office, site, entry, "POST"), "/in"):
         form = "application/x-www-form-urlencoded"
-        answer = browser.ask("POST", path, content=fields, content_type=form)
+        answer = browser.ask("POST", path, content=fields, headers={"content_type": form})
         assert answer.status == 403, path
     assert office.state_of(entry.id) == "pending"
 
@@ -153,7 +159,7 @@ def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site: Site) -> None:
     ticket = site.door.ticket("mallory").rpartition("/")[2]
     browser = site.stranger()
     for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
-        assert browser.send("/in", {"ticket": ticket}, **headers).status == 403
+        assert browser.send("/in", {"ticket": ticket}, headers).status == 403
     assert not browser.cookies
     assert site.door.expects(ticket)
 
@@ -165,7 +171,7 @@ def test_methods_that_the_page_does_not_have_do_nothing(
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"):
         for path in ("/", f"/letter/{entry.id}", f"/letter/{entry.id}/approve", "/in"):
             assert browser.ask(method, path).status == 403
-            assert browser.ask(method, path, **browser.from_here).status == 404
+            assert browser.ask(method, path, browser.from_here).status == 404
     for path in guarded(office, site, entry, "POST"):
         answer = browser.get(path)
         assert answer.status == (200 if path.endswith("/edit") else 404)
@@ -188,7 +194,7 @@ def test_a_request_for_another_host_is_refused_and_shown_nothing(
             assert answer.status == 403, host
             assert SECRET not in answer.text
             assert site.address in answer.text
-        assert browser.send("/in", {"ticket": "x"}, host=host).status == 403
+        assert browser.send("/in", {"ticket": "x"}, {"host": host}).status == 403
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST"])
@@ -228,7 +234,7 @@ def test_behind_a_proxy_its_address_and_this_machines_are_answered(office: Offic
         assert browser.get("/").status == 200
         assert browser.get("/", host=f"localhost:{site.door.port}").status == 200
         assert browser.get("/", host="evil.example").status == 403
-        assert browser.send("/out", {"token": browser.token}, origin="http://desk.example.org").status == 403  # fmt: skip
+        assert browser.send("/out", {"token": browser.token}, {"origin": "http://desk.example.org"}).status == 403  # fmt: skip
         assert site.door.ticket("ada").startswith(f"{PROXY}/in/")
 
 
@@ -251,14 +257,15 @@ def test_every_answer_says_what_a_browser_may_do_with_it(
     answers += [
         browser.get("/", host="evil.example"),
         browser.send("/in", {}),
-        browser.ask("PUT", "/", **browser.from_here),
+        browser.ask("PUT", "/", browser.from_here),
         browser.send("/", {}),
         browser.get(f"/letter/{entry.id}/file/7"),
-        browser.ask("POST", "/unlock", content=b"\xff", **browser.from_here),
+        browser.ask("POST", "/unlock", browser.from_here, content=b"\xff"),
     ]
     for answer in answers:
         headers, where = answer.headers, (answer.raw.request.url, answer.status)
-        policy = dict(part.split(maxsplit=1) if " " in part.strip() else (part.strip(), "") for part in headers["content-security-policy"].split(";"))  # fmt: skip
+        parts = [part.strip().partition(" ") for part in headers["content-security-policy"].split(";")]  # fmt: skip
+        policy = {name: value for name, _, value in parts}
         assert policy["default-src"] == "'none'", where
         assert policy["base-uri"] == "'none'", where
         assert "unsafe-eval" not in str(policy), where
@@ -297,7 +304,7 @@ def test_the_page_has_no_script_or_style_of_its_own_and_nothing_from_elsewhere(
 
 
 def refused_form(browser: Browser, body: bytes, **headers: str) -> str:
-    answer = browser.ask("POST", "/unlock", content=body, follow=False, **(browser.from_here | headers))  # fmt: skip
+    answer = browser.ask("POST", "/unlock", browser.from_here | headers, content=body, follow=False)  # fmt: skip
     assert answer.status in {400, 403}, body[:80]
     assert answer.page.one("strong").text  # what to do
     return answer.words

@@ -1,0 +1,67 @@
+"""A check that the time of work grows with the size of its input, and not with the square of it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Input = TypeVar("Input")
+
+FACTOR = (
+    8  # For eight times the input, linear work takes 8 times the time, quadratic work 64 times.
+)
+DOUBTFUL = 12  # times the time: it is measured again
+LIMIT = 24  # times the time: the test fails
+ROUNDS = ((1, 1), (1, 3), (2, 3), (4, 3))  # multiple of the size, number of measurements
+LONG = 2.0  # seconds; what takes longer is not measured with a larger input
+
+
+def assert_linear(
+    work: Callable[[Input], object],
+    build: Callable[[int], Input],
+    size: int,
+    *,
+    clock: Callable[[], float] = time.thread_time,
+) -> None:
+    """Fail if the CPU time of `work` grows with the square of its input.
+
+        assert_linear(parse, lambda n: "[" * n, size(50_000))
+
+    It compares an input of this size with one of an eighth of it, and takes the shortest of several times. A
+    doubtful ratio is measured again, then with twice and four times the size, where noise matters less and
+    quadratic work matters more. The test fails if the ratio stays doubtful and the last one is above the limit.
+
+    Parameters:
+        work: what is measured. It runs in this thread alone, and no cache remembers its input.
+        build: returns a new input of `n` characters or items. Its time does not count.
+        size: characters or items of the larger input.
+        clock: returns the CPU time of this thread in seconds.
+    """
+    for scale, times in ROUNDS:
+        small_size, large_size = scale * size // FACTOR, scale * size
+        small = min(_seconds(work, build(small_size), clock) for _ in range(3 * times))
+        large = min(_seconds(work, build(large_size), clock) for _ in range(times))
+        ratio = large / max(small, 1e-9)
+        if ratio <= DOUBTFUL:
+            return
+        if large > LONG:
+            break
+    assert ratio <= LIMIT, (
+        f"{FACTOR} times the input takes {ratio:.0f} times the time: "
+        f"{1000 * small:.3f} ms for {small_size:,}, {1000 * large:.3f} ms for {large_size:,}"
+    )
+
+
+def _seconds(work: Callable[[Input], object], given: Input, clock: Callable[[], float]) -> float:
+    """Return the time that the work takes; Python's garbage collector, which visits all objects, waits."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        began = clock()
+        work(given)
+        return clock() - began
+    finally:
+        if collects:
+            gc.enable()
