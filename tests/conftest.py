@@ -23,7 +23,7 @@ from tests.in_process import run_in_process
 from tests.narrow import narrow
 
 # How many examples properties are tried on, in percent.
-EXAMPLES = int(os.environ.get("POSTROOM_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("POSTROOM_EXAMPLES", "25"))
 
 
 def examples(many: int) -> int:

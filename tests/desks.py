@@ -18,6 +18,7 @@ from postroom.core.letter import Letter, letter_id
 from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
+from postroom.desk import passphrase
 from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local import LocalMailbox
@@ -111,6 +112,11 @@ class Office:
         self.vault.mkdir(parents=True, exist_ok=True)
         self._stack = ExitStack()
         self.open()
+
+    def set_passphrase(self, word: str) -> None:
+        """Give the desk its first passphrase, sealed so that checking it costs nothing."""
+        with self.desk.ledger.write() as book:
+            book.set(passphrase.KEY, passphrase.sealed(word, b"salt", cost=2))
 
     def open(self) -> Desk:
         """Open the desk as a new process would."""

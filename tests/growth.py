@@ -9,9 +9,7 @@ from typing import TypeVar
 
 Input = TypeVar("Input")
 
-FACTOR = (
-    8  # For eight times the input, linear work takes 8 times the time, quadratic work 64 times.
-)
+FACTOR = 8  # times the input: linear work takes 8 times the time, quadratic work 64 times
 DOUBTFUL = 12  # times the time: it is measured again
 LIMIT = 24  # times the time: the test fails
 ROUNDS = ((1, 1), (1, 3), (2, 3), (4, 3))  # multiple of the size, number of measurements

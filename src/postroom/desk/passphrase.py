@@ -10,7 +10,8 @@ from postroom.core.errors import Denied, Invalid
 
 KEY = "passphrase"
 SHORTEST = 8
-_COST, _BLOCK, _LANES = 2**15, 8, 1  # 32 MB and about a tenth of a second
+COST = 2**15  # 32 MB and about a tenth of a second
+_BLOCK, _LANES = 8, 1
 _MEMORY = 64 * 1024 * 1024
 
 
@@ -20,13 +21,14 @@ class Unlocked(NamedTuple):
     kept: str
 
 
-def sealed(passphrase: str, salt: bytes) -> str:
-    """Return what is kept of a new passphrase."""
+def sealed(passphrase: str, salt: bytes, cost: int = COST) -> str:
+    """Return what is kept of a new passphrase: its hash, with the parameters it was made with."""
     if len(passphrase) < SHORTEST:
         raise Invalid(
             f"A passphrase has at least {SHORTEST} characters", remedy="Choose a longer one."
         )
-    return f"scrypt${_COST}${_BLOCK}${_LANES}${salt.hex()}${_hash(passphrase, salt).hex()}"
+    hashed = _hash(passphrase, salt, cost, _BLOCK, _LANES)
+    return f"scrypt${cost}${_BLOCK}${_LANES}${salt.hex()}${hashed.hex()}"
 
 
 def check(kept: str, passphrase: str | Unlocked | None) -> None:
@@ -40,12 +42,13 @@ def check(kept: str, passphrase: str | Unlocked | None) -> None:
         if not hmac.compare_digest(passphrase.kept, kept):
             raise Denied("The passphrase was changed since", remedy="Sign in with the new one.")
         return
-    salt, expected = (bytes.fromhex(part) for part in kept.split("$")[4:])
-    if passphrase is None or not hmac.compare_digest(_hash(passphrase, salt), expected):
+    _, cost, block, lanes, salt, expected = kept.split("$")
+    given = passphrase is not None and _hash(
+        passphrase, bytes.fromhex(salt), int(cost), int(block), int(lanes)
+    )
+    if not given or not hmac.compare_digest(given, bytes.fromhex(expected)):
         raise Denied("That is not the passphrase", remedy="Nothing was changed. Try again.")
 
 
-def _hash(passphrase: str, salt: bytes) -> bytes:
-    return hashlib.scrypt(
-        passphrase.encode(), salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=_MEMORY
-    )
+def _hash(passphrase: str, salt: bytes, cost: int, block: int, lanes: int) -> bytes:
+    return hashlib.scrypt(passphrase.encode(), salt=salt, n=cost, r=block, p=lanes, maxmem=_MEMORY)

@@ -18,6 +18,7 @@ from tests.growth import assert_linear
         ("John Doe <john.doe@example.com>", "j***@example.com"),
         ('"john doe"@example.com', "j***@example.com"),
         ('"a@b"@example.com', "a***@example.com"),
+        ("ann@example.net <john.doe@example.com>", "j***@example.com"),
         ("john@münchen.example", "j***@münchen.example"),
         ("john＠example.com", "j***@example.com"),
         ("@example.com", "***@example.com"),

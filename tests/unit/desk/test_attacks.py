@@ -142,7 +142,7 @@ def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Off
     entry = office.propose()
     with office.desk.ledger.write() as book:
         book.set("trust", "desk")
-        book.set(passphrase.KEY, passphrase.sealed("open sesame", b"0" * 16))
+        book.set(passphrase.KEY, passphrase.sealed("open sesame", b"0" * 16, cost=2))
     office.move(entry.id, "Approved")
     office.write("Approved/own.md", OWN)
     office.write("Approved/ann.md", SLIP)
@@ -201,6 +201,15 @@ def test_a_request_of_an_agents_says_what_it_would_let_out(office: Office) -> No
 def test_an_agent_cannot_call_itself_what_we_call_ourselves(office: Office, name: str) -> None:
     with pytest.raises(Invalid):
         office.propose(call=Call("send_email", name))
+
+
+def test_an_agent_with_a_name_of_ours_rehearses_nothing(office: Office) -> None:
+    office.reopen(live=False)
+    before = office.desk.ledger.head()
+    with pytest.raises(Invalid, match="name"):
+        office.desk.rehearse(Call("send_email", "person"), office.letter())
+    ((_, line),) = office.desk.ledger.actions(before)
+    assert '"result":"error"' in line
 
 
 def test_whether_another_agents_letter_exists_is_not_told(office: Office) -> None:

@@ -18,7 +18,7 @@ WORD = "correct horse battery"
 
 @pytest.fixture
 def office(office: Office) -> Office:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     office.reopen(trust="desk")
     return office
 
@@ -155,7 +155,7 @@ def test_what_a_slip_approved_before_the_level_was_raised_is_still_the_persons_w
     office.wrap = courier
     office.reopen()
     entry = office.approved()
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     office.reopen(trust="desk")
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
@@ -247,7 +247,7 @@ def test_lowering_leaves_a_line_in_the_log(office: Office) -> None:
 def test_the_level_is_raised_by_the_settings_alone(tmp_path: Path) -> None:
     office = Office(tmp_path)
     assert lowered(office, trust="folder").trust == "folder"
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     assert lowered(office, trust="desk").trust == "desk"
     assert lowered(office, trust="folder").trust == "desk"
     office.close()
@@ -276,3 +276,16 @@ def test_at_this_level_a_draft_in_drafts_waits_for_the_passphrase(office: Office
     digest = office.desk.ledger.entry(id).digest
     office.desk.approve(id, by="ada", digest=digest, proof=WORD)
     assert office.state_of(id) == "approved"
+
+
+def test_approvals_that_are_not_required_are_asked_for_where_ledger_and_passphrase_say_so(
+    tmp_path: Path,
+) -> None:
+    office = Office(tmp_path, required=False)
+    lowered(office, trust="folder", required=True)
+    assert office.propose().kind == "sent"  # without a passphrase the settings decide
+    office.set_passphrase(WORD)
+    assert office.propose().kind == "pending"
+    office.desk.loosen(WORD, required="false")
+    assert office.propose().kind == "sent"
+    office.close()

@@ -23,6 +23,7 @@ from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Sent
 from postroom.store.entries import Entry
+from postroom.vault.note import Note
 from postroom.wiring.desk import desk
 from tests.cases import for_each
 from tests.conftest import Person
@@ -166,6 +167,21 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(
         assert narrow(desk.ledger.entry(id).state, life.Sent).how == "proved by the provider"
 
 
+def test_a_rejected_letter_of_which_an_earlier_version_left_late_is_unknown(
+    post: Post, service: Gmail
+) -> None:
+    with post.desk() as desk:
+        id = post.lose(desk)
+        desk.recall(id)
+        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        desk.reject(id, by="ada", reason="no")
+        assert post.carry_out_late() == 200
+        assert [entry.id for entry in desk.send_approved()] == [id]
+        state = narrow(desk.ledger.entry(id).state, life.Unknown)
+        assert "an earlier version of it may have left" in state.why
+        assert desk.ledger.proof(id) is None
+
+
 def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(
     post: Post, service: Gmail
 ) -> None:
@@ -217,6 +233,27 @@ def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post: Post, serv
         desk.send_approved()
         assert desk.ledger.entry(id).kind == "pending"
         assert name(post.approve(desk, id)) == "sent"
+    assert len(service.sent) == 1
+
+
+def test_a_letter_that_turns_out_unsent_may_leave_from_that_moment_on(
+    post: Post, service: Gmail
+) -> None:
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.fail(ACT, lost="before")
+        away = service.fail(
+            r"GET /gmail/v1/users/me/drafts/", status=403, reason="forbidden", times=99
+        )
+        assert name(post.approve(desk, id)) == "unknown"
+        away.times = 0
+        post.forget_waits(asked=120)
+        desk.send_approved()
+        state = narrow(desk.ledger.entry(id).state, life.Approved)
+        note = Note.parse((post.person.vault / desk.ledger.place(id).path).read_bytes())
+        assert note.text("next_try") == state.since.iso
+        desk.send_approved()
+        assert desk.ledger.entry(id).kind == "sent"
     assert len(service.sent) == 1
 
 
@@ -680,6 +717,31 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(
         service.requests.clear()
         later(desk, 12_000).everything()
         assert not service.requests
+    assert len(service.sent) == 1
+
+
+def test_no_draft_is_deleted_while_another_dispatcher_is_at_the_letter(
+    post: Post, service: Gmail
+) -> None:
+    with post.desk() as desk:
+        id = post.write(desk).id
+        service.lists_lag = MANY
+        service.fail(CREATE, lost="after")
+        assert name(post.approve(desk, id)) == "approved"
+        service.lists_lag = 0
+        (draft,) = service.mailbox.drafts
+        seen: list[bool] = []
+
+        def another(step: str) -> None:
+            if step == "checked":
+                later(desk, 600).everything()
+                seen.append(draft in service.mailbox.drafts)
+
+        replace(later(desk, 600), step=another).dispatch(id)
+        assert seen == [True]
+        assert desk.ledger.entry(id).kind == "sent"
+        later(desk, 600).everything()
+    assert not service.mailbox.drafts
     assert len(service.sent) == 1
 
 

@@ -10,7 +10,7 @@ from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Rejected, Sent
 from postroom.core.policy import DAY
-from postroom.desk.outbox import Call
+from postroom.desk.outbox import Call, Proposal
 from postroom.store.entries import Entry
 from tests.desks import SEND, YOU, Office
 from tests.narrow import narrow
@@ -340,3 +340,44 @@ def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(
     first = again(office, letter, theirs=True)
     assert first.kind == "pending"
     assert again(office, letter, 2, theirs=True).id == first.id
+
+
+def test_a_new_key_for_a_rejected_letter_is_not_used_up_by_the_answer(office: Office) -> None:
+    letter = office.letter()
+    office.propose(letter, key="first")
+    office.desk.reject(letter.id, by="ada", reason="too long")
+    answer = again(office, letter, key="second")
+    assert (answer.id, answer.kind) == (letter.id, "rejected")
+    shorter = office.propose(office.letter(text="Short.\n"), key="second")
+    assert shorter.kind == "pending"
+
+
+def approved_draft(office: Office, letter: Letter) -> Entry:
+    """Let a person approve a draft of their own; nothing is sent yet."""
+    call, wish = Call("approve_draft", "person", "person"), Proposal(verdict="person")
+    return office.desk.propose(call, letter, wish)
+
+
+def test_a_persons_approved_letter_of_the_same_words_goes_before_the_agents_own_that_waits(
+    office: Office, courier: Courier
+) -> None:
+    letter = office.letter()
+    office.propose(letter)
+    own = approved_draft(office, replace(letter, id="cccccccccc"))
+    assert own.kind == "approved"
+    answer = again(office, letter, theirs=True)
+    assert (answer.id, answer.kind) == (own.id, "sent")
+    assert office.state_of(letter.id) == "pending"
+    assert len(courier.accepted) == 1
+
+
+def test_the_agents_own_approved_letter_goes_before_a_persons_of_the_same_words(
+    office: Office,
+) -> None:
+    letter = office.letter()
+    office.propose(letter)
+    office.desk.approve(letter.id, by="ada", digest=letter.digest)
+    own = approved_draft(office, replace(letter, id="cccccccccc"))
+    answer = again(office, letter, theirs=True)
+    assert (answer.id, answer.kind) == (letter.id, "sent")
+    assert office.state_of(own.id) == "approved"

@@ -320,6 +320,20 @@ def test_a_refused_proposal_leaves_one_line_and_no_letter(office: Office) -> Non
     assert len(office.desk.ledger.lines()) == 1
 
 
+def test_a_draft_that_found_no_room_is_taken_once_there_is_some(office: Office) -> None:
+    limit(office, open_letters=1)
+    for name in ("one", "two"):
+        office.write(
+            f"Drafts/{name}.md",
+            f"---\nto: ann@example.com\nsubject: {name}\nstatus: pending_approval\n---\nHi\n",
+        )
+    assert "Drafts/two.md was not taken as a letter" in office.look()
+    (first,) = office.desk.ledger.lines()
+    office.desk.reject(first.id, by="ada", reason="no")
+    office.look()
+    assert [line.subject for line in office.desk.ledger.lines("pending")] == ["two"]
+
+
 def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office: Office) -> None:
     limit(office, open_letters=1, proposals_per_hour=1)
     for n in range(3):

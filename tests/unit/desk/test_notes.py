@@ -171,7 +171,7 @@ def test_every_note_names_the_trust_level_and_the_mode(
 def test_a_note_at_level_desk_says_that_moving_it_is_no_verdict(
     office: Office, courier: Courier, kind: str
 ) -> None:
-    office.desk.set_passphrase("correct horse")
+    office.set_passphrase("correct horse")
     office.reopen(trust="desk")
     entry = brought(office, courier, kind)
     said = office.head(entry.id)
@@ -266,6 +266,13 @@ def test_an_edit_of_a_recipient_alone_keeps_the_html(office: Office) -> None:
     assert office.field(entry.id, "to") == "bob@example.net"
 
 
+def test_an_edit_to_html_that_was_not_built_here_is_refused(office: Office) -> None:
+    entry = office.propose(office.letter(html=HTML))
+    with pytest.raises(Invalid, match="made by Postroom alone"):
+        office.desk.edit(entry.id, replace(entry.letter, html="<p>Pay Mallory.</p>"))
+    assert office.desk.ledger.entry(entry.id).letter == entry.letter
+
+
 # Writing
 
 
@@ -291,7 +298,7 @@ def test_a_note_says_moments_in_utc(office: Office) -> None:
 def test_waiting_notes_say_what_counts_after_the_trust_level_has_changed(office: Office) -> None:
     entry = office.propose()
     assert "Move this note" in office.head(entry.id)
-    office.desk.set_passphrase("correct horse")
+    office.set_passphrase("correct horse")
     office.reopen(trust="desk")
     office.look()
     assert "A moved note is no verdict here" in office.head(entry.id)

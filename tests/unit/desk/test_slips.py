@@ -330,6 +330,16 @@ def test_a_slip_lapses_72_hours_after_it_was_first_seen(office: Office) -> None:
     assert call(office, replace(letter, id="bbbbbbbbbb")).kind == "pending"
 
 
+def test_run_lets_no_slip_approve_from_72_hours_on(office: Office) -> None:
+    put(office)
+    office.look()
+    office.clock.go(71 * HOUR)
+    entry = office.propose()
+    office.clock.go(HOUR)
+    office.look(adopt=True)
+    assert office.state_of(entry.id) == "pending"
+
+
 def test_a_slip_that_is_not_72_hours_old_has_not_lapsed(office: Office) -> None:
     put(office)
     office.look()
@@ -436,7 +446,7 @@ def test_a_slip_resolved_as_sent_goes_to_done(office: Office, courier: Courier) 
 def test_at_level_desk_a_slip_is_put_back_and_said_and_lets_nothing_out(
     office: Office, courier: Courier
 ) -> None:
-    office.desk.set_passphrase("correct horse")
+    office.set_passphrase("correct horse")
     office.reopen(trust="desk")
     slip = put(office)
     said = office.look()
@@ -483,6 +493,26 @@ def test_no_more_requests_are_adopted_than_letters_may_wait(office: Office) -> N
     assert "stay in Plans/" in office.look(adopt=True)
     assert len(list((office.vault / "Pending_Approval").iterdir())) == 2
     assert len(list((office.vault / "Plans").iterdir())) == 1
+
+
+def test_where_more_requests_wait_than_letters_may_none_is_adopted(office: Office) -> None:
+    office.reopen(open_letters=1)
+    for n in range(2):
+        put(office, f"w{n}", where="Pending_Approval", to=f"w{n}@example.com")
+        put(office, f"p{n}", where="Plans", to=f"p{n}@example.com")
+    assert "2 requests wait already" in office.look(adopt=True)
+    assert len(list((office.vault / "Pending_Approval").iterdir())) == 2
+    assert len(list((office.vault / "Plans").iterdir())) == 2
+
+
+def test_a_request_that_cannot_be_marked_stays_in_plans_and_is_said(office: Office) -> None:
+    plan = office.write("Plans/ann.md", "---\n{type: email_send, to: ann@example.com}\n---\n")
+    before = office.desk.ledger.head()
+    said = office.look(adopt=True)
+    assert "Plans/ann.md was not taken as a request" in said
+    assert "asks for approval" not in said
+    assert plan.exists()
+    assert office.desk.ledger.head() == before
 
 
 def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office: Office) -> None:
@@ -547,6 +577,43 @@ def test_a_call_does_not_adopt(office: Office) -> None:
     plan = put_plan(office)
     call(office)
     assert plan.exists()
+
+
+# Requests that a tool wrote
+
+
+def asked(office: Office) -> Path:
+    """Let an agent write a request for letters to Ann; return it as it stands before the person."""
+    fields = {"type": "email_send", "status": "pending", "to": "ann@example.com"}
+    write = Call("write_note", "claude", "vault")
+    office.desk.notebook.write(write, "Plans/Lunch.md", fields, "Please.\n", "")
+    office.look(adopt=True)
+    return office.vault / "Pending_Approval/Lunch.md"
+
+
+def test_a_tools_request_says_what_moving_it_does_by_how_many_letters_it_lists(
+    office: Office,
+) -> None:
+    for count in range(3):
+        request = asked(office)
+        told = dict(sections(Note.parse(request.read_bytes()).body))["A request"]
+        assert ("to approve the letter that it lists" in told) == (count == 1), count
+        assert ("approves nothing: it must list exactly one letter" in told) == (count != 1), count
+        assert told.count("- The letter") == count
+        request.unlink()
+        office.propose()
+
+
+def test_the_note_of_a_letter_that_a_request_approves_follows_in_the_same_look(
+    office: Office,
+) -> None:
+    entry = office.propose()
+    request = asked(office)
+    (office.vault / "Approved").mkdir()
+    request.rename(office.vault / "Approved/Lunch.md")
+    assert f"The letter {entry.id} was approved" in office.look()
+    assert office.where(entry.id) == "Approved"
+    assert office.field(entry.id, "status") == "approved"
 
 
 # `run`

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.core.errors import Conflict
+from postroom.core.errors import Conflict, Unavailable
 from postroom.core.life import Approved, Failed, Sending
-from postroom.core.policy import DAY
+from postroom.core.policy import BACK_OFF, DAY
 from postroom.store.entries import Entry
+from postroom.vault.vault import Files, Vault
 from tests.desks import (
     APPROVED,
     DONE,
@@ -397,3 +398,28 @@ def test_a_call_takes_nothing_from_plans(office: Office) -> None:
     office.propose()
     office.look()
     assert plan.exists()
+
+
+class Gone(Vault):
+    """A vault on a disk that was taken away."""
+
+    def list(self, folder: str) -> Files:
+        raise Unavailable("The disk is gone")
+
+
+def test_a_letter_whose_touched_note_cannot_be_looked_at_is_held_and_tried_again(
+    office: Office, courier: Courier
+) -> None:
+    entry = office.approved()
+    office.note(entry.id).touch()
+    office.vaults = Gone
+    office.reopen()
+    office.desk.send_approved()
+    held = state(office, entry.id, Approved)
+    assert (held.held, held.code) == ("The disk is gone", Unavailable.code)
+    assert courier.tried == 0
+    office.vaults = Vault
+    office.reopen()
+    office.clock.go(BACK_OFF[0])
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"

@@ -1,15 +1,18 @@
 """New letters, line by line of the table of states; and the one line that each call leaves."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from postroom.core import life
 from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Call, Proposal, Trace
+from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Files, Ready, Vault
 from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
@@ -238,6 +241,38 @@ def test_each_call_leaves_exactly_one_line(office: Office) -> None:
     later = office.propose()
     count(lambda: office.desk.withdraw(SEND, later.id))
     assert lines == [1] * 6
+
+
+class Full(Ledger):
+    """A ledger whose disk is full when an early line is to be kept."""
+
+    @contextmanager
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+        with super().write(synced=synced, early=early) as book:
+            yield cast(Book, Unkept(book)) if early else book
+
+
+class Unkept:
+    def __init__(self, book: Book) -> None:
+        self._book = book
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._book, name)
+
+    def commit(self) -> None:
+        raise Unavailable("The disk is full")
+
+
+def test_a_call_whose_line_cannot_be_kept_leaves_the_line_of_its_refusal(office: Office) -> None:
+    office.ledgers = Full
+    office.reopen()
+    call = Call("send_message", "claude", trace=Trace(lambda: 0.0))
+    before = office.desk.ledger.head()
+    with pytest.raises(Unavailable) as full, office.desk.outbox.recording(call) as keep:
+        keep(to="codex")
+    office.desk.outbox.record(call, error=full.value)
+    ((_, line),) = office.desk.ledger.actions(before)
+    assert json.loads(line)["error"] == "The disk is full"
 
 
 @pytest.mark.parametrize("days", [1, 2, 3, 4, 30, 365])

@@ -57,6 +57,24 @@ def test_a_note_with_the_longest_name_does_not_stop_the_desk(office: Office) -> 
     assert office.where(entry.id) == DONE
 
 
+def test_what_cannot_be_put_away_is_said_by_its_own_name_and_stops_no_other(
+    office: Office,
+) -> None:
+    office.write(DONE, "A file where a folder belongs.\n")
+    slip = "---\ntype: email_send\nstatus: approved\nto: ann@example.com\n---\n"
+    office.write(f"{APPROVED}/slip.md", slip)
+    entry = office.approved()
+    sent = office.desk.post(SEND, office.letter(), slips=True)
+    office.desk.send_approved()
+    other = office.propose()
+    office.move(other.id, APPROVED)
+    said = office.desk.reconcile()
+    assert any(each.startswith(f"{APPROVED}/slip.md: ") for each in said)
+    for id in (entry.id, sent.id):
+        assert any(each.startswith(f"The letter {id}: ") for each in said)
+    assert office.state_of(other.id) == "approved"
+
+
 def test_a_letter_of_another_desk_counts_for_nothing_and_is_said(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, 'desk: "abcdefgh22334455"', 'desk: "zzzzzzzz22334455"')

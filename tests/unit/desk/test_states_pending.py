@@ -1,5 +1,6 @@
 """Pending letters, line by line of the table of states."""
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -249,6 +250,18 @@ def test_a_letter_without_a_verdict_for_72_hours_expires_and_not_before(office: 
     assert office.field(entry.id, "status") == "expired"
 
 
+def test_an_expired_letter_leaves_one_line_in_the_log(office: Office) -> None:
+    entry = office.propose()
+    office.clock.go(THREE_DAYS)
+    before = office.desk.ledger.head()
+    office.look()
+    office.look()
+    ((_, line),) = office.desk.ledger.actions(before)
+    said = json.loads(line)
+    told = (said["action_type"], said["letter"], said["state"], said["result"])
+    assert told == ("expire_letter", entry.id, "expired", "success")
+
+
 def test_a_letter_past_its_72_hours_cannot_be_approved_even_before_anybody_looked(
     office: Office,
 ) -> None:
@@ -317,6 +330,18 @@ def test_a_copy_in_rejected_while_the_original_is_at_home_is_no_verdict_and_is_s
     shutil.copy(office.note(entry.id), office.vault / REJECTED / "copy.md")
     assert "Rejected/copy.md is a copy" in office.look()
     assert office.state_of(entry.id) == "pending"
+
+
+def test_beside_a_copy_at_home_the_note_itself_follows_its_letter(office: Office) -> None:
+    entry = office.propose()
+    note = office.note(entry.id)
+    copy = note.with_name("0 copy.md")  # listed before it
+    shutil.copy(note, copy)
+    office.look()
+    office.desk.reject(entry.id, by="ada", reason="no")
+    assert copy.exists()
+    assert not note.exists()
+    assert (office.vault / REJECTED / note.name).exists()
 
 
 def test_of_a_note_moved_to_approved_and_to_rejected_the_no_counts(office: Office) -> None:

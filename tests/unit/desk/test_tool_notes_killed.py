@@ -1,7 +1,8 @@
-"""A desk that is killed between any two effects while it takes a tool's note: one move is never two verdicts."""
+"""A desk that is killed between two effects: one move is never two verdicts, nor two lines of the log."""
 
+import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,65 @@ def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
             break
     assert after > 5
     assert not (killed or again)
+
+
+class DiesAfterTheLine(Ledger):
+    """A ledger whose process dies as soon as a line of this action is kept."""
+
+    action = ""
+
+    @contextmanager
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+        head = self.head()
+        with super().write(synced=synced, early=early) as book:
+            yield book
+        if any(f'"action_type":"{self.action}"' in line for _, line in self.actions(head)):
+            raise Dead
+
+
+class DiesAfterTheMove(DiesAfterTheLine):
+    action = "move_note"
+
+
+class DiesAfterTheEdit(DiesAfterTheLine):
+    action = "edit_letter"
+
+
+def test_a_move_whose_process_dies_after_its_line_is_told_once(
+    mortal: Callable[[str], Office],
+) -> None:
+    office, call = mortal("move"), Call("move_note", "claude", "vault")
+    office.write("Notes/old.md", "Text.\n")
+    office.ledgers = DiesAfterTheMove
+    office.reopen()
+    with closing(office.desk.notebook) as notebook, pytest.raises(Dead):
+        list(notebook.mover.move(call, "Notes/old.md", "Notes/new.md"))
+    office.ledgers = Ledger
+    office.reopen()
+    with closing(office.desk.notebook) as notebook:
+        list(notebook.mover.move(call, "Notes/new.md", "Notes/newer.md"))  # it ends what was begun
+    lines = [json.loads(line) for _, line in office.desk.ledger.actions()]
+    moves = [line["target"] for line in lines if line["action_type"] == "move_note"]
+    assert moves == ["Notes/old.md", "Notes/new.md"]
+    assert [file.name for file in (office.vault / "Notes").iterdir()] == ["newer.md"]
+
+
+def test_an_edited_note_comes_home_unblamed_though_the_desk_dies_as_it_freezes_it_anew(
+    mortal: Callable[[str], Office],
+) -> None:
+    office = mortal("edit")
+    entry = office.propose(office.letter(text="At four.\n"))
+    office.edit(entry.id, "At four.", "At five.")
+    moved(office, f"Pending_Approval/{office.note(entry.id).name}")
+    office.ledgers = DiesAfterTheEdit
+    office.reopen()
+    with pytest.raises(Dead):
+        office.look()
+    office.ledgers = Ledger
+    office.reopen()
+    assert "was put back" not in office.look()
+    assert (office.state_of(entry.id), office.where(entry.id)) == ("pending", "Pending_Approval")
+    assert office.desk.ledger.entry(entry.id).letter.text == "At five.\n"
+    moved(office, f"Pending_Approval/{office.note(entry.id).name}")
+    office.look()
+    assert office.state_of(entry.id) == "approved"

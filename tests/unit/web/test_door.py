@@ -119,7 +119,7 @@ def test_the_cookie_is_for_this_desk_alone_and_no_script_reads_it(site: Site) ->
 
 
 def test_behind_https_the_cookie_never_leaves_it(office: Office) -> None:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     with opened(office, origin=PROXY) as site:
         browser = site.stranger(proxied=True)
         answer = browser.sign_in(passphrase=WORD)

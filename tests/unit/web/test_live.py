@@ -119,7 +119,7 @@ def test_a_browser_that_signed_out_is_told_nothing_more(office: Office, site: Si
 
 
 def test_a_page_that_was_locked_is_told_nothing_more(office: Office) -> None:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     office.reopen(trust="desk")
     with opened(office) as site:
         site.door.now = lambda: office.clock.steady
@@ -293,7 +293,7 @@ def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_it
 
 
 def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office: Office) -> None:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     office.reopen(trust="desk")
     entry = office.propose()
     office.move(entry.id, APPROVED)

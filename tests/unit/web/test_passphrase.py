@@ -21,7 +21,7 @@ NEW = "another horse entirely"
 
 @pytest.fixture
 def office(office: Office) -> Office:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     office.reopen(trust="desk")
     return office
 

@@ -228,7 +228,7 @@ def test_what_a_proxy_says_of_the_host_is_not_believed(site: Site) -> None:
 
 
 def test_behind_a_proxy_its_address_and_this_machines_are_answered(office: Office) -> None:
-    office.desk.set_passphrase(WORD)
+    office.set_passphrase(WORD)
     with opened(office, origin=PROXY) as site:
         browser = site.browser(proxied=True, passphrase=WORD)
         assert browser.get("/").status == 200
