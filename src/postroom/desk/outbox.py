@@ -291,11 +291,8 @@ class Outbox:
         """
         self.refuse_rehearsal()
         with self.ledger.write() as book:
-            if via == "folder" and not self._folders_count(book):
-                raise Denied(
-                    "At trust level desk a moved note is no verdict",
-                    remedy=f"Approve it with `postroom approve {id}`.",
-                )
+            if via == "folder":
+                self._refuse_files(book, id)
             entry, now = book.entry(id), self.clock()
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
@@ -318,12 +315,25 @@ class Outbox:
                 " nowhere to true.",
             )
 
+    def _refuse_files(self, book: Book, id: str) -> None:
+        """Refuse a verdict given by a file, where the trust level does not let files decide."""
+        if not self._folders_count(book):
+            raise Denied(
+                "At trust level desk a note in a folder is no verdict",
+                remedy=f"Approve it with `postroom approve {id}`.",
+            )
+
     def approve_by_slip(self, id: str, slip: str) -> Entry:
         """Let a waiting letter out by a slip that fits it; a slip has no undo window."""
         with self.ledger.write() as book:
+            self._refuse_files(book, id)
             entry = book.entry(id)
             if book.used(id, slip):
                 return entry
+            if self._lapsed(entry.state):
+                raise Conflict(
+                    f"The letter {id} has waited too long", remedy="It is closed shortly."
+                )
             verdict = life.Verdict(PERSON, "slip", self.clock(), entry.digest, slip)
             state = life.approve(id, entry.state, verdict, 0)
             return self._decided(book, entry, state, "approve_letter")

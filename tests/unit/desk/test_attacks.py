@@ -151,6 +151,18 @@ def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Off
     assert sends(office) == []
 
 
+def test_a_slip_approves_nothing_once_the_ledger_is_at_level_desk(office: Office) -> None:
+    entry = office.propose()
+    with office.desk.ledger.write() as book:
+        book.set("trust", "desk")
+    office.set_passphrase("open sesame")
+    office.write("Approved/ann.md", SLIP)
+    assert "no verdict" in office.look(adopt=True)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "pending"
+    assert sends(office) == []
+
+
 def forge(office: Office, **record: int | str) -> None:
     """Write a line into the log that fits the chain, as anybody with file tools can."""
     (log,) = (office.vault / "Logs/actions").iterdir()
