@@ -36,7 +36,7 @@ def test_a_run_of_variation_selectors_cannot_smuggle_a_message() -> None:
     assert clean(f"hello{smuggled}") == ("hello", len(smuggled))
 
 
-@for_each("shown", ["👩‍👩‍👧", "❤️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"])
+@for_each("shown", ["👩‍👩‍👧", "❤️", "👁️‍🗨️", "می‌خواهم", "1️⃣", "tab\tand\nnewline", "naïve café"])
 def test_what_shapes_the_text_that_people_see_is_kept(shown: str) -> None:
     assert clean(shown) == (shown, 0)
 

@@ -48,6 +48,18 @@ def test_a_rehearsal_is_entered_without_a_note_and_tells_nobody(office: Office) 
     assert office.notes(entry.id) == []
 
 
+def test_a_draft_that_a_person_approved_while_it_rehearses_stays_and_is_said(
+    office: Office,
+) -> None:
+    office.reopen(live=False)
+    draft = office.write(
+        "Approved/own.md", "---\nto: ann@example.com\nsubject: Tea\n---\n\nCome!\n"
+    )
+    assert "Approved/own.md is not sent: Postroom rehearses (test)." in office.look()
+    assert draft.exists()
+    assert office.desk.ledger.lines() == []
+
+
 def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office: Office) -> None:
     office.reopen(live=False)
     first = office.letter()

@@ -116,6 +116,7 @@ def test_raw_octets_in_a_subject_are_read(charset: str) -> None:
         ('"unclosed <a@example.org>', '"unclosed', "a@example.org"),
         ("<a@example.org", "", "a@example.org"),
         ("MAILER-DAEMON", "MAILER-DAEMON", ""),
+        ("Ann <nobody>", "Ann", "nobody"),
         ("Ann\u202e\u200b <a@exam\u200bple.org>", "Ann", "a@example.org"),
     ],
 )  # fmt: skip

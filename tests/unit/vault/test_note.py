@@ -156,6 +156,12 @@ def test_every_scalar_is_text_as_it_was_written() -> None:
     assert note.fields == dict(pair.split("=") for pair in written.split())
 
 
+@for_each("old", ["[one, two]", "\n- [one]\n- two", "\n- a: one\n- two"])
+def test_a_list_that_has_no_line_for_each_item_is_written_anew(old: str) -> None:
+    note = Note.parse(f"---\ntags: {old}\nb: 2\n---\n".encode())
+    assert note.revise({"tags": ["two", "three"]}).raw == b"---\ntags: [two, three]\nb: 2\n---\n"
+
+
 def test_lists_and_mappings_are_values_too() -> None:
     note = Note.parse(b"---\na: [1, {b: no}, []]\nc:\n  d:\n  - x\n  - y\ne: {}\n---\n")
     assert note.fields == {"a": ["1", {"b": "no"}, []], "c": {"d": ["x", "y"]}, "e": {}}
