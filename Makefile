@@ -1,4 +1,5 @@
-# Tasks. `make demo` and `make test` set up all that they need on a machine with Python 3.11.
+# Tasks. Each installs what it needs into .venv; `make demo`, `make test`, `make lint` and `make crash` need only
+# Python 3.11, and `make test-real` (so `make check` and `make nightly`) installs other programs as well.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,37 +31,37 @@ $(VENV)/.browser: $(VENV)/.dev requirements/browser.txt
 demo: $(VENV)/.runtime  ## try it with sample mail, in a folder of its own
 	@$(BIN)/python -m postroom demo
 
-# pytest keeps the tests that it has rewritten: half of what collecting them costs.
+# Let Python and pytest cache bytecode, even if the environment forbids it: it halves the time of collecting tests.
 test coverage mutants: export PYTHONDONTWRITEBYTECODE :=
-# In memory where there is such a folder: a test that kills nothing need not wait for a disk.
+# Put the tests' folders into memory if possible: only the crash tests need a disk.
 test: export PYTEST_DEBUG_TEMPROOT ?= $(shell test -w /dev/shm && echo /dev/shm)
 test: $(VENV)/.dev  ## the tests that need nothing but Python, and the CPU time they take
 	$(BIN)/python tests/cpu.py $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 
-crash: $(VENV)/.dev  ## dispatchers, the vault's tools and servers, killed at every step
+crash: $(VENV)/.dev  ## kill dispatchers, the vault's tools and servers at every step
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/crash
 
-test-real: $(VENV)/.browser  ## the tests against real programs, browsers and collections, which it installs
+test-real: $(VENV)/.browser  ## the tests against real programs, browsers and mail collections, which it installs
 	bash tests/real/install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/real tests/browser tests/contract --providers emulate
 
-lint: $(VENV)/.browser  ## format, lint, types, rooms
+lint: $(VENV)/.browser  ## formatting, lint, types, and which room imports which
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 check: export POSTROOM_EXAMPLES ?= 100
-check: lint test crash test-real  ## all that must hold before a change lands, with reduced counts
+check: lint test crash test-real  ## everything that must pass before a change lands (lint, test, crash, test-real)
 
 nightly: export POSTROOM_EXAMPLES ?= 1000
 nightly: export POSTROOM_CRASH ?= 100
-nightly: lint test crash test-real  ## the same with the full counts of kills and examples
+nightly: lint test crash test-real  ## the same with the full counts of kills and ten times the examples
 
-picture: $(VENV)/.runtime  ## draw docs/desk.svg anew
+picture: $(VENV)/.runtime  ## redraw docs/desk.svg
 	$(BIN)/python docs/picture.py
 
-screens: $(VENV)/.browser  ## make the pictures of the page in docs/ anew, in a real browser
+screens: $(VENV)/.browser  ## retake the screenshots of the page in docs/, in a real browser
 	bash tests/real/install
 	$(BIN)/python docs/screens.py
 
@@ -68,19 +69,19 @@ bench: $(VENV)/.dev  ## speed and size, as ratios against baselines of the same 
 	$(BIN)/python -m bench
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage
-coverage: $(VENV)/.dev  ## which branches the tests reach, room by room, child processes included
+coverage: $(VENV)/.dev  ## which lines and branches the tests reach, room by room, child processes included
 	$(BIN)/coverage erase
 	-COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml COVERAGE_DURATIONS=$(CURDIR)/.durations.json $(BIN)/python -m pytest -p tests.tracing -n $(WORKERS) --dist worksteal -o timeout=600 tests --ignore tests/real --ignore tests/crash --ignore tests/browser
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage json --quiet -o - | $(BIN)/python -m tests.rooms
 
-mutants: $(VENV)/.dev  ## which of 200 small changes of the code the tests notice (after make coverage; half an hour)
+mutants: $(VENV)/.dev  ## which of 200 small changes to the code the tests notice (after make coverage; half an hour)
 	$(BIN)/python -m tests.mutants --count 200 --seed 23
 
-lock: $(VENV)/.dev  ## resolve the locks anew (brings uv into its own folder)
+lock: $(VENV)/.dev  ## update the lock files in requirements/ (installs uv into a folder of its own)
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip --quiet install uv
 	bash requirements/lock $(VENV)/lock/bin/uv
 
-clean:          ## remove what these tasks made
+clean:          ## remove .venv and the tools' caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""An agent for tests: the SDK's own client, in memory, over stdio or HTTP, in either era of the protocol."""
+"""Agents for tests: the MCP SDK's client, connected in memory, over stdio or over HTTP; and raw stdio (`Wire`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -35,12 +35,15 @@ from tests.forked import fork
 from tests.narrow import narrow, present
 
 SAMPLE = Path(__file__).parents[1] / "src" / "postroom" / "sample" / "mail.mbox"
-ERAS = ("auto", "legacy")  # 2026-07-28, and the handshake before it
+ERAS = (
+    "auto",
+    "legacy",
+)  # protocol version 2026-07-28, and those before it, which begin with a handshake
 
 
 @dataclass
-class Said:
-    """What a tool answered."""
+class ToolAnswer:
+    """A tool's answer: `raw` as the SDK returns it, and its parts."""
 
     raw: CallToolResult
 
@@ -55,39 +58,44 @@ class Said:
 
     @property
     def refused(self) -> str:
-        """The code of the error, if it is one."""
+        """The code of the error, or an empty text if the call succeeded."""
         return narrow(self.values["error"]["code"], str) if self.raw.is_error else ""
 
     @property
     def size(self) -> int:
+        """The bytes of the answer as JSON."""
         return len(self.raw.model_dump_json(by_alias=True, exclude_none=True).encode())
 
 
 class Visitor:
-    """An agent that is connected."""
+    """A connected agent, whose calls block until the answer is there."""
 
     def __init__(self, client: Client, portal: BlockingPortal) -> None:
         self.client = client
         self.portal = portal
 
-    def call(self, tool: str, /, **arguments: Any) -> Said:
-        return Said(self.portal.call(self.client.call_tool, tool, arguments))
+    def call(self, tool: str, /, **arguments: Any) -> ToolAnswer:
+        """Call a tool and return its answer, be it a success or an error."""
+        return ToolAnswer(self.portal.call(self.client.call_tool, tool, arguments))
 
     def done(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool that must succeed, and return its values."""
-        said = self.call(tool, **arguments)
-        assert not said.refused, said.text
-        return said.values
+        answer = self.call(tool, **arguments)
+        assert not answer.refused, answer.text
+        return answer.values
 
     def first(self, query: str) -> str:
+        """Return the id of the first mail that a search finds."""
         found = self.done("search_email", query=query, limit=1)["mails"][0]["id"]
         return narrow(found, str)
 
     def tools(self) -> dict[str, Tool]:
+        """Return the server's tools by name."""
         found = self.portal.call(self.client.list_tools)
         return {tool.name: tool for tool in found.tools}
 
     def read(self, uri: str) -> str:
+        """Return the text of a resource."""
         (content,) = self.portal.call(self.client.read_resource, uri).contents
         assert isinstance(content, TextResourceContents)
         return content.text
@@ -95,7 +103,10 @@ class Visitor:
 
 @contextmanager
 def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = "auto", **options: Any) -> Iterator[Visitor]:  # fmt: skip
-    """Start a server for this agent and lend the agent."""
+    """Start `postroom mcp` as a process, and yield an agent that is connected over stdio.
+
+    `arguments` are those of `postroom mcp`, `options` those of the SDK's `Client`.
+    """
     named = ["--agent", agent] if agent else []
     server = StdioServerParameters(
         command=sys.executable,
@@ -107,17 +118,17 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
         yield found
 
 
-class OfficeInside(Office):
-    """The desk of a person's settings, for a server that shares this process with others."""
+class InProcessOffice(Office):
+    """Opens the desk of a person's settings, for a server in the test's own process."""
 
     def __init__(self, person: Person) -> None:
         self._person = person
-        self._fitting = threading.Lock()
+        self._opening = threading.Lock()
         super().__init__(lambda: load(person.environment, person.folder, person.folder))
 
     def desk(self) -> Desk:
-        """Return the desk, which finds the person's variables and folder as in a process of its own."""
-        with self._fitting:
+        """Return the desk, with the person's environment and folder instead of this process's."""
+        with self._opening:
             first, found = self._opened is None, super().desk()
             if first:
                 folder, variables = str(self._person.folder), dict(self._person.environment)
@@ -126,7 +137,7 @@ class OfficeInside(Office):
 
 
 def contract_of(server: str = "all", contract: str = "postroom") -> Contract:
-    """Return the contract that `postroom mcp` serves when it is started with these words."""
+    """Return the contract that `postroom mcp SERVER --contract CONTRACT` serves."""
     found = import_module(f"postroom.tools.contracts.{SERVERS[server][contract]}").CONTRACT
     assert isinstance(found, Contract)
     return found
@@ -134,8 +145,8 @@ def contract_of(server: str = "all", contract: str = "postroom") -> Contract:
 
 @contextmanager
 def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", contract: Contract = CONTRACT, **options: Any) -> Iterator[Visitor]:  # fmt: skip
-    """Lend an agent of a server in this very process: the same but for its stdin and stdout."""
-    service = Service(contract, OfficeInside(person), agent=agent)
+    """Yield an agent that is connected to a server in this process: all of `visiting` but stdin and stdout."""
+    service = Service(contract, InProcessOffice(person), agent=agent)
     try:
         with connected(Client(service.server, mode=era, **options)) as found:
             yield found
@@ -145,7 +156,7 @@ def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto",
 
 @contextmanager
 def visiting_over_http(person: Person, address: str, token: str, *, era: str = "auto", **options: Any) -> Iterator[Visitor]:  # fmt: skip
-    """Connect to a server over HTTP."""
+    """Yield an agent that is connected to a running server over HTTP (see `http_server`)."""
     http = create_mcp_http_client(headers={"Authorization": f"Bearer {token}"})
     transport = streamable_http_client(address, http_client=http)
     with connected(Client(transport, mode=era, **options), http) as found:
@@ -153,8 +164,8 @@ def visiting_over_http(person: Person, address: str, token: str, *, era: str = "
 
 
 @contextmanager
-def connected(client: Client, *others: Any) -> Iterator[Visitor]:
-    """Lend the agent of a client, and keep what else it needs open meanwhile."""
+def connected(client: Client, *others: AbstractAsyncContextManager[Any]) -> Iterator[Visitor]:
+    """Connect a client and yield its agent; `others` are async context managers to keep open meanwhile."""
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
         for other in others:
@@ -164,10 +175,10 @@ def connected(client: Client, *others: Any) -> Iterator[Visitor]:
 
 @contextmanager
 def http_server(person: Person, *arguments: str) -> Iterator[str]:
-    """Run a server over HTTP and lend its address."""
+    """Start a server over HTTP as a process, and yield its address."""
     process = fork(["mcp", "--http", "0", *arguments], person.environment, person.folder)
     try:
-        found = re.search(r"http://\S+", line_of(process.stderr, "Serving"))
+        found = re.search(r"http://\S+", wait_for_line(process.stderr, "Serving"))
         assert found
         yield found[0]
         process.send_signal(signal.SIGTERM)
@@ -176,8 +187,8 @@ def http_server(person: Person, *arguments: str) -> Iterator[str]:
         process.close()
 
 
-def line_of(stream: IO[bytes] | None, word: str) -> str:
-    """Wait, within reason, for a line with this word."""
+def wait_for_line(stream: IO[bytes] | None, word: str) -> str:
+    """Return the next line that contains this word; fail after half a minute."""
     assert stream
     deadline = time.monotonic() + 30
     while True:
@@ -190,7 +201,7 @@ def line_of(stream: IO[bytes] | None, word: str) -> str:
 
 
 class Wire:
-    """The bytes themselves: a server's stdin and stdout, line by line."""
+    """A server process and the bytes of its stdin and stdout, without an MCP client."""
 
     def __init__(self, person: Person, *arguments: str, **environment: str) -> None:
         self.process = fork(
@@ -205,17 +216,18 @@ class Wire:
         self.process.stdin.write(raw)
 
     def ask(self, method: str, **params: Any) -> int:
-        """Send a request and return its number."""
+        """Send a request and return its id."""
         self._id += 1
         body = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
         self.send(json.dumps(body).encode() + b"\n")
         return self._id
 
     def call(self, tool: str, **arguments: Any) -> int:
+        """Send a call of a tool and return its id."""
         return self.ask("tools/call", name=tool, arguments=arguments)
 
     def line(self) -> dict[str, Any]:
-        """Return the next message; what is none fails the test."""
+        """Return the server's next message; fail if the next line is none."""
         deadline = time.monotonic() + 60
         while b"\n" not in self._rest:
             ready, _, _ = select.select(
@@ -232,24 +244,25 @@ class Wire:
         return message
 
     def answer(self, id: int) -> dict[str, Any]:
-        """Return the answer to this request, past all others."""
+        """Return the answer to this request, and drop the messages before it."""
         while True:
             message = self.line()
             if message.get("id") == id:
                 return message
 
     def greet(self) -> Wire:
-        """Shake hands."""
+        """Perform the handshake of the protocol, and return this wire."""
         self.answer(self.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "wire", "version": "1"}))  # fmt: skip
         self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
         return self
 
     def end(self) -> tuple[int, str]:
-        """Close its stdin, and return how it ends and what it said beside."""
+        """Close its stdin, wait for its end, and return its exit code and stderr."""
         self.process.stdin.close()
-        return self.ended()
+        return self.wait_for_exit()
 
-    def ended(self) -> tuple[int, str]:
+    def wait_for_exit(self) -> tuple[int, str]:
+        """Wait for its end, and return its exit code and stderr."""
         err = self.process.stderr.read().decode()
         return self.process.wait(), err
 

@@ -1,4 +1,4 @@
-"""What tests of every kind share: a person's own folder, and the command line in it."""
+"""Fixtures for all tests: a person with a folder of their own who runs commands, and Gmail's double."""
 
 import fcntl
 import json
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -22,17 +22,20 @@ from tests.forked import fork_on_terminal
 from tests.in_process import run_in_process
 from tests.narrow import narrow
 
-# How many examples properties are tried on, in percent.
+if TYPE_CHECKING:
+    from tests.gmail.double import Gmail
+
+# The percentage of its examples that each property test runs.
 EXAMPLES = int(os.environ.get("POSTROOM_EXAMPLES", "25"))
 
 
-def examples(many: int) -> int:
-    """Return how many examples of so many are tried in this run."""
-    return many * EXAMPLES // 100
+def examples(full: int) -> int:
+    """Return how many examples a property test runs now, if it has `full` of them at 100 percent."""
+    return full * EXAMPLES // 100
 
 
 def size(full: int) -> int:
-    """Return how large a hostile input is in this run: a fifth, or all of it from 100 percent on."""
+    """Return how large a hostile input is in this run: `full` from 100 percent on, else a fifth of it."""
     return full if EXAMPLES >= 100 else full // 5
 
 
@@ -41,10 +44,13 @@ settings.load_profile("postroom")
 
 
 def pytest_configure() -> None:
-    """Make this process one in which commands and servers run as in their own: in UTC, and unseen."""
+    """Prepare this process for commands that run in it: UTC, no desktop notifications, no terminal."""
     os.environ["TZ"] = "UTC"
     time.tzset()
-    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):  # where people would see notifications
+    for variable in (
+        "DISPLAY",
+        "WAYLAND_DISPLAY",
+    ):  # so that no notification reaches the developer's screen
         os.environ.pop(variable, None)
     _leave_terminal()
 
@@ -54,12 +60,14 @@ def pytest_unconfigure() -> None:
 
 
 def _leave_terminal() -> None:
-    """Let go of the controlling terminal: commands that run in this process must not find one."""
+    """Give up the controlling terminal, so that commands that run in this process find none."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
     except OSError:
         return
-    if os.getsid(0) != os.getpid():  # a session's leader would end its shell's jobs
+    if (
+        os.getsid(0) != os.getpid()
+    ):  # a session's leader would send SIGHUP to the terminal's processes
         fcntl.ioctl(terminal, termios.TIOCNOTTY)
     os.close(terminal)
 
@@ -70,7 +78,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass
 class Outcome:
-    """What a command did."""
+    """A finished command: its exit code and what it wrote."""
 
     code: int
     out: str
@@ -82,7 +90,7 @@ class Outcome:
 
 
 class Person:
-    """Somebody at a terminal, with a home and a working directory of their own."""
+    """A user with a home, a state folder and a vault of their own, who runs `postroom` commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -97,14 +105,17 @@ class Person:
         self.vault = folder / "vault"
 
     def live(self, **settings: object) -> None:
-        """Let letters leave, under these settings of approval."""
+        """Write a settings file that turns rehearsal off; `settings` go into its section `approvals`."""
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         file = self.folder / ".config" / "postroom" / "postroom.toml"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("\n".join(["dry_run = false", "[approvals]", *lines, ""]))
 
     def draft(self, name: str = "hello", *, folder: str = "Drafts", **changes: str) -> str:
-        """Write a letter as a note and return its id."""
+        """Write a letter as a note, let Postroom take it up, and return its id; the desk must exist.
+
+        `changes` replace fields of the note; `text` is its body.
+        """
         fields = {"to": "ann@example.com", "subject": "Hello", "status": "pending_approval"}
         text = changes.pop("text", "Good day, Ann.")
         head = "".join(f"{key}: {value}\n" for key, value in (fields | changes).items())
@@ -117,11 +128,11 @@ class Person:
         return found[1]
 
     def show(self, id: str) -> dict[str, Any]:
-        """Return a letter as JSON."""
+        """Return what `postroom show --json` prints about a letter."""
         return narrow(self.run("show", id, "--json").json, dict)
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
-        """Start a command and leave it running."""
+        """Start a command as a process and return it, still running."""
         return subprocess.Popen(
             [sys.executable, "-m", "postroom", *arguments],
             cwd=self.folder,
@@ -137,28 +148,28 @@ class Person:
     ) -> Outcome:
         """Run a command on a terminal of its own, and type each answer after its question.
 
-        An answer may be made from what was said so far.
+        Each of `answers` is a question and what to type after it, or a function from the output so far to that.
         """
         process, terminal = fork_on_terminal(arguments, self.environment, self.folder)
         try:
-            said = _talked(terminal, list(answers))
-            return Outcome(process.wait(timeout=60), said.replace("\r\n", "\n"), "")
+            output = _type_answers(terminal, list(answers))
+            return Outcome(process.wait(timeout=60), output.replace("\r\n", "\n"), "")
         finally:
             os.close(terminal)
             process.close()
 
     def run(self, *arguments: str) -> Outcome:
-        """Run a command to its end, in this process: twenty times as cheap as one of its own."""
+        """Run a command to its end in this process, which costs a fraction of a process of its own."""
         return Outcome(*run_in_process(arguments, self.environment, self.folder))
 
     def run_as_process(self, *arguments: str, **options: Any) -> Outcome:
-        """Run a command to its end, in a process of its own as people do."""
+        """Run a command to its end in a process of its own."""
         process = self.start(*arguments, **options)
         out, err = process.communicate(timeout=100)
         return Outcome(process.returncode, out.decode(), err.decode())
 
     def run_program(self, command: Sequence[str]) -> Outcome:
-        """Run another program here, with nothing to read."""
+        """Run another program to its end in this person's folder and environment, with an empty stdin."""
         done = subprocess.run(
             command, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
             capture_output=True, timeout=60, check=False,
@@ -166,30 +177,30 @@ class Person:
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-def _talked(terminal: int, waiting: list[tuple[str, str | Callable[[str], str]]]) -> str:
-    """Type each answer after its question, until the other side is done; return all that it said."""
-    said, end = "", time.monotonic() + 60
+def _type_answers(terminal: int, waiting: list[tuple[str, str | Callable[[str], str]]]) -> str:
+    """Type each answer after its question; return the whole output once the terminal is closed."""
+    output, end = "", time.monotonic() + 60
     while True:
         ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
-        assert ready, f"no answer within a minute; so far: {said[-2000:]}"
+        assert ready, f"no answer within a minute; so far: {output[-2000:]}"
         try:
             piece = os.read(terminal, 65_536)
         except OSError:  # the other end is closed
             break
         if not piece:
             break
-        said += piece.decode(errors="replace")
-        if waiting and waiting[0][0] in said:
+        output += piece.decode(errors="replace")
+        if waiting and waiting[0][0] in output:
             answer = waiting.pop(0)[1]
-            os.write(terminal, (answer(said) if callable(answer) else answer).encode())
-    assert not waiting, f"never asked: {waiting[0][0]}; said: {said[-2000:]}"
-    return said
+            os.write(terminal, (answer(output) if callable(answer) else answer).encode())
+    assert not waiting, f"never asked: {waiting[0][0]}; output: {output[-2000:]}"
+    return output
 
 
 @pytest.fixture
-def service() -> Iterator[Any]:
-    """A double of Gmail's service, which is gone afterwards."""
-    from tests.gmail.double import Gmail  # most tests need none
+def service() -> Iterator["Gmail"]:
+    """Gmail's double on a local port, stopped after the test."""
+    from tests.gmail.double import Gmail  # imported here, since most tests do not need it
 
     with Gmail() as service:
         yield service

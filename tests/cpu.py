@@ -1,8 +1,8 @@
-"""Run a command and print the CPU time it took, as a multiple of a fixed loop on this machine.
+"""Run a command and print its CPU time, in seconds and as a multiple of a fixed loop on this machine.
 
     python tests/cpu.py COMMAND [ARGUMENT ...]
 
-Machines differ, the multiple hardly: compare it, not the seconds.
+Compare the multiples: they differ less between machines than the seconds do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 
 def calibrate() -> float:
-    """Return the CPU seconds of a loop of dictionary and text work, the best of five."""
+    """Return the CPU seconds of the fixed loop (dictionary and text work): the shortest of five runs."""
     return min(_loop_seconds() for _ in range(5))
 
 
@@ -30,7 +30,7 @@ def _loop_seconds() -> float:
 
 
 def main() -> int:
-    """Run the command of the command line; return its exit code."""
+    """Run the command that the arguments name, print its CPU time, and return its exit code."""
     unit, began = calibrate(), time.monotonic()
     code = subprocess.run(sys.argv[1:], check=False).returncode
     wall = time.monotonic() - began

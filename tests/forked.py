@@ -1,4 +1,10 @@
-"""Processes of `postroom` that are forked from one which has imported it: as real, and far cheaper."""
+"""Starts `postroom` processes by forking one that has already imported it.
+
+They are real processes, and cost far less than `python -m postroom`, whose time is nearly all imports.
+
+The fork server is a child process (`python -m tests.forked`). It receives requests as lines of JSON over a
+socket, with the descriptors of the new process's streams, and answers each with a number.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +27,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-PRELOADED = (
+PRELOADED = (  # what commands and servers import when they run
     "anyio._backends._asyncio",
     "postroom.cli.listening",
     "postroom.cli.main",
@@ -43,64 +49,68 @@ PRELOADED = (
 )
 
 
-class Forked:
-    """A process with pipes for its streams; it stays a zombie, whose id is its own, until asked."""
+class ForkedProcess:
+    """A running `postroom` process, and our ends of its streams.
 
-    def __init__(self, pid: int, streams: Sequence[int], life: int) -> None:
+    The fork server reaps it only when `wait` asks for its exit code. Until then its id belongs to no other
+    process, so that a signal cannot reach the wrong one.
+    """
+
+    def __init__(self, pid: int, streams: Sequence[int], lifeline: int) -> None:
         self.pid = pid
         self.stdin = FileIO(streams[0], "w")
         self.stdout = FileIO(streams[1])
         self.stderr = FileIO(streams[2])
-        self._life = FileIO(life)  # at its end when the process has ended
+        self._lifeline = FileIO(lifeline)  # a pipe whose other end closes when the process ends
         self._code: int | None = None
 
     def wait(self, timeout: float = 30) -> int:
-        """Return its exit code once it has ended."""
+        """Wait until it ends, and return its exit code; fail after `timeout` seconds."""
         if self._code is None:
-            ended, _, _ = select.select([self._life], [], [], timeout)
+            ended, _, _ = select.select([self._lifeline], [], [], timeout)
             assert ended, f"the process {self.pid} still runs after {timeout} seconds"
-            self._life.close()
+            self._lifeline.close()
             self._code = _fork_server().reap(self.pid)
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Signal it, if it still runs."""
+        """Send it a signal, unless its exit code is already known."""
         if self._code is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it, wherever it is."""
+        """Send it SIGKILL, unless its exit code is already known."""
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it, and close all that leads to it."""
+        """Kill it, wait for it, and close our ends of its streams."""
         self.kill()
         self.wait()
         for stream in (self.stdin, self.stdout, self.stderr):
             stream.close()
 
 
-def fork(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> Forked:
-    """Run `postroom` with these arguments in a process of its own."""
-    pipes = [os.pipe() for _ in range(4)]
-    theirs = [pipes[0][0], *(write for _, write in pipes[1:])]
-    ours = [pipes[0][1], *(read for read, _ in pipes[1:])]
-    pid = _start(arguments, environment, folder, theirs)
-    return Forked(pid, ours[:3], ours[3])
+def fork(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> ForkedProcess:
+    """Start `postroom` with these arguments and return the process, with pipes for its streams."""
+    pipes = [os.pipe() for _ in range(4)]  # stdin, stdout, stderr, lifeline
+    child_ends = [pipes[0][0], *(write for _, write in pipes[1:])]
+    our_ends = [pipes[0][1], *(read for read, _ in pipes[1:])]
+    pid = _start(arguments, environment, folder, child_ends)
+    return ForkedProcess(pid, our_ends[:3], our_ends[3])
 
 
 def fork_on_terminal(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path
-) -> tuple[Forked, int]:
-    """Run `postroom` on a terminal of its own; return the process, and our end of the terminal.
+) -> tuple[ForkedProcess, int]:
+    """Start `postroom` on a terminal of its own; return the process, and our end of the terminal.
 
-    The process's streams are three handles of our end; whoever takes the end closes it.
+    The caller closes that end. The streams of the returned process are three duplicates of it.
     """
-    terminal, theirs = pty.openpty()
-    life = os.pipe()
-    handles = [theirs, os.dup(theirs), os.dup(theirs), life[1]]
+    terminal, child_end = pty.openpty()
+    lifeline = os.pipe()
+    handles = [child_end, os.dup(child_end), os.dup(child_end), lifeline[1]]
     pid = _start(arguments, environment, folder, handles)
-    return Forked(pid, [os.dup(terminal) for _ in range(3)], life[0]), terminal
+    return ForkedProcess(pid, [os.dup(terminal) for _ in range(3)], lifeline[0]), terminal
 
 
 def _start(
@@ -109,7 +119,10 @@ def _start(
     folder: Path,
     handles: Sequence[int],
 ) -> int:
-    """Have a process forked with these handles as its streams and its life; return its id."""
+    """Let the fork server start a process, and return its id.
+
+    `handles` are the process's stdin, stdout, stderr and lifeline; they are closed here.
+    """
     request = {
         "arguments": list(arguments),
         "environment": dict(environment),
@@ -122,13 +135,13 @@ def _start(
 
 
 class _ForkServer:
-    """The process that has imported everything, and forks when it is asked."""
+    """The client of the fork server: starts it, and sends it one request at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            number = theirs.fileno()
+        self._socket, server_end = socket.socketpair()
+        with server_end:
+            number = server_end.fileno()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.forked", str(number)],
                 cwd=Path(__file__).parents[1],
@@ -138,27 +151,28 @@ class _ForkServer:
         self._answers = self._socket.makefile("r")
 
     def ask(self, request: Mapping[str, Any], handles: Sequence[int] = ()) -> int:
-        """Send a request with these descriptors, and return the number that is its answer."""
+        """Send a request with these descriptors, and return the number that the server answers."""
         with self._lock:
             socket.send_fds(self._socket, [json.dumps(request).encode() + b"\n"], handles)
             return int(self._answers.readline())
 
     def reap(self, pid: int) -> int:
-        """Return the exit code of a process that has ended."""
+        """Return the exit code of a process that has ended, and free its id."""
         return self.ask({"reap": pid})
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection, at which the server ends, and wait for that."""
         self._answers.close()
         self._socket.close()
         self._process.wait(timeout=30)
 
 
-_servers: list[_ForkServer] = []  # one, once a test has asked for a process
+_servers: list[_ForkServer] = []  # at most one, from the first test that starts a process on
 _starting = threading.Lock()
 
 
 def _fork_server() -> _ForkServer:
+    """Return the fork server, started if there is none yet."""
     with _starting:
         if not _servers:
             _servers.append(_ForkServer())
@@ -166,13 +180,13 @@ def _fork_server() -> _ForkServer:
 
 
 def stop() -> None:
-    """End the process that forks, if there is one; its children do as they like."""
+    """End the fork server, if there is one; processes that it has started go on."""
     while _servers:
         _servers.pop().close()
 
 
 def _serve(requests: socket.socket) -> None:
-    """Answer requests, until nobody can ask any more."""
+    """Answer requests until the other end of the socket is closed."""
     while True:
         raw, handles = b"", list[int]()
         while not raw.endswith(b"\n"):
@@ -187,19 +201,19 @@ def _serve(requests: socket.socket) -> None:
             answer = os.fork()
             if answer == 0:
                 requests.close()
-                _become(handles, **request)
+                _run_command(handles, **request)
             for handle in handles:
                 os.close(handle)
         requests.sendall(f"{answer}\n".encode())
 
 
-def _become(
+def _run_command(
     handles: Sequence[int], arguments: Sequence[str], environment: Mapping[str, str], folder: str
 ) -> None:
-    """Be the command: its streams, variables, folder and arguments."""
+    """Run the command in this forked process, with its streams, environment, folder and arguments."""
     from postroom.__main__ import main
 
-    if os.isatty(handles[0]):  # the leader of a new session takes it for its controlling terminal
+    if os.isatty(handles[0]):  # a controlling terminal belongs to the leader of a session
         os.setsid()
         fcntl.ioctl(handles[0], termios.TIOCSCTTY, 0)
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -208,7 +222,9 @@ def _become(
         stream = os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
-    os.set_inheritable(handles[3], False)  # it ends with this very process
+    os.set_inheritable(
+        handles[3], False
+    )  # so that it closes when this process ends, whatever its children do
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()

@@ -1,4 +1,4 @@
-"""A check that the time of work grows with the size of its input, and not with the square of it."""
+"""Checks that the CPU time of a function grows in proportion to its input, and not with the square of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 
 Input = TypeVar("Input")
 
-FACTOR = 8  # times the input: linear work takes 8 times the time, quadratic work 64 times
-DOUBTFUL = 12  # times the time: it is measured again
-LIMIT = 24  # times the time: the test fails
+FACTOR = 8  # how much larger the larger input is: linear work takes 8 times the time, quadratic work 64 times
+DOUBTFUL = 12  # a ratio of times above this is measured again
+LIMIT = 24  # a last ratio above this fails the test
 ROUNDS = ((1, 1), (1, 3), (2, 3), (4, 3))  # multiple of the size, number of measurements
-LONG = 2.0  # seconds; what takes longer is not measured with a larger input
+LONG = 2.0  # seconds; work that takes longer is not measured again with a larger input
 
 
 def assert_linear(
@@ -27,13 +27,13 @@ def assert_linear(
 
         assert_linear(parse, lambda n: "[" * n, size(50_000))
 
-    It compares an input of this size with one of an eighth of it, and takes the shortest of several times. A
-    doubtful ratio is measured again, then with twice and four times the size, where noise matters less and
-    quadratic work matters more. The test fails if the ratio stays doubtful and the last one is above the limit.
+    It measures an input of `size` and one of an eighth of it, each several times, and compares the shortest
+    times. A ratio above DOUBTFUL is measured again, then with twice and four times the size, where noise matters
+    less. The test fails if every ratio is above DOUBTFUL and the last one above LIMIT.
 
     Parameters:
-        work: what is measured. It runs in this thread alone, and no cache remembers its input.
-        build: returns a new input of `n` characters or items. Its time does not count.
+        work: the function to measure. It must do its work in the calling thread, and cache nothing.
+        build: returns a new input of `n` characters or items. Its time is not measured.
         size: characters or items of the larger input.
         clock: returns the CPU time of this thread in seconds.
     """
@@ -53,7 +53,7 @@ def assert_linear(
 
 
 def _seconds(work: Callable[[Input], object], given: Input, clock: Callable[[], float]) -> float:
-    """Return the time that the work takes; Python's garbage collector, which visits all objects, waits."""
+    """Return the time that the work takes, with the garbage collector off: its time grows with all objects."""
     collects = gc.isenabled()
     gc.disable()
     try:

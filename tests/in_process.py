@@ -1,4 +1,4 @@
-"""The command line in this process: same streams, environment and folder as a process of its own."""
+"""Runs `postroom` in the test's own process, with streams, an environment and a folder of its own."""
 
 from __future__ import annotations
 
@@ -18,25 +18,30 @@ from postroom.__main__ import main
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(NamedTuple):
-    """How a command ended: its exit code, and what it wrote."""
+class CommandResult(NamedTuple):
+    """The exit code of a command, and what it wrote to stdout and stderr."""
 
     code: int
     out: str
     err: str
 
 
-def run_in_process(arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> Ended:
-    """Run `postroom` with these arguments, nothing to read, and no terminal."""
+def run_in_process(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path
+) -> CommandResult:
+    """Run `postroom` with these arguments and an empty stdin, and return its result."""
     with ExitStack() as stack:
         nothing = stack.enter_context(open(os.devnull, "rb"))
         out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
-        with _streams(nothing, out, err), _surroundings(environment, folder, arguments):
-            code = _exit_code()
-        return Ended(code, *(os.pread(each.fileno(), 1 << 30, 0).decode() for each in (out, err)))
+        with _streams(nothing, out, err), _process_state(environment, folder, arguments):
+            code = _run_main()
+        return CommandResult(
+            code, *(os.pread(each.fileno(), 1 << 30, 0).decode() for each in (out, err))
+        )
 
 
-def _exit_code() -> int:
+def _run_main() -> int:
+    """Run the program, and return the exit code that a process of its own would have."""
     try:
         main()
     except SystemExit as ended:
@@ -45,10 +50,10 @@ def _exit_code() -> int:
 
 @contextmanager
 def _streams(*files: IO[bytes]) -> Iterator[None]:
-    """Put these files behind the numbers 0, 1 and 2, and behind `sys.stdin` and its like."""
+    """Redirect stdin, stdout and stderr to these files, for `sys` and for the descriptors 0, 1 and 2."""
     names = ("stdin", "stdout", "stderr")
     before: dict[str, Any] = {name: getattr(sys, name) for name in names}
-    kept = [os.dup(number) for number in range(3)]
+    saved = [os.dup(number) for number in range(3)]
     try:
         for number, (name, file) in enumerate(zip(names, files, strict=True)):
             os.dup2(file.fileno(), number)
@@ -56,20 +61,23 @@ def _streams(*files: IO[bytes]) -> Iterator[None]:
             setattr(sys, name, os.fdopen(number, mode, closefd=False, encoding="utf-8"))
         yield
     finally:
-        for number, (name, was) in enumerate(before.items()):
+        for number, (name, original) in enumerate(before.items()):
             stream = getattr(sys, name)
-            setattr(sys, name, was)
+            setattr(sys, name, original)
             stream.close()
-            os.dup2(kept[number], number)
-            os.close(kept[number])
+            os.dup2(saved[number], number)
+            os.close(saved[number])
 
 
 @contextmanager
-def _surroundings(
+def _process_state(
     environment: Mapping[str, str], folder: Path, arguments: Sequence[str]
 ) -> Iterator[None]:
-    """Lend what else a process has of its own, and put all of it back."""
-    variables, where, words, often = dict(os.environ), Path.cwd(), sys.argv, gc.get_threshold()
+    """Set the environment, working directory and arguments; then restore all that a command changes.
+
+    Restored too: signal handlers and the thresholds of the garbage collector.
+    """
+    variables, cwd, argv, thresholds = dict(os.environ), Path.cwd(), sys.argv, gc.get_threshold()
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
     try:
         _replace_environment(environment)
@@ -77,10 +85,10 @@ def _surroundings(
         sys.argv = ["postroom", *arguments]
         yield
     finally:
-        sys.argv = words
-        os.chdir(where)
+        sys.argv = argv
+        os.chdir(cwd)
         _replace_environment(variables)
-        gc.set_threshold(*often)
+        gc.set_threshold(*thresholds)
         for each, handler in handlers.items():
             signal.signal(each, handler)
 

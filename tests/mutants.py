@@ -31,9 +31,9 @@ MODULES = (
     "desk/dispatch desk/proofs desk/outbox core/policy core/life desk/reconcile desk/slips desk/strays"
     " vault/access web/door tools/fence core/fence core/redaction"
 ).split()
-FEWEST = 3  # mutants of a module
-KILLED = ("killed", "timed out")
-JOB = "POSTROOM_MUTANTS"  # the variable that names a job's file
+MIN_PER_MODULE = 3  # mutants of each module, if it has so many
+KILLED = ("killed", "timed out")  # the outcomes of a mutant that the tests notice
+JOB_VARIABLE = "POSTROOM_MUTANTS"  # the environment variable with the path of a job's file
 SWAPS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE,
     ast.GtE: ast.Gt, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -43,17 +43,19 @@ ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 @dataclass
 class Mutant:
-    """A change of one module, and what became of it."""
+    """A change of one module, and the outcome of the tests on it."""
 
     module: str
     line: int
-    last: int
+    last_line: int
     before: str
     after: str
-    source: str = field(repr=False)  # of the whole module
-    tests: list[str] = field(default_factory=list)
-    outcome: str = ""  # killed, timed out, survived, or cut: not all of its tests could run
-    by: str = ""  # the test that failed
+    source: str = field(repr=False)  # of the whole module, with the change
+    tests: list[str] = field(default_factory=list)  # that run its lines
+    outcome: str = (
+        ""  # killed, timed out, survived, error, or cut: the time was up before its last test
+    )
+    failed_test: str = ""  # that failed or hung
     seconds: float = 0
 
     def __str__(self) -> str:
@@ -61,10 +63,10 @@ class Mutant:
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-    """Yield each node that can be changed below a node of a function's body, and its new text."""
+    """Yield the possible changes of a node and of all below it: each a node, and its new text."""
     match node:
         case ast.Raise() | ast.Assert() | ast.JoinedStr() | ast.arguments():
-            return  # messages, checks for developers, and positions that Python 3.11 gets wrong
+            return  # error messages, assertions, and nodes whose positions Python 3.11 gets wrong
         case ast.Expr(value=ast.Call() | ast.Await()):
             yield node, "pass"
         case ast.Assign(targets=[ast.Attribute()]) | ast.AugAssign(target=ast.Attribute()):
@@ -95,7 +97,7 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _conditions(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the conditions of a node, without those that swapping a comparison negates already."""
+    """Yield the conditions of a node, except comparisons that SWAPS already turns into their negation."""
     match node:
         case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
             found = [test]
@@ -111,6 +113,7 @@ def _conditions(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions of a module and the methods of its classes."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
@@ -118,10 +121,10 @@ def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef
             yield from _functions(node)
 
 
-def _mutants(module: str) -> list[Mutant]:
+def _mutants_of(module: str) -> list[Mutant]:
     """Return every mutant of a module, in the order of its text."""
     text = Path("src/postroom", f"{module}.py").read_text()
-    starts = [0]
+    starts = [0]  # of each line, in bytes
     for line in text.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     codes, found = codes_in(compile(text, module, "exec")), []
@@ -132,10 +135,13 @@ def _mutants(module: str) -> list[Mutant]:
             assert node.end_col_offset is not None
             start = starts[node.lineno - 1] + node.col_offset
             end = starts[node.end_lineno - 1] + node.end_col_offset
-            lines = "\n" * (node.end_lineno - node.lineno)  # so that all below keeps its place
-            put = f"({new}{lines})" if isinstance(node, ast.expr) else new + lines
-            source = (text.encode()[:start] + put.encode() + text.encode()[end:]).decode()
+            lines = "\n" * (
+                node.end_lineno - node.lineno
+            )  # so that the lines below keep their numbers
+            replacement = f"({new}{lines})" if isinstance(node, ast.expr) else new + lines
+            source = (text.encode()[:start] + replacement.encode() + text.encode()[end:]).decode()
             changed = codes_in(compile(source, module, "exec"))
+            # A loaded function takes new code only if it has the same free variables.
             common = codes.keys() & changed.keys()
             if all(codes[key].co_freevars == changed[key].co_freevars for key in common):
                 before = ast.unparse(node)
@@ -144,7 +150,7 @@ def _mutants(module: str) -> list[Mutant]:
 
 
 def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
-    """Return the code of each function inside, by its qualified name and first line."""
+    """Return the code objects inside this one, by qualified name and first line."""
     inner = [const for const in code.co_consts if isinstance(const, CodeType)]
     found = {(each.co_qualname, each.co_firstlineno): each for each in inner}
     for each in inner:
@@ -152,12 +158,12 @@ def codes_in(code: CodeType) -> dict[tuple[str, int], CodeType]:
     return found
 
 
-def chosen(count: int, seed: int) -> list[Mutant]:
-    """Return so many mutants, from each module a share by its size: the number of its mutants."""
-    every = {name: _mutants(name) for name in MODULES}
+def choose_mutants(count: int, seed: int) -> list[Mutant]:
+    """Return `count` mutants; each module's share of them is its share of all possible mutants."""
+    every = {name: _mutants_of(name) for name in MODULES}
     total = sum(map(len, every.values()))
     shares = {
-        name: min(len(all_), max(FEWEST, count * len(all_) // total))
+        name: min(len(all_), max(MIN_PER_MODULE, count * len(all_) // total))
         for name, all_ in every.items()
     }
     shares[max(every, key=lambda name: len(every[name]))] += count - sum(shares.values())
@@ -168,14 +174,17 @@ def chosen(count: int, seed: int) -> list[Mutant]:
     return found
 
 
-def _select(mutants: Iterable[Mutant], data: Path, durations: dict[str, float]) -> None:
-    """Give each mutant the tests that run its lines: one case of each test first, cheap ones first."""
+def _assign_tests(mutants: Iterable[Mutant], data: Path, durations: dict[str, float]) -> None:
+    """Give each mutant the tests that run its lines.
+
+    The cheapest case of each parametrized test comes first, then the second of each, and so on.
+    """
     traced = coverage.CoverageData(str(data))
     traced.read()
     files = {name.partition("/src/postroom/")[2]: name for name in traced.measured_files()}
     contexts = {name: traced.contexts_by_lineno(files.get(f"{name}.py", "")) for name in MODULES}
     for mutant in mutants:
-        lines = range(mutant.line, mutant.last + 1)
+        lines = range(mutant.line, mutant.last_line + 1)
         tests = {test for line in lines for test in contexts[mutant.module].get(line, [])}
         cases: dict[str, int] = defaultdict(int)
         ranks = {}
@@ -185,8 +194,8 @@ def _select(mutants: Iterable[Mutant], data: Path, durations: dict[str, float]) 
         mutant.tests = sorted(ranks, key=ranks.__getitem__)
 
 
-def _start(mutants: list[Mutant], durations: dict[str, float], folder: Path) -> subprocess.Popen[bytes]:  # fmt: skip
-    """Start a job on these mutants in a copy of the checkout."""
+def _start_job(mutants: list[Mutant], durations: dict[str, float], folder: Path) -> subprocess.Popen[bytes]:  # fmt: skip
+    """Copy the checkout into this folder, and start pytest with `mutant_runner` on these mutants there."""
     copy = folder / "copy"
     listed = subprocess.run(
         ["git", "ls-files", "-coz", "--exclude-standard"], stdout=subprocess.PIPE, check=True
@@ -213,7 +222,8 @@ def _start(mutants: list[Mutant], durations: dict[str, float], folder: Path) -> 
     return subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", *plugins, "-o", "timeout=0", *ignored, "tests"],
         cwd=copy,
-        env=os.environ | {JOB: str(job), "PYTHONPATH": str(copy / "src"), "TMPDIR": str(folder)},
+        env=os.environ
+        | {JOB_VARIABLE: str(job), "PYTHONPATH": str(copy / "src"), "TMPDIR": str(folder)},
         stdout=(folder / "log").open("wb"),
         stderr=subprocess.STDOUT,
     )
@@ -224,7 +234,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=23)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", type=int, nargs="*", help="run these of the mutants, by number")
+    parser.add_argument(
+        "--only", type=int, nargs="*", help="run only the mutants with these numbers of --list"
+    )
     parser.add_argument("--data", type=Path, default=Path(".coverage"))
     parser.add_argument("--durations", type=Path, default=Path(".durations.json"))
     parser.add_argument("--json", type=Path, default=Path("mutants.json"))
@@ -233,20 +245,20 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.compare:
-        _say(_compare(*options.compare))
+        _print_lines(_compare(*options.compare))
         return
-    mutants = chosen(options.count, options.seed)
+    mutants = choose_mutants(options.count, options.seed)
     if options.list:
-        _say(f"{number:3} {mutant}" for number, mutant in enumerate(mutants))
+        _print_lines(f"{number:3} {mutant}" for number, mutant in enumerate(mutants))
         return
     mutants = [mutants[number] for number in options.only or range(len(mutants))]
     durations = json.loads(options.durations.read_text())
-    _select(mutants, options.data, durations)
+    _assign_tests(mutants, options.data, durations)
     with tempfile.TemporaryDirectory(dir=os.environ.get("PYTEST_DEBUG_TEMPROOT")) as folder:
         jobs = []
         for number in range(options.jobs):
             (own := Path(folder, str(number))).mkdir()
-            jobs.append((_start(mutants[number :: options.jobs], durations, own), own))
+            jobs.append((_start_job(mutants[number :: options.jobs], durations, own), own))
         try:
             for process, own in jobs:
                 if process.wait():
@@ -254,30 +266,32 @@ def main() -> None:
         finally:
             for process, _ in jobs:
                 process.terminate()
-            lines = [line for _, own in jobs for line in _lines(own / "job.done")]
+            lines = [line for _, own in jobs for line in _read_results(own / "job.done")]
             results = sorted(lines, key=lambda each: (each["module"], each["line"], each["after"]))
             options.json.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    _say(_report(results))
+    _print_lines(_report(results))
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def _read_results(file: Path) -> list[dict[str, Any]]:
+    """Return the finished mutants of a job, or none if it has finished none."""
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def _report(results: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the outcomes of each module, then the mutants that no test noticed."""
     for name in [*MODULES, ""]:
         counts = Counter(each["outcome"] for each in results if each["module"].startswith(name))
         details = ", ".join(f"{many} {outcome}" for outcome, many in sorted(counts.items()))
         yield f"{name or 'all':16} {counts.total():4} mutants: {details}"
     for each in results:
         if each["outcome"] not in KILLED:
-            yield f"{_named(each)} ({each['outcome']}, {each['tests']} tests)"
+            yield f"{_describe(each)} ({each['outcome']}, {each['tests']} tests)"
 
 
 def _compare(before: Path, after: Path) -> Iterator[str]:
-    """Yield the mutants that were killed before and are not any more, and the other way round."""
+    """Yield the mutants that only the run before killed, then those that only the run after did."""
     then, now = (
-        {_named(each) for each in json.loads(file.read_text()) if each["outcome"] in KILLED}
+        {_describe(each) for each in json.loads(file.read_text()) if each["outcome"] in KILLED}
         for file in (before, after)
     )
     yield f"{len(then)} killed before, {len(now)} after"
@@ -285,11 +299,11 @@ def _compare(before: Path, after: Path) -> Iterator[str]:
     yield from (f"gained: {name}" for name in sorted(now - then))
 
 
-def _named(result: dict[str, Any]) -> str:
+def _describe(result: dict[str, Any]) -> str:
     return "{module}.py:{line}: {before}  →  {after}".format_map(result)
 
 
-def _say(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     sys.stdout.writelines(f"{line}\n" for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Values whose type a test knows better than the type checker does: the test fails where it is wrong."""
+"""Checks that tell the type checker what a test knows about a value, and fail the test if it is wrong."""
 
 from typing import TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 def narrow(value: object, kind: type[T]) -> T:
-    """Return the value as one of this type; anything else fails the test.
+    """Return the value, typed as `kind`; fail if it is something else.
 
     narrow(desk.letter(id).state, Approved).wait
     """
@@ -15,6 +15,6 @@ def narrow(value: object, kind: type[T]) -> T:
 
 
 def present(value: T | None) -> T:
-    """Return a value that is not None."""
+    """Return the value, typed as not None; fail if it is None."""
     assert value is not None
     return value

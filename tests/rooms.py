@@ -1,4 +1,4 @@
-"""Prints the coverage of each room, the first folder below src/postroom.
+"""Prints the coverage of each room: a folder directly below src/postroom, or a module there.
 
 coverage json --quiet -o - | python -m tests.rooms
 """

@@ -1,8 +1,8 @@
-"""A pytest plugin: records which test runs which lines, child processes included, and how long it takes.
+"""A pytest plugin that records which test runs which lines, child processes included, and how long it takes.
 
-Coverage starts in every Python process that has COVERAGE_PROCESS_START in its environment. Most
-tests start processes with an environment of their own; the plugin adds what coverage needs to it.
-`make coverage` loads it, and so does tests/mutants.py.
+Coverage starts in every Python process that has COVERAGE_PROCESS_START in its environment. Most tests start
+processes with an environment of their own, so the plugin adds the variables that coverage needs. `make coverage`
+and tests/mutants.py load it with `-p tests.tracing`.
 """
 
 import json
@@ -15,33 +15,34 @@ from typing import Any
 import coverage
 import pytest
 
-# What a child process needs: coverage's settings, the test it belongs to, and the code under test.
+# What child processes inherit: coverage's settings, the test that starts them, and the path of the code under test.
 INHERITED = ("COVERAGE_PROCESS_START", "COVERAGE_FILE", "COVERAGE_TEST", "PYTHONPATH")
-DURATIONS = "COVERAGE_DURATIONS"
+DURATIONS = "COVERAGE_DURATIONS"  # the environment variable with the path of the file for durations
 
-_start_process: Callable[..., None] = subprocess.Popen.__init__
+_original_init: Callable[..., None] = subprocess.Popen.__init__
 _durations: dict[str, float] = {}
 _failed: set[str] = set()
 
 
-def _start(
+def _init_with_coverage(
     self: subprocess.Popen[Any],
     *arguments: Any,
     env: Mapping[str, str] | None = None,
     **options: Any,
 ) -> None:
+    """Start a process, with coverage's variables added to its environment."""
     if env is not None:
         env = {name: os.environ[name] for name in INHERITED if name in os.environ} | dict(env)
-    _start_process(self, *arguments, env=env, **options)
+    _original_init(self, *arguments, env=env, **options)
 
 
 def pytest_configure() -> None:
-    setattr(subprocess.Popen, "__init__", _start)  # noqa: B010 - its type has six overloads
+    setattr(subprocess.Popen, "__init__", _init_with_coverage)  # noqa: B010 - its type has six overloads
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Name the test to coverage, here and in the processes that it starts."""
+    """Tell coverage which test runs, here and in the processes that it starts."""
     current = coverage.Coverage.current()
     if current is not None:
         current.switch_context(item.nodeid)
@@ -56,7 +57,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write down how long each test took that passed."""
+    """Write the durations of the tests that passed, unless this is one of xdist's workers."""
     if DURATIONS in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
         passed = {test: took for test, took in _durations.items() if test not in _failed}
         Path(os.environ[DURATIONS]).write_text(json.dumps(passed))

@@ -22,7 +22,7 @@ from playwright.sync_api import (
     ViewportSize,
 )
 
-from tests.agents import SAMPLE, Visitor, line_of, visiting_inside
+from tests.agents import SAMPLE, Visitor, visiting_inside, wait_for_line
 from tests.conftest import Person
 from tests.narrow import narrow, present
 
@@ -77,7 +77,7 @@ class Room:
         self.process = self.person.start("desk", "--no-open", "--port", str(self.port), "--json", "--as", "Ada")  # fmt: skip
         told = "{"
         stdout = present(self.process.stdout)
-        line_of(stdout, "{")
+        wait_for_line(stdout, "{")
         while not told.rstrip().endswith("}"):
             told += stdout.readline().decode()
         found = json.loads(told)

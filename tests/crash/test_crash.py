@@ -31,14 +31,14 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.desk.outbox import Proposal
 from tests.crash import worker
-from tests.crash.counts import LETTERS, SEED, share
+from tests.crash.counts import LETTERS, SEED, scaled
 from tests.crash.worker import Asked, Late, Mute
 from tests.narrow import narrow, present
 
 SHARE = -(-LETTERS // 3)  # of one provider
-KILLS = share(40)  # at each step, with each provider
-KILLS_WITHIN = share(14)  # at each of the finer ones
-ANYWHERE = {"": share(60)}  # that die at a random moment
+KILLS = scaled(40)  # at each step, with each provider
+KILLS_WITHIN = scaled(14)  # at each of the finer ones
+ANYWHERE = {"": scaled(60)}  # that die at a random moment
 LIVES = {"dispatch": 0.5, "write": 2.0}  # seconds at most, of one that dies anywhere
 PATIENCE = 2.0  # seconds that a worker is given to reach the step at which it dies
 LONGEST = 180 + LETTERS  # seconds for one provider, on a machine that others use too

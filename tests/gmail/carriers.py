@@ -1,7 +1,7 @@
 """The two ways that a request reaches the Gmail double: in process, and over HTTP on a local port.
 
-What happens to a connection (it is lost, or ends in the middle of an answer) is real on the port; in process
-it is the exception that httpx2 raises for it.
+A test can let a connection fail before or in the middle of an answer. On the port it is closed; in process,
+the transport raises the exception that httpx2 would raise.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx2
 
-PIECE = 65_536  # bytes of an answer that arrive at once
+CHUNK = 65_536  # bytes of a body that the transport yields at once
 
 
 class Answer(NamedTuple):
-    """What goes back: `lost` is nothing at all, `cut` half of it."""
+    """An HTTP response; the client receives nothing of it if it is `lost`, and half of its body if it is `cut`."""
 
     status: int
     body: bytes = b""
@@ -31,18 +31,18 @@ class Answer(NamedTuple):
 
     @property
     def all_headers(self) -> dict[str, str]:
-        """The headers, and the length of the body where HTTP has one."""
+        """The headers, and Content-Length where the status allows it."""
         length = {} if self.status == 204 else {"Content-Length": str(len(self.body))}
         return self.headers | length
 
     @property
-    def arriving(self) -> bytes:
-        """The part of the body that arrives."""
+    def received_body(self) -> bytes:
+        """The part of the body that the client receives."""
         return self.body[: len(self.body) // 2] if self.cut else self.body
 
 
 class Service(Protocol):
-    """What answers requests."""
+    """What a transport and a server need of the double."""
 
     latency: float
     stopping: threading.Event
@@ -53,26 +53,26 @@ class Service(Protocol):
         """Return the answer to a request; header names are in lower case."""
 
 
-def phrase(status: int) -> str:
-    """Return HTTP's name of a status."""
+def reason_phrase(status: int) -> str:
+    """Return the reason phrase of a status, such as "Not Found"."""
     return HTTPStatus(status).phrase if status in set(HTTPStatus) else "Error"
 
 
-def wire(answer: Answer) -> bytes:
-    """Return as much of an answer as arrives, as HTTP writes it."""
-    lines = [f"HTTP/1.1 {answer.status} {phrase(answer.status)}"]
+def http_bytes(answer: Answer) -> bytes:
+    """Return the bytes of an answer that the client receives: status line, headers and body."""
+    lines = [f"HTTP/1.1 {answer.status} {reason_phrase(answer.status)}"]
     lines += [f"{name}: {value}" for name, value in answer.all_headers.items()]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + answer.arriving
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + answer.received_body
 
 
 class InProcess(httpx2.BaseTransport):
-    """A transport that hands each request to the service in the caller's own thread."""
+    """A transport that calls the service in the caller's thread."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Return the answer, or raise what httpx2 raises where the connection fails."""
+        """Return the answer, or raise what httpx2 raises when the connection fails."""
         self._service.stopping.wait(self._service.latency)
         headers = {name.lower(): value for name, value in request.headers.items()}
         target = request.url.raw_path.decode("ascii")
@@ -87,19 +87,19 @@ class InProcess(httpx2.BaseTransport):
 
 
 class _Body(httpx2.SyncByteStream):
-    """An answer's body, piece by piece."""
+    """An answer's body in chunks; a `cut` one ends in the exception of a closed connection."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
 
     def __iter__(self) -> Iterator[bytes]:
-        arriving = self._answer.arriving
-        for start in range(0, len(arriving), PIECE):
-            yield arriving[start : start + PIECE]
+        body = self._answer.received_body
+        for start in range(0, len(body), CHUNK):
+            yield body[start : start + CHUNK]
         if self._answer.cut:
             raise httpx2.RemoteProtocolError(
                 "peer closed connection without sending complete message body"
-                f" (received {len(arriving)} bytes, expected {len(self._answer.body)})"
+                f" (received {len(body)} bytes, expected {len(self._answer.body)})"
             )
 
 
@@ -109,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def answer(self) -> None:
+        """Answer one request of any method."""
         service = self.server.service
         body = self._body()
         service.stopping.wait(service.latency)
@@ -116,9 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
         answer = service.respond(self.command, self.path, headers, body)
         self.close_connection = self.close_connection or answer.lost or answer.cut
         if not answer.lost:
-            self.wfile.write(wire(answer))
+            self.wfile.write(http_bytes(answer))
 
     def _body(self) -> bytes:
+        """Return the body of the request, chunked or not."""
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         chunks = []
@@ -131,11 +133,11 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 class Server(ThreadingHTTPServer):
-    """A service on a local port, from `start` to `stop`."""
+    """An HTTP server for the service on a local port, from `start` to `stop`."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -143,22 +145,22 @@ class Server(ThreadingHTTPServer):
     def __init__(self, service: Service) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.service = service
-        self.crashes: list[BaseException] = []
-        self.at_work: dict[threading.Thread, socket.socket] = {}
+        self.crashes: list[BaseException] = []  # exceptions in the double itself
+        self._connections: dict[threading.Thread, socket.socket] = {}
         self._thread = threading.Thread(
             target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
 
     def start(self) -> str:
-        """Begin to serve; return the address."""
+        """Start the server and return its address."""
         self._thread.start()
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def stop(self) -> None:
-        """End every connection, and the server."""
+        """Stop the server and close every connection."""
         self.shutdown()
         self._thread.join()
-        self.hang_up()
+        self._close_connections()
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -167,7 +169,7 @@ class Server(ThreadingHTTPServer):
         )
         with self.service.lock:
             self.service.connections += 1
-            self.at_work[thread] = request
+            self._connections[thread] = request
         thread.start()
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -175,19 +177,19 @@ class Server(ThreadingHTTPServer):
             super().process_request_thread(request, client_address)
         finally:
             with self.service.lock:
-                del self.at_work[threading.current_thread()]
+                del self._connections[threading.current_thread()]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Keep what broke in the double itself; that a client hangs up is no error."""
+        """Keep exceptions in the double itself; a client may close its connection at any time."""
         error = sys.exception()
         if error is not None and not isinstance(error, OSError):
             self.crashes.append(error)
 
-    def hang_up(self) -> None:
-        """End the connections that are still open, and their threads."""
+    def _close_connections(self) -> None:
+        """Close the connections that are still open, and wait for their threads."""
         with self.service.lock:
-            left = dict(self.at_work)
-        for thread, request in left.items():
+            still_open = dict(self._connections)
+        for thread, request in still_open.items():
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
             thread.join(timeout=10)

@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import httpx2
 
-from tests.gmail.carriers import Answer, InProcess, Server, phrase, wire
+from tests.gmail.carriers import Answer, InProcess, Server, http_bytes, reason_phrase
 from tests.gmail.store import (
     PENDING,
     Json,
@@ -938,7 +938,7 @@ def refusal(
     reason = refused.reason or REASONS.get(
         status, "backendError" if status >= 500 else "badRequest"
     )
-    message = refused.message or phrase(status)
+    message = refused.message or reason_phrase(status)
     domain = "usageLimits" if status == 403 and "LimitExceeded" in reason else "global"
     error: Json = {
         "code": status,
@@ -1016,7 +1016,7 @@ def _json(body: bytes) -> Json:
 def _part(name: str, answer: Answer) -> bytes:
     """Return an answer as a part of a batch's answer."""
     named = f"Content-ID: <response-{name}>\r\n" if name else ""
-    return f"Content-Type: application/http\r\n{named}\r\n".encode() + wire(
+    return f"Content-Type: application/http\r\n{named}\r\n".encode() + http_bytes(
         answer._replace(cut=False)
     )
 

@@ -18,7 +18,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from postroom.core.address import Address
-from tests.agents import Said, Visitor, visiting
+from tests.agents import ToolAnswer, Visitor, visiting
 from tests.conftest import Person
 from tests.desks import Office
 from tests.ordinary import AGENTDOJO, cards, keep, levels, read_all
@@ -94,11 +94,11 @@ class Obedience:
     task: Task
     person: Person
     sent_before: set[str]
-    mails: dict[str, Said] = field(default_factory=dict)  # by the suite's id
-    lists: list[Said] = field(default_factory=list)
+    mails: dict[str, ToolAnswer] = field(default_factory=dict)  # by the suite's id
+    lists: list[ToolAnswer] = field(default_factory=list)
     letters: dict[str, dict[str, Any]] = field(default_factory=dict)  # what it sent, by our id
-    answers: list[tuple[str, Said]] = field(default_factory=list)  # of what it tried
-    deletions: list[Said] = field(default_factory=list)
+    answers: list[tuple[str, ToolAnswer]] = field(default_factory=list)  # of what it tried
+    deletions: list[ToolAnswer] = field(default_factory=list)
     elsewhere: list[str] = field(default_factory=list)
     open: dict[str, dict[str, Any]] = field(default_factory=dict)  # letters afterwards, by our id
 
@@ -325,7 +325,7 @@ def test_few_ordinary_letters_over_the_inbox_are_red(tmp_path: Path) -> None:
     assert amber <= 0.33 * count
 
 
-def parted(said: Said) -> tuple[str, str]:
+def parted(said: ToolAnswer) -> tuple[str, str]:
     """Return what stands outside of the fence of an answer, and what stands within."""
     mark = said.values["fence"]
     assert mark == said.values["end"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents import SAMPLE, line_of, visiting
+from tests.agents import SAMPLE, visiting, wait_for_line
 from tests.conftest import Person
 from tests.narrow import narrow
 
@@ -68,7 +68,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stderr=subprocess.PIPE,
     )
     try:
-        yield line_of(process.stderr, "Serving").split()[-1]
+        yield wait_for_line(process.stderr, "Serving").split()[-1]
     finally:
         process.terminate()
         process.communicate(timeout=30)

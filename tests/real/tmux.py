@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from tests.agents import line_of
+from tests.agents import wait_for_line
 from tests.conftest import Outcome, Person
 
 TMUX = shutil.which("tmux")
@@ -229,7 +229,7 @@ class Mailman:
     def says(self, line: str) -> None:
         """Wait for this line, unless it has been said."""
         while line not in self.lines:
-            self.lines.append(line_of(self._process.stdout, "").rstrip("\n"))
+            self.lines.append(wait_for_line(self._process.stdout, "").rstrip("\n"))
 
     def tells(self, *names: str) -> None:
         """Wait until each of these was told."""

@@ -1,4 +1,8 @@
-"""One server a document, mode and worker: started once, asked by many tests, each with people of its own."""
+"""Servers for the tests of the seed documents.
+
+`shared_site` is one server for each document and mode, which many tests use, each with recipients of its own.
+The `start_…_site` fixtures start a server for one test.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +44,22 @@ WIDE = {"sends_per_hour": 10_000, "sends_per_pace": 10_000, "recipients_per_hour
 
 @dataclass
 class Site:
-    """A person, and an agent that is connected to their server."""
+    """A person, and an agent that is connected to their server in this process."""
 
     person: Person
     agent: Visitor
 
-    def call(self, tool: str, /, **arguments: Any) -> Any:
-        """Call a tool and return the raw answer."""
+    def call(self, tool: str, /, **arguments: Any) -> CallToolResult:
+        """Call a tool and return the answer as the SDK has it."""
         return self.agent.call(tool, **arguments).raw
 
     def text(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool that must succeed, and return its whole text."""
-        return told(self.call(tool, **arguments), refused=False)
+        return answer_text(self.call(tool, **arguments), refused=False)
 
     def refusal(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool that must refuse, and return its whole text."""
-        return told(self.call(tool, **arguments), refused=True)
+        return answer_text(self.call(tool, **arguments), refused=True)
 
     def slip(self, name: str, *, folder: str = "Approved", **fields: str) -> Path:
         """Write an approval as a person would, by hand."""
@@ -66,7 +70,7 @@ class Site:
         return note
 
     def actions(self) -> list[dict[str, Any]]:
-        """Return the lines of the log, oldest first, once the file shows what the ledger has."""
+        """Return the entries of the vault's log, oldest first, once all that the ledger has are there."""
         ledger, head = self.person.folder / "state" / "ledger.sqlite", 0
         if ledger.exists():
             with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as book:
@@ -82,38 +86,41 @@ class Site:
         return [row for file in files for row in file.read_text().splitlines()]
 
     def calls(self) -> list[dict[str, Any]]:
-        """Return the lines that tool calls have left."""
+        """Return the entries of the log that tool calls have made."""
         return [line for line in self.actions() if line["actor"] == "email_mcp"]
 
     def raw(self, id: str) -> str:
-        """Return the bytes of a mail, as text."""
+        """Return a mail's source."""
         return self.person.run("read", id, "--raw").out
 
 
 @dataclass
 class TimedSite(Site):
-    """A site whose time passes only while its calls wait, and when the test says so."""
+    """A site on a virtual clock, which moves while a call waits, or when the test sets it forward."""
 
     clock: Clock
 
 
 @dataclass
 class GmailSite(TimedSite):
-    """A site with Gmail's double behind it, in this process; `pauses` are the seconds that it would have paused."""
+    """A timed site whose mailbox is Gmail's double; `pauses` are the seconds that it would have waited."""
 
     service: Gmail
     pauses: list[float]
 
 
-def told(answer: CallToolResult, *, refused: bool) -> str:
+def answer_text(answer: CallToolResult, *, refused: bool) -> str:
+    """Return the text of an answer, which must be an error if `refused`, and a success otherwise."""
     block = narrow(answer.content[0], TextContent)
     assert len(answer.content) == 1
     assert answer.is_error is refused, block.text
     return block.text
 
 
-def settle(person: Person, mode: str, approvals: dict[str, Any], limits: dict[str, Any]) -> None:
-    """Write the person's settings."""
+def write_settings(
+    person: Person, mode: str, approvals: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    """Write the person's settings; every mode but `live` is rehearsal."""
     file = person.folder / ".config" / "postroom" / "postroom.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = ["dry_run = false"] if mode == "live" else []
@@ -124,7 +131,7 @@ def settle(person: Person, mode: str, approvals: dict[str, Any], limits: dict[st
 
 @pytest.fixture(scope="session")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty mails, and one that everybody may answer, imported once."""
+    """A person's folder with the sample mail, and a mail with several recipients; imported once."""
     person = Person(tmp_path_factory.mktemp("imported"))
     assert person.run("import", str(SAMPLE)).code == 0
     arrive(person, "round", sender="Ann Lee <ann@example.com>", to="you@example.org, Bob <bob@example.net>", subject="Round table", headers="Cc: Cat <cat@example.net>\n")  # fmt: skip
@@ -133,13 +140,13 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", approvals: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, **environment: str) -> Iterator[Site]:  # fmt: skip
-    """Start a server for somebody with the sample mail, and lend it."""
+    """Start a server in this folder, for a person with the sample mail, and yield it."""
     person = Person(folder)
     if not (folder / "state").exists():
         shutil.copytree(imported / "state", folder / "state")
     (person.vault / "Approved").mkdir(parents=True, exist_ok=True)
     person.environment |= environment
-    settle(
+    write_settings(
         person, mode, {"undo_seconds": 0, **(approvals or {})}, WIDE if limits is None else limits
     )
     server = contract_of("vault") if contract == "vault" else contract_of("email", contract)
@@ -148,27 +155,27 @@ def site(folder: Path, imported: Path, contract: str, mode: str = "rehearsal", a
 
 
 @pytest.fixture(scope="session")
-def sites(
+def shared_site(
     tmp_path_factory: pytest.TempPathFactory, imported: Path
 ) -> Iterator[Callable[..., Site]]:
-    """Lend the server of a contract in a mode, started when it is first asked for."""
+    """A function that returns the server of a contract in a mode, which all tests of a worker share."""
     with ExitStack() as stack:
-        there: dict[tuple[object, ...], Site] = {}
+        started: dict[tuple[object, ...], Site] = {}
 
-        def lend(contract: str, mode: str = "rehearsal", **approvals: Any) -> Site:
+        def get(contract: str, mode: str = "rehearsal", **approvals: Any) -> Site:
             key = (contract, mode, *sorted(approvals.items()))
-            if key not in there:
+            if key not in started:
                 folder = tmp_path_factory.mktemp(f"{contract}-{mode}")
                 opened = site(folder, imported, contract, mode, approvals)
-                there[key] = stack.enter_context(opened)
-            return there[key]
+                started[key] = stack.enter_context(opened)
+            return started[key]
 
-        yield lend
+        yield get
 
 
 @pytest.fixture
-def alone(tmp_path: Path, imported: Path) -> Iterator[Callable[..., Site]]:
-    """Lend a way to start a server of one's own, for what others would disturb."""
+def start_site(tmp_path: Path, imported: Path) -> Iterator[Callable[..., Site]]:
+    """A function that starts a server for this test alone."""
     with ExitStack() as stack:
 
         def start(contract: str, mode: str = "live", **options: Any) -> Site:
@@ -178,25 +185,27 @@ def alone(tmp_path: Path, imported: Path) -> Iterator[Callable[..., Site]]:
 
 
 @pytest.fixture
-def outside(alone: Callable[..., Site], service: Gmail, person: Person) -> Callable[..., Site]:
-    """Lend a way to start a server whose mailbox is a double of Gmail's service."""
+def start_gmail_site(
+    start_site: Callable[..., Site], service: Gmail, person: Person
+) -> Callable[..., Site]:
+    """A function that starts a server whose mailbox is Gmail's double on a local port."""
 
     def start(contract: str, mode: str = "live", *, signed_in: bool = True, token: dict[str, Any] | None = None, environment: dict[str, str] | None = None, **options: Any) -> Site:  # fmt: skip
         at_gmail(person, service, signed_in=signed_in, **token or {})
         found = {key: value for key, value in person.environment.items() if key.startswith(("POSTROOM_P", "GMAIL"))}  # fmt: skip
-        return alone(contract, mode, **options, **found | (environment or {}))
+        return start_site(contract, mode, **options, **found | (environment or {}))
 
     return start
 
 
 @pytest.fixture
-def timed(person: Person) -> Iterator[Callable[..., TimedSite]]:
-    """Lend a way to start a server whose waits take no time; with the same clock, as another process would."""
+def start_timed_site(person: Person) -> Iterator[Callable[..., TimedSite]]:
+    """A function that starts a server on a virtual clock; a second one can share the first one's `clock`."""
     with ExitStack() as stack:
 
         def start(contract: str, mode: str = "live", *, approvals: dict[str, Any] | None = None, limits: dict[str, Any] | None = None, clock: Clock | None = None) -> TimedSite:  # fmt: skip
             (person.vault / "Approved").mkdir(parents=True, exist_ok=True)
-            settle(person, mode, {"undo_seconds": 0, **(approvals or {})}, limits or {})
+            write_settings(person, mode, {"undo_seconds": 0, **(approvals or {})}, limits or {})
             config = load(person.environment, person.folder, person.folder)
             state = state_folder(config, make=True)
             assert state is not None
@@ -210,8 +219,10 @@ def timed(person: Person) -> Iterator[Callable[..., TimedSite]]:
 
 
 @pytest.fixture
-def in_office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., TimedSite]]:
-    """Lend a way to start a server over a desk of `tests.desks`; `wrap` puts a provider behind it."""
+def start_office_site(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Callable[..., TimedSite]]:
+    """A function that starts a server over the desk of an `Office`; `wrap` returns the mailbox that it sends through."""
     with ExitStack() as stack:
 
         def start(
@@ -230,10 +241,10 @@ def in_office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 
 
 @pytest.fixture
-def gmail_inside(
-    in_office: Callable[..., TimedSite], tmp_path_factory: pytest.TempPathFactory
+def start_timed_gmail_site(
+    start_office_site: Callable[..., TimedSite], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., GmailSite]]:
-    """Lend a way to start a server with Gmail's double in this process, whose pauses take no time."""
+    """A function that starts a server on a virtual clock, with Gmail's double in this process as its mailbox."""
     with ExitStack() as stack:
 
         def start(contract: str, **rules: Any) -> GmailSite:
@@ -241,7 +252,7 @@ def gmail_inside(
             token = token_file(tmp_path_factory.mktemp("token"), service.token())
             box = box_on(service, token, pauses)
             stack.callback(box.close)
-            found = in_office(contract, lambda _local: box, **rules)
+            found = start_office_site(contract, lambda _local: box, **rules)
             return GmailSite(found.person, found.agent, found.clock, service, pauses)
 
         yield start

@@ -23,8 +23,8 @@ SENT = "Email sent successfully."
 
 
 @pytest.fixture
-def live(sites: Callable[..., Site]) -> Site:
-    return sites("approval", "live")
+def live(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("approval", "live")
 
 
 def sends(site: Site, name: str, **changes: str) -> bool:
@@ -180,9 +180,9 @@ def test_a_reply_is_matched_by_its_recipient_or_its_thread(live: Site) -> None:
         assert live.text("reply_email", **asked, body=f"{number}.").startswith("Reply sent")
 
 
-def test_a_request_goes_from_plans_to_done(alone: Callable[..., Site]) -> None:
+def test_a_request_goes_from_plans_to_done(start_site: Callable[..., Site]) -> None:
     """000 §2 State Transitions"""
-    site = alone("approval")
+    site = start_site("approval")
     vault = site.person.vault
     site.slip("wish", folder="Plans", type="email_send", status="draft", to="ann@example.com")
     assert not sends(site, "ann")
@@ -196,10 +196,10 @@ def test_a_request_goes_from_plans_to_done(alone: Callable[..., Site]) -> None:
 
 
 def test_a_request_of_an_agent_approves_the_one_letter_that_it_lists(
-    alone: Callable[..., Site],
+    start_site: Callable[..., Site],
 ) -> None:
     """000 §2 State Transitions, a request that an agent wrote"""
-    site = alone("approval")
+    site = start_site("approval")
     vault = site.person.vault
     with visiting_inside(site.person, contract=vault_server.CONTRACT) as notes:
         fields = {"type": "email_send", "status": "pending", "to": "ann@example.com"}
@@ -226,10 +226,12 @@ def test_a_request_that_was_rejected_lets_nothing_out(live: Site) -> None:
 # 3. RateLimitCounter
 
 
-def test_the_budget_has_a_window_and_survives_a_restart(timed: Callable[..., TimedSite]) -> None:
+def test_the_budget_has_a_window_and_survives_a_restart(
+    start_timed_site: Callable[..., TimedSite],
+) -> None:
     """000 §3 RateLimitCounter"""
     limits = {"sends_per_hour": 2, "window_seconds": 1800}
-    first = timed("approval", limits=limits)
+    first = start_timed_site("approval", limits=limits)
     clock = first.clock
     for name in ("ann", "bob"):
         approve(first, name)
@@ -238,7 +240,7 @@ def test_the_budget_has_a_window_and_survives_a_restart(timed: Callable[..., Tim
     full = "Rejected: Rate limit exceeded (2 emails/1800 seconds). Next send available in {} minutes."  # fmt: skip
     approve(first, "cat")
     assert first.refusal("send_email", **letter("cat")) == full.format(10)
-    again = timed("approval", limits=limits, clock=clock)
+    again = start_timed_site("approval", limits=limits, clock=clock)
     assert again.refusal("send_email", **letter("cat")) == full.format(10)
     clock.go(600)  # the first one has left the window, and the second is still in it
     assert sends(again, "cat")
@@ -246,9 +248,9 @@ def test_the_budget_has_a_window_and_survives_a_restart(timed: Callable[..., Tim
     assert again.refusal("send_email", **letter("dan")) == full.format(10)
 
 
-def test_the_budget_is_ten_an_hour_unless_told(alone: Callable[..., Site]) -> None:
+def test_the_budget_is_ten_an_hour_unless_told(start_site: Callable[..., Site]) -> None:
     """000 §3 max_sends"""
-    site = alone("approval", limits={"sends_per_pace": 100})
+    site = start_site("approval", limits={"sends_per_pace": 100})
     for number in range(10):
         approve(site, f"a{number}")
         assert sends(site, f"a{number}")
@@ -285,9 +287,9 @@ def test_every_call_leaves_one_entry_with_the_documents_fields(live: Site) -> No
     assert len({line["correlation_id"] for line in found}) == 5
 
 
-def test_results_are_the_documents_five(alone: Callable[..., Site]) -> None:
+def test_results_are_the_documents_five(start_site: Callable[..., Site]) -> None:
     """000 §4 AuditLogEntry, result"""
-    site = alone("approval", limits={"sends_per_hour": 1})
+    site = start_site("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
     site.refusal("send_email", **letter("bob"))
@@ -297,9 +299,9 @@ def test_results_are_the_documents_five(alone: Callable[..., Site]) -> None:
     assert [line["result"] for line in site.calls()] == ["success", "rejected", "rate_limited", "error"]  # fmt: skip
 
 
-def test_a_rehearsal_is_logged_as_dev_mode(sites: Callable[..., Site]) -> None:
+def test_a_rehearsal_is_logged_as_dev_mode(shared_site: Callable[..., Site]) -> None:
     """000 §4 AuditLogEntry, dev_mode"""
-    site = sites("approval")
+    site = shared_site("approval")
     site.text("send_email", **letter("opal"))
     line = site.calls()[-1]
     assert (line["result"], line["target"]) == ("dev_mode", "o***@example.com")

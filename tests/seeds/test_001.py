@@ -29,7 +29,7 @@ from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail, keep
 from tests.mails import mail
 from tests.narrow import narrow, present
-from tests.seeds.conftest import GmailSite, Site, TimedSite, told
+from tests.seeds.conftest import GmailSite, Site, TimedSite, answer_text
 
 TO = {"type": "string", "format": "email", "description": "Recipient email address"}
 LETTER = {
@@ -65,19 +65,19 @@ TAIL = "Set DRY_RUN=false to send for real."
 
 
 @pytest.fixture
-def dry(sites: Callable[..., Site]) -> Site:
-    return sites("dry-run")
+def dry(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("dry-run")
 
 
 @pytest.fixture
-def live(sites: Callable[..., Site]) -> Site:
+def live(shared_site: Callable[..., Site]) -> Site:
     """001's own arrangement: no approval here, since another layer has approved."""
-    return sites("dry-run", "live", required=False)
+    return shared_site("dry-run", "live", required=False)
 
 
 @pytest.fixture
-def held(sites: Callable[..., Site]) -> Site:
-    return sites("dry-run", "live")
+def held(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("dry-run", "live")
 
 
 def letter(name: str = "recipient", **changes: str) -> dict[str, str]:
@@ -168,7 +168,7 @@ def test_send_email_live(live: Site) -> None:
     """001 §4A Live Response"""
     answer = live.call("send_email", **letter("lia"))
     ids = answer.structured_content
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Email sent successfully.\n  Message ID: {ids['message_id']}\n  To: lia@example.com\n"
         f"  Subject: Test\n  Thread ID: {ids['thread_id']}"
     )
@@ -188,7 +188,7 @@ def test_a_live_send_waits_for_approval_and_says_so(held: Site) -> None:
     answer = held.call("send_email", **letter("hal"))
     id = answer.structured_content["letter"]
     waits = f"Not sent. The letter {id} waits for a person to approve it. Do not send it again before that."
-    assert told(answer, refused=True) == f"Failed to send email: {waits}"
+    assert answer_text(answer, refused=True) == f"Failed to send email: {waits}"
     cut = held.refusal("send_email", **letter("hal", subject="s" * 600))
     assert cut.endswith("before that.\n\nWarning: subject truncated to 500 characters.")
     assert held.person.show(id)["state"] == "pending"
@@ -223,7 +223,7 @@ def test_draft_email_live(live: Site) -> None:
     """001 §4B Live Response"""
     answer = live.call("draft_email", **letter("dot", cc="c@example.com", bcc="b@example.com", html_body=f"<p>{'x' * 53}</p>"))  # fmt: skip
     id = answer.structured_content["draft_id"]
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Draft created successfully.\n  Draft ID: {id}\n  To: dot@example.com\n  Subject: Test\n"
         "  View in Gmail: https://mail.google.com/mail/#drafts"
     )
@@ -271,9 +271,11 @@ def test_search_emails_with_bodies(dry: Site) -> None:
     assert "body" not in without
 
 
-def test_the_bodies_of_a_search_have_100_000_characters_in_all(alone: Callable[..., Site]) -> None:
+def test_the_bodies_of_a_search_have_100_000_characters_in_all(
+    start_site: Callable[..., Site],
+) -> None:
     """001 §4C include_body, of many or long mails"""
-    site = alone("dry-run", "rehearsal")
+    site = start_site("dry-run", "rehearsal")
     for number in range(6):
         arrive(site.person, f"long{number}", subject="Endless", body="x" * 25_000)
     all_six = found(site, "subject:endless", include_body=True)
@@ -307,7 +309,7 @@ def test_reply_to_thread_live(live: Site) -> None:
     answer = live.call("reply_to_thread", thread_id=mail["thread_id"], body="I come.", reply_all=True, html_body="<p>I come.</p>")  # fmt: skip
     sent = mime(live, answer)
     ids = answer.structured_content
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Reply sent successfully.\n  Message ID: {ids['message_id']}\n  To: ann@example.com\n"
         f"  Subject: Re: Round table\n  Thread ID: {mail['thread_id']}"
     )
@@ -330,11 +332,11 @@ def test_reply_to_thread_that_is_gone(dry: Site, live: Site) -> None:
 
 
 @pytest.fixture
-def gmail(outside: Callable[..., Site]) -> Callable[..., Site]:
+def gmail(start_gmail_site: Callable[..., Site]) -> Callable[..., Site]:
     """A server of 001's own arrangement with Gmail behind it."""
 
     def start(mode: str = "rehearsal", **options: bool | dict[str, Any]) -> Site:
-        return outside("dry-run", mode, approvals={"required": False}, **options)
+        return start_gmail_site("dry-run", mode, approvals={"required": False}, **options)
 
     return start
 
@@ -384,11 +386,13 @@ def test_a_dry_run_asks_gmail_for_nothing(gmail: Callable[..., Any], service: Gm
 
 
 @pytest.mark.parametrize(("value", "dry"), [(None, True), ("TRUE", True), ("maybe", True), ("false", False)])  # fmt: skip
-def test_dry_run_is_the_default(alone: Callable[..., Site], value: str | None, dry: bool) -> None:
+def test_dry_run_is_the_default(
+    start_site: Callable[..., Site], value: str | None, dry: bool
+) -> None:
     """001 §6 isDryRun, §14 DRY_RUN=true by default"""
     environment = {} if value is None else {"DRY_RUN": value}
-    site = alone("dry-run", "rehearsal", **environment)
-    said = site.call("send_email", **letter()).content[0].text
+    site = start_site("dry-run", "rehearsal", **environment)
+    said = site.agent.call("send_email", **letter()).text
     assert said.startswith("[DRY RUN]") is dry
 
 
@@ -433,7 +437,7 @@ def test_an_html_version_that_says_something_else_is_left_out(live: Site) -> Non
     ):
         answer = live.call("send_email", **letter(f"out{at}", body="Hello.", html_body=page))
         assert mime(live, answer).get_content_type() == "text/plain"
-        warning = told(answer, refused=False).rpartition("\n\n")[2]
+        warning = answer_text(answer, refused=False).rpartition("\n\n")[2]
         assert warning.startswith("Warning: html_body was left out")
         assert why in warning
 
@@ -553,9 +557,9 @@ def test_nothing_but_the_protocol_is_on_stdout(person: Person) -> None:
 # 9. Errors
 
 
-def test_errors_have_the_documents_words(gmail_inside: Callable[..., GmailSite]) -> None:
+def test_errors_have_the_documents_words(start_timed_gmail_site: Callable[..., GmailSite]) -> None:
     """001 §9A, §9C"""
-    site = gmail_inside("dry-run", required=False)
+    site = start_timed_gmail_site("dry-run", required=False)
     service, late = site.service, {"Retry-After": "3600"}
 
     def first_line(tool: str, /, **arguments: str) -> str:
@@ -595,7 +599,7 @@ def test_errors_have_the_documents_form(dry: Site) -> None:
 
 
 def test_a_network_that_is_gone_has_the_documents_words(
-    in_office: Callable[..., TimedSite], tmp_path: Path
+    start_office_site: Callable[..., TimedSite], tmp_path: Path
 ) -> None:
     """001 §9C, ENOTFOUND and ETIMEDOUT"""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -603,7 +607,7 @@ def test_a_network_that_is_gone_has_the_documents_words(
     token = token_file(tmp_path, Gmail(now=lambda: NOW).token())
     pauses: list[float] = []
     with closing(gmail_box(endpoint, f"{endpoint}/token", token, pauses)) as box:
-        site = in_office("dry-run", lambda _local: box)
+        site = start_office_site("dry-run", lambda _local: box)
         said = site.refusal("search_emails", query="tea")
     assert said.startswith("Error: Network error — check internet connection\nDetail: ")
     assert len(pauses) == 3
@@ -619,10 +623,12 @@ def waits(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def test_the_eleventh_send_of_a_minute_waits_for_its_turn(
-    timed: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
+    start_timed_site: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """001 §10 sendLimiter, Max 10 sends per minute"""
-    site = timed("dry-run", approvals={"required": False}, limits={"sends_per_hour": 100})
+    site = start_timed_site(
+        "dry-run", approvals={"required": False}, limits={"sends_per_hour": 100}
+    )
     for number in range(10):
         site.text("send_email", **letter(f"a{number}"))
     assert waits(capfd) == []
@@ -637,10 +643,10 @@ def test_the_eleventh_send_of_a_minute_waits_for_its_turn(
 
 
 def test_the_thirty_first_search_of_a_minute_waits_for_its_turn(
-    timed: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
+    start_timed_site: Callable[..., TimedSite], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """001 §10 searchLimiter, Max 30 searches per minute, log rate_limit_wait"""
-    site = timed("dry-run", "rehearsal")
+    site = start_timed_site("dry-run", "rehearsal")
     begun = site.clock.steady
     for _ in range(30):
         site.text("search_emails", query="tea")
@@ -654,10 +660,10 @@ def test_the_thirty_first_search_of_a_minute_waits_for_its_turn(
 
 
 def test_a_search_whose_turn_is_far_off_is_refused_with_the_time_left(
-    timed: Callable[..., TimedSite],
+    start_timed_site: Callable[..., TimedSite],
 ) -> None:
     """001 §10 searchLimiter, a wait of more than 90 seconds"""
-    site = timed("dry-run", "rehearsal", limits={"pace_seconds": 600})
+    site = start_timed_site("dry-run", "rehearsal", limits={"pace_seconds": 600})
     begun = site.clock.steady
     for _ in range(30):
         site.text("search_emails", query="tea")
@@ -669,14 +675,16 @@ def test_a_search_whose_turn_is_far_off_is_refused_with_the_time_left(
     assert site.text("search_emails", query="tea") == "No emails found matching query"
 
 
-def test_the_hourly_budget_refuses_where_the_pace_waits(timed: Callable[..., TimedSite]) -> None:
+def test_the_hourly_budget_refuses_where_the_pace_waits(
+    start_timed_site: Callable[..., TimedSite],
+) -> None:
     """001 §10 against 000 §3"""
     limits = {"sends_per_hour": 1, "sends_per_pace": 1}  # the pace alone would let it wait
-    site = timed("dry-run", approvals={"required": False}, limits=limits)
+    site = start_timed_site("dry-run", approvals={"required": False}, limits=limits)
     site.text("send_email", **letter("ann"))
     begun = site.clock.steady
     answer = site.call("send_email", **letter("bob"))
-    said = told(answer, refused=True)
+    said = answer_text(answer, refused=True)
     id = answer.structured_content["letter"]
     assert said == (
         "Failed to send email: Rate limit exceeded (1 emails/hour). Next send available in 60 minutes.\n"
@@ -743,14 +751,16 @@ def test_a_list_is_split_and_trimmed(dry: Site) -> None:
 def test_a_long_subject_is_cut(live: Site) -> None:
     """001 §11B validateSubject"""
     answer = live.call("send_email", **letter("cut", subject=f"  \0{'s' * 600}  "))
-    assert told(answer, refused=False).endswith("\n\nWarning: subject truncated to 500 characters.")
+    assert answer_text(answer, refused=False).endswith(
+        "\n\nWarning: subject truncated to 500 characters."
+    )
     assert mime(live, answer)["Subject"] == "s" * 497 + "..."
 
 
 def test_a_long_body_is_cut_with_a_warning(live: Site) -> None:
     """001 §11B validateBody, §13 Very long email body"""
     answer = live.call("send_email", **letter("long", body="ab\0" * 20_000 + "c" * 20_000))
-    said = told(answer, refused=False)
+    said = answer_text(answer, refused=False)
     assert said.endswith("\n\nWarning: body truncated to 50000 characters.")
     assert mime(live, answer).get_content().replace("\n", "") == "ab" * 20_000 + "c" * 10_000
 
@@ -765,7 +775,7 @@ def test_what_just_fits_is_not_cut(dry: Site) -> None:
 def test_html_in_a_plain_body_is_escaped(live: Site) -> None:
     """001 §13 HTML in body field"""
     answer = live.call("send_email", **letter("esc", body="Hi <b>you</b> & <script>x</script>"))
-    assert told(answer, refused=False).endswith(
+    assert answer_text(answer, refused=False).endswith(
         "\n\nWarning: HTML in body was escaped; use html_body for HTML."
     )
     sent = mime(live, answer).get_content()
@@ -777,7 +787,7 @@ def test_html_in_a_plain_body_is_escaped(live: Site) -> None:
 def test_what_is_escaped_is_cut_afterwards(live: Site) -> None:
     """001 §13 HTML in body field, §11B"""
     answer = live.call("send_email", **letter("cut2", body="<b>" * 20_000))
-    assert told(answer, refused=False).endswith(
+    assert answer_text(answer, refused=False).endswith(
         "\n\nWarning: HTML in body was escaped; use html_body for HTML."
         "\n\nWarning: body truncated to 50000 characters."
     )
@@ -910,7 +920,7 @@ def test_credentials_and_token_are_found_where_the_document_has_them(
 
 
 def test_one_sign_in_allows_all_that_the_documents_scopes_are_for(
-    outside: Callable[..., Site], person: Person, service: Gmail
+    start_gmail_site: Callable[..., Site], person: Person, service: Gmail
 ) -> None:
     """001 §5B"""
     token = at_gmail(person, service, signed_in=False)
@@ -922,7 +932,7 @@ def test_one_sign_in_allows_all_that_the_documents_scopes_are_for(
     assert page.query["scope"] == ["https://www.googleapis.com/auth/gmail.modify"]
     id = service.receive(mail(subject="Lunch on Friday", message_id="<lunch@example.com>"))
     # The double lets a token do what Google's reference says of its scopes, and nothing else.
-    live = outside("dry-run", signed_in=False, approvals={"required": False})
+    live = start_gmail_site("dry-run", signed_in=False, approvals={"required": False})
     (lunch,) = found(live, "subject:lunch")
     assert live.text("send_email", **letter()).startswith("Email sent")
     assert live.text("reply_to_thread", thread_id=lunch["thread_id"], body="Yes.").startswith("Reply sent")  # fmt: skip
@@ -961,10 +971,10 @@ class Broken:
 
 
 def test_what_nobody_foresaw_is_an_unexpected_error(
-    in_office: Callable[..., TimedSite],
+    start_office_site: Callable[..., TimedSite],
 ) -> None:
     """001 §9C default"""
-    site = in_office("dry-run", Broken, required=False)
+    site = start_office_site("dry-run", Broken, required=False)
     told_of = r"Unexpected error: Something is wrong inside Postroom \(RuntimeError at Broken\.{}:\d+\)\. Tell the person what this says\."  # fmt: skip
     said = site.refusal("search_emails", query="tea")
     assert re.fullmatch("Error: " + told_of.format("search"), said)

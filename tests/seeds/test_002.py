@@ -11,7 +11,7 @@ from tests.gmail.boxes import asked
 from tests.gmail.double import Gmail
 from tests.gmail.people import keep
 from tests.narrow import narrow, present
-from tests.seeds.conftest import GmailSite, Site, told
+from tests.seeds.conftest import GmailSite, Site, answer_text
 
 OBJECT = {"type": "object"}
 TO_SUBJECT_BODY = {
@@ -41,13 +41,13 @@ SCHEMAS = {
 
 
 @pytest.fixture
-def dev(sites: Callable[..., Site]) -> Site:
-    return sites("approval")
+def dev(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("approval")
 
 
 @pytest.fixture
-def live(sites: Callable[..., Site]) -> Site:
-    return sites("approval", "live")
+def live(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("approval", "live")
 
 
 def rejected(to: str) -> str:
@@ -137,7 +137,7 @@ def test_draft_email_success(live: Site) -> None:
     """002 draft_email, Success"""
     answer = live.call("draft_email", **letter("dan"))
     id = answer.structured_content["draft_id"]
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Draft created successfully. Draft ID: {id}. Review it in your Gmail drafts folder."
     )
     assert live.person.run("search", "in:drafts to:dan@example.com", "--json").json["messages"]
@@ -160,9 +160,9 @@ def test_draft_email_validation_error(live: Site) -> None:
     assert said == "Error: Invalid email address format: not-an-email"
 
 
-def test_draft_email_error(alone: Callable[..., Site]) -> None:
+def test_draft_email_error(start_site: Callable[..., Site]) -> None:
     """002 draft_email, Error"""
-    site = alone("approval", limits={"open_letters": 1})
+    site = start_site("approval", limits={"open_letters": 1})
     site.text("draft_email", **letter("one"))
     assert site.refusal("draft_email", **letter("two")) == (
         "Error creating draft: 1 drafts of this agent are kept already (limits.open_letters)."
@@ -184,7 +184,7 @@ def test_send_email_success(live: Site) -> None:
     slip = approve(live, "sue")
     answer = live.call("send_email", **letter("sue"))
     found = answer.structured_content
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Email sent successfully. Message ID: {found['message_id']} Thread ID: {found['thread_id']}"
     )
     sent = live.raw(found["message_id"])
@@ -197,15 +197,15 @@ def test_send_email_success(live: Site) -> None:
 def test_send_email_no_approval(live: Site) -> None:
     """002 send_email, No approval"""
     answer = live.call("send_email", **letter("john.roe"))
-    assert told(answer, refused=True) == rejected("j***@example.com")
+    assert answer_text(answer, refused=True) == rejected("j***@example.com")
     # What waits is told as values, since the text is the document's.
     waiting = live.person.show(answer.structured_content["letter"])
     assert (waiting["state"], waiting["to"]) == ("pending", ["john.roe@example.com"])
 
 
-def test_send_email_rate_limited(alone: Callable[..., Site]) -> None:
+def test_send_email_rate_limited(start_site: Callable[..., Site]) -> None:
     """002 send_email, Rate limited"""
-    site = alone("approval", limits={"sends_per_hour": 1})
+    site = start_site("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
     slip = approve(site, "bob")
@@ -232,14 +232,14 @@ def test_send_email_validation_error(live: Site) -> None:
     assert said == "Error: Invalid email address format: not-an-email"
 
 
-def test_send_email_error(alone: Callable[..., Site]) -> None:
+def test_send_email_error(start_site: Callable[..., Site]) -> None:
     """002 send_email, Error"""
-    site = alone("approval")
+    site = start_site("approval")
     (site.person.vault / "PAUSED").touch()
     approve(site, "pat")
     answer = site.call("send_email", **letter("pat"))
     id = answer.structured_content["letter"]
-    said = told(answer, refused=True)
+    said = answer_text(answer, refused=True)
     at = present(re.search(r"at (\S+) by", said))[1]
     assert said == (
         f"Error sending email: The letter {id} was approved at {at} by person and is held:"
@@ -248,9 +248,9 @@ def test_send_email_error(alone: Callable[..., Site]) -> None:
     )
 
 
-def test_send_email_order_of_checks(alone: Callable[..., Site]) -> None:
+def test_send_email_order_of_checks(start_site: Callable[..., Site]) -> None:
     """002 send_email, Behavior 1 to 4"""
-    site = alone("approval", limits={"sends_per_hour": 1})
+    site = start_site("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
     # The budget is spent: what is invalid or unapproved is told first.
@@ -265,9 +265,9 @@ def test_send_email_validates_before_dev_mode(dev: Site) -> None:
     assert dev.refusal("send_email", **letter("x", to="bad")) == "Error: Invalid email address format: bad"  # fmt: skip
 
 
-def test_send_email_moves_the_approval_after_success_only(alone: Callable[..., Site]) -> None:
+def test_send_email_moves_the_approval_after_success_only(start_site: Callable[..., Site]) -> None:
     """002 send_email, Behavior 6"""
-    site = alone("approval")
+    site = start_site("approval")
     paused = site.person.vault / "PAUSED"
     paused.touch()
     slip = approve(site, "eve")
@@ -339,7 +339,7 @@ def test_reply_email_success(live: Site) -> None:
     ids = {"thread_id": mail["thread_id"], "message_id": mail["message_id"]}
     answer = live.call("reply_email", **ids, body="I come.")
     found = answer.structured_content
-    assert told(answer, refused=False) == (
+    assert answer_text(answer, refused=False) == (
         f"Reply sent successfully. Message ID: {found['message_id']} Thread ID: {mail['thread_id']}"
     )
     assert found["thread_id"] == mail["thread_id"]
@@ -353,13 +353,13 @@ def test_reply_email_no_approval(live: Site) -> None:
     """002 reply_email, No approval"""
     mail = newest(live, "from:ines")
     answer = live.call("reply_email", thread_id=mail["thread_id"], message_id=mail["message_id"], body="Yes.")  # fmt: skip
-    assert told(answer, refused=True) == rejected_reply(mail["thread_id"])
+    assert answer_text(answer, refused=True) == rejected_reply(mail["thread_id"])
     assert live.person.show(answer.structured_content["letter"])["state"] == "pending"
 
 
-def test_reply_email_rate_limited(alone: Callable[..., Site]) -> None:
+def test_reply_email_rate_limited(start_site: Callable[..., Site]) -> None:
     """002 reply_email, Rate limited"""
-    site = alone("approval", limits={"sends_per_hour": 1})
+    site = start_site("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
     mail = newest(site, "in:inbox subject:round")
@@ -394,9 +394,9 @@ def test_reply_email_error(live: Site) -> None:
     )
 
 
-def test_reply_email_order_of_checks(alone: Callable[..., Site]) -> None:
+def test_reply_email_order_of_checks(start_site: Callable[..., Site]) -> None:
     """002 reply_email, Behavior 1 to 5"""
-    site = alone("approval", limits={"sends_per_hour": 1})
+    site = start_site("approval", limits={"sends_per_hour": 1})
     approve(site, "ann")
     site.text("send_email", **letter("ann"))
     asked = {"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."}
@@ -422,9 +422,11 @@ def test_reply_email_spends_its_approval(live: Site) -> None:
 # Error taxonomy, with Gmail behind it
 
 
-def test_auth_expired_is_renewed_without_a_word(gmail_inside: Callable[..., GmailSite]) -> None:
+def test_auth_expired_is_renewed_without_a_word(
+    start_timed_gmail_site: Callable[..., GmailSite],
+) -> None:
     """002 error taxonomy, Auth expired"""
-    site = gmail_inside("approval")
+    site = start_timed_gmail_site("approval")
     site.text("search_email", query="tea")
     site.service.expire()
     assert asked_of(site, "POST /token") == 0
@@ -434,10 +436,10 @@ def test_auth_expired_is_renewed_without_a_word(gmail_inside: Callable[..., Gmai
 
 
 def test_auth_revoked_says_what_to_run(
-    outside: Callable[..., Site], service: Gmail, tmp_path: Path
+    start_gmail_site: Callable[..., Site], service: Gmail, tmp_path: Path
 ) -> None:
     """002 error taxonomy, Auth revoked"""
-    site = outside("approval")
+    site = start_gmail_site("approval")
     keep(tmp_path / "state" / "token.json", service.token(expires_in=-10) | {"refresh_token": ""})
     said = site.refusal("search_email", query="tea")
     assert said.startswith("Error searching emails: The token in ")
@@ -451,9 +453,11 @@ def asked_of(site: GmailSite, where: str) -> int:
     return number
 
 
-def test_what_gmail_refuses_is_not_asked_for_again(gmail_inside: Callable[..., GmailSite]) -> None:
+def test_what_gmail_refuses_is_not_asked_for_again(
+    start_timed_gmail_site: Callable[..., GmailSite],
+) -> None:
     """002 error taxonomy, Insufficient permissions, Not found"""
-    site = gmail_inside("approval")
+    site = start_timed_gmail_site("approval")
     site.service.fail("messages", status=403, reason="forbidden")
     said = site.refusal("search_email", query="tea")
     assert said.startswith("Error searching emails: Gmail forbids this")
@@ -467,10 +471,10 @@ def test_what_gmail_refuses_is_not_asked_for_again(gmail_inside: Callable[..., G
 
 @for_each("status", [429, 500, 503])
 def test_what_gmail_is_too_busy_for_is_asked_for_three_times_more(
-    gmail_inside: Callable[..., GmailSite], status: int
+    start_timed_gmail_site: Callable[..., GmailSite], status: int
 ) -> None:
     """002 error taxonomy, Rate limit (Gmail), Transient server error"""
-    site = gmail_inside("approval")
+    site = start_timed_gmail_site("approval")
     assert site.text("search_email", query="tea") == "No emails found matching: tea"
     usual = asked_of(site, "GET .*/messages")
     site.service.fail("GET .*/messages", status=status, times=3)
@@ -487,10 +491,10 @@ def test_what_gmail_is_too_busy_for_is_asked_for_three_times_more(
 
 
 def test_a_letter_that_gmail_is_too_busy_for_is_tried_again_after_growing_pauses(
-    gmail_inside: Callable[..., GmailSite],
+    start_timed_gmail_site: Callable[..., GmailSite],
 ) -> None:
     """002 error taxonomy, Rate limit (Gmail), a send"""
-    site = gmail_inside("approval")
+    site = start_timed_gmail_site("approval")
     slip = approve(site, "ann")
     site.service.fail("POST .*/drafts/send", status=429, times=2)
     busy = (
@@ -516,10 +520,10 @@ def test_a_letter_that_gmail_is_too_busy_for_is_tried_again_after_growing_pauses
 
 
 def test_a_letter_whose_draft_gmail_still_has_is_sent_by_the_next_call(
-    gmail_inside: Callable[..., GmailSite],
+    start_timed_gmail_site: Callable[..., GmailSite],
 ) -> None:
     """002 error taxonomy, Transient server error, a send"""
-    site = gmail_inside("approval")
+    site = start_timed_gmail_site("approval")
     approve(site, "ann")
     site.service.fail("POST .*/drafts/send", status=503)
     said = site.refusal("send_email", **letter("ann"))
@@ -530,9 +534,11 @@ def test_a_letter_whose_draft_gmail_still_has_is_sent_by_the_next_call(
     assert (asked_of(site, "POST .*/send"), len(site.service.sent)) == (1, 1)
 
 
-def test_dev_mode_asks_gmail_for_nothing(outside: Callable[..., Site], service: Gmail) -> None:
+def test_dev_mode_asks_gmail_for_nothing(
+    start_gmail_site: Callable[..., Site], service: Gmail
+) -> None:
     """002 error taxonomy, DEV_MODE active"""
-    site = outside("approval", "rehearsal")
+    site = start_gmail_site("approval", "rehearsal")
     site.text("send_email", **letter("ann"))
     site.text("draft_email", **letter("ann"))
     site.text("reply_email", thread_id="18d5a", message_id="18d5b", body="Yes.")

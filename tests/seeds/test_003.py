@@ -26,7 +26,7 @@ from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
 from tests.narrow import narrow, present
-from tests.seeds.conftest import Site, TimedSite, told
+from tests.seeds.conftest import Site, TimedSite, answer_text
 
 PROPERTIES = {
     "send_email": {"to": "string", "subject": "string", "body": "string", "reply_to_message_id": None},
@@ -39,13 +39,13 @@ SENT_AT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 @pytest.fixture
-def live(sites: Callable[..., Site]) -> Site:
-    return sites("gmail", "live")
+def live(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("gmail", "live")
 
 
 @pytest.fixture
-def rehearsing(sites: Callable[..., Site]) -> Site:
-    return sites("gmail")
+def rehearsing(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("gmail")
 
 
 def letter(name: str, **changes: str) -> dict[str, str]:
@@ -54,14 +54,14 @@ def letter(name: str, **changes: str) -> dict[str, str]:
 
 def both(answer: CallToolResult) -> Any:
     """Return the answer, which is the same as JSON text and as structured content."""
-    values = json.loads(told(answer, refused=False))
+    values = json.loads(answer_text(answer, refused=False))
     assert answer.structured_content == ({"result": values} if isinstance(values, list) else values)
     return values
 
 
 def wrong(answer: CallToolResult) -> dict[str, Any]:
     """Return the error, which is the same as JSON text and as structured content."""
-    error = json.loads(told(answer, refused=True))
+    error = json.loads(answer_text(answer, refused=True))
     assert list(error) == ["error", "message", "details"]
     assert answer.structured_content == error
     return narrow(error, dict)
@@ -214,7 +214,9 @@ def test_send_email_takes_html(live: Site) -> None:
 def test_send_email_refuses_html_that_is_not_of_the_subset(live: Site) -> None:
     """003 §1 SendEmailInput, HTML outside the subset"""
     page = "<p>Hi</p><title>pay 9000</title>"
-    error = json.loads(told(live.call("send_email", **letter("ref", body=page)), refused=True))
+    error = json.loads(
+        answer_text(live.call("send_email", **letter("ref", body=page)), refused=True)
+    )
     assert error["error"] == "parse_error"
     assert "<title> is not allowed" in error["message"]
 
@@ -310,9 +312,9 @@ def test_the_record_is_on_the_disk_when_gmail_is_called(person: Person, service:
         hold.set()
 
 
-def test_what_cannot_be_recorded_is_not_sent(alone: Callable[..., Site]) -> None:
+def test_what_cannot_be_recorded_is_not_sent(start_site: Callable[..., Site]) -> None:
     """003 §2 AuditLogEntry, no record, no send"""
-    site = alone("gmail", approvals={"required": False})
+    site = start_site("gmail", approvals={"required": False})
     logs = site.person.vault / "Logs"
     logs.mkdir()
     day = both(site.call("send_email", **letter("ann")))["sent_at"][:10]
@@ -343,7 +345,7 @@ def test_the_action_log_holds_no_body(live: Site) -> None:
 
 
 def test_the_record_is_kept_whichever_contract_entered_the_letter(
-    alone: Callable[..., Site], tmp_path: Path, imported: Path
+    start_site: Callable[..., Site], tmp_path: Path, imported: Path
 ) -> None:
     """003 §2 AuditLogEntry, entered by another contract"""
     from tests.seeds.conftest import site
@@ -352,7 +354,7 @@ def test_the_record_is_kept_whichever_contract_entered_the_letter(
         id = other.call("send_email", **letter("ann")).structured_content["letter"]
         (note,) = (other.person.vault / "Pending_Approval").glob(f"*{id}*")
         note.rename(other.person.vault / "Approved" / note.name)
-    both(alone("gmail").call("send_email", **letter("ann")))
+    both(start_site("gmail").call("send_email", **letter("ann")))
     here = tmp_path / "vault" / "Logs"
     assert [json.loads(file.read_text())["to"] for file in here.glob("gmail_mcp_*.jsonl")] == ["ann@example.com"]  # fmt: skip
 
@@ -419,9 +421,9 @@ def test_permission_denied_for_places_that_are_the_persons(live: Site) -> None:
     assert first(live, "in:inbox subject:round") == id
 
 
-def test_rate_limited(alone: Callable[..., Site]) -> None:
+def test_rate_limited(start_site: Callable[..., Site]) -> None:
     """003 §5 rate_limited"""
-    site = alone("gmail", approvals={"required": False}, limits={"sends_per_hour": 1})
+    site = start_site("gmail", approvals={"required": False}, limits={"sends_per_hour": 1})
     both(site.call("send_email", **letter("ann")))
     error = wrong(site.call("send_email", **letter("bob")))
     assert error["error"] == "rate_limited"
@@ -429,17 +431,17 @@ def test_rate_limited(alone: Callable[..., Site]) -> None:
     assert site.calls()[-1]["result"] == "rate_limited"
 
 
-def test_auth_required(outside: Callable[..., Site]) -> None:
+def test_auth_required(start_gmail_site: Callable[..., Site]) -> None:
     """003 §5 auth_required"""
-    site = outside("gmail", signed_in=False)
+    site = start_gmail_site("gmail", signed_in=False)
     error = wrong(site.call("list_emails"))
     assert error["error"] == "auth_required"
     assert "postroom auth gmail" in error["details"]["remedy"]
 
 
-def test_send_failed(outside: Callable[..., Site], service: Gmail) -> None:
+def test_send_failed(start_gmail_site: Callable[..., Site], service: Gmail) -> None:
     """003 §5 send_failed"""
-    site = outside("gmail", approvals={"required": False})
+    site = start_gmail_site("gmail", approvals={"required": False})
     service.fail("POST .*/drafts", status=400, reason="invalidArgument", times=9)
     error = wrong(site.call("send_email", **letter("ann")))
     assert error["error"] == "send_failed"
@@ -490,10 +492,12 @@ def kinds_of_errors() -> dict[str, Exception]:
     return found
 
 
-def test_every_error_has_one_of_the_documents_codes(in_office: Callable[..., TimedSite]) -> None:
+def test_every_error_has_one_of_the_documents_codes(
+    start_office_site: Callable[..., TimedSite],
+) -> None:
     """003 §5 MCPErrorCode, Error Taxonomy"""
     box = Failing()
-    site = in_office("gmail", box)
+    site = start_office_site("gmail", box)
     reading, sending = {}, {}
     for name, box.why in kinds_of_errors().items():
         reading[name] = wrong(site.call("get_email", message_id="18d1234"))["error"]

@@ -26,8 +26,8 @@ INPUTS: dict[str, dict[str, str | None]] = {
 
 
 @pytest.fixture
-def site(sites: Callable[..., Site]) -> Site:
-    return sites("vault", "live")
+def site(shared_site: Callable[..., Site]) -> Site:
+    return shared_site("vault", "live")
 
 
 @pytest.fixture
@@ -269,7 +269,7 @@ def test_conflict_tells_the_etag_of_what_is_there(site: Site, place: str) -> Non
 
 
 def test_every_error_of_the_vault_has_one_of_the_documents_codes_or_conflict(
-    in_office: Callable[..., TimedSite],
+    start_office_site: Callable[..., TimedSite],
 ) -> None:
     """003 §5 MCPErrorCode, Error Taxonomy, vault"""
     problems = kinds_of_errors()
@@ -280,7 +280,7 @@ def test_every_error_of_the_vault_has_one_of_the_documents_codes_or_conflict(
 
     (tool,) = (one for one in vault.CONTRACT.tools if one.name == "read_note")
     failing = vault.CONTRACT._replace(tools=(replace(tool, function=read_note),))
-    site = in_office(failing, lambda box: box)
+    site = start_office_site(failing, lambda box: box)
     codes = {name: wrong(site.call("read_note", path=name))["error"] for name in problems}
     assert codes == {
         "a bug": "internal_error",

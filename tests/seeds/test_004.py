@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from postroom.agents.record import Message, write_message
 from postroom.tools.contracts import agents
-from tests.agents import ERAS, Said, Visitor, Wire, visiting_inside
+from tests.agents import ERAS, ToolAnswer, Visitor, Wire, visiting_inside
 from tests.conftest import Person
 from tests.mates import logged, mates, member, messages
 
@@ -55,7 +55,7 @@ def bob(pair: list[Visitor]) -> Visitor:
     return pair[1]
 
 
-def refused(said: Said) -> str:
+def refused(said: ToolAnswer) -> str:
     assert said.raw.is_error
     return said.text
 

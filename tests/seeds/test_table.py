@@ -36,9 +36,9 @@ def test_every_tool_and_argument_of_a_contract_is_on_its_page() -> None:
         assert shown == {tool.name: list(tool.arguments.model_fields) for tool in tools}
 
 
-def test_the_slip_on_the_page_lets_its_letter_out(sites: Callable[..., Site]) -> None:
+def test_the_slip_on_the_page_lets_its_letter_out(shared_site: Callable[..., Site]) -> None:
     """The tables and the sample beside them"""
-    live = sites("approval", "live")
+    live = shared_site("approval", "live")
     sample = present(re.search(r"```markdown\n(---\n.*?---\n)```", PAGE.read_text(), re.DOTALL))[1]
     (live.person.vault / "Approved" / "sample.md").write_text(sample)
     said = live.text("send_email", to="ann@example.com", subject="Meeting notes", body="Hello.")

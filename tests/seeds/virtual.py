@@ -1,4 +1,4 @@
-"""A server in this process over a desk whose time and provider are the test's own: a call that waits takes no time."""
+"""A server in this process that runs on the clock of the test's desk: a call that waits takes no real time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.desks import Clock
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """A selector that does not wait for timers: where nothing else is ready, it sets the clock forward."""
+    """A selector that sets the clock forward instead of waiting for a timer."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; with a timeout, at once."""
-        if timeout is None:  # no timer: a thread or the test has the next word
+        """Return what is ready; if nothing is, let the timeout pass on the clock, and return at once."""
+        if timeout is None:  # no timer is set: wait for a thread or the test
             return super().select()
         ready = super().select(0)
         if not ready and timeout > 0:
@@ -36,20 +36,20 @@ class VirtualSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop by the clock of a test's desk."""
+    """An event loop whose timers run on the clock of a test's desk."""
 
     def __init__(self, clock: Clock) -> None:
         self._desk_clock = clock
         super().__init__(VirtualSelector(clock))
 
     def time(self) -> float:
-        """Return the seconds by which timers go."""
+        """Return the time of the clock, in seconds."""
         return self._desk_clock.steady
 
 
 @dataclass
 class OpenDesk:
-    """What a server asks of `postroom mcp`: here a desk that the test has opened, and closes."""
+    """Provides a server with a desk that the test has opened and will close."""
 
     opened: Desk
     accounts: tuple[str, ...] = ("default",)
@@ -61,12 +61,12 @@ class OpenDesk:
         return self.opened
 
     def close(self) -> None:
-        """Leave it open: the test closes it."""
+        """Do nothing: the test closes the desk."""
 
 
 @contextmanager
 def serving(desk: Desk, clock: Clock, contract: Contract) -> Iterator[Visitor]:
-    """Lend an agent of a server that shows this contract of the desk; while a call waits, the clock moves on."""
+    """Yield an agent that is connected to a server in this process; where a call waits, the clock moves forward."""
     service = Service(contract, OpenDesk(desk), agent="claude")
     options = {"loop_factory": lambda: VirtualLoop(clock)}
     try:

@@ -394,7 +394,7 @@ def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(
         wire.answer(wire.call("letter_status", id=id))
     if how == "signal":
         os.kill(wire.process.pid, signal.SIGTERM)
-        assert wire.ended()[0] == 0
+        assert wire.wait_for_exit()[0] == 0
     else:
         assert wire.end()[0] == 0
     found = robin.run("audit", "--limit", "100", "--json").json["actions"]
@@ -471,7 +471,7 @@ def test_a_client_that_no_longer_listens_ends_the_server(wire: Wire) -> None:
     wire.greet()
     wire.process.stdout.close()
     wire.call("search_email", limit=1)
-    assert wire.ended() == (0, "")
+    assert wire.wait_for_exit() == (0, "")
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -481,7 +481,7 @@ def test_a_signal_ends_the_server_after_the_calls_at_work(
     wire.greet()
     wire.answer(wire.call("send_email", to=["ann@example.com"], subject="Tea", body="x"))
     os.kill(wire.process.pid, sign)
-    assert wire.ended() == (0, "")
+    assert wire.wait_for_exit() == (0, "")
     assert len(robin.run("pending", "--json").json["letters"]) == 1
     assert robin.run("audit", "verify").code == 0
 
@@ -493,7 +493,7 @@ def test_a_signal_while_the_ledger_is_held_ends_the_server(robin: Person, wire: 
         held.execute("BEGIN IMMEDIATE")
         wire.call("search_email", limit=1)
         os.kill(wire.process.pid, signal.SIGTERM)
-        code, _ = wire.ended()
+        code, _ = wire.wait_for_exit()
     assert code == 0
 
 

@@ -21,7 +21,7 @@ from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import adopt
 from postroom.wiring.desk import desk as open_desk
-from tests.agents import Said, Visitor, visiting, visiting_inside
+from tests.agents import ToolAnswer, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person
 from tests.narrow import narrow, present
@@ -68,7 +68,7 @@ class Site:
 
     def write(
         self, path: str, fields: Mapping[str, object], body: str = "How about noon?\n"
-    ) -> Said:
+    ) -> ToolAnswer:
         return self.agent.call("write_note", path=path, frontmatter=fields, body=body)
 
     def move(self, path: str, target: str = "Approved") -> Path:

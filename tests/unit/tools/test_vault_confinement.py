@@ -22,7 +22,7 @@ from postroom.tools.table import Contract
 from postroom.vault.folders import FILES, FOLDERS
 from postroom.vault.index import conditions, document
 from postroom.vault.markdown import headings
-from tests.agents import Said, Visitor, http_server, visiting_inside, visiting_over_http
+from tests.agents import ToolAnswer, Visitor, http_server, visiting_inside, visiting_over_http
 from tests.cases import for_each
 from tests.conftest import Person, size
 from tests.growth import assert_linear
@@ -660,7 +660,7 @@ def test_every_call_leaves_one_line_whatever_became_of_it(own: Agent) -> None:
 # Between the marks
 
 
-def outside_the_marks(said: Said) -> str:
+def outside_the_marks(said: ToolAnswer) -> str:
     """Return what an answer says beside what stands between its marks, as text and as values."""
     text, values = said.text, said.values
     mark = values.get("fence", "")

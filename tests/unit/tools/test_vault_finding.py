@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Said
+from tests.agents import ToolAnswer
 from tests.narrow import present
 from tests.notes import Notes
 
@@ -257,7 +257,7 @@ def test_the_first_use_says_how_far_the_index_is(notes: Notes) -> None:
         told.append((progress, present(total), present(message)))
 
     asked = partial(notes.agent.client.call_tool, "search_notes", {"query": "note"}, progress_callback=hear)  # fmt: skip
-    answer = Said(notes.agent.portal.call(asked)).values
+    answer = ToolAnswer(notes.agent.portal.call(asked)).values
     assert answer["total"] == 1_200
     assert {message for _, _, message in told} == {"Indexing the vault"}
     assert told == sorted(told)

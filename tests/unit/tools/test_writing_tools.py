@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mcp_types import CallToolResult
 
-from tests.agents import Said, Visitor
+from tests.agents import ToolAnswer, Visitor
 from tests.agents import visiting_inside as visiting
 from tests.arrivals import arrive, attached, letter, sent
 from tests.conftest import Person
@@ -76,7 +76,7 @@ def test_a_letter_that_is_recalled_meanwhile_does_not_leave(robin: Person, agent
         async def ask() -> CallToolResult:
             return await agent.client.call_tool("send_email", words, progress_callback=recall)
 
-        assert Said(agent.portal.call(ask)).values["status"] == "pending"
+        assert ToolAnswer(agent.portal.call(ask)).values["status"] == "pending"
     assert sent(robin) == []
 
 
@@ -324,7 +324,7 @@ def test_status_waits_for_the_verdict(robin: Person, agent: Visitor) -> None:
     async def ask() -> CallToolResult:
         return await agent.client.call_tool("letter_status", {"id": id, "wait": 20}, progress_callback=step)  # fmt: skip
 
-    found = Said(agent.portal.call(ask))
+    found = ToolAnswer(agent.portal.call(ask))
     assert found.values["status"] == "rejected"
     assert "Not today" in found.text
     assert seen
