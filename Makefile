@@ -52,6 +52,7 @@ lint: $(VENV)/.browser  ## formatting, lint, types, and which room imports which
 	$(BIN)/lint-imports --no-cache
 
 check: export POSTROOM_EXAMPLES ?= 100
+check: export POSTROOM_CRASH ?= 50
 check: lint test crash test-real  ## everything that must pass before a change lands (lint, test, crash, test-real)
 
 nightly: export POSTROOM_EXAMPLES ?= 1000
@@ -83,5 +84,5 @@ lock: $(VENV)/.dev  ## update the lock files in requirements/ (installs uv into 
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip --quiet install uv
 	bash requirements/lock $(VENV)/lock/bin/uv
 
-clean:          ## remove .venv and the tools' caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean:          ## remove what these tasks made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage* .durations.json mutants.json

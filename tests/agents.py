@@ -266,5 +266,11 @@ class Wire:
         err = self.process.stderr.read().decode()
         return self.process.wait(), err
 
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
         self.process.close()

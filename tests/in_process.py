@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -45,7 +46,9 @@ def _run_main() -> int:
     try:
         main()
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+        return ended.code & 0xFF if isinstance(ended.code, int) else int(ended.code is not None)
 
 
 @contextmanager
@@ -75,16 +78,19 @@ def _process_state(
 ) -> Iterator[None]:
     """Set the environment, working directory and arguments; then restore all that a command changes.
 
-    Restored too: signal handlers and the thresholds of the garbage collector.
+    Restored too: signal handlers, the thresholds of the garbage collector, and pytest's handlers of the
+    log, without which a warning is written to stderr as in a process of its own.
     """
     variables, cwd, argv, thresholds = dict(os.environ), Path.cwd(), sys.argv, gc.get_threshold()
     handlers = {each: signal.getsignal(each) for each in SIGNALS}
+    log_handlers, logging.root.handlers = logging.root.handlers, []
     try:
         _replace_environment(environment)
         os.chdir(folder)
         sys.argv = ["postroom", *arguments]
         yield
     finally:
+        logging.root.handlers = log_handlers
         sys.argv = argv
         os.chdir(cwd)
         _replace_environment(variables)

@@ -120,16 +120,9 @@ def cases(contract: str, tool: str) -> Iterator[tuple[str, dict[str, object]]]:
 MODES = [(contract, mode) for contract in GOOD for mode in ("rehearsal", "live")]
 
 
-@pytest.mark.parametrize(("contract", "mode"), MODES)
-def test_what_is_wrong_is_refused_in_the_documents_words(
-    person: Person, contract: str, mode: str
-) -> None:
-    """Bad input, every tool"""
-    if mode == "live":
-        person.live(undo_seconds=0)
-    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
-    wire = Wire(person, *server).greet()
-    asked, allowed = [], []
+def refuse_all(wire: Wire, contract: str, asked: list[str]) -> None:
+    """Make every wrong call, and check its answer; `asked` gets the tool of each."""
+    allowed = []
     for tool in GOOD[contract]:
         for wrong, arguments in cases(contract, tool):
             asked.append(tool)
@@ -145,8 +138,21 @@ def test_what_is_wrong_is_refused_in_the_documents_words(
             assert "Something is wrong inside" not in block["text"], what
             assert worded(contract, tool, block["text"]), what
     assert allowed == []
-    wire.end()
-    wire.kill()
+
+
+@pytest.mark.parametrize(("contract", "mode"), MODES)
+def test_what_is_wrong_is_refused_in_the_documents_words(
+    person: Person, contract: str, mode: str
+) -> None:
+    """Bad input, every tool"""
+    if mode == "live":
+        person.live(undo_seconds=0)
+    server = ["vault"] if contract == "vault" else ["email", "--contract", contract]
+    asked: list[str] = []
+    with Wire(person, *server) as wire:
+        wire.greet()
+        refuse_all(wire, contract, asked)
+        wire.end()
     # A server that ends has three seconds for its log; on a busy machine, the next look writes the rest.
     assert person.run("pending").code == 0
     files = sorted((person.vault / "Logs" / "actions").glob("*.json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -43,6 +44,8 @@ def agent(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Ag
     server = StdioServerParameters(command=program, args=arguments, env=dict(environment))
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(Client(stdio_client(server))) as client,
+        portal.wrap_async_context_manager(
+            Client(stdio_client(server, errlog=sys.stderr))
+        ) as client,
     ):
         yield Agent(client, portal)

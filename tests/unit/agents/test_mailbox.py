@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 
 import pytest
@@ -334,13 +334,13 @@ def test_what_is_kept_beside_a_message_goes_with_it(box: Mailbox) -> None:
     assert box.about("nothing1") == {}
 
 
-@for_each("appended", [False, True])
-def test_a_rewrite_that_is_broken_off_in_the_middle_is_finished_by_the_next(
-    folder: Folder, appended: bool
+@for_each(("part", "appended"), product([0.0, 0.001, 0.5, 0.999, 1.0], [False, True]))
+def test_a_rewrite_that_is_broken_off_is_finished_by_the_next(
+    folder: Folder, part: float, appended: bool
 ) -> None:
     """The tests of crashes break it off after every byte."""
-    box = Mailbox(folder, f"bob{appended}")
-    break_off_cleaning(box, sum(map(len, MIXED)) // 2)
+    box = Mailbox(folder, f"bob{part}{appended}".replace(".", ""))
+    break_off_cleaning(box, round(part * sum(map(len, MIXED))))
     check_next_finishes_cleaning(box, appended=appended)
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.cli.main import COMMANDS
 from tests.conftest import Person
 from tests.mails import DAY, mail, mbox
 
@@ -422,7 +423,29 @@ def test_the_version_is_the_packages(person: Person) -> None:
     assert person.run("--version").out == f"postroom {__version__}\n"
 
 
+ALONE = {
+    "init": ["init"],
+    "status": ["status"],
+    "doctor": ["doctor"],
+    "pending": ["pending"],
+    "audit": ["audit", "verify"],
+    "send-approved": ["send-approved"],
+    "undo-moves": ["undo-moves"],
+    "show": ["show", "nothing"],
+    "reject": ["reject", "nothing", "--reason", "No."],
+}
+
+
+def test_each_command_starts_in_a_process_that_has_imported_nothing(person: Person) -> None:
+    person.live(undo_seconds=0)
+    for name in [*ALONE, *(COMMANDS.keys() - ALONE.keys() - {"agentmail"})]:
+        outcome = person.run_as_process(*ALONE.get(name, [name, "--help"]))
+        assert outcome.code == (3 if "nothing" in ALONE.get(name, []) else 0), (name, outcome)
+        assert "Traceback" not in outcome.err
+
+
 def test_the_demo_touches_nothing_of_the_persons_and_leaves_nothing(reader: Person) -> None:
+    (reader.folder / "anyio.py").write_text("open('RAN', 'w')")  # which its server must not import
     before = sorted(path for path in reader.folder.rglob("*") if path.is_file())
     outcome = reader.run("demo")
     assert outcome.code == 0, outcome.err

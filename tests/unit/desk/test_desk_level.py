@@ -188,6 +188,7 @@ def test_a_passphrase_is_changed_only_by_the_old_one(office: Office) -> None:
         with pytest.raises(Denied):
             office.desk.set_passphrase("another word", old=old)
     office.desk.set_passphrase("another word", old=WORD)
+    assert office.desk.ledger.meta("passphrase").startswith("scrypt$32768$8$1$")
     entry = office.propose()
     with pytest.raises(Denied):
         office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=WORD)

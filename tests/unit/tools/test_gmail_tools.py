@@ -55,7 +55,7 @@ def test_without_a_token_every_tool_says_which_command_to_run(
     at_gmail(person, service, signed_in=False)
     go_live(person)
     person.environment["BROWSER"] = f"touch {person.folder}/opened %s"
-    with visiting_inside(person) as agent:
+    with visiting(person) as agent:  # which has that variable
         for tool, arguments in CALLS.items():
             said = agent.call(tool, **arguments)
             assert said.refused == "auth_required", (tool, said.text)

@@ -380,30 +380,32 @@ def test_a_call_that_waits_for_an_undo_window_leaves_its_line_however_it_ends(
     robin: Person, how: str
 ) -> None:
     robin.live(undo_seconds=25)  # the server reads the settings when it starts
-    wire = Wire(robin).greet()
-    asked = {"to": ["ann@example.com"], "subject": "Tea", "body": "x"}
-    id = wire.answer(wire.call("send_email", **asked))["result"]["structuredContent"]["letter"]
-    (note,) = (robin.vault / "Pending_Approval").iterdir()
-    (robin.vault / "Approved").mkdir(exist_ok=True)
-    note.rename(robin.vault / "Approved" / note.name)
-    call = wire.ask("tools/call", name="send_email", arguments=asked, _meta={"progressToken": 1})
-    while wire.line().get("method") != "notifications/progress":
-        pass
-    if how == "cancelled":
-        cancel(wire, call)
-        wire.answer(wire.call("letter_status", id=id))
-    if how == "signal":
-        os.kill(wire.process.pid, signal.SIGTERM)
-        assert wire.wait_for_exit()[0] == 0
-    else:
-        assert wire.end()[0] == 0
+    with Wire(robin) as wire:
+        wire.greet()
+        asked = {"to": ["ann@example.com"], "subject": "Tea", "body": "x"}
+        id = wire.answer(wire.call("send_email", **asked))["result"]["structuredContent"]["letter"]
+        (note,) = (robin.vault / "Pending_Approval").iterdir()
+        (robin.vault / "Approved").mkdir(exist_ok=True)
+        note.rename(robin.vault / "Approved" / note.name)
+        call = wire.ask(
+            "tools/call", name="send_email", arguments=asked, _meta={"progressToken": 1}
+        )
+        while wire.line().get("method") != "notifications/progress":
+            pass
+        if how == "cancelled":
+            cancel(wire, call)
+            wire.answer(wire.call("letter_status", id=id))
+        if how == "signal":
+            os.kill(wire.process.pid, signal.SIGTERM)
+            assert wire.wait_for_exit()[0] == 0
+        else:
+            assert wire.end()[0] == 0
     found = robin.run("audit", "--limit", "100", "--json").json["actions"]
     lines = [
         (line["result"], line["state"]) for line in found if line["action_type"] == "send_email"
     ]
     assert lines == [("rejected", "pending"), ("rejected", "approved")]
     assert sent(robin) == []
-    wire.kill()
 
 
 def test_what_goes_wrong_while_a_call_waits_adds_no_line(robin: Person, wire: Wire) -> None:
