@@ -97,6 +97,12 @@ def test_any_text_becomes_one_short_line(message: str) -> None:
     assert len((shown + redaction.address(message)).splitlines()) <= 1
 
 
+def test_of_a_long_text_the_beginning_is_shown_without_a_word_that_was_cut_in_two() -> None:
+    assert redaction.text("word " * 1_000) == ("word " * 40)
+    assert redaction.subject(f"Re: {'x' * 3_996}") == f"Re: {'x' * 46}"
+    assert redaction.subject(f"Re: {'x' * 3_997}") == "Re:"
+
+
 def test_a_message_of_megabytes_is_looked_at_in_its_beginning_only() -> None:
     assert redaction.text("a" * size(1_000_000)) == "***"
 

@@ -309,6 +309,11 @@ def test_rehearsals_are_proposals_too(office: Office) -> None:
         office.propose()
 
 
+def test_a_rehearsed_letter_takes_no_place_among_the_open_ones(office: Office) -> None:
+    limit(office, live=False, open_letters=1)
+    assert [office.propose().kind for _ in range(2)] == ["rehearsal"] * 2
+
+
 def test_a_refused_proposal_leaves_one_line_and_no_letter(office: Office) -> None:
     limit(office, proposals_per_hour=1)
     office.propose()

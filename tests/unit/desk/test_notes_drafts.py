@@ -27,6 +27,25 @@ def letter_of(path: Path) -> str:
     return Note.parse(path.read_bytes()).text("letter")
 
 
+@pytest.mark.parametrize(
+    ("path", "agent", "letters"),
+    [
+        ("Drafts/d.md", "claude", "claude"),
+        ("Drafts/d.md", "", "vault"),  # a tool wrote it, nobody knows for whom
+        ("Drafts/d.md", "person", "vault"),
+        ("Drafts/other.md", "claude", "vault"),  # only the inode is that of the agent's file
+    ],
+)
+def test_a_tools_draft_is_its_agents_letter_only_where_that_is_certain(
+    office: Office, path: str, agent: str, letters: str
+) -> None:
+    written = draft(office)
+    with office.desk.ledger.write() as book:
+        book.add_tool_note(path, written.stat().st_ino, "", agent)
+    office.look()
+    assert [line.agent for line in office.desk.ledger.lines()] == [letters]
+
+
 def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears(
     office: Office,
 ) -> None:

@@ -730,6 +730,20 @@ def test_a_slip_taken_away_brings_the_note_home_whatever_its_name(office: Office
     assert office.note(entry.id) == office.vault / "Pending_Approval/renamed.md"
 
 
+@pytest.mark.parametrize("folder", ["Pending_Approval", "Rejected"])
+def test_a_slip_taken_away_leaves_one_note_wherever_that_was_moved_meanwhile(
+    office: Office, folder: str
+) -> None:
+    entry = office.propose()
+    slip = put(office)
+    office.look(adopt=True)
+    slip.unlink()
+    office.move(entry.id, folder)
+    office.look()
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == "Pending_Approval"
+
+
 def test_a_letter_that_a_slip_approved_can_be_recalled_before_the_claim(
     office: Office, courier: Courier
 ) -> None:

@@ -1,6 +1,7 @@
 """New letters, line by line of the table of states; and the one line that each call leaves."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -285,6 +286,34 @@ def test_a_call_whose_line_cannot_be_kept_leaves_the_line_of_its_refusal(office:
     office.desk.outbox.record(call, error=full.value)
     ((_, line),) = office.desk.ledger.actions(before)
     assert json.loads(line)["error"] == "The disk is full"
+
+
+def test_what_goes_wrong_after_a_call_left_its_line_adds_no_second_one(office: Office) -> None:
+    call = SEND._replace(trace=Trace(lambda: 0.0))
+    before = office.desk.ledger.head()
+    entry = office.propose(call=call)
+    late = Unavailable("The answer could not be given")
+    office.desk.outbox.record(call, error=late)
+    ((_, line),) = office.desk.ledger.actions(before)
+    assert (json.loads(line)["letter"], json.loads(line)["state"]) == (entry.id, "pending")
+    assert late.logged
+
+
+def test_what_a_restored_ledger_believes_of_a_letter_stands_in_the_log(office: Office) -> None:
+    leaves, stays = office.approved(), office.approved()
+    office.close()
+    shutil.copytree(office.state, office.folder / "backup")
+    office.open()
+    office.desk.dispatch(leaves.id)
+    office.close()
+    shutil.rmtree(office.state)
+    shutil.copytree(office.folder / "backup", office.state)
+    office.open()
+    office.look()
+    lines = [json.loads(line) for _, line in office.desk.ledger.actions()]
+    restored = [line for line in lines if line["action_type"] == "restore_ledger"]
+    believed = {line["letter"]: line["state"] for line in restored}
+    assert believed == {leaves.id: "sent", stays.id: "unknown"}
 
 
 @pytest.mark.parametrize("days", [1, 2, 3, 4, 30, 365])

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from postroom.core.life import Approved
-from postroom.core.policy import DAY
+from postroom.core.policy import BACK_OFF, DAY
 from postroom.store.entries import Entry
+from postroom.store.ledger import Ledger
 from postroom.vault.vault import File, Ready, Vault
-from tests.desks import APPROVED, DONE, HOME, REJECTED, SEND, Dead, Office, state
+from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state
 from tests.providers import BUSY, Courier
 
 # notes in the way
@@ -103,7 +104,30 @@ def test_a_provider_that_cannot_be_reached_holds_the_letter(
     courier.away = True
     office.desk.send_approved()
     assert state(office, entry.id, Approved).held == "no network"
+    courier.away = False
+    office.clock.go(BACK_OFF[0] - 1)
+    office.desk.send_approved()
     assert courier.tried == 0
+    office.clock.go(1)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"
+
+
+def test_a_letter_waits_half_a_minute_at_a_time_while_its_account_sends_as_somebody_else(
+    office: Office, courier: Courier
+) -> None:
+    entry = office.approved()
+    office.own = CAT
+    office.reopen()
+    office.desk.send_approved()
+    held = state(office, entry.id, Approved)
+    assert (held.held, held.wait) == ("the account sends no longer as you@example.org", 30)
+    assert courier.tried == 0
+    office.own = YOU
+    office.reopen()
+    office.clock.go(held.wait)
+    office.desk.send_approved()
+    assert office.state_of(entry.id) == "sent"
 
 
 @pytest.mark.parametrize("start", [APPROVED, REJECTED])
@@ -129,6 +153,53 @@ def test_a_note_moved_home_in_the_moment_of_a_look_is_not_written_a_second_time(
     office.look()
     assert office.state_of(entry.id) == "pending"
     assert office.where(entry.id) == HOME
+
+
+def test_a_note_that_is_moved_to_and_fro_in_two_looks_at_the_folders_is_found_by_the_third(
+    office: Office,
+) -> None:
+    moves: list[str] = []
+
+    class Slow(Vault):
+        def list(self, folder: str) -> list[File]:
+            if moves and folder == moves[0]:
+                del moves[0]
+                office.move(entry.id, HOME if folder == APPROVED else APPROVED)
+            return super().list(folder)
+
+    office.vaults = Slow
+    office.reopen()
+    entry = office.approved()
+    moves += [APPROVED, HOME, APPROVED]
+    office.look()
+    assert moves == []
+    assert office.state_of(entry.id) == "pending"
+    assert office.where(entry.id) == HOME
+
+
+def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_other(
+    office: Office,
+) -> None:
+    acts: list[Callable[[], object]] = []
+
+    class Slow(Ledger):
+        def intended(self, id: str) -> tuple[str, str]:
+            if acts and id == withdrawn.id:
+                acts.pop()()
+            return super().intended(id)
+
+    office.ledgers = Slow
+    office.reopen()
+    withdrawn, other = office.propose(), office.propose()
+    for entry in (withdrawn, other):
+        office.move(entry.id, REJECTED)
+    acts.append(lambda: office.desk.outbox.withdraw(SEND, withdrawn.id))
+    assert office.look() == ""
+    assert acts == []
+    assert [office.state_of(entry.id) for entry in (withdrawn, other)] == ["withdrawn", "rejected"]
+    office.look()
+    assert office.where(withdrawn.id) == REJECTED
+    assert office.field(withdrawn.id, "status") == "withdrawn"
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def in_the_terminal(office: Office, entry: Entry) -> None:
 
 def by_moving_the_note(office: Office, entry: Entry) -> None:
     office.move(entry.id, APPROVED)
-    assert "not approved" not in office.look()
+    assert f"The letter {entry.id} was approved" in office.look()
 
 
 @pytest.mark.parametrize("approve", [in_the_terminal, by_moving_the_note])
@@ -360,8 +360,12 @@ def test_approving_in_rehearsal_is_refused_with_the_remedy(office: Office) -> No
     office.reopen(live=False)
     with pytest.raises(Denied, match="rehearses") as refused:
         office.desk.approve(entry.id, by="ada", digest=entry.digest)
-    assert "dry_run = false" in refused.value.remedy
+    assert refused.value.remedy.startswith("test says so. Set dry_run = false")
     assert office.state_of(entry.id) == "pending"
+    office.reopen(live=False, source="default")
+    with pytest.raises(Denied) as refused:
+        office.desk.approve(entry.id, by="ada", digest=entry.digest)
+    assert refused.value.remedy.startswith("Nothing says otherwise. Set dry_run = false")
 
 
 def test_a_note_moved_in_rehearsal_comes_home_with_the_remedy(office: Office) -> None:

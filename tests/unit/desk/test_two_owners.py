@@ -16,6 +16,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
 from postroom.store.entries import Entry
+from postroom.store.locks import tried
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
@@ -100,6 +101,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             fault = service.fail(ACT, skip=step != "answered", **FAULTS[first])
             stalled(dispatcher, step, take_over).dispatch(id)
             fault.times = 0
+            assert between, story  # the step was come to
             new = desk.ledger.entry(id)
             accepted = [one.letter for one in service.sent].count(id)
             assert accepted <= 1, story
@@ -163,4 +165,21 @@ def test_a_letter_whose_draft_another_released_is_not_unknown(
         stalled(desk.dispatcher, "releasing", desk.dispatcher.everything).everything()
         assert desk.ledger.entry(id).kind == "rejected"
         assert desk.ledger.proof(id) is None
+    assert not service.mailbox.drafts
+
+
+def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_round(
+    person: Person, service: Gmail
+) -> None:
+    with office(person, service) as desk:
+        id = approved(desk).id
+        service.fail(ACT, lost="before")
+        desk.dispatcher.everything()
+        desk.reject(id, by="ada", reason="no")
+        with tried(desk.dispatcher.claims / id) as mine:
+            assert mine
+            assert desk.dispatcher.everything() == []
+            assert len(service.mailbox.drafts) == 1
+        assert desk.dispatcher.everything() == []
+        assert desk.ledger.entry(id).kind == "rejected"
     assert not service.mailbox.drafts

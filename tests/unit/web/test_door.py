@@ -8,6 +8,7 @@ from http.cookies import SimpleCookie
 import pytest
 
 from postroom.store.visits import MOST
+from postroom.web.door import Door
 from tests.desks import Clock, Office
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened
 
@@ -218,4 +219,15 @@ def test_each_address_and_each_cookie_is_another(site: Site) -> None:
     addresses = {site.door.ticket("ada") for _ in range(20)}
     assert len(addresses) == 20
     assert all(re.fullmatch(rf"{site.address}/in/[\w-]{{43}}", one) for one in addresses)
-    assert secret(site.browser()) != secret(site.browser())
+    cookies = {secret(site.browser()) for _ in range(2)}
+    assert len(cookies) == 2
+    assert all(re.fullmatch(r"[\w-]{43}", one) for one in cookies)
+
+
+def test_at_port_80_a_browser_names_no_port_and_at_other_ports_it_does(office: Office) -> None:
+    named = {80: ("127.0.0.1", "localhost"), 79: ("127.0.0.1:79", "localhost:79")}
+    for port, hosts in named.items():
+        door = Door(office.desk, port)
+        for host in (host for hosts in named.values() for host in hosts):
+            assert door.greets(host) == (host in hosts), (port, host)
+            assert door.trusts({"origin": f"http://{host}"}) == (host in hosts), (port, host)

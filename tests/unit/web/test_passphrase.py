@@ -215,6 +215,14 @@ def test_after_a_while_without_a_word_the_page_is_locked_and_opens_where_it_was(
     assert str(answer.raw.request.url).endswith(f"/letter/{entry.id}?page=1")
 
 
+def test_whoever_does_something_now_and_then_is_not_asked_again(
+    site: Site, office: Office, browser: Browser
+) -> None:
+    for _ in range(3):
+        office.clock.go(600)
+        assert browser.get("/").status == 200
+
+
 def test_what_the_page_asks_by_itself_does_not_keep_it_open(
     site: Site, office: Office, browser: Browser
 ) -> None:
