@@ -77,7 +77,7 @@ coverage: $(VENV)/.dev  ## which lines and branches the tests reach, room by roo
 	$(BIN)/coverage report --skip-covered
 	$(BIN)/coverage json --quiet -o - | $(BIN)/python -m tests.rooms
 
-mutants: $(VENV)/.dev  ## which of 200 small changes to the code the tests notice (after make coverage; half an hour)
+mutants: $(VENV)/.dev  ## which of 200 small changes to the code the tests notice (after make coverage; some minutes)
 	$(BIN)/python -m tests.mutants --count 200 --seed 23
 
 lock: $(VENV)/.dev  ## update the lock files in requirements/ (installs uv into a folder of its own)
