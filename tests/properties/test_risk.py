@@ -161,6 +161,7 @@ def test_a_planted_secret_is_found_and_not_repeated(
 
 @given(texts, texts)
 @example("&#" + "9" * 5_000 + ";", "<a href='&#" + "0" * 5_000 + "106;'>")
+@example(f"password {'x ' * 25}4111111111111111", "")
 def test_tokens_are_bounded_strings_of_what_is_there(text: str, html: str) -> None:
     found = tokens(text, html)
     assert len(found) <= MAX_TOKENS

@@ -464,6 +464,7 @@ _CODE_WORD: Final = re.compile(
 _CODE: Final = re.compile(
     r"(?<![\w-])(?!(?:19|20)\d\d(?!\d))(?=[a-z]{0,9}-?\d)(?:[a-z]-)?+(\d{3}[ -]\d{3}|[a-z0-9]{4,10})(?![\w-])"
 )
+LONGEST_CODE: Final = 12
 _NUMBER: Final = re.compile(
     r"(?<![\w,-])(?<!\d\.)(?:[a-z]{2}\d\d(?:[ .-]?[a-z0-9]{4}){2,7}+(?:[ .-]?[a-z0-9]{1,3})?"
     r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[./]\d{3,7}){2,4}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
@@ -483,8 +484,10 @@ def codes(text: str, *, anywhere: bool) -> Iterator[str]:
     near = islice(_CODE_WORD.finditer(low), MAX_TOKENS)
     windows = [(0, len(low))] if anywhere else [(w.start() - 40, w.end() + 60) for w in near]
     for start, end in windows:
-        for code in _CODE.finditer(low, max(0, start), end):
-            yield "code:" + code[1].replace(" ", "").replace("-", "")
+        # A code that begins within the window is read to its end.
+        for code in _CODE.finditer(low, max(0, start), end + LONGEST_CODE + 1):
+            if code.start() < end:
+                yield "code:" + code[1].replace(" ", "").replace("-", "")
     for number in _NUMBER.finditer(low) if _TWO_DIGITS.search(low) else ():
         yield "number:" + _GROUPED.sub("", number[0])
 

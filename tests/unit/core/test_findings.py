@@ -1,6 +1,7 @@
 """Findings: links in every spelling, secrets that are secrets, tokens that a mail gives, in linear time."""
 
 from postroom.core.findings import (
+    LONGEST_CODE,
     MAX_LINKS,
     MAX_TOKENS,
     RANDOM,
@@ -326,6 +327,17 @@ def test_dates_places_and_numbers_without_a_word_for_it_are_no_tokens(text: str)
 
 def test_a_code_counts_anywhere_where_that_is_asked() -> None:
     assert list(codes("room 482913", anywhere=True)) == ["code:482913"]
+
+
+@for_each("gap", range(50, 61))
+def test_a_code_at_the_end_of_where_it_counts_is_read_whole(gap: int) -> None:
+    found = list(codes("password" + "." * gap + " ab12cd34 x", anywhere=False))
+    assert found == (["code:ab12cd34"] if gap < 59 else [])
+    assert not list(codes("password" + "." * gap + " 12345678901234 x", anywhere=False))[1:]
+
+
+def test_no_code_is_longer_than_what_is_looked_at() -> None:
+    assert "code:" + "1" * 10 in codes("a-" + "1" * (LONGEST_CODE - 2), anywhere=True)
 
 
 def test_tokens_are_bounded_and_each_kind_has_its_share() -> None:
