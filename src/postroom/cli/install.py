@@ -19,9 +19,9 @@ from postroom.cli import printing
 from postroom.cli.mcp import CONTRACTS
 from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
+from postroom.core.agent_name import check_agent_name
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
 from postroom.core.text import line
-from postroom.desk.outbox import Call, check_name
 from postroom.vault.folders import FILES, FOLDERS
 
 SERVER = "postroom"
@@ -113,7 +113,7 @@ def install_command(
     client = client.lower()
     _check_client(client)
     agent = agent or client
-    check_name(Call("install", agent))
+    check_agent_name(agent)
     if not re.fullmatch(_NAME, agent):
         raise Invalid("An agent's name has letters, digits, . _ and -", remedy="Choose another.")
     words = ["mcp", *(["email", "--contract", contract] if contract != "postroom" else [])]

@@ -48,12 +48,12 @@ def init_command(
     lower that level, it is asked for. A token lets a client in over `postroom mcp --http`: it is in
     the file that is named, for you to give to that client.
     """
-    from postroom.desk.outbox import Call, check_name
+    from postroom.core.agent_name import check_agent_name
     from postroom.store.tokens import make_token, token_file
     from postroom.wiring.desk import desk
 
     if agent:
-        check_name(Call("init", agent))
+        check_agent_name(agent)
     token_file(Path(), agent or "")
     unnamed = _name_vault(vault.expanduser().absolute()) if vault is not None else None
     config = _roomed(wiring.settings())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,11 +10,11 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from postroom.core import life, policy
+from postroom.core.agent_name import check_agent_name
 from postroom.core.audit import Action, Read, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.lookalike import reads_as
 from postroom.core.outgoing_html import is_reduced, reduce_html
 from postroom.core.policy import DAY, Rules
 from postroom.core.redaction import addresses
@@ -32,9 +31,7 @@ PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}  # no agents
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
-MAX_AGENT = 64
 ORCHESTRATOR = "orchestrator"
-OURS = frozenset({PERSON, "vault", "desk", "dispatcher", "nobody", ORCHESTRATOR})
 
 
 @dataclass(slots=True)
@@ -616,11 +613,5 @@ def _result(state: life.State) -> str:
 def check_name(call: Call) -> None:
     """Refuse an agent whose name could be taken for one of ours, or cannot be shown."""
     # What we do ourselves comes from no tool, and has no trace.
-    name, ours = call.agent, call.actor != "email_mcp" and call.trace is None
-    shown = 0 < len(name) <= MAX_AGENT and name.isprintable() and name == name.strip()
-    shown = shown and name == unicodedata.normalize("NFKC", name)
-    if not ours and (not shown or reads_as(name, OURS)):
-        raise Invalid(
-            f"An agent's name has 1 to {MAX_AGENT} printable characters, and is none of ours",
-            remedy=f"Choose another; {', '.join(sorted(OURS))} are taken.",
-        )
+    if call.actor == "email_mcp" or call.trace is not None:
+        check_agent_name(call.agent)

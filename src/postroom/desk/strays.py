@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
+from postroom.core.agent_name import OURS
 from postroom.core.card import Level
 from postroom.core.errors import (
     Conflict,
@@ -23,7 +24,7 @@ from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
 from postroom.desk.notes import LEVELS, MARKS, Notes, begun, inert_fields
-from postroom.desk.outbox import ORCHESTRATOR, OURS, PERSON, Call, Outbox, Proposal
+from postroom.desk.outbox import ORCHESTRATOR, PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
 from postroom.store.entries import Entry, Request, ToolNote

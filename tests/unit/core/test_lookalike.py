@@ -1,7 +1,7 @@
 """Names that a reader could confuse."""
 
+from postroom.core.agent_name import OURS
 from postroom.core.lookalike import reads_as
-from postroom.desk.outbox import OURS
 
 PERSON = [
     "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",
