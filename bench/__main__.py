@@ -30,7 +30,7 @@ def main() -> int:
     """Run what is asked for and return the exit status."""
     asked = _arguments()
     benches: dict[str, Callable[[], list[Measure]]] = {
-        "start": start.run,
+        "start": lambda: start.run(install=asked.install),
         "server": server.run,
         "gmail": gmail.run,
         "peers": lambda: peers.run(install=asked.install),
@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--install",
         action="store_true",
-        help=f"{intake.INSTALL}, {vault.PACKAGE}, or the peers, if missing",
+        help=f"{intake.INSTALL}, {vault.PACKAGE}, or the servers of others, if missing",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the measures there too")
     asked = parser.parse_args()

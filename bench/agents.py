@@ -67,7 +67,7 @@ def run(*, quick: bool = False) -> list[Measure]:
 # Where agents are
 
 
-def _environment(home: Path, name: str = "") -> Environment:
+def outside_tmux(home: Path, name: str = "") -> Environment:
     """Return the environment of an agent outside tmux."""
     kept = environment(home)
     for outer in ("TMUX", "TMUX_PANE", "AGENTMAIL_NAME"):
@@ -78,7 +78,7 @@ def _environment(home: Path, name: str = "") -> Environment:
 @contextmanager
 def _tmux(home: Path) -> Iterator[Tmux]:
     command = ("tmux", "-L", f"postroom-bench-{os.getpid()}")
-    env = _environment(home) | {"TMUX_TMPDIR": str(home)}
+    env = outside_tmux(home) | {"TMUX_TMPDIR": str(home)}
 
     def said(*words: str) -> str:
         done = subprocess.run([*command, *words], env=env, check=True, capture_output=True, text=True)  # fmt: skip
@@ -195,9 +195,9 @@ def _hooks(home: Path, tmux: Tmux) -> list[Measure]:
 
 def _one(home: Path, count: int) -> Measure:
     with ExitStack() as stack:
-        bare = stack.enter_context(_serving(home, _environment(home), MINIMAL))
-        carol = stack.enter_context(_serving(home, _environment(home, "carol")))
-        dave = stack.enter_context(_serving(home, _environment(home, "dave")))
+        bare = stack.enter_context(_serving(home, outside_tmux(home), MINIMAL))
+        carol = stack.enter_context(_serving(home, outside_tmux(home, "carol")))
+        dave = stack.enter_context(_serving(home, outside_tmux(home, "dave")))
         _ask(dave, "list-recipients")  # by which others know the name
 
         def second(act: Callable[[], object]) -> float:
@@ -216,8 +216,8 @@ def _one(home: Path, count: int) -> Measure:
 def _many(home: Path, each: int) -> list[Measure]:
     with ExitStack() as stack:
         names = [f"sender{number}" for number in range(SENDERS)]
-        wires = [stack.enter_context(_serving(home, _environment(home, name))) for name in names]
-        erin = stack.enter_context(_serving(home, _environment(home, "erin")))
+        wires = [stack.enter_context(_serving(home, outside_tmux(home, name))) for name in names]
+        erin = stack.enter_context(_serving(home, outside_tmux(home, "erin")))
         _ask(erin, "list-recipients")
 
         def send(wire: Wire) -> list[str]:
@@ -255,7 +255,7 @@ def _history(home: Path, calls: int) -> list[Measure]:
     Path(mail.box("old")).write_bytes(b"".join(read))
     with ExitStack() as stack:
         frank, old, new = (
-            stack.enter_context(_serving(home, _environment(home, name)))
+            stack.enter_context(_serving(home, outside_tmux(home, name)))
             for name in ("frank", "old", "new")
         )
         _ask(new, "receive")
@@ -288,7 +288,7 @@ def _sizes(home: Path) -> list[Measure]:
         ("mcp agents", SERVER, LIST),
         ("mcp", (POSTROOM, "mcp"), LIST_ALL),
     ):
-        wire = Wire(home, command, _environment(home, "grace"))
+        wire = Wire(home, command, outside_tmux(home, "grace"))
         listed = len(json.dumps(json.loads(wire.greet())["result"], separators=(",", ":")))
         wire.end()
         measures.append(_row(f"tools/list of {name}", listed, "bytes", bound=bound))

@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench import mails
+
 POSTROOM = str(Path(sys.executable).with_name("postroom"))
 
 
@@ -46,3 +48,11 @@ def seconds(home: Path, command: Sequence[str]) -> float:
         stderr=subprocess.DEVNULL,
     )
     return time.perf_counter() - began
+
+
+def mailbox(home: Path, count: int) -> None:
+    """Import that many invented mails into the mailbox in that home."""
+    mails.make_folders(home / "Maildir")
+    for made in mails.shuffled(count):
+        made.write(home / "Maildir")
+    output(home, POSTROOM, "import", str(home / "Maildir"))

@@ -159,6 +159,18 @@ class Peer(NamedTuple):
         (self._place / "pinned").write_text("\n".join(self._pinned))
 
 
+GONGRZHE = Peer(
+    "@gongrzhe/server-gmail-autoauth-mcp",
+    "1.1.11",
+    ("node_modules/@gongrzhe/server-gmail-autoauth-mcp/dist/index.js",),
+    files=(
+        (
+            ".gmail-mcp/gcp-oauth.keys.json",
+            '{"installed": {"client_id": "none", "client_secret": "none"}}',
+        ),
+    ),
+    npm=True,
+)
 PEERS = (
     Peer(
         "workspace-mcp",
@@ -174,18 +186,14 @@ PEERS = (
         ("bin/python", "-c", "from mcp_gmail.server import mcp; mcp.run()"),
         also=("mcp<2",),
     ),
-    Peer(
-        "@gongrzhe/server-gmail-autoauth-mcp",
-        "1.1.11",
-        ("node_modules/@gongrzhe/server-gmail-autoauth-mcp/dist/index.js",),
-        files=(
-            (
-                ".gmail-mcp/gcp-oauth.keys.json",
-                '{"installed": {"client_id": "none", "client_secret": "none"}}',
-            ),
-        ),
-        npm=True,
-    ),
+    GONGRZHE,
+)
+# For notes: the bench `start` alone asks for it. It serves the folder `vault` of its home.
+MCPVAULT = Peer(
+    "@bitbonsai/mcpvault",
+    "0.16.0",
+    ("node_modules/@bitbonsai/mcpvault/dist/server.js", "vault"),
+    npm=True,
 )
 
 
@@ -233,7 +241,7 @@ def _starts(
         for server in servers:
             if server.name in failed:
                 continue
-            found = server.start(_home(home, server))
+            found = server.start(home_of(home, server))
             if isinstance(found, str):
                 shown.pop(server.name, None)
                 failed[server.name] = found
@@ -242,7 +250,7 @@ def _starts(
     return shown, failed
 
 
-def _home(home: Path, server: Server) -> Path:
+def home_of(home: Path, server: Server) -> Path:
     """Return this server's own home, with its files."""
     own = home / server.name.split()[0].rpartition("/")[2]
     own.mkdir(exist_ok=True)
@@ -303,7 +311,7 @@ def _say_table(shown: dict[str, list[Listed]], missing: dict[str, str]) -> None:
 def _say_whole(home: Path, servers: Sequence[Server]) -> None:
     """Say what the servers list that have more than mail, when nothing limits them."""
     for server in servers:
-        found = server._replace(command=server.whole).start(_home(home, server))
+        found = server._replace(command=server.whole).start(home_of(home, server))
         if isinstance(found, Listed):
             name = " ".join(server.name.split()[:2])
             say(f"{name}, not limited: {len(found.tools)} tools, {found.size:,} bytes")

@@ -1,4 +1,4 @@
-"""How long a command takes from the shell and back, against an interpreter that does nothing."""
+"""How long a command takes from the shell and back, against an interpreter that does nothing; and how soon servers answer."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench import mails
-from bench.command import POSTROOM, output, seconds
+from bench import mails, ready
+from bench.command import POSTROOM, mailbox, output, seconds
 from bench.report import Bound, Measure, Times, folder, progress, say
 
 MAILS = 1_000
@@ -16,14 +16,11 @@ RUNS = 20
 BOUND = Bound(12, "×")
 
 
-def run() -> list[Measure]:
-    """Measure `postroom search`, `read` and `--help` by turns with `python -c pass`."""
+def run(*, install: bool = False) -> list[Measure]:
+    """Measure `postroom search`, `read` and `--help` by turns with `python -c pass`, then the servers."""
     with folder() as home:
         progress(f"start: {MAILS:,} mails")
-        mails.make_folders(home / "Maildir")
-        for made in mails.shuffled(MAILS):
-            made.write(home / "Maildir")
-        output(home, POSTROOM, "import", str(home / "Maildir"))
+        mailbox(home, MAILS)
         search = (POSTROOM, "search", mails.COMMON)
         newest = json.loads(output(home, *search, "--json"))["messages"][0]["id"]
         commands = {
@@ -32,7 +29,8 @@ def run() -> list[Measure]:
             "postroom --help": (POSTROOM, "--help"),
         }
         say(f"start: {RUNS} runs each by turns, a mailbox of {MAILS:,} mails;")
-        return turns("start", home, commands, bounded="postroom search")
+        measures = turns("start", home, commands, bounded="postroom search")
+        return measures + ready.run(home, install=install)
 
 
 def turns(

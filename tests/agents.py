@@ -10,26 +10,37 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
+import anyio
+import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp_types import CallToolResult, TextContent, TextResourceContents, Tool
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    CallToolResult,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    jsonrpc_message_adapter,
+)
 
-from postroom.cli.mcp import SERVERS, Office
+from postroom.cli.server import SERVERS, DeskProvider, load_listing
 from postroom.config import load
 from postroom.desk.desk import Desk
+from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
-from postroom.tools.serve import Service
+from postroom.tools.streams import LineBuffer, Output
 from postroom.tools.table import Contract
+from postroom.tools.wire import Server
 from tests.conftest import Person
 from tests.forked import fork
 from tests.narrow import narrow, present
@@ -118,7 +129,7 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
         yield found
 
 
-class InProcessOffice(Office):
+class InProcessDesk(DeskProvider):
     """Opens the desk of a person's settings, for a server in the test's own process."""
 
     def __init__(self, person: Person) -> None:
@@ -146,12 +157,46 @@ def contract_of(server: str = "all", contract: str = "postroom") -> Contract:
 @contextmanager
 def visiting_inside(person: Person, *, agent: str = "claude", era: str = "auto", contract: Contract = CONTRACT, **options: Any) -> Iterator[Visitor]:  # fmt: skip
     """Yield an agent that is connected to a server in this process: all of `visiting` but stdin and stdout."""
-    service = Service(contract, InProcessOffice(person), agent=agent)
-    try:
-        with connected(Client(service.server, mode=era, **options)) as found:
-            yield found
-    finally:
-        service.close()
+    provider = InProcessDesk(person)
+    listing = load_listing(contract.name, provider)
+    calls = Calls(contract, listing["arguments"], provider)
+    with connected(Client(in_process(listing, calls, agent), mode=era, **options)) as found:
+        yield found
+
+
+@asynccontextmanager
+async def in_process(listing: dict[str, Any], calls: Calls, agent: str) -> AsyncIterator[Any]:
+    """Yield the streams of an SDK client that is connected to our server for stdio, in this process."""
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](100)
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](100)
+    incoming, outgoing = os.pipe()
+    server = Server(listing, lambda: calls, Output(outgoing), agent)
+
+    async def send() -> None:
+        async for message in from_client:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            server.receive(line.encode())
+
+    async def receive() -> None:
+        lines = LineBuffer()
+        while True:
+            await anyio.wait_readable(incoming)
+            for line in lines.feed(os.read(incoming, 1 << 16)):
+                message = jsonrpc_message_adapter.validate_json(present(line), by_name=False)
+                await to_client.send(SessionMessage(message))
+
+    async with anyio.create_task_group() as group, to_client, from_server, to_server, from_client:
+        group.start_soon(send)
+        group.start_soon(receive)
+        try:
+            yield from_server, to_server
+        finally:
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.to_thread.run_sync(server.finish, 30)
+                await anyio.to_thread.run_sync(server.close)
+            os.close(incoming)
+            os.close(outgoing)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`postroom` and `python -m postroom`: to agent mail the short way, which hooks take; else to click."""
+"""`postroom` and `python -m postroom`: hooks and MCP clients take a short way; else to click."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ def main() -> NoReturn:
         from postroom.cli.agentmail import main as agentmail
 
         sys.exit(agentmail(sys.argv[2:]))
+    if sys.argv[1:2] == ["mcp"]:
+        from postroom.cli.server import main as serve
+
+        serve(sys.argv[2:])  # returns where click must look at the arguments
     from postroom.cli.main import main as command
 
     command()

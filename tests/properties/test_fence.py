@@ -12,7 +12,7 @@ from postroom.core.message import Attachment, Mail, Message, Party, Summary, Thr
 from postroom.mail.mailbox import Page
 from postroom.tools import shapes
 from postroom.tools.fence import NOTICE, mark
-from postroom.tools.table import Reply
+from postroom.tools.table import Reply, dump
 
 # Texts that a stranger would try, and any others.
 TRIES = st.sampled_from(
@@ -68,7 +68,7 @@ SUMMARY = st.builds(
 
 def held(reply: Reply) -> tuple[str, dict[str, Any]]:
     """Check the fence in both forms, and return what stands outside of it as text."""
-    values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
+    values = dump(reply.result)
     fence = values["fence"]
     assert values["end"] == fence
     wire = json.dumps(values)
@@ -116,7 +116,7 @@ def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
 def test_a_list_of_fifty_fits_whatever_it_says(few: list[Summary], blown: str) -> None:
     grown = [replace(one, subject=one.subject + blown * 50, snippet=blown * 200) for one in few]
     reply = shapes.search_reply(Page(tuple((grown * 50)[:50])))
-    values = reply.result.model_dump(by_alias=True, exclude_defaults=True)
+    values = dump(reply.result)
     assert len(values["mails"]) == 50
     assert len(json.dumps(values, ensure_ascii=False).encode()) + len(reply.text.encode()) < 15_800
 

@@ -33,7 +33,7 @@ def test_every_tool_and_argument_of_a_contract_is_on_its_page() -> None:
         rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE)
         shown = {tool: re.findall(r"`(\w+)`", arguments) for tool, arguments in rows}
         tools = import_module(f"postroom.tools.contracts.{module}").CONTRACT.tools
-        assert shown == {tool.name: list(tool.arguments.model_fields) for tool in tools}
+        assert shown == {tool.name: list(tool.checks) for tool in tools}
 
 
 def test_the_slip_on_the_page_lets_its_letter_out(shared_site: Callable[..., Site]) -> None:

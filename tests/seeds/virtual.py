@@ -12,6 +12,8 @@ from anyio.from_thread import start_blocking_portal
 from mcp.client import Client
 
 from postroom.desk.desk import Desk
+from postroom.tools.calls import Calls
+from postroom.tools.listing import load
 from postroom.tools.serve import Service
 from postroom.tools.table import Contract
 from tests.agents import Visitor
@@ -52,9 +54,6 @@ class OpenDesk:
     """Provides a server with a desk that the test has opened and will close."""
 
     opened: Desk
-    accounts: tuple[str, ...] = ("default",)
-    default_account: str = "default"
-    room: str = ""
 
     def desk(self) -> Desk:
         """Return the desk."""
@@ -67,7 +66,10 @@ class OpenDesk:
 @contextmanager
 def serving(desk: Desk, clock: Clock, contract: Contract) -> Iterator[Visitor]:
     """Yield an agent that is connected to a server in this process; where a call waits, the clock moves forward."""
-    service = Service(contract, OpenDesk(desk), agent="claude")
+    listing = load(contract.name)
+    service = Service(
+        listing, Calls(contract, listing["arguments"], OpenDesk(desk)), agent="claude"
+    )
     options = {"loop_factory": lambda: VirtualLoop(clock)}
     try:
         with (

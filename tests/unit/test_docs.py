@@ -98,7 +98,7 @@ def test_every_tool_and_every_argument_is_on_the_page_of_the_tools_and_no_other(
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", page("docs/tools.md"), re.MULTILINE)
     shown = {name: set(re.findall(r"`(\w+)`", arguments)) for name, arguments in rows}
     for tool in CONTRACT.tools:
-        assert shown.pop(tool.name) == set(tool.arguments.model_fields), tool.name
+        assert shown.pop(tool.name) == set(tool.checks), tool.name
     assert not [name for name in shown if shown[name]]
 
 
@@ -107,7 +107,7 @@ def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other(
 
     rows = re.findall(r"^\| `(\w+_notes?)` \| ([^|]*) \|", page("docs/vault.md"), re.MULTILINE)
     shown = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
-    assert shown == {tool.name: list(tool.arguments.model_fields) for tool in CONTRACT.tools}
+    assert shown == {tool.name: list(tool.checks) for tool in CONTRACT.tools}
 
 
 def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other() -> None:
@@ -115,7 +115,7 @@ def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other
 
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) ?\|", page("docs/agents.md"), re.MULTILINE)
     shown = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
-    assert shown == {tool.name: list(tool.arguments.model_fields) for tool in TOOLS}
+    assert shown == {tool.name: list(tool.checks) for tool in TOOLS}
 
 
 def test_every_command_of_agent_mail_is_on_its_page() -> None:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import click
 import uvicorn
 
-from postroom.tools.serve import GRACE, Door, Service
+from postroom.tools.serve import TOKEN_HOLDER, Service, TokenHolder
+from postroom.tools.wire import GRACE
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -43,14 +44,14 @@ class Doorkeeper:
             await _refuse(send, 404, "There is no such session.")
             return
         taken = frozenset(agent.casefold() for agent in known.values() if agent)
-        door = Door(known[token], taken)
+        holder = TokenHolder(known[token], taken)
 
         async def noted(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 self._note(dict(message.get("headers", ())).get(b"mcp-session-id", b""), token)
             await send(message)
 
-        await self._app({**scope, "postroom.door": door}, receive, noted)
+        await self._app({**scope, TOKEN_HOLDER: holder}, receive, noted)
 
     def _note(self, session: bytes, token: str) -> None:
         if session and session not in self._sessions:

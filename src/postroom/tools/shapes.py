@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pydantic import Field
-
 from postroom.core import life
 from postroom.core.letter import Letter
 from postroom.core.message import (
@@ -43,12 +41,12 @@ class Fenced(Result):
     fence: str
 
 
-class Hit(Result):
+class Hit(Result, sender="from"):
     """A mail in a list."""
 
     id: str
     date: str
-    sender: str = Field("", serialization_alias="from", validation_alias="from")
+    sender: str = ""
     subject: str = ""
     snippet: str = ""
     unread: bool = False
@@ -73,13 +71,13 @@ class FileIn(Result):
     size: int
 
 
-class MailResult(Fenced):
+class MailResult(Fenced, sender="from"):
     """One mail."""
 
     id: str
     thread: str
     date: str
-    sender: str = Field("", serialization_alias="from", validation_alias="from")
+    sender: str = ""
     to: tuple[str, ...] = ()
     cc: tuple[str, ...] = ()
     reply_to: tuple[str, ...] = ()
@@ -97,12 +95,12 @@ class MailResult(Fenced):
     hidden_chars: int = 0
 
 
-class Said(Result):
+class Said(Result, sender="from"):
     """One mail of a conversation."""
 
     id: str
     date: str
-    sender: str = Field("", serialization_alias="from", validation_alias="from")
+    sender: str = ""
     to: tuple[str, ...] = ()
     files: tuple[FileIn, ...] = ()
     text: str = ""
@@ -187,7 +185,7 @@ def fenced_reply(
     """
     fence = mark(text) if text else ""
     said = [head, fenced(text, fence, notice) if text else "", *tail]
-    marked = result.model_copy(update={"fence": fence, "end": fence})
+    marked = result._replace(fence=fence, end=fence)
     return Reply("\n".join(filter(None, said)), marked)
 
 
@@ -212,7 +210,7 @@ def _hit(summary: Summary, room: int) -> Hit:
     sender = cut(_person(summary.sender, min(room // 2, 60)), min(room // 2, 60))
     subject = cut(summary.subject, min(120, room - len(sender.encode())))
     left = room - len(sender.encode()) - len(subject.encode())
-    return Hit.model_construct(
+    return Hit(
         id=summary.id,
         date=Stamp(summary.date).iso,
         sender=sender,
@@ -251,7 +249,7 @@ def mail_reply(message: Message, *, offset: int, max_chars: int, quotes: bool) -
     window = clean(body[offset : offset + max_chars])
     end = offset + max_chars
     left_out = len(quoted.strip())
-    values = MailResult.model_construct(
+    values = MailResult(
         fence="",
         id=message.id,
         thread=message.thread,
@@ -334,7 +332,7 @@ def thread_reply(thread: Thread, *, cursor: str, max_chars: int, quotes: bool) -
         start -= 1
     subject = cut(thread.subject, 500)
     text = "\n\n".join([f"Subject: {subject}", *map(_said_text, shown)])
-    result = ThreadResult.model_construct(
+    result = ThreadResult(
         fence="",
         subject=subject,
         mails=tuple(shown),
@@ -354,7 +352,7 @@ def _said(message: Message, room: int, *, quotes: bool) -> tuple[Said, int]:
     mail = message.mail
     body = (mail.text if quotes else split(mail.text)[0]).strip("\n")
     window = clean(body[:room])
-    said = Said.model_construct(
+    said = Said(
         id=message.id,
         date=Stamp(message.date).iso,
         sender=_person(mail.sender),

@@ -31,8 +31,9 @@ def shape(result: Result) -> Reply:
 def _written(result: Result) -> Reply:
     """Return what was written without the words that the agent has just given."""
     if isinstance(result, vault.NoteContent):
-        kept = {"path", "etag", "letter", "hint"}
-        result = vault.NoteWritten(**result.model_dump(include=kept))
+        result = vault.NoteWritten(
+            path=result.path, etag=result.etag, letter=result.letter, hint=result.hint
+        )
     return shape(result)
 
 
@@ -77,11 +78,11 @@ def _json(value: object) -> str:
 
 
 CONTRACT: Final = Contract(
+    name="all",
     instructions=INSTRUCTIONS,
-    tools=(
-        *postroom.TOOLS,
-        *map(_fenced, vault.TOOLS),
-        *messages.TOOLS,
+    tools=tuple(
+        replace(row, contract="all")
+        for row in (*postroom.TOOLS, *map(_fenced, vault.TOOLS), *messages.TOOLS)
     ),
     resources=postroom.CONTRACT.resources,
 )

@@ -16,9 +16,8 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple
-
-from pydantic import Field, StringConstraints
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
@@ -46,6 +45,16 @@ from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut as cut_to
 
+if TYPE_CHECKING:
+    from postroom.tools.models.dry_run import (
+        DraftEmail,
+        ReplyToThread,
+        SearchEmails,
+        SendEmail,
+    )
+else:
+    __getattr__ = table.argument_models(__name__)
+
 INSTRUCTIONS: Final = (
     "With DRY_RUN, the default, the tools show what they would do. Live, a letter waits for a person"
     " unless the settings say otherwise: when a tool says so, do not send it again before that. What a"
@@ -57,7 +66,6 @@ ALL_BODIES: Final = 100_000  # characters of all bodies of one search
 ONE_BODY: Final = 20_000
 DRAFTS: Final = "https://mail.google.com/mail/#drafts"
 MAX_PEOPLE: Final = 200  # far more than any limit lets through
-MAX_HTML: Final = 1_000_000
 # A tag, its end, a comment or a processing instruction; <ann@example.com> and <https://…> are none.
 _NAME: Final = "[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?"
 _TAG: Final = re.compile(rf"<{_NAME}(?:[\s/][^<>]*)?>|</[A-Za-z]|<[!?]")
@@ -82,54 +90,6 @@ class BadAddress(Invalid):
     def __init__(self, field: str, why: str) -> None:
         super().__init__(why)
         self.field = field
-
-
-def _told(about: dict[str, Any], **more: Any) -> Any:  # noqa: ANN401 - pydantic's own
-    return Field(json_schema_extra=about, **more)
-
-
-Subject = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_SUBJECT})]
-Body = Annotated[str, StringConstraints(min_length=1), _told({"maxLength": MAX_BODY})]
-Html = Annotated[str, table.at_most(MAX_HTML)]
-
-
-class DraftEmail(table.Arguments):
-    """Section 4B."""
-
-    to: str = _told({"format": "email"}, description="Recipient email address")
-    subject: Subject = Field(description="Email subject line")
-    body: Body = Field(description="Email body (plain text)")
-    cc: str = Field(default_factory=str, description="CC recipients (comma-separated)")
-    bcc: str = Field(default_factory=str, description="BCC recipients (comma-separated)")
-    html_body: Html = Field(default_factory=str, description="Optional HTML version")
-
-
-class SendEmail(DraftEmail):
-    """Section 4A."""
-
-    reply_to: str = _told({"format": "email"}, default_factory=str, description="Reply-To header")
-
-
-class SearchEmails(table.Arguments):
-    """Section 4C."""
-
-    query: Annotated[str, table.at_most(2_000)] = Field(
-        min_length=1,
-        description="Gmail search query (e.g., 'from:john subject:invoice after:2026/01/01')",
-    )
-    max_results: int = Field(10, ge=1, le=50)
-    include_body: bool = Field(False, description="Include full email body in results")  # noqa: FBT003
-
-
-class ReplyToThread(table.Arguments):
-    """Section 4D."""
-
-    thread_id: Annotated[str, table.at_most(plain.MAX_ID)] = Field(
-        min_length=1, description="Gmail thread ID to reply to"
-    )
-    body: Body
-    reply_all: bool = Field(False, description="Reply to all recipients")  # noqa: FBT003
-    html_body: Html = Field(default_factory=str)
 
 
 class Found(table.Result):
@@ -515,15 +475,15 @@ def heard(call: table.Heard) -> None:
 
 
 SENDS: Final = table.Hints(open_world=True)
+_row: Final = partial(table.Tool, contract="dry_run", whole=True)
 CONTRACT: Final = table.Contract(
+    name="dry_run",
     instructions=INSTRUCTIONS,
     tools=(
-        table.Tool(send_email, "Send an email", SendEmail, Outcome, SENDS, whole=True),
-        table.Tool(draft_email, "Draft an email", DraftEmail, Outcome, table.Hints(), whole=True),
-        table.Tool(
-            search_emails, "Search emails", SearchEmails, FoundEmails, table.READS, whole=True
-        ),
-        table.Tool(reply_to_thread, "Reply to a thread", ReplyToThread, Outcome, SENDS, whole=True),
+        _row(send_email, "Send an email", Outcome, SENDS),
+        _row(draft_email, "Draft an email", Outcome, table.Hints()),
+        _row(search_emails, "Search emails", FoundEmails, table.READS),
+        _row(reply_to_thread, "Reply to a thread", Outcome, SENDS),
     ),
     about=table.About(
         "email-mcp",

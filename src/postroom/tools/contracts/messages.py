@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Final, Literal
-
-from pydantic import ConfigDict, Field
+from typing import TYPE_CHECKING, Final
 
 from postroom.agents.post import Letter
 from postroom.agents.record import seconds
@@ -18,51 +16,24 @@ from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
 from postroom.tools.shapes import cut, fenced_reply
 
+if TYPE_CHECKING:
+    from postroom.tools.models.messages import (
+        ListAgents,
+        ReceiveMessage,
+        SearchMessages,
+        SendMessage,
+        SetStatus,
+    )
+else:
+    __getattr__ = table.argument_models(__name__)
+
 INSTRUCTIONS: Final = (
     "send_message and receive_message are for other agents in this repository, not for mail. Answer"
     " with reply_to."
 )
-MAX_WAIT: Final = 60
 SHOWN: Final = 20_000  # characters of a message
 FEW: Final = 20  # messages in a list
 SNIPPET: Final = 200
-
-Id = Annotated[str, table.at_most(64)]
-
-
-class SendMessage(table.Arguments):
-    """To whom, and what."""
-
-    recipient: Annotated[str, table.at_most(256), Field(description="from list_agents")] = ""
-    message: str = Field(description="at most 64 KB")
-    reply_to: Annotated[Id, Field(description="id; then recipient may be left out")] = ""
-
-
-class ReceiveMessage(table.Arguments):
-    """How."""
-
-    wait_seconds: int = Field(0, ge=0, le=MAX_WAIT)
-    peek: Annotated[bool, Field(description="leave it unread")] = False
-
-
-class SetStatus(table.Arguments):
-    """Which."""
-
-    status: Literal["ready", "work", "offline"]
-
-
-class ListAgents(table.Arguments):
-    """Nothing."""
-
-
-class SearchMessages(table.Arguments):
-    """Which messages."""
-
-    query: Annotated[str, table.at_most(1_000), Field(description="words")] = ""
-    agent: Annotated[str, table.at_most(256)] = ""
-    thread: Id = ""
-    id: Annotated[Id, Field(description="this one, whole")] = ""
-    offset: int = Field(0, ge=0)
 
 
 class MessageSent(table.Result):
@@ -73,12 +44,11 @@ class MessageSent(table.Result):
     state: str
 
 
-class Shown(table.Result):
+class Shown(table.Result, sender="from"):
     """A message."""
 
-    model_config = ConfigDict(populate_by_name=True)
     id: str
-    sender: str = Field(alias="from")
+    sender: str
     to: str = ""
     message: str
     sent_at: str
@@ -88,12 +58,11 @@ class Shown(table.Result):
     person: bool = False
 
 
-class Received(table.Result):
+class Received(table.Result, sender="from"):
     """The oldest message between two marks, and how many more wait; none has no id."""
 
-    model_config = ConfigDict(populate_by_name=True)
     fence: str = ""
-    sender: str = Field("", alias="from")
+    sender: str = ""
     message: str = ""
     end: str = ""
     id: str = ""
@@ -154,14 +123,24 @@ def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
     book = visit.desk.correspondence
     handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
     if handed is None:
-        return table.Reply("No unread messages.", Received.model_validate({}))
+        return table.Reply("No unread messages.", Received())
     with handed.kept():
         whole, left = _whole(book, handed.letter, 0), book.left(handed)
         assert isinstance(whole.result, Messages)
         (one,), more = whole.result.messages, f"\n{left} more wait." if left else ""
-        about = one.model_dump(by_alias=True, exclude={"to", "state"})
-        about |= whole.result.model_dump(include={"fence", "end", "next_offset"})
-        received = Received.model_validate(about | {"left": left})
+        received = Received(
+            fence=whole.result.fence,
+            sender=one.sender,
+            message=one.message,
+            end=whole.result.end,
+            id=one.id,
+            thread=one.thread,
+            reply_to=one.reply_to,
+            sent_at=one.sent_at,
+            person=one.person,
+            next_offset=whole.result.next_offset,
+            left=left,
+        )
         return table.Reply(whole.text + more, received, handover=handed.taken)
 
 
@@ -202,18 +181,16 @@ def _plain(id: str) -> str:
 
 def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
     message = letter.message
-    return Shown.model_validate(
-        {
-            "id": _plain(message.id),
-            "from": cut(sender_of(book, letter), 256),
-            "to": cut(line(message.to), 256),
-            "message": text,
-            "sent_at": message.created if seconds(message.created) is not None else "",
-            "thread": _plain(letter.thread),
-            "reply_to": _plain(letter.reply_to),
-            "state": letter.state,
-            "person": book.by_the_person(letter),
-        }
+    return Shown(
+        id=_plain(message.id),
+        sender=cut(sender_of(book, letter), 256),
+        to=cut(line(message.to), 256),
+        message=text,
+        sent_at=message.created if seconds(message.created) is not None else "",
+        thread=_plain(letter.thread),
+        reply_to=_plain(letter.reply_to),
+        state=letter.state,
+        person=book.by_the_person(letter),
     )
 
 
@@ -245,11 +222,11 @@ def _listed(book: Correspondence, found: list[Letter], offset: int) -> table.Rep
     return fenced_reply(about, head, "\n".join(rows), [f"More: offset={after}" if after else ""])
 
 
-_row: Final = partial(table.Tool, actor="agents")
+_row: Final = partial(table.Tool, contract="all", actor="agents")
 TOOLS: Final = (
-    _row(send_message, "Write to an agent", SendMessage, MessageSent, table.Hints()),
-    _row(receive_message, "Read an agent's letter", ReceiveMessage, Received, table.Hints()),
-    _row(set_status, "Set your status", SetStatus, StatusSet, table.Hints(idempotent=True)),
-    _row(list_agents, "List agents", ListAgents, Agents, table.READS),
-    _row(search_messages, "Search messages", SearchMessages, Messages, table.READS),
+    _row(send_message, "Write to an agent", MessageSent, table.Hints()),
+    _row(receive_message, "Read an agent's letter", Received, table.Hints()),
+    _row(set_status, "Set your status", StatusSet, table.Hints(idempotent=True)),
+    _row(list_agents, "List agents", Agents, table.READS),
+    _row(search_messages, "Search messages", Messages, table.READS),
 )

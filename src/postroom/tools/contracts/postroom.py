@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
-
-from pydantic import Field
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.outgoing_html import MAX_HTML
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
 from postroom.tools import shapes, table
 from postroom.tools.fence import LETTER
+
+if TYPE_CHECKING:
+    from postroom.tools.models.postroom import (
+        Answer,
+        Draft,
+        KeptDraft,
+        Label,
+        Move,
+        OneLetter,
+        OneMail,
+        OnePart,
+        OneThread,
+        Search,
+        Send,
+        Status,
+    )
+else:
+    __getattr__ = table.argument_models(__name__)
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"
@@ -26,130 +42,7 @@ INSTRUCTIONS: Final = (
 )
 OPEN: Final = ("pending", "approved", "sending")
 MAX_PEOPLE: Final = 200
-MAX_BODY: Final = 1_000_000
 _LETTER: Final = re.compile(r"[a-z2-7]{10}")
-
-
-Id = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, table.at_most(MAX_BODY)]
-Page = Annotated[
-    str,
-    table.at_most(MAX_HTML),
-    Field(
-        description="instead of body: p br div b i u s a[href] ul ol li table …; no style, image or comment"
-    ),
-]
-People = Annotated[list[Annotated[str, Field(max_length=1_000)]], Field(max_length=100)]
-Files = Annotated[
-    list[Annotated[str, Field(max_length=1_000)]],
-    Field(max_length=20, description="Outgoing/FILE in the vault, or mail:ID/PART"),
-]
-Key = Annotated[str, Field(max_length=200)]
-Repeat = Annotated[
-    str, Field(max_length=200, description="a new key makes a new letter of the same words")
-]
-Former = Annotated[str, Field(max_length=200, description="your letter that this one replaces")]
-
-
-class Search(table.Arguments):
-    """What to look for."""
-
-    query: Annotated[str, Field(max_length=2_000)] = ""
-    limit: Annotated[int, Field(ge=1, le=50)] = 20
-    cursor: Key = ""
-
-
-class OneMail(table.Arguments):
-    """Which mail, and which part of its text."""
-
-    id: Id
-    offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    max_chars: Annotated[int, Field(ge=200, le=20_000)] = 8_000
-    quotes: bool = False
-
-
-class OneThread(table.Arguments):
-    """Which conversation, and how much of it."""
-
-    id: Id
-    cursor: Key = ""
-    max_chars: Annotated[int, Field(ge=200, le=20_000)] = 12_000
-    quotes: bool = False
-
-
-class OnePart(table.Arguments):
-    """Which file of which mail."""
-
-    id: Id
-    part: Annotated[str, Field(min_length=1, max_length=200, description="as get_email lists it")]
-
-
-class Draft(table.Arguments):
-    """A letter."""
-
-    to: People
-    subject: Annotated[str, Field(max_length=998)] = ""
-    body: Text = ""
-    cc: People = Field(default_factory=list)
-    bcc: People = Field(default_factory=list)
-    html: Page = ""
-    attachments: Files = Field(default_factory=list)
-
-
-class KeptDraft(Draft):
-    """A letter to be kept as a draft."""
-
-    draft_id: Key = ""
-
-
-class Send(Draft):
-    """A letter to be sent."""
-
-    idempotency_key: Repeat = ""
-    replaces: Former = ""
-
-
-class Answer(table.Arguments):
-    """An answer to a mail."""
-
-    id: Key = ""
-    thread: Key = ""
-    body: Text = ""
-    reply_all: bool = False
-    cc: People = Field(default_factory=list)
-    bcc: People = Field(default_factory=list)
-    html: Page = ""
-    attachments: Files = Field(default_factory=list)
-    as_draft: bool = False
-    idempotency_key: Repeat = ""
-    replaces: Former = ""
-
-
-class Move(table.Arguments):
-    """Which mail, and where to."""
-
-    id: Id
-    destination: Id
-
-
-class Label(table.Arguments):
-    """Which mail, and which label."""
-
-    id: Id
-    label: Id
-
-
-class Status(table.Arguments):
-    """Which letter, and how long to wait for news of it."""
-
-    id: Key = ""
-    wait: Annotated[int, Field(ge=0, le=20)] = 0
-
-
-class OneLetter(table.Arguments):
-    """Which letter."""
-
-    id: Id
 
 
 def search_email(visit: table.Visit, asked: Search) -> table.Reply:
@@ -219,6 +112,8 @@ def reply_email(visit: table.Visit, asked: Answer) -> table.Waiting:
     if bool(asked.id) == bool(asked.thread):
         raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
     _one_body(asked)
+    if not (asked.body or asked.html or asked.attachments):
+        raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
     answers, answer = visit.desk.mailroom.answer(
         visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
     )
@@ -266,7 +161,7 @@ def letter_status(visit: table.Visit, asked: Status) -> table.Waiting:
             break
     newer = visit.desk.replaced_by(entry)
     reply = shapes.letter_reply(entry, visit.desk.rules, newer)
-    return table.Reply(reply.text, shapes.StatusResult(**reply.result.model_dump()))
+    return table.Reply(reply.text, shapes.StatusResult(**vars(reply.result)))
 
 
 def withdraw_letter(visit: table.Visit, asked: OneLetter) -> table.Reply:
@@ -315,8 +210,6 @@ def _one_body(asked: Draft | Answer) -> None:
             "A letter has `body` or `html`, not both",
             remedy="Give one: the plain text is made from the HTML.",
         )
-    if isinstance(asked, Answer) and not (asked.body or asked.html or asked.attachments):
-        raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
 
 
 def _post(
@@ -386,26 +279,27 @@ def read_letter(visit: table.Visit, id: str) -> str:
 
 ASKS: Final = table.Hints(idempotent=True, open_world=True)
 SORTS: Final = table.Hints(idempotent=True)
+_row: Final = partial(table.Tool, contract="postroom")
 TOOLS: Final = (
-    table.Tool(search_email, "Search mail", Search, shapes.SearchResult, table.READS),
-    table.Tool(get_email, "Read a mail", OneMail, shapes.MailResult, table.READS),
-    table.Tool(get_thread, "Read a conversation", OneThread, shapes.ThreadResult, table.READS),
-    table.Tool(get_attachment, "Save an attachment", OnePart, shapes.FileResult, SORTS),
-    table.Tool(draft_email, "Draft a mail", KeptDraft, shapes.LetterResult, table.Hints()),
-    table.Tool(send_email, "Ask to send a mail", Send, shapes.LetterResult, ASKS),
-    table.Tool(reply_email, "Ask to send a reply", Answer, shapes.LetterResult, ASKS),
-    table.Tool(move_email, "File a mail", Move, shapes.SortedResult, SORTS),
-    table.Tool(add_label, "Label a mail", Label, shapes.SortedResult, SORTS),
-    table.Tool(letter_status, "Ask after a letter", Status, shapes.StatusResult, table.READS),
-    table.Tool(
+    _row(search_email, "Search mail", shapes.SearchResult, table.READS),
+    _row(get_email, "Read a mail", shapes.MailResult, table.READS),
+    _row(get_thread, "Read a conversation", shapes.ThreadResult, table.READS),
+    _row(get_attachment, "Save an attachment", shapes.FileResult, SORTS),
+    _row(draft_email, "Draft a mail", shapes.LetterResult, table.Hints()),
+    _row(send_email, "Ask to send a mail", shapes.LetterResult, ASKS),
+    _row(reply_email, "Ask to send a reply", shapes.LetterResult, ASKS),
+    _row(move_email, "File a mail", shapes.SortedResult, SORTS),
+    _row(add_label, "Label a mail", shapes.SortedResult, SORTS),
+    _row(letter_status, "Ask after a letter", shapes.StatusResult, table.READS),
+    _row(
         withdraw_letter,
         "Withdraw a letter",
-        OneLetter,
         shapes.LetterResult,
         table.Hints(destructive=True),
     ),
 )
 CONTRACT: Final = table.Contract(
+    name="postroom",
     instructions=INSTRUCTIONS,
     tools=TOOLS,
     resources=(

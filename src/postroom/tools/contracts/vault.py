@@ -10,9 +10,8 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Annotated, Any, Final
-
-from pydantic import Field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
 from postroom.core.text import clean, line
@@ -26,6 +25,18 @@ from postroom.vault.keeper import Progress
 from postroom.vault.note import Typed
 from postroom.vault.snippet import snippet
 
+if TYPE_CHECKING:
+    from postroom.tools.models.vault import (
+        EditNoteInput,
+        ListNotesInput,
+        MoveNoteInput,
+        ReadNoteInput,
+        SearchNotesInput,
+        WriteNoteInput,
+    )
+else:
+    __getattr__ = table.argument_models(__name__)
+
 # {room} is the folder in the vault that holds Postroom's, as the settings have it.
 DRAFTS: Final = (
     "A note in {room}Drafts/ with to, subject and status: pending_approval becomes a letter that waits"
@@ -38,7 +49,6 @@ INSTRUCTIONS: Final = (
     " found in it."
 )
 SHOWN: Final = 50_000  # characters of a note's text
-MAX_BODY: Final = 1_000_000
 ANSWER: Final = 8_000  # bytes of a list, as text and as values together
 WRAPPING: Final = 700  # of them for what is around the notes
 PAGE: Final = 60  # notes that are asked of the index at once
@@ -47,73 +57,6 @@ INTERVAL: Final = 0.1  # seconds between two looks at the index
 
 LOOSE: Final = "No note has these words: these have words that begin so."
 NOTHING: Final = "No note has these words. Fewer words, begin*, or a OR b find more."
-
-Path = Annotated[str, table.at_most(1_000)]
-Text = Annotated[str, table.at_most(MAX_BODY)]
-Tag = Annotated[str, table.at_most(100), Field(description="etag of what you read")]
-Mark = Annotated[str, table.at_most(2_000)]
-
-
-class ReadNoteInput(table.Arguments):
-    """Which note, and which part of its text."""
-
-    path: Path = Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')
-    offset: int = Field(0, ge=0)
-    raw: Annotated[bool, Field(description="the whole text, unparsed")] = False
-    max_chars: int = Field(SHOWN, ge=200, le=200_000)
-
-
-class WriteNoteInput(table.Arguments):
-    """A note."""
-
-    path: Path = Field(description="vault-relative path (created if not exists)")
-    frontmatter: dict[str, Any] = Field(description="YAML key-value pairs")
-    body: Text = Field(description="markdown body content")
-    if_match: Tag = ""
-
-
-class EditNoteInput(table.Arguments):
-    """Which note, and what becomes of it."""
-
-    path: Path
-    append: Text = ""
-    prepend: Text = ""
-    find: Annotated[Text, Field(description="text that stands there once; replace it")] = ""
-    replace: Text = ""  # which must be given with `find`, though it be empty
-    heading: Annotated[
-        str, table.at_most(1_000), Field(description="only in its part, with subheadings")
-    ] = ""
-    set: dict[str, Any] = Field(default_factory=dict, description="frontmatter")
-    remove: list[str] = Field(default_factory=list, max_length=100, description="frontmatter keys")
-    if_match: Tag = ""
-
-
-class ListNotesInput(table.Arguments):
-    """Which folder."""
-
-    directory: Annotated[str, table.at_most(1_000)] = Field(
-        description='vault-relative directory, e.g. "Needs_Action"'
-    )
-    filter: Annotated[str, table.at_most(2_000)] | None = Field(
-        None, description='frontmatter filter, e.g. "status:pending AND tags:work"'
-    )
-    cursor: Mark = ""
-
-
-class MoveNoteInput(table.Arguments):
-    """Which note, and where to."""
-
-    source: Path = Field(description="vault-relative source path")
-    destination: Path = Field(description="vault-relative destination path")
-
-
-class SearchNotesInput(table.Arguments):
-    """What to look for."""
-
-    query: Annotated[str, table.at_most(1_000)] = Field(
-        description="text to search for in note body or frontmatter values"
-    )
-    cursor: Mark = ""
 
 
 class NoteContent(table.Result):
@@ -336,7 +279,7 @@ def _fitting(matches: Iterable[NoteMatch]) -> Iterator[NoteMatch]:
     """Yield as many as an answer has room for, and always one."""
     room = ANSWER - WRAPPING
     for number, match in enumerate(matches):
-        item = json.dumps(match.model_dump(exclude_none=True), ensure_ascii=False)
+        item = json.dumps(table.dump(match), ensure_ascii=False)
         # Once as a value, and once inside a text, where each quote has a sign before it.
         room -= 2 * len(item.encode()) + item.count('"') + item.count("\\") + 4
         if room < 0 and number:
@@ -359,16 +302,15 @@ def refuse(action: str, error: PostroomError) -> table.Reply:
 
 
 WRITES, EDITS = table.Hints(destructive=True, idempotent=True), table.Hints(destructive=True)
+_row: Final = partial(table.Tool, contract="vault", actor="vault")
 TOOLS: Final = (
-    table.Tool(read_note, "Read a note", ReadNoteInput, NoteContent, table.READS, actor="vault"),
-    table.Tool(write_note, "Write a note", WriteNoteInput, NoteContent, WRITES, actor="vault"),
-    table.Tool(edit_note, "Edit a note", EditNoteInput, NoteWritten, EDITS, actor="vault"),
-    table.Tool(list_notes, "List notes", ListNotesInput, NoteList, table.READS, actor="vault"),
-    table.Tool(move_note, "Move a note", MoveNoteInput, NoteMoved, EDITS, actor="vault"),
-    table.Tool(
-        search_notes, "Search notes", SearchNotesInput, NoteList, table.READS, actor="vault"
-    ),
+    _row(read_note, "Read a note", NoteContent, table.READS),
+    _row(write_note, "Write a note", NoteContent, WRITES),
+    _row(edit_note, "Edit a note", NoteWritten, EDITS),
+    _row(list_notes, "List notes", NoteList, table.READS),
+    _row(move_note, "Move a note", NoteMoved, EDITS),
+    _row(search_notes, "Search notes", NoteList, table.READS),
 )
 CONTRACT: Final = table.Contract(
-    instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse
+    name="vault", instructions=INSTRUCTIONS, tools=TOOLS, accounts=False, refuse=refuse
 )

@@ -1,0 +1,180 @@
+"""`postroom mcp` on standard input and output, as clients start it.
+
+A client waits for it at every start, so this module imports neither click nor the desk. `cli/mcp` has the command with
+its help and its errors, and the server over HTTP.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.tools import listing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroom.config import Config
+    from postroom.desk.desk import Desk
+    from postroom.tools.calls import Calls
+
+# server → contract → the module that has it; `all` is one server with the tools of every other.
+SERVERS: Final = {
+    "all": {"postroom": "all"},
+    "email": {
+        "postroom": "postroom",
+        "approval": "approval",
+        "dry-run": "dry_run",
+        "gmail": "gmail",
+    },
+    "vault": {"postroom": "vault"},
+    "agents": {"postroom": "agents"},
+}
+
+
+class Options(NamedTuple):
+    """Which server is wanted, and for whom."""
+
+    server: str = "all"
+    contract: str = "postroom"
+    agent: str = ""
+
+
+class DeskProvider:
+    """The desk of the settings, opened at the first call: until then, a client is not kept waiting."""
+
+    def __init__(self, settings: Callable[[], Config] | None = None) -> None:
+        self._settings = settings or _settings
+        self._stack = ExitStack()
+        self._lock = threading.Lock()
+        self._opened: Desk | None = None
+        self._config: Config | None = None
+
+    def config(self) -> Config:
+        """Return the settings, or raise what is wrong with them."""
+        if self._config is None:
+            self._config = self._settings()
+        return self._config
+
+    def desk(self) -> Desk:
+        """Return the desk, or raise what is wrong with it."""
+        from postroom.wiring.desk import desk
+
+        with self._lock:
+            if self._opened is None:
+                config = self.config()
+                _make(config.vault)
+                self._opened = self._stack.enter_context(desk(config, make=True))
+                assert self._opened is not None
+            return self._opened
+
+    def tokens(self) -> dict[str, str]:
+        """Return the tokens that are let in over HTTP, and whose each is."""
+        from postroom.store.tokens import tokens
+        from postroom.wiring import state_folder
+
+        state = state_folder(self.config(), make=False)
+        return {} if state is None else tokens(state)
+
+    def close(self) -> None:
+        """Close the desk, if it was opened."""
+        with self._lock:
+            self._stack.close()
+
+
+def load_listing(name: str, provider: DeskProvider) -> dict[str, Any]:
+    """Return what a contract lists, with the accounts and the folder of the settings."""
+    found = listing.load(name)
+    instructions = found["instructions"]
+    if not found["accounts"] and "{room}" not in instructions:
+        return found
+    try:
+        config = provider.config()
+    except PostroomError:  # each call says what is wrong, and clients show that
+        return {**found, "instructions": instructions.replace("{room}", "")}
+    room = f"{config.room}/" if config.room else ""
+    found = {**found, "instructions": instructions.replace("{room}", room)}
+    accounts = [account.name for account in config.accounts]
+    return listing.with_accounts(found, accounts, config.default_account)
+
+
+def load_calls(name: str, found: dict[str, Any], provider: DeskProvider) -> Calls:
+    """Return the calls of a contract; this imports all that they need."""
+    from importlib import import_module
+
+    import postroom.wiring.desk  # noqa: F401 - so that the first call does not wait for it
+    from postroom.tools.calls import Calls
+
+    contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
+    return Calls(contract, found["arguments"], provider)
+
+
+def serve_stdio(options: Options) -> None:
+    """Serve one client, and exit."""
+    from postroom.tools import wire
+
+    provider = DeskProvider()
+    name = SERVERS[options.server][options.contract]
+    found = load_listing(name, provider)
+    wire.serve(found, lambda: load_calls(name, found, provider), agent=options.agent)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve a client that has started `postroom mcp` with these arguments.
+
+    Returns where it is not that simple: a person at a terminal, help, HTTP, an error.
+    """
+    options = parse(arguments)
+    if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
+        return
+    gc.set_threshold(50_000)  # there is little to collect at the start
+    serve_stdio(options)
+
+
+def parse(arguments: Sequence[str]) -> Options | None:
+    """Return the options, or `None` where something is asked for that this module does not do."""
+    given: dict[str, str] = {}
+    rest = iter(arguments)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name in ("--contract", "--agent"):
+            given[name[2:]] = value if equals else next(rest, "")
+        elif word in SERVERS and "server" not in given:
+            given["server"] = word
+        else:
+            return None
+    options = Options(**given)
+    if options.contract not in SERVERS[options.server]:
+        return None
+    if options.agent:
+        from postroom.core.agent_name import check_agent_name
+
+        try:
+            check_agent_name(options.agent)
+        except Invalid:
+            return None
+    return options
+
+
+def _settings() -> Config:
+    from pathlib import Path
+
+    from postroom.config import load
+
+    return load(os.environ, Path.cwd(), Path.home())
+
+
+def _make(vault: Path) -> None:
+    try:
+        vault.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Unavailable(
+            f"The vault {vault} cannot be made: {why.strerror}",
+            remedy="Set VAULT_PATH to your vault's folder, in the client's entry or your settings.",
+        ) from why

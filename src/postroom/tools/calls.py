@@ -1,0 +1,239 @@
+"""Runs tool calls and reads resources, for the server on stdio (`wire`) and the one over HTTP (`serve`).
+
+A call is a `RunningCall`, whose `step` does the next part of the work in whatever thread the server chooses. A tool
+that waits gives its thread back: `step` then returns how long to wait. Each call leaves one line in the log, whether
+it succeeds, fails, is cancelled or is interrupted by the server's end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+
+from postroom.core.agent_name import MAX_AGENT
+from postroom.core.errors import PostroomError, Unavailable, unexpected
+from postroom.core.text import line
+from postroom.desk.outbox import Call, Trace, check_name
+from postroom.tools.table import (
+    Contract,
+    Heard,
+    Reply,
+    Result,
+    Tool,
+    Visit,
+    Waiting,
+)
+
+if TYPE_CHECKING:
+    from postroom.desk.desk import Desk
+    from postroom.tools.arguments import Checks
+
+UNNAMED: Final = "unnamed"
+MAX_RESOURCES: Final = 50
+
+log = logging.getLogger("postroom")
+T = TypeVar("T")
+
+
+class DeskProvider(Protocol):
+    """Opens the desk when it is first needed."""
+
+    def desk(self) -> Desk:
+        """Return the desk, or raise what is wrong with it."""
+        ...
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        ...
+
+
+class Caller(NamedTuple):
+    """Who calls: `named` says that the person gave the name, `session` tells clients of one name apart."""
+
+    name: str
+    named: bool = False
+    session: str | None = ""
+
+
+class NoResource(Exception):
+    """No resource has this address."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.uri = uri
+
+
+def client_name(given: str) -> str:
+    """Return a client's name for itself as it may be used: on one line, cleaned, bounded."""
+    return line(given)[:MAX_AGENT].strip() or UNNAMED
+
+
+class Calls:
+    """The calls of one server."""
+
+    def __init__(
+        self, contract: Contract, checks: Mapping[str, Checks], provider: DeskProvider
+    ) -> None:
+        self.contract = contract
+        self.checks = checks  # of the arguments of each tool, as the served listing has them
+        self.changed = threading.Event()  # set when the log file may lack lines of the ledger
+        self._tools = {tool.name: tool for tool in contract.tools}
+        self._resources = {resource.scheme: resource for resource in contract.resources}
+        self._provider = provider
+        self._running: dict[RunningCall, None] = {}
+
+    def begin(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> RunningCall:
+        """Return a call that has not done anything yet; the tool must be one of the contract."""
+        call = RunningCall(self, self._provider, self._tools[tool], arguments, caller)
+        self._running[call] = None
+        return call
+
+    def list_letters(self, caller: Caller) -> list[str]:
+        """Return the ids of the caller's newest letters, where the contract shows letters at all."""
+        if "letter" not in self._resources:
+            return []
+        call = Call("list_resources", caller.name)
+
+        def letters() -> list[str]:
+            check_name(call)
+            found = self._provider.desk().ledger.lines(agent=call.agent, newest=MAX_RESOURCES)
+            return [letter.id for letter in found]
+
+        return self.guarded(letters)
+
+    def read(self, uri: str, caller: Caller) -> str:
+        """Return the text of a resource; raise `NoResource` where none has such an address."""
+        scheme, _, id = uri.partition("://")
+        resource = self._resources.get(scheme)
+        if resource is None or not id:
+            raise NoResource(uri)
+        call = Call(resource.action, caller.name)
+        return self.guarded(
+            lambda: resource.function(Visit(self._provider.desk(), call), id.rstrip("/")), call
+        )
+
+    def guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
+        """Do this; whatever goes wrong is raised as one of our errors, and leaves the line of the call."""
+        try:
+            return function()
+        except PostroomError as error:
+            self.record(call, error)
+            raise
+        except Exception as bug:  # noqa: BLE001 - a fault of ours is reported by its kind and place
+            wrong = unexpected(bug, remedy="Tell the person what this says.")
+            log.error(wrong.message)  # noqa: TRY400 - not its text, which may be a mail's
+            self.record(call, wrong)
+            raise wrong from None
+        finally:
+            self.changed.set()
+
+    def record(self, call: Call | None, error: PostroomError) -> None:
+        """Write the line of a call that failed, unless it is written."""
+        if call is None or error.logged:
+            return
+        with suppress(Exception):  # the desk itself may be what is wrong
+            self._provider.desk().outbox.record(call, error=error, synced=False)
+
+    def ended(self, call: RunningCall) -> None:
+        """Forget a call that is answered or abandoned."""
+        self._running.pop(call, None)
+
+    def publish(self) -> None:
+        """Bring the log file up to the ledger."""
+        self.changed.clear()
+        with suppress(Exception):  # the next time writes it; nothing here ends the server
+            self._provider.desk().publish()
+
+    def close(self) -> None:
+        """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
+        running = list(self._running)
+        for call in running:
+            call.stop_waiting()
+        ended = Unavailable("The server was told to end before it had done this")
+        with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
+            for call in running:
+                self._provider.desk().outbox.record(call.call, error=ended, synced=False)
+        if self.changed.is_set():
+            self.publish()
+        self._provider.close()
+
+
+class RunningCall:
+    """One call of a tool, in progress."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        provider: DeskProvider,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        caller: Caller,
+    ) -> None:
+        self._began = time.monotonic()
+        self._calls = calls
+        self._provider = provider
+        self._tool = tool
+        self._arguments = arguments
+        self._begun = False
+        self._waiting: Waiting | None = None
+        self.call = Call(
+            tool.name, caller.name, tool.actor, Trace(self._took), caller.session, caller.named
+        )
+
+    def _took(self) -> float:
+        return time.monotonic() - self._began
+
+    def step(self) -> Reply | float:
+        """Do the next part of the work: return the answer, or how many seconds to wait for the step after it."""
+        try:
+            found = self._calls.guarded(self._next, self.call)
+        except PostroomError as error:
+            return self._answered(self._calls.contract.refuse(self._tool.name, error), error)
+        return self._answered(found) if isinstance(found, Reply) else found
+
+    def _next(self) -> Reply | float:
+        if self._waiting is None:
+            self._begun = True
+            asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
+            visit = Visit(self._provider.desk(), self.call, getattr(asked, "account", ""))
+            found = self._tool.function(visit, asked)
+            if isinstance(found, Reply | Result):
+                return self._tool.reply(found)
+            self._waiting = found
+        try:
+            return next(self._waiting)
+        except StopIteration as done:
+            return self._tool.reply(done.value)
+
+    def _answered(self, reply: Reply, error: PostroomError | None = None) -> Reply:
+        self._calls.ended(self)
+        if heard := self._calls.contract.heard:
+            with suppress(PostroomError):  # the answer is there, whatever becomes of its log
+                about = Heard(self._tool.name, self._live(), reply.refused, error, self._took())
+                self._calls.guarded(lambda: heard(about))
+        return reply
+
+    def _live(self) -> bool:
+        try:
+            return self._provider.desk().rules.live
+        except PostroomError:  # the answer says so; nothing can be sent
+            return False
+
+    def abandon(self) -> None:
+        """Give up a call that the client has cancelled, between two steps; it leaves its line."""
+        self._calls.ended(self)
+        if not self._begun:
+            gave_up = Unavailable("The client gave it up before it was begun")
+            self._calls.record(self.call, gave_up)
+        self.stop_waiting()
+        self._calls.changed.set()
+
+    def stop_waiting(self) -> None:
+        """End a tool that waits: it writes its line, if it has not."""
+        if self._waiting is not None:
+            with suppress(Exception):  # one that is at work just now ends by itself
+                self._waiting.close()

@@ -1,0 +1,238 @@
+"""Generates the files that servers list their tools from, out of the contracts and the models of arguments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, Field, create_model
+
+from postroom import __version__
+from postroom.tools.arguments import Check
+from postroom.tools.listing import FOLDER
+from postroom.tools.models import Arguments, check_pattern, check_size
+from postroom.tools.table import MAIL, Contract, Hints, Resource, Result, Tool
+
+NAMES: Final = ("all", "postroom", "approval", "dry_run", "gmail", "vault", "agents")
+COMMAND: Final = "python -m postroom.tools.listing"
+MANY: Final = 1_000  # a bound this high is enforced, and not listed
+UNLISTED: Final = frozenset({"title", "maxItems"})
+
+
+def main(arguments: Sequence[str]) -> str | int:
+    """Write every file; with `--check`, return which of them are not what would be written."""
+    texts = {file_of(name): text_of(name) for name in NAMES}
+    if list(arguments) == ["--check"]:
+        stale = [p.name for p, text in texts.items() if _read(p) != text]
+        return f"{', '.join(stale)}: not what the models give. Run {COMMAND}." if stale else 0
+    if arguments:
+        return f"Usage: {COMMAND} [--check]"
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def file_of(name: str) -> Path:
+    """Return the file of a contract's listing."""
+    return Path(FOLDER, f"{name}.json")
+
+
+def text_of(name: str) -> str:
+    """Return what that file holds if it is up to date."""
+    found: Contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
+    return json.dumps(listing_of(found), indent=2, ensure_ascii=False) + "\n"
+
+
+def listing_of(contract: Contract) -> dict[str, Any]:
+    """Return what a server says without being called, and what it enforces of its tools' arguments."""
+    about = contract.about
+    server = {"name": about.name, "title": about.title}
+    if about.description:
+        server["description"] = about.description
+    if about.version != __version__:
+        server["version"] = about.version
+    return {
+        "server": server,
+        "instructions": contract.instructions,
+        "accounts": [t.name for t in contract.tools if contract.accounts and t.actor == MAIL],
+        "tools": list(map(_tool, contract.tools)),
+        "resourceTemplates": list(map(_template, contract.resources)),
+        "arguments": {tool.name: checks_of(model_of(tool)) for tool in contract.tools},
+    }
+
+
+def model_of(tool: Tool) -> type[Arguments]:
+    """Return the model of a tool's arguments, which annotates the second parameter of its function."""
+    function = tool.function
+    _, name, *_ = function.__annotations__.values()
+    model: type[Arguments] = getattr(sys.modules[function.__module__], name)
+    return model
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": " ".join((tool.function.__doc__ or "").split()),
+        "inputSchema": _schema(model_of(tool), defaults=tool.whole),
+        # An error has none of the result's fields, and some clients hold it to the schema too.
+        "outputSchema": _optional(_schema(_model_of_result(tool.result))),
+        "annotations": _annotations(tool.hints),
+    }
+
+
+def _annotations(hints: Hints) -> dict[str, bool]:
+    # What is not said is as the protocol has it: it may write, and writing again does more. Of what
+    # only reads, the two in the middle say nothing.
+    if hints.read_only:
+        return {"readOnlyHint": True, "openWorldHint": hints.open_world}
+    found = {"destructiveHint": hints.destructive}
+    if hints.idempotent:
+        found["idempotentHint"] = True
+    return found | {"openWorldHint": hints.open_world}
+
+
+def _template(resource: Resource) -> dict[str, str]:
+    return {
+        "name": resource.scheme,
+        "title": resource.title,
+        "uriTemplate": f"{resource.scheme}://{{id}}",
+        "description": resource.text,
+        "mimeType": "text/plain",
+    }
+
+
+# Schemas
+
+
+def _model_of_result(result: type[Result]) -> type[BaseModel]:
+    """Return a model with the fields of a result, for its schema."""
+    hints, aliases = get_type_hints(result), result._aliases  # noqa: SLF001
+    fields: dict[str, Any] = {
+        name: (
+            _type(hints[name]),
+            Field(result._field_defaults.get(name, ...), alias=aliases.get(name)),
+        )
+        for name in result._fields
+    }
+    made: type[BaseModel] = create_model(result.__name__, **fields)
+    return made
+
+
+def _type(hint: Any) -> Any:  # noqa: ANN401 - a type, whichever it is
+    if isinstance(hint, type) and issubclass(hint, Result):
+        return _model_of_result(hint)
+    if get_origin(hint) is tuple:
+        return tuple[_type(get_args(hint)[0]), ...]  # type: ignore[misc]
+    return hint
+
+
+def _schema(model: type[BaseModel], *, defaults: bool = False) -> dict[str, Any]:
+    """Return a model's schema without what says nothing: titles that repeat the name, references used once.
+
+    Of the defaults, those that are empty or false are listed only on request.
+    """
+    made = model.model_json_schema()
+    short = _short(made, made.pop("$defs", {}), defaults=defaults)
+    assert isinstance(short, dict)
+    short.pop("description", None)
+    return short
+
+
+def _short(value: object, definitions: Mapping[str, Any], *, defaults: bool) -> object:
+    shorten = partial(_short, definitions=definitions, defaults=defaults)
+    if isinstance(value, list):
+        return list(map(shorten, value))
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        found = dict(definitions[value["$ref"].rpartition("/")[2]])
+        found.pop("description", None)
+        return shorten(found)
+    kept: dict[str, object] = {}
+    for key, inner in value.items():
+        if key == "properties":
+            kept[key] = {name: shorten(about) for name, about in inner.items()}
+        elif key == "default" and not inner:
+            kept |= {key: inner} if defaults else {}
+        elif key not in UNLISTED and inner != MANY:
+            kept[key] = shorten(inner)
+    return kept
+
+
+def _optional(schema: Any) -> Any:  # noqa: ANN401 - a schema is JSON
+    """Return a schema that asks for nothing."""
+    if isinstance(schema, list):
+        return [_optional(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lists = isinstance(schema.get("required"), list)
+    return {
+        key: _optional(inner) for key, inner in schema.items() if not (key == "required" and lists)
+    }
+
+
+# Checks
+
+
+def checks_of(model: type[Arguments]) -> dict[str, Check]:
+    """Return what a model enforces of each argument, in the form that `tools.arguments` describes."""
+    schema: Any = model.__pydantic_core_schema__
+    while schema["type"] != "model-fields":
+        schema = schema["schema"]
+    return {name: _check(field["schema"]) for name, field in schema["fields"].items()}
+
+
+def _check(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one check of Pydantic's own schema; raise `ValueError` for what `tools.arguments` cannot do."""
+    match schema:
+        case {"type": "default", "schema": inner}:
+            made = schema["default_factory"]() if "default_factory" in schema else schema["default"]
+            return {**_check(inner), "default": made}
+        case {"type": "nullable", "schema": inner}:
+            return {**_check(inner), "nullable": True}
+        case {"type": "function-after", "schema": inner, "function": {"function": partial() as f}}:
+            return {**_check(inner), **_validator(f)}
+        case {"type": "list", "items_schema": inner}:
+            return {"type": "list", **_bounds(schema, max="max_length"), "items": _check(inner)}
+        case {"type": "str"}:
+            return {"type": "string", **_bounds(schema, min="min_length", max="max_length")}
+        case {"type": "int"}:
+            return {"type": "integer", **_bounds(schema, min="ge", max="le")}
+        case {"type": "bool"}:
+            return {"type": "boolean", **_bounds(schema)}
+        case {"type": "literal", "expected": values}:
+            return {"type": "literal", "values": list(values), **_bounds(schema)}
+        case {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": {"type": "any"}}:
+            return {"type": "object", **_bounds(schema)}
+    raise ValueError(f"There is no check for {schema}")
+
+
+def _validator(function: partial[str]) -> dict[str, Any]:
+    if function.func is check_size:
+        return {"at_most": function.args[0]}
+    if function.func is check_pattern:
+        return {"pattern": function.args[0], "message": function.args[1]}
+    raise ValueError(f"There is no check for {function}")
+
+
+# What a schema can have beside its bounds.
+_NO_BOUNDS: Final = frozenset(
+    {"type", "items_schema", "keys_schema", "values_schema", "expected", "metadata"}
+)
+
+
+def _bounds(schema: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """Return the bounds of a schema by our names for them; raise `ValueError` if it has another one."""
+    if more := schema.keys() - _NO_BOUNDS - set(names.values()):
+        raise ValueError(f"There is no check for {more} of {schema}")
+    return {ours: schema[theirs] for ours, theirs in names.items() if theirs in schema}

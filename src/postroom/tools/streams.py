@@ -1,0 +1,173 @@
+"""Standard input and output of a server: lines in, messages out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from postroom.tools import protocol
+
+if TYPE_CHECKING:
+    from postroom.agents.mailbox import Taken
+
+MAX_LINE: Final = 16_000_000  # bytes of a message
+MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
+AT_ONCE: Final = 4_096  # bytes that a pipe takes without waiting, if it takes any
+
+
+class Output:
+    """Writes messages to a descriptor, in the order in which they are sent."""
+
+    def __init__(self, handle: int, wake_reader: Callable[[], None] = lambda: None) -> None:
+        self.waiting = 0  # bytes that are not written yet
+        self.wake_reader = wake_reader  # called when more may be read from the client
+        self._handle = handle
+        self._ready = select.poll()
+        self._ready.register(handle, select.POLLOUT)
+        self._queue: deque[tuple[bytes, protocol.Id, Taken | None]] = deque()
+        self._changed = threading.Condition()
+        self._writer: threading.Thread | None = None
+        self._is_closed = False
+
+    def send(self, message: dict[str, Any], delivery: Taken | None = None) -> None:
+        """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+        data = text.encode("utf-8", "replace") + b"\n"
+        with self._changed:
+            if self._is_closed:
+                release(delivery)
+                return
+            if not self.waiting and self._sent_at_once(data, delivery):
+                return
+            self.waiting += len(data)
+            self._queue.append((data, message.get("id", ""), delivery))
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write_queue, daemon=True)
+                self._writer.start()
+            self._changed.notify_all()
+
+    def _sent_at_once(self, data: bytes, delivery: Taken | None) -> bool:
+        if len(data) > AT_ONCE or not self._ready.poll(0):
+            return False
+        try:
+            if delivery is not None:
+                return delivery.hand_at_once(self._handle, data)
+            _write(self._handle, data)
+        except OSError:  # the client is gone, which whoever reads from it notices
+            release(delivery)
+        return True
+
+    def _write_queue(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue or self._is_closed)
+                if self._is_closed:
+                    return
+                data, id, delivery = self._queue.popleft()
+            with suppress(OSError):
+                if delivery is None:
+                    _write(self._handle, data)
+                else:
+                    self._deliver(data, id, delivery)
+            with self._changed:
+                was_full, self.waiting = self.is_full, self.waiting - len(data)
+                self._changed.notify_all()
+            if was_full:
+                self.wake_reader()
+
+    def _deliver(self, data: bytes, id: protocol.Id, delivery: Taken) -> None:
+        from postroom.core.errors import Unavailable
+        from postroom.tools.table import refusal
+
+        try:
+            delivery.hand(self._handle, data)
+        except Unavailable as locked:  # nothing of it is written yet
+            error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
+            answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
+            _write(self._handle, answer.encode() + b"\n")
+        finally:
+            delivery.release()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client should read before it is sent more."""
+        return self.waiting > MAX_UNREAD
+
+    def flush(self, seconds: float) -> None:
+        """Wait until everything is written, but not longer than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self.waiting, seconds)
+
+    def close(self) -> None:
+        """Write nothing more, and release what was not delivered."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            for _, _, delivery in self._queue:
+                release(delivery)
+
+
+class LineBuffer:
+    """Splits what is read into lines; one that is too long comes out as `None`."""
+
+    def __init__(self, most: int = MAX_LINE) -> None:
+        self._most = most
+        self._rest = bytearray()
+        self._is_skipping = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """Take what was read, and yield the lines that are complete."""
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            whole, self._rest = self._rest + line, bytearray()
+            if not self._is_skipping:
+                yield bytes(whole) if len(whole) <= self._most else None
+            self._is_skipping = False
+        if not self._is_skipping:
+            self._rest += rest
+            if len(self._rest) > self._most:
+                self._rest, self._is_skipping = bytearray(), True
+                yield None
+
+
+def take_streams() -> tuple[int, int]:
+    """Return descriptors of standard input and output that nobody else has.
+
+    What other code prints goes to standard error, and what a child reads is empty: only messages pass.
+    """
+    sys.stdout.flush()
+    incoming = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    outgoing = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no standard error
+        os.dup2(null, 1)
+    if null > 2:
+        os.close(null)
+    return incoming, outgoing
+
+
+def _write(handle: int, data: bytes) -> None:
+    """Write everything to a descriptor, even if its other end has made it one that does not wait."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(handle, view) :]
+        except BlockingIOError:
+            select.select([], [handle], [])
+
+
+def release(delivery: Taken | None) -> None:
+    """Let go of a message that was not delivered: it is there for the next who asks."""
+    if delivery is not None:
+        delivery.release()

@@ -1,0 +1,66 @@
+"""A few threads that run jobs, now or later."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+log = logging.getLogger("postroom")
+
+
+class Workers:
+    """Runs jobs in a few threads, each job at its time."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs: list[tuple[float, int, Callable[[], None]]] = []
+        self._changed = threading.Condition()
+        self._submitted = self._threads = self._idle = self._working = 0
+        self._is_stopped = False
+
+    def submit(self, job: Callable[[], None], delay: float = 0.0) -> None:
+        """Run a job after so many seconds. Jobs that are due at once run in the order of submission."""
+        with self._changed:
+            self._submitted += 1
+            heappush(self._jobs, (time.monotonic() + delay, self._submitted, job))
+            if not self._idle and self._threads < self._most:
+                self._threads += 1
+                threading.Thread(target=self._run, daemon=True).start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                while not self._is_due():
+                    if self._is_stopped:
+                        return
+                    self._changed.wait(self._jobs[0][0] - time.monotonic() if self._jobs else None)
+                self._idle -= 1
+                self._working += 1
+                _, _, job = heappop(self._jobs)
+            try:
+                job()
+            except Exception as bug:  # noqa: BLE001 - one job must not end the others
+                log.error("%s in a job", type(bug).__name__)  # noqa: TRY400 - its text may be a mail's
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def _is_due(self) -> bool:
+        return bool(self._jobs) and self._jobs[0][0] <= time.monotonic()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until no job is at work or due, but not longer than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._working and not self._is_due(), seconds)
+
+    def stop(self) -> None:
+        """Drop the jobs that are not at work, and let the threads end."""
+        with self._changed:
+            self._is_stopped = True
+            self._jobs.clear()
+            self._changed.notify_all()

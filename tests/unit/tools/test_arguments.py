@@ -1,0 +1,61 @@
+"""Arguments of a call: defaults, refusals, and the names that were given."""
+
+import pytest
+
+from postroom.core.errors import Invalid
+from postroom.tools.arguments import Checks, parse
+
+CHECKS: Checks = {
+    "to": {"type": "list", "max": 2, "items": {"type": "string", "max": 3}},
+    "cc": {"type": "list", "items": {"type": "string"}, "default": []},
+    "set": {"type": "object", "default": {}},
+    "limit": {"type": "integer", "min": 1, "max": 50, "default": 20},
+    "status": {"type": "literal", "values": ["ready"], "default": "ready"},
+}
+
+
+def refused(**given: object) -> str:
+    with pytest.raises(Invalid) as wrong:
+        parse("send", CHECKS, given)
+    assert wrong.value.remedy == "It takes: to, cc, set, limit, status. Nothing was done."
+    return wrong.value.message
+
+
+def test_defaults_are_filled_in_and_each_call_has_its_own() -> None:
+    first, second = parse("send", CHECKS, {"to": ["a"]}), parse("send", CHECKS, {"to": ["a"]})
+    assert (first.limit, first.status, first.cc, first.set) == (20, "ready", [], {})
+    first.cc.append("b")
+    first.set["x"] = 1
+    assert (second.cc, second.set) == ([], {})
+    assert CHECKS["cc"]["default"] == []
+
+
+def test_it_is_known_which_arguments_were_given() -> None:
+    assert parse("send", CHECKS, {"to": [], "limit": 20}).model_fields_set == {"to", "limit"}
+
+
+def test_all_problems_are_counted_and_the_first_three_named() -> None:
+    said = refused(cc="x", limit=True, status="work", surprise=1)
+    assert said == (
+        "send: to is missing; cc: input should be a valid list; limit: input should be a valid integer"
+        " and 2 more"
+    )
+    assert refused(to=[], surprise=1) == "send: surprise is no argument of this tool"
+
+
+def test_an_item_is_named_by_its_number() -> None:
+    assert refused(to=["ok", "long"]) == "send: to.1: string should have at most 3 characters"
+    assert refused(to=["", "", ""]) == (
+        "send: to: list should have at most 2 items after validation, not 3"
+    )
+
+
+def test_what_was_given_is_not_repeated() -> None:
+    assert refused(to=[], status="secret") == "send: status: input should be 'ready'"
+
+
+def test_half_a_character_is_no_text() -> None:
+    assert refused(to=["\ud800"]) == (
+        "send: to.0: input should be a valid string, unable to parse raw data as a unicode string"
+    )
+    assert refused(to=[], **{"\ud800": 1}) == "send: arguments is no argument of this tool"
