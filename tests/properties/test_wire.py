@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,14 @@ from postroom.config import load
 from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
+from tests.agents import SAMPLE
 from tests.conftest import EXAMPLES, Person
 from tests.sessions import Answers, Message, send_to_ours, send_to_sdk
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures" / "sessions").glob("*.jsonl"))
 MARK = re.compile("[0-9a-f]{16}")  # around what others wrote, drawn for each answer
+LETTER_ID = re.compile(r"\b[a-z2-7]{10}\b")
+FOLDER = re.compile(r"/[\w/-]+/robin\w*")  # of the person's settings
 SESSIONS = 5 * EXAMPLES if EXAMPLES >= 1000 else 3 * EXAMPLES
 
 
@@ -46,17 +50,25 @@ class SharedDesk(DeskProvider):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    robin = Person(tmp_path_factory.mktemp("robin"))
+    with open_site(tmp_path_factory.mktemp("robin")) as found:
+        yield found
+
+
+@contextmanager
+def open_site(folder: Path) -> Iterator[Site]:
+    """Yield a desk in this folder, with mail and one letter that waits for the person."""
+    robin = Person(folder)
     robin.live()
     assert robin.run("init").code == 0
+    assert robin.run("import", str(SAMPLE)).code == 0
     provider = SharedDesk(lambda: load(robin.environment, robin.folder, robin.folder))
     listing = load_listing("all", provider)
     calls = Calls(CONTRACT, listing["arguments"], provider)
-    greet = [
+    begin = [
         request("initialize", INITIALIZE, id=1),
         request("tools/call", {"name": "send_email", "arguments": LETTER}, id=2),
     ]
-    *_, (sent,), _ = send_to_ours(greet, listing, calls)
+    *_, (sent,), _ = send_to_ours(begin, listing, calls)
     yield Site(listing, calls, sent["result"]["structuredContent"]["letter"])
     DeskProvider.close(provider)
 
@@ -96,7 +108,8 @@ def plain(message: Message) -> str:
     """Return a message without what differs from one moment to the next."""
     if message.get("method") == "notifications/progress":
         message["params"]["progress"] = float(message["params"]["progress"])
-    return MARK.sub("mark", json.dumps(message, sort_keys=True))
+    text = MARK.sub("mark", json.dumps(message, sort_keys=True))
+    return LETTER_ID.sub("letter", FOLDER.sub("folder", text))
 
 
 def is_known(line: bytes, mine: list[Message], sdk: list[Message]) -> bool:
@@ -335,3 +348,15 @@ def test_made_up_sessions_are_answered_as_by_the_sdk(site: Site, data: st.DataOb
     ours = send_to_ours(lines, site.listing, site.calls)
     theirs = send_to_sdk(lines, site.listing, site.calls)
     compare(lines, ours, theirs)
+
+
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
+def test_recorded_sessions_are_answered_as_by_the_sdk(file: Path, tmp_path: Path) -> None:
+    lines = file.read_bytes().splitlines()
+    with open_site(tmp_path / "robin1") as first, open_site(tmp_path / "robin2") as second:
+        ours = send_to_ours(lines, first.listing, first.calls)
+        theirs = send_to_sdk(lines, second.listing, second.calls)
+    compare(lines, ours, theirs)
+    answered = [answer for each in ours[:-1] for answer in each if "id" in answer]
+    assert len(answered) == sum(b'"id"' in line for line in lines)
+    assert not any("error" in answer for answer in answered)

@@ -143,12 +143,13 @@ def parse(arguments: Sequence[str]) -> Options | None:
     rest = iter(arguments)
     for word in rest:
         name, equals, value = word.partition("=")
-        if name in ("--contract", "--agent"):
-            given[name[2:]] = value if equals else next(rest, "")
-        elif word in SERVERS and "server" not in given:
-            given["server"] = word
-        else:
+        if word in SERVERS:
+            name, value = "--server", word
+        elif name in ("--contract", "--agent") and not equals:
+            value = next(rest, "")
+        if name not in ("--server", "--contract", "--agent") or not value or name[2:] in given:
             return None
+        given[name[2:]] = value
     options = Options(**given)
     if options.contract not in SERVERS[options.server]:
         return None

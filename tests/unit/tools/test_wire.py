@@ -1,0 +1,367 @@
+"""The server for stdio: what it imports, how it begins and ends, and what a client cannot do to it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.cli.server import SERVERS, Options, parse
+from postroom.tools.calls import Calls
+from postroom.tools.listing import load
+from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
+from postroom.tools.wire import Server
+from postroom.tools.workers import Workers
+from tests.agents import Wire
+from tests.cases import for_each
+from tests.conftest import Person
+from tests.narrow import present
+
+SLOW = ("asyncio", "anyio", "click", "mcp", "mcp_types", "pydantic", "typing_extensions")
+KINDS = [(server, contract) for server, known in SERVERS.items() for contract in known]
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "wire", "version": "1"},
+}
+
+
+def lines(*messages: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in messages)
+
+
+def run_server(
+    person: Person, given: bytes, *arguments: str, options: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], str]:
+    """Start a server as a client does, with all of its input; return its messages and stderr."""
+    done = subprocess.run(
+        [sys.executable, *options, "-m", "postroom", "mcp", *arguments],
+        input=given,
+        cwd=person.folder,
+        env=person.environment,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr.decode()
+
+
+# Starting
+
+
+@for_each(("server", "contract"), KINDS)
+def test_no_server_imports_what_is_slow_to_import(
+    person: Person, server: str, contract: str
+) -> None:
+    tool = {"vault": "list_notes", "agents": "list-recipients"}.get(server, "search_emails")
+    tool = {"postroom": "search_email", "gmail": "list_emails", "approval": "search_email"}.get(
+        contract if server != "vault" and server != "agents" else "", tool
+    )
+    begin = lines(
+        {"id": 1, "method": "initialize", "params": HELLO},
+        {"id": 2, "method": "tools/list"},
+        {"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": {}}},
+    )
+    answers, imported = run_server(
+        person, begin, server, "--contract", contract, options=["-X", "importtime"]
+    )
+    assert [answer["id"] for answer in answers] == [1, 2, 3]
+    assert "result" in answers[2], answers[2]
+    modules = {row.rpartition("|")[2].strip() for row in imported.splitlines()}
+    assert "postroom.tools.wire" in modules
+    assert modules.isdisjoint(SLOW)
+
+
+def test_what_is_listed_needs_neither_the_contract_nor_the_desk(person: Person) -> None:
+    code = (
+        "import sys; from postroom.cli.server import DeskProvider, load_listing;"
+        "import postroom.tools.wire; load_listing('all', DeskProvider());"
+        "print([name for name in sys.modules if name.startswith('postroom.')])"
+    )
+    found = person.run_program([sys.executable, "-c", code]).out
+    assert "postroom.config" in found
+    for room in ("desk", "mail", "vault", "store", "agents", "tools.contracts", "wiring"):
+        assert f"postroom.{room}" not in found
+
+
+def test_the_short_way_takes_what_clients_give_and_leaves_the_rest_to_the_command() -> None:
+    assert parse([]) == Options()
+    assert parse(["email", "--agent", "claude"]) == Options("email", agent="claude")
+    assert parse(["--agent=claude", "email", "--contract=dry-run"]) == Options("email", "dry-run", "claude")  # fmt: skip
+    for other in (
+        ["--help"],
+        ["--http", "1"],
+        ["mail"],
+        ["email", "vault"],
+        ["vault", "--contract", "gmail"],
+        ["--agent", "person"],
+        ["--contract"],
+        ["--agent"],
+        ["--agent="],
+        ["--server", "email"],
+        ["--agent", "a", "--agent", "b"],
+        ["--", "email"],
+    ):
+        assert parse(other) is None, other
+
+
+def test_what_the_short_way_leaves_is_refused_in_words(person: Person) -> None:
+    assert "postroom mcp email" in person.run("mcp", "vault", "--contract", "gmail").err
+    assert "Choose another" in person.run("mcp", "--agent", "person").err
+    assert person.run("mcp", "--agent").code == 2
+    assert "Usage" in person.run("mcp", "--help").out
+
+
+# Ending
+
+
+def test_calls_whose_client_has_closed_its_end_are_answered_before_the_server_ends(
+    person: Person,
+) -> None:
+    given = lines(
+        {"id": 1, "method": "initialize", "params": HELLO},
+        *(
+            {"id": number, "method": "tools/call", "params": {"name": "letter_status"}}
+            for number in range(2, 40)
+        ),
+    )
+    answers, err = run_server(person, given)
+    assert sorted(answer["id"] for answer in answers) == list(range(1, 40))
+    assert all("result" in answer for answer in answers)
+    assert err == ""
+
+
+def test_a_call_that_waits_when_the_client_closes_its_end_is_told_that_it_will_not_be_answered(
+    person: Person,
+) -> None:
+    person.live()
+    assert person.run("init").code == 0
+    with Wire(person) as wire:
+        wire.greet()
+        sent = wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+        id = sent["result"]["structuredContent"]["letter"]
+        waiting = wire.call("letter_status", id=id, wait=20)
+        wire.answer(wire.call("letter_status"))
+        wire.process.stdin.close()
+        found = wire.answer(waiting)
+        assert found["error"] == {"code": -32000, "message": "Connection closed"}
+        assert wire.wait_for_exit() == (0, "")
+
+
+def test_a_server_without_streams_says_so(person: Person) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"exec {sys.executable} -m postroom mcp 0<&-"],
+        cwd=person.folder,
+        env=person.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Standard input or output is closed" in done.stderr
+
+
+def test_a_child_of_the_server_reads_nothing_and_writes_to_stderr(person: Person) -> None:
+    """The notifier runs a program of the person's choice: it must not eat or add messages."""
+    settings = person.folder / ".config" / "postroom" / "postroom.toml"
+    person.live()
+    settings.write_text(settings.read_text() + '\n[notify]\ncommand = ["cat", "-"]\n')
+    assert person.run("init").code == 0
+    with Wire(person) as wire:
+        wire.greet()
+        wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
+        assert wire.answer(wire.ask("ping"))["result"] == {}
+        assert wire.end()[0] == 0
+
+
+# What a client cannot do to it
+
+
+def test_a_client_that_does_not_read_is_served_when_it_does(person: Person) -> None:
+    with Wire(person) as wire:
+        wire.greet()
+        count = 2 * MAX_UNREAD // 20_000
+        asked = [{"jsonrpc": "2.0", "id": n, "method": "tools/list"} for n in range(100, count)]
+        whole = b"".join(json.dumps(each).encode() + b"\n" for each in asked)
+        writer = threading.Thread(target=wire.send, args=[whole])
+        writer.start()
+        found = [wire.line()["id"] for _ in asked]
+        writer.join()
+        assert found == [each["id"] for each in asked]
+        assert wire.end() == (0, "")
+
+
+def test_nothing_more_is_read_from_a_client_that_has_too_much_to_read() -> None:
+    reading, writing = os.pipe()
+    relieved = threading.Event()
+    server = Server(load("all"), no_calls, Output(writing, relieved.set), "")
+    server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
+    asked = 0
+    is_congested = partial(getattr, server, "is_congested")
+    while not is_congested():
+        asked += 1
+        server.receive(lines({"id": asked, "method": "tools/list"}))
+    assert asked < 2 * MAX_UNREAD // 20_000
+    assert not relieved.is_set()
+    buffer, answered = LineBuffer(), 0
+    while answered <= asked:
+        answered += len(list(buffer.feed(os.read(reading, 1 << 16))))
+    assert relieved.wait(10)
+    assert not is_congested()
+    server.close()
+    os.close(reading)
+    os.close(writing)
+
+
+def no_calls() -> Calls:
+    raise AssertionError("nothing is called")
+
+
+def test_a_client_that_never_reads_cannot_keep_a_signal_waiting(person: Person) -> None:
+    with Wire(person) as wire:
+        wire.greet()
+        for _ in range(200):
+            wire.ask("tools/list")
+        os.kill(wire.process.pid, signal.SIGTERM)
+        assert wire.process.wait() == 0
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(person: Person) -> None:
+    with Wire(person) as wire:
+        wire.greet()
+        writer = threading.Thread(target=wire.send, args=[b"x" * (MAX_LINE + 1) + b"\n"])
+        writer.start()
+        refused = wire.line()
+        writer.join()
+        assert refused["id"] is None
+        assert "16,000,000 bytes" in refused["error"]["message"]
+        assert wire.answer(wire.ask("ping"))["result"] == {}
+        assert wire.end() == (0, "")
+
+
+def test_what_is_no_message_does_not_end_the_server(person: Person) -> None:
+    junk = [
+        *(b"\x00" * 100, b"[" * 100_000, b'{"a":' * 100_000, b'"' * 9_999, b"\xff" * 9_999, b"9" * 9_999),
+        *(b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}'),
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        b'{"jsonrpc":"2.0","id":"' + b"9" * 5_000 + b'","method":"ping"}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"' + b"9" * 5_000 + b'"}}',
+    ]  # fmt: skip
+    with Wire(person) as wire:
+        for each in junk:
+            wire.send(each + b"\n")
+        wire.greet()
+        assert wire.answer(wire.ask("ping"))["result"] == {}
+        assert wire.end() == (0, "")
+
+
+# Its parts
+
+
+def test_lines_come_out_whole_however_they_arrive() -> None:
+    whole = b"one\n\ntwo\r\nthree\n"
+    for size in range(1, len(whole) + 1):
+        buffer = LineBuffer()
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        found = [line for piece in pieces for line in buffer.feed(piece)]
+        assert found == [b"one", b"", b"two\r", b"three"], size
+
+
+def test_a_long_line_is_dropped_once_and_not_kept() -> None:
+    buffer = LineBuffer(most=5)
+    assert list(buffer.feed(b"12345\n123456\n")) == [b"12345", None]
+    assert [found for _ in range(9) for found in buffer.feed(b"abc")] == [None]
+    assert list(buffer.feed(b"d\nok\n")) == [b"ok"]
+
+
+def test_jobs_run_in_order_and_later_ones_at_their_time() -> None:
+    workers, done, ready = Workers(1), list[str](), threading.Event()
+    workers.submit(ready.set, 0.06)
+    workers.submit(partial(done.append, "later"), 0.05)
+    for number in range(20):
+        workers.submit(partial(done.append, str(number)))
+    assert ready.wait(10)
+    assert done == [*map(str, range(20)), "later"]
+    workers.stop()
+
+
+def test_no_more_jobs_run_at_once_than_there_are_threads_for() -> None:
+    workers, at_work, most, lock = Workers(3), 0, 0, threading.Lock()
+    barrier = threading.Barrier(3)
+
+    def job() -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        barrier.wait(10)
+        with lock:
+            at_work -= 1
+
+    for _ in range(9):
+        workers.submit(job)
+    workers.settle(10)
+    assert (most, at_work) == (3, 0)
+    workers.stop()
+
+
+def test_a_job_that_fails_ends_no_thread(caplog: pytest.LogCaptureFixture) -> None:
+    workers, done = Workers(1), threading.Event()
+
+    def fail() -> None:
+        raise IndexError("of a mail")
+
+    workers.submit(fail)
+    workers.submit(done.set)
+    assert done.wait(10)
+    assert caplog.messages == ["IndexError in a job"]
+    workers.stop()
+
+
+def test_messages_to_a_client_that_is_gone_are_dropped() -> None:
+    reading, writing = os.pipe()
+    output = Output(writing)
+    os.close(reading)
+    output.send({"id": 1})
+    output.send({"id": 2, "text": "x" * 100_000})
+    output.flush(10)
+    assert output.waiting == 0
+    output.close()
+    output.send({"id": 3})
+    os.close(writing)
+
+
+def test_large_messages_keep_their_order_with_small_ones() -> None:
+    reading, writing = os.pipe()
+    output, found = Output(writing), bytearray()
+
+    def read() -> None:
+        while piece := os.read(reading, 1 << 16):
+            found.extend(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(200):
+        output.send({"id": number, "text": "x" * (100_000 if number % 3 else 1)})
+    output.flush(30)
+    os.close(writing)
+    reader.join()
+    os.close(reading)
+    assert [json.loads(line)["id"] for line in bytes(found).splitlines()] == list(range(200))
+
+
+def test_the_listing_is_a_file_of_the_package() -> None:
+    import postroom.tools
+
+    folder = Path(present(postroom.tools.__file__)).parent / "contracts"
+    for known in SERVERS.values():
+        for module in known.values():
+            assert json.loads((folder / f"{module}.json").read_text())["tools"]
