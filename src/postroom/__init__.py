@@ -7,7 +7,8 @@ The rooms, from the door inwards. A line imports only from lines below it, and i
 guards that::
 
     cli        the terminal: one file a noun, no rules
-    tools      what agents see: tables of tools, answers, and the server that speaks MCP
+    tools      what agents see: tables of tools, answers, and the servers that speak MCP: on stdio our own
+               (wire), over HTTP the SDK's (serve)
     web        what a person sees in the browser: the queue, the letter, the door
     orchestrator  new mail into the vault, triage, what was approved out of it: watcher, triage, model, run
     wiring     which concrete provider serves which account; the only place that names one
@@ -30,7 +31,7 @@ tools, web and cli. With the rule: core. With the order of effects: desk. With t
 config and wiring.
 
 One colour: everything here is synchronous, but for the loops in `tools/serve` and `web/app`, which call in
-through worker threads. The local mailbox is the test double: it ships, it is
+through worker threads, and the orchestrator's clients. The local mailbox is the test double: it ships, it is
 the default, and it passes the same contract suite as every other provider.
 """
 

@@ -1,1 +1,1 @@
-"""What agents see: tables of tools, and the server that shows them over MCP."""
+"""What agents see: tables of tools, and the servers that show them over MCP."""

@@ -132,9 +132,11 @@ class Server:
             result = self._handle(request, message)
         except ProtocolError as error:
             self._answer(request, error=error.body)
-            return
-        if result is not None:
-            self._answer(request, result)
+        except Exception as bug:  # noqa: BLE001 - every request is answered
+            self._answer(request, error=self._error(bug))
+        else:
+            if result is not None:
+                self._answer(request, result)
 
     def _refuse(self, id: protocol.Id | None, code: int, why: str) -> None:
         error = {"code": code, "message": why}
@@ -180,8 +182,7 @@ class Server:
         error: dict[str, object] | None = None,
         delivery: Taken | None = None,
     ) -> None:
-        self._forget(request)
-        if request.cancelled:
+        if not self._forget(request):  # it is cancelled, or the server ends
             release(delivery)
             return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.id}
@@ -195,14 +196,17 @@ class Server:
             answer["result"] = result
         self._output.send(answer, delivery)
 
-    def _forget(self, request: OpenRequest) -> None:
+    def _forget(self, request: OpenRequest) -> bool:
+        """Drop a request that is answered or cancelled; return whether it was open."""
         with self._lock:
+            was_open = request in self._open
             self._open.pop(request, None)
             if self._by_key.get(request.key) is request:
                 del self._by_key[request.key]
             was_full = len(self._open) == MAX_OPEN
         if was_full:
             self._output.wake_reader()
+        return was_open
 
     # What is known without the desk
 
@@ -457,7 +461,6 @@ def _is_signalled(woken: int) -> bool:
 
 def _end(server: Server, woken: int, wake: Callable[[], None], seconds: float) -> NoReturn:
     """Let calls end within so many seconds, close the desk, and exit; a signal makes it shorter."""
-
     is_finished = threading.Event()
 
     def finish() -> None:

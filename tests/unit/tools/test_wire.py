@@ -306,6 +306,8 @@ def test_no_more_jobs_run_at_once_than_there_are_threads_for() -> None:
         with lock:
             at_work -= 1
 
+    workers.submit(partial(barrier.reset))  # so that a thread is idle, and not yet awake
+    workers.settle(10)
     for _ in range(9):
         workers.submit(job)
     workers.settle(10)
