@@ -28,6 +28,7 @@ from tests.sessions import Answers, Message, send_to_ours, send_to_sdk
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures" / "sessions").glob("*.jsonl"))
 MARK = re.compile("[0-9a-f]{16}")  # around what others wrote, drawn for each answer
+END = b"(the end)"
 LETTER_ID = re.compile(r"\b[a-z2-7]{10}\b")
 FOLDER = re.compile(r"/[\w/-]+/robin\w*")  # of the person's settings
 SESSIONS = 5 * EXAMPLES if EXAMPLES >= 1000 else 3 * EXAMPLES
@@ -98,7 +99,7 @@ def request(method: Any, params: Any = None, **fields: Any) -> bytes:
 
 def compare(lines: Sequence[bytes], ours: Answers, theirs: Answers) -> None:
     """Fail where the two servers answer differently, and the difference is not a known one."""
-    for line, mine, sdk in zip([*lines, b"(end)"], ours, theirs, strict=True):
+    for line, mine, sdk in zip([*lines, END], ours, theirs, strict=True):
         left, right = [sorted(map(plain, side)) for side in (mine, sdk)]
         if left != right and not is_known(line, mine, sdk):
             raise AssertionError(f"{line[:300]!r}\n  ours: {left}\n  SDK:  {right}")
@@ -113,20 +114,20 @@ def plain(message: Message) -> str:
 
 
 def is_known(line: bytes, mine: list[Message], sdk: list[Message]) -> bool:
-    """Return whether two answers may differ, and why is said here."""
+    """Return whether two answers to a line may differ; here it says why."""
+    if line == END:
+        return False
     code = mine[0].get("error", {}).get("code") if len(mine) == 1 else None
     # A request that does not parse is answered, if its id can be read; the SDK leaves the client waiting.
     if code == protocol.INVALID_REQUEST and not sdk:
         return True
-    found = json.loads(line.decode("utf-8", "replace")) if line.startswith(b"{") else {}
+    found = json.loads(line.decode("utf-8", "replace")) if mine and sdk else {}
     theirs = sdk[0].get("error", {}).get("code") if len(sdk) == 1 else None
     # A method that is not served is unknown, whatever its parameters; the SDK looks at the parameters first.
     if code == protocol.METHOD_NOT_FOUND and theirs == protocol.INVALID_PARAMS:
         return found["method"] in UNSERVED
     # The SDK takes "yes" for true and 1.0 for 1; we take only what the protocol's schema has.
-    if code == protocol.INVALID_PARAMS and len(sdk) == 1:
-        return is_coerced(found)
-    return False
+    return code == protocol.INVALID_PARAMS and len(sdk) == 1 and is_coerced(found)
 
 
 UNSERVED = (

@@ -62,10 +62,10 @@ class InvalidMessage(ValueError):
 
 
 # A shape is a type, a tuple of allowed texts, a list of one shape (a list of these), or an object: its fields by
-# name. A field whose name ends with `?` may be missing or null. `*` stands for the fields that have no other entry;
+# name. A field whose name ends with `?` may be missing or null, with `?!` missing but not null. `*` stands for the fields that have no other entry;
 # without it they may be anything.
 _TOKEN: Final = "token"  # noqa: S105 - a text or an integer
-_META: Final = {"_meta?": {"progressToken?": _TOKEN}}
+_META: Final = {"_meta?": {"progressToken?!": _TOKEN}}
 _ICON: Final = {"src": str, "mimeType?": str, "sizes?": [str], "theme?": ("light", "dark")}
 _IMPLEMENTATION: Final = {
     "name": str,
@@ -107,7 +107,7 @@ _ENVELOPE: Final = {
         CAPABILITIES_KEY: _ENVELOPE_CAPABILITIES,
         CLIENT_KEY + "?": _IMPLEMENTATION,
         LOG_LEVEL_KEY + "?": _LEVELS,
-        "progressToken?": _TOKEN,
+        "progressToken?!": _TOKEN,
     }
 }
 _LIST: Final = {"cursor?": str}
@@ -215,19 +215,18 @@ def fits(value: object, shape: Any) -> bool:  # noqa: ANN401 - see above
         return value in shape
     if isinstance(shape, list):
         return isinstance(value, list) and all(fits(item, shape[0]) for item in value)
-    if not isinstance(value, dict):
-        return False
-    for name, inner in shape.items():
-        if name == "*":
-            if not all(fits(item, inner) for item in value.values()):
-                return False
-        elif name.endswith("?"):
-            found = value.get(name[:-1])
-            if found is not None and not fits(found, inner):
-                return False
-        elif name not in value or not fits(value[name], inner):
-            return False
-    return True
+    return isinstance(value, dict) and all(
+        _has_field(value, name, inner) for name, inner in shape.items()
+    )
+
+
+def _has_field(value: dict[str, Any], name: str, shape: object) -> bool:
+    if name == "*":
+        return all(fits(item, shape) for item in value.values())
+    key = name.rstrip("?!")
+    if key not in value:
+        return name != key
+    return (value[key] is None and name.endswith("?")) or fits(value[key], shape)
 
 
 def parse(line: bytes) -> Message | None:
