@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help demo test crash test-real check nightly lint picture screens bench lock coverage mutants clean
+.PHONY: help demo test crash test-real check nightly lint listings picture screens bench lock coverage mutants clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ check: lint test crash test-real  ## everything that must pass before a change l
 nightly: export POSTROOM_EXAMPLES ?= 1000
 nightly: export POSTROOM_CRASH ?= 100
 nightly: lint test crash test-real  ## the same with the full counts of kills and ten times the examples
+
+listings: $(VENV)/.runtime  ## write anew what servers list, after a change of a tool or its arguments
+	$(BIN)/python -m postroom.tools.listing
 
 picture: $(VENV)/.runtime  ## redraw docs/desk.svg
 	$(BIN)/python docs/picture.py

@@ -110,10 +110,15 @@ def _starts(home: Path, *, install: bool) -> list[Measure]:
     say("same interpreter, and against servers of others")
     _head("baseline")
     measures = [
-        _row(f"mcp {name} / {baseline}", taken[f"mcp {name}"], baseline, taken.get(baseline), bound)
+        _row(
+            f"mcp {name} / {baseline}",
+            taken[f"mcp {name}"],
+            baseline,
+            taken.get(baseline),
+            STARTED.get((name, baseline)),
+        )
         for name in SERVERS
         for baseline in (BARE, GMAIL, NOTES)
-        for bound in (STARTED.get((name, baseline)),)
     ]
     say()
     say("start: resident memory then, medians")
@@ -128,7 +133,7 @@ def _start(home: Path, command: Sequence[str]) -> Started:
         answer = wire.greet()
         lasted = time.perf_counter() - began
         memory = wire.memory
-    json.loads(answer)["result"]["tools"]
+    assert json.loads(answer)["result"]["tools"]
     return Started(lasted, memory)
 
 

@@ -18,11 +18,10 @@ from bench.command import POSTROOM, environment, mailbox
 from bench.report import Bound, Measure, folder, progress, say
 
 MAILS = 3_000
-STARTS = 15
 CALLS = 400
 ROUNDS = 5
 AT_ONCE = 20
-START, MEMORY, CALL = Bound(1.25, "×"), Bound(1.25, "×"), Bound(2, "×")
+CALL = Bound(2, "×")
 MANY = Bound(1.05, "×")  # no slower than on the SDK; the rest is noise from run to run
 LIST_BYTES, SEARCH_BYTES = Bound(12_000, "bytes"), Bound(16_000, "bytes")
 
@@ -117,31 +116,11 @@ def run() -> list[Measure]:
     with folder() as home:
         progress(f"server: {MAILS:,} mails")
         mailbox(home, MAILS)
-        say(f"server: {STARTS} starts and {ROUNDS} × {CALLS} calls each by turns, {MAILS:,} mails;")
+        say(f"server: {ROUNDS} × {CALLS} calls each by turns, {MAILS:,} mails;")
         say("against a minimal server of the MCP SDK with one tool that does nothing; and at")
         say("once against the same tools served by the SDK too, 5 % allowed for noise")
         say(f"{'':34}{'postroom':>12}{'minimal':>12}{'ratio':>8}{'bound':>12}")
-        return [*_starts(home), *_calls(home), *_sizes(home)]
-
-
-def _starts(home: Path) -> list[Measure]:
-    taken: dict[str, list[float]] = {"ours": [], "bare": []}
-    held: dict[str, list[float]] = {"ours": [], "bare": []}
-    for turn in range(STARTS + 1):
-        for name, command in (("bare", MINIMAL), ("ours", SERVER)):
-            began = time.perf_counter()
-            wire = Wire(home, command)
-            wire.greet()
-            lasted = time.perf_counter() - began
-            memory = wire.memory
-            wire.end()
-            if turn:  # the first is for the byte code and the disk
-                taken[name].append(lasted)
-                held[name].append(memory)
-    return [
-        _measure("start to tools/list", min(taken["ours"]), min(taken["bare"]), "ms", START),
-        _measure("memory then", median(held["ours"]), median(held["bare"]), "MB", MEMORY),
-    ]
+        return [*_calls(home), *_sizes(home)]
 
 
 def _calls(home: Path) -> list[Measure]:

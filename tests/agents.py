@@ -33,11 +33,12 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from postroom.cli.server import SERVERS, DeskProvider, load_listing
+from postroom.cli.server import ConfiguredDesk, load_listing
 from postroom.config import load
 from postroom.desk.desk import Desk
 from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
+from postroom.tools.listing import SERVERS
 from postroom.tools.streams import LineBuffer, Output
 from postroom.tools.table import Contract
 from postroom.tools.wire import Server
@@ -129,7 +130,7 @@ def visiting(person: Person, *arguments: str, agent: str = "claude", era: str = 
         yield found
 
 
-class InProcessDesk(DeskProvider):
+class InProcessDesk(ConfiguredDesk):
     """Opens the desk of a person's settings, for a server in the test's own process."""
 
     def __init__(self, person: Person) -> None:

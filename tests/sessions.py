@@ -64,7 +64,7 @@ async def _settle(service: Service) -> None:
 async def _send_to_sdk(lines: Sequence[bytes], listing: dict[str, Any], calls: Calls) -> Answers:
     service = Service(listing, calls)
     written: list[Message] = []
-    give, take = anyio.create_memory_object_stream[str]()
+    to_server, from_test = anyio.create_memory_object_stream[str]()
 
     class Stdin:
         def __aiter__(self) -> Stdin:
@@ -72,7 +72,7 @@ async def _send_to_sdk(lines: Sequence[bytes], listing: dict[str, Any], calls: C
 
         async def __anext__(self) -> str:
             try:
-                return await take.receive()
+                return await from_test.receive()
             except anyio.EndOfStream:
                 raise StopAsyncIteration from None
 
@@ -85,17 +85,19 @@ async def _send_to_sdk(lines: Sequence[bytes], listing: dict[str, Any], calls: C
 
     async def serve() -> None:
         streams: dict[str, Any] = {"stdin": Stdin(), "stdout": Stdout()}
-        async with stdio_server(**streams) as (come, go):
-            await service.server.run(come, go, service.server.create_initialization_options())
+        async with stdio_server(**streams) as (incoming, outgoing):
+            await service.server.run(
+                incoming, outgoing, service.server.create_initialization_options()
+            )
 
     answers = []
     async with anyio.create_task_group() as group:
         group.start_soon(serve)
         for line in lines:
-            await give.send(line.decode("utf-8", "replace"))
+            await to_server.send(line.decode("utf-8", "replace"))
             await _settle(service)
             answers.append(written.copy())
             written.clear()
-        give.close()
-    take.close()
+        to_server.close()
+    from_test.close()
     return [*answers, written]

@@ -22,7 +22,7 @@ guards that::
     mail       where mail lives: the protocols, MIME, and one package or module a provider
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
-    core       pure words and rules: errors, text, address, message, query, letter, answer, life, policy,
+    core       pure words and rules: agent_name, errors, text, address, message, query, letter, answer, life, policy,
                audit, redaction, stamp, filename; the HTML of letters: outgoing_html, href, plain_text; the
                risk card: card, levels, findings, lookalike, risk
 

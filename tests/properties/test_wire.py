@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom.cli.server import DeskProvider, load_listing
+from postroom.cli.server import ConfiguredDesk, load_listing
 from postroom.config import load
 from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.contracts.all import CONTRACT
 from tests.agents import SAMPLE
-from tests.conftest import EXAMPLES, Person
+from tests.conftest import EXAMPLES, Person, examples
 from tests.sessions import Answers, Message, send_to_ours, send_to_sdk
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures" / "sessions").glob("*.jsonl"))
@@ -31,7 +31,7 @@ MARK = re.compile("[0-9a-f]{16}")  # around what others wrote, drawn for each an
 END = b"(the end)"
 LETTER_ID = re.compile(r"\b[a-z2-7]{10}\b")
 FOLDER = re.compile(r"/[\w/-]+/robin\w*")  # of the person's settings
-SESSIONS = 5 * EXAMPLES if EXAMPLES >= 1000 else 3 * EXAMPLES
+SESSIONS = 5_000 if EXAMPLES >= 1000 else examples(300)
 
 
 class Site(NamedTuple):
@@ -42,7 +42,7 @@ class Site(NamedTuple):
     letter: str
 
 
-class SharedDesk(DeskProvider):
+class SharedDesk(ConfiguredDesk):
     """A desk that outlives the servers of one test after the other."""
 
     def close(self) -> None:
@@ -51,13 +51,13 @@ class SharedDesk(DeskProvider):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with open_site(tmp_path_factory.mktemp("robin")) as found:
+    with open_site(tmp_path_factory.mktemp("robin"), CLIENT) as found:
         yield found
 
 
 @contextmanager
-def open_site(folder: Path) -> Iterator[Site]:
-    """Yield a desk in this folder, with mail and one letter that waits for the person."""
+def open_site(folder: Path, client: Mapping[str, str]) -> Iterator[Site]:
+    """Yield a desk in this folder, with mail and one letter of this client that waits for the person."""
     robin = Person(folder)
     robin.live()
     assert robin.run("init").code == 0
@@ -66,12 +66,12 @@ def open_site(folder: Path) -> Iterator[Site]:
     listing = load_listing("all", provider)
     calls = Calls(CONTRACT, listing["arguments"], provider)
     begin = [
-        request("initialize", INITIALIZE, id=1),
+        request("initialize", {**INITIALIZE, "clientInfo": client}, id=1),
         request("tools/call", {"name": "send_email", "arguments": LETTER}, id=2),
     ]
     *_, (sent,), _ = send_to_ours(begin, listing, calls)
     yield Site(listing, calls, sent["result"]["structuredContent"]["letter"])
-    DeskProvider.close(provider)
+    ConfiguredDesk.close(provider)
 
 
 LETTER = {"to": ["ann@example.org"], "subject": "Tea", "body": "At four?"}
@@ -97,11 +97,11 @@ def request(method: Any, params: Any = None, **fields: Any) -> bytes:
 # Known differences
 
 
-def compare(lines: Sequence[bytes], ours: Answers, theirs: Answers) -> None:
+def compare(lines: Sequence[bytes], ours: Answers, sdk: Answers) -> None:
     """Fail where the two servers answer differently, and the difference is not a known one."""
-    for line, mine, sdk in zip([*lines, END], ours, theirs, strict=True):
-        left, right = [sorted(map(plain, side)) for side in (mine, sdk)]
-        if left != right and not is_known(line, mine, sdk):
+    for line, our_answers, sdk_answers in zip([*lines, END], ours, sdk, strict=True):
+        left, right = (sorted(map(plain, side)) for side in (our_answers, sdk_answers))
+        if left != right and not is_known(line, our_answers, sdk_answers):
             raise AssertionError(f"{line[:300]!r}\n  ours: {left}\n  SDK:  {right}")
 
 
@@ -113,21 +113,23 @@ def plain(message: Message) -> str:
     return LETTER_ID.sub("letter", FOLDER.sub("folder", text))
 
 
-def is_known(line: bytes, mine: list[Message], sdk: list[Message]) -> bool:
+def is_known(line: bytes, ours: list[Message], sdk: list[Message]) -> bool:
     """Return whether two answers to a line may differ; here it says why."""
     if line == END:
         return False
-    code = mine[0].get("error", {}).get("code") if len(mine) == 1 else None
+    our_error, sdk_error = ([each.get("error") for each in side] for side in (ours, sdk))
     # A request that does not parse is answered, if its id can be read; the SDK leaves the client waiting.
-    if code == protocol.INVALID_REQUEST and not sdk:
-        return True
-    found = json.loads(line.decode("utf-8", "replace")) if mine and sdk else {}
-    theirs = sdk[0].get("error", {}).get("code") if len(sdk) == 1 else None
+    if our_error == [{"code": protocol.INVALID_REQUEST, "message": "Invalid message"}]:
+        return not sdk
+    if len(ours) != 1 or len(sdk) != 1 or not our_error[0]:
+        return False
+    code, found = our_error[0]["code"], json.loads(line.decode("utf-8", "replace"))
     # A method that is not served is unknown, whatever its parameters; the SDK looks at the parameters first.
-    if code == protocol.METHOD_NOT_FOUND and theirs == protocol.INVALID_PARAMS:
-        return found["method"] in UNSERVED
+    if code == protocol.METHOD_NOT_FOUND and sdk_error[0]:
+        return sdk_error[0]["code"] == protocol.INVALID_PARAMS and found["method"] in UNSERVED
     # The SDK takes "yes" for true and 1.0 for 1; we take only what the protocol's schema has.
-    return code == protocol.INVALID_PARAMS and len(sdk) == 1 and is_coerced(found)
+    # Postroom asks a client for no input, and takes no answer to that; the SDK reads past it.
+    return code == protocol.INVALID_PARAMS and is_coerced(found)
 
 
 UNSERVED = (
@@ -182,7 +184,7 @@ def mutated(value: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             return {key: kept for key, kept in value.items() if key != name}
         return {**value, name: odd}
 
-    names = st.sampled_from([*value, "new"])
+    names = st.sampled_from([*value, "new", "inputResponses", "requestState", "task"])
     return st.builds(change, names, ODD, st.sampled_from(["drop", "set"])) | st.just(value)
 
 
@@ -347,17 +349,27 @@ def sessions(letter: str) -> st.SearchStrategy[list[bytes]]:
 def test_made_up_sessions_are_answered_as_by_the_sdk(site: Site, data: st.DataObject) -> None:
     lines = data.draw(sessions(site.letter))
     ours = send_to_ours(lines, site.listing, site.calls)
-    theirs = send_to_sdk(lines, site.listing, site.calls)
-    compare(lines, ours, theirs)
+    compare(lines, ours, send_to_sdk(lines, site.listing, site.calls))
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 def test_recorded_sessions_are_answered_as_by_the_sdk(file: Path, tmp_path: Path) -> None:
     lines = file.read_bytes().splitlines()
-    with open_site(tmp_path / "robin1") as first, open_site(tmp_path / "robin2") as second:
-        ours = send_to_ours(lines, first.listing, first.calls)
-        theirs = send_to_sdk(lines, second.listing, second.calls)
-    compare(lines, ours, theirs)
-    answered = [answer for each in ours[:-1] for answer in each if "id" in answer]
-    assert len(answered) == sum(b'"id"' in line for line in lines)
-    assert not any("error" in answer for answer in answered)
+    client = re.search(rb'clientInfo":({[^}]*})', lines[0])
+    assert client
+    about = json.loads(client[1])
+    with (
+        open_site(tmp_path / "robin1", about) as first,
+        open_site(tmp_path / "robin2", about) as second,
+    ):
+        ours = send_to_ours(for_site(lines, first), first.listing, first.calls)
+        sdk = send_to_sdk(for_site(lines, second), second.listing, second.calls)
+    compare(lines, ours, sdk)
+    answers = [answer for each in ours[:-1] for answer in each if "id" in answer]
+    assert len(answers) == sum(b'"jsonrpc"' in line and b'"id":' in line for line in lines)
+    assert not any("error" in answer or answer["result"].get("isError") for answer in answers)
+
+
+def for_site(lines: Sequence[bytes], site: Site) -> list[bytes]:
+    """Return recorded lines with a letter of this site."""
+    return [line.replace(b"{letter}", site.letter.encode()) for line in lines]

@@ -1,6 +1,6 @@
 """Streamable HTTP in front of `postroom mcp` on stdio, for test suites that speak HTTP alone.
 
-Each message goes to the server's stdin as it was posted, its id included, and the answer comes back as it was written.
+Each message that is JSON goes to the server's stdin with its id, and the answer comes back with it.
 A session of the handshake versions has a process of its own. Requests that carry their version themselves share one,
 unless two with the same id are under way at once, which one pipe cannot hold. The rest of HTTP is the bridge's own:
 session ids, the version's header, status codes. It has no stream that a client opens with GET, and does not notice that

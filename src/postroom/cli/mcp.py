@@ -8,8 +8,7 @@ import click
 
 from postroom.cli.printing import say
 from postroom.cli.server import (
-    SERVERS,
-    DeskProvider,
+    ConfiguredDesk,
     Options,
     load_calls,
     load_listing,
@@ -17,12 +16,13 @@ from postroom.cli.server import (
 )
 from postroom.core.agent_name import check_agent_name
 from postroom.core.errors import AuthRequired, Invalid
+from postroom.tools.listing import SERVERS
 
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
 
 
 @click.command("mcp")
-@click.argument("server", type=click.Choice(sorted(SERVERS)), default="all")
+@click.argument("server", type=click.Choice(sorted(SERVERS)), default="all", metavar="[SERVER]")
 @click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
 @click.option(
     "--agent",
@@ -64,7 +64,7 @@ def _serve_http(options: Options, http: str) -> None:
     from postroom.tools.http import run_http
     from postroom.tools.serve import Service
 
-    provider = DeskProvider()
+    provider = ConfiguredDesk()
     where, known = place(http), provider.tokens()
     if not known:
         raise AuthRequired(

@@ -11,8 +11,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 from postroom.tools import listing
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.tools.calls import Calls
 
-# server → contract → the module that has it; `all` is one server with the tools of every other.
-SERVERS: Final = {
-    "all": {"postroom": "all"},
-    "email": {
-        "postroom": "postroom",
-        "approval": "approval",
-        "dry-run": "dry_run",
-        "gmail": "gmail",
-    },
-    "vault": {"postroom": "vault"},
-    "agents": {"postroom": "agents"},
-}
-
 
 class Options(NamedTuple):
     """Which server is wanted, and for whom."""
@@ -46,7 +33,7 @@ class Options(NamedTuple):
     agent: str = ""
 
 
-class DeskProvider:
+class ConfiguredDesk:
     """The desk of the settings, opened at the first call: until then, a client is not kept waiting."""
 
     def __init__(self, settings: Callable[[], Config] | None = None) -> None:
@@ -88,7 +75,7 @@ class DeskProvider:
             self._stack.close()
 
 
-def load_listing(name: str, provider: DeskProvider) -> dict[str, Any]:
+def load_listing(name: str, provider: ConfiguredDesk) -> dict[str, Any]:
     """Return what a contract lists, with the accounts and the folder of the settings."""
     found = listing.load(name)
     instructions = found["instructions"]
@@ -104,7 +91,7 @@ def load_listing(name: str, provider: DeskProvider) -> dict[str, Any]:
     return listing.with_accounts(found, accounts, config.default_account)
 
 
-def load_calls(name: str, found: dict[str, Any], provider: DeskProvider) -> Calls:
+def load_calls(name: str, found: dict[str, Any], provider: ConfiguredDesk) -> Calls:
     """Return the calls of a contract; this imports all that they need."""
     from importlib import import_module
 
@@ -115,12 +102,12 @@ def load_calls(name: str, found: dict[str, Any], provider: DeskProvider) -> Call
     return Calls(contract, found["arguments"], provider)
 
 
-def serve_stdio(options: Options) -> None:
+def serve_stdio(options: Options) -> NoReturn:
     """Serve one client, and exit."""
     from postroom.tools import wire
 
-    provider = DeskProvider()
-    name = SERVERS[options.server][options.contract]
+    provider = ConfiguredDesk()
+    name = listing.SERVERS[options.server][options.contract]
     found = load_listing(name, provider)
     wire.serve(found, lambda: load_calls(name, found, provider), agent=options.agent)
 
@@ -134,7 +121,9 @@ def main(arguments: Sequence[str]) -> None:
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
     gc.set_threshold(50_000)  # there is little to collect at the start
-    serve_stdio(options)
+    # Nothing has been read yet, so that the command can try again, and put into words what is wrong.
+    with suppress(Exception):
+        serve_stdio(options)
 
 
 def parse(arguments: Sequence[str]) -> Options | None:
@@ -143,15 +132,17 @@ def parse(arguments: Sequence[str]) -> Options | None:
     rest = iter(arguments)
     for word in rest:
         name, equals, value = word.partition("=")
-        if word in SERVERS:
-            name, value = "--server", word
-        elif name in ("--contract", "--agent") and not equals:
-            value = next(rest, "")
-        if name not in ("--server", "--contract", "--agent") or not value or name[2:] in given:
+        if word in listing.SERVERS:
+            field, value = "server", word
+        elif name in ("--contract", "--agent"):
+            field, value = name[2:], value if equals else next(rest, "")
+        else:
             return None
-        given[name[2:]] = value
+        if not value or field in given:
+            return None
+        given[field] = value
     options = Options(**given)
-    if options.contract not in SERVERS[options.server]:
+    if options.contract not in listing.SERVERS[options.server]:
         return None
     if options.agent:
         from postroom.core.agent_name import check_agent_name

@@ -8,7 +8,6 @@ it succeeds, fails, is cancelled or is interrupted by the server's end.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -80,15 +79,15 @@ class Calls:
     ) -> None:
         self.contract = contract
         self.checks = checks  # of the arguments of each tool, as the served listing has them
-        self.changed = threading.Event()  # set when the log file may lack lines of the ledger
+        self.provider = provider
         self._tools = {tool.name: tool for tool in contract.tools}
         self._resources = {resource.scheme: resource for resource in contract.resources}
-        self._provider = provider
         self._running: dict[RunningCall, None] = {}
+        self._is_unpublished = False  # whether the log file may lack lines of the ledger
 
     def begin(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> RunningCall:
         """Return a call that has not done anything yet; the tool must be one of the contract."""
-        call = RunningCall(self, self._provider, self._tools[tool], arguments, caller)
+        call = RunningCall(self, self._tools[tool], arguments, caller)
         self._running[call] = None
         return call
 
@@ -100,10 +99,10 @@ class Calls:
 
         def letters() -> list[str]:
             check_name(call)
-            found = self._provider.desk().ledger.lines(agent=call.agent, newest=MAX_RESOURCES)
+            found = self.provider.desk().ledger.lines(agent=call.agent, newest=MAX_RESOURCES)
             return [letter.id for letter in found]
 
-        return self.guarded(letters)
+        return self.run_guarded(letters)
 
     def read(self, uri: str, caller: Caller) -> str:
         """Return the text of a resource; raise `NoResource` where none has such an address."""
@@ -112,11 +111,11 @@ class Calls:
         if resource is None or not id:
             raise NoResource(uri)
         call = Call(resource.action, caller.name)
-        return self.guarded(
-            lambda: resource.function(Visit(self._provider.desk(), call), id.rstrip("/")), call
+        return self.run_guarded(
+            lambda: resource.function(Visit(self.provider.desk(), call), id.rstrip("/")), call
         )
 
-    def guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
+    def run_guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
         """Do this; whatever goes wrong is raised as one of our errors, and leaves the line of the call."""
         try:
             return function()
@@ -129,24 +128,25 @@ class Calls:
             self.record(call, wrong)
             raise wrong from None
         finally:
-            self.changed.set()
+            self._is_unpublished = True
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
         if call is None or error.logged:
             return
+        self._is_unpublished = True
         with suppress(Exception):  # the desk itself may be what is wrong
-            self._provider.desk().outbox.record(call, error=error, synced=False)
+            self.provider.desk().outbox.record(call, error=error, synced=False)
 
-    def ended(self, call: RunningCall) -> None:
+    def forget(self, call: RunningCall) -> None:
         """Forget a call that is answered or abandoned."""
         self._running.pop(call, None)
 
     def publish(self) -> None:
         """Bring the log file up to the ledger."""
-        self.changed.clear()
+        self._is_unpublished = False
         with suppress(Exception):  # the next time writes it; nothing here ends the server
-            self._provider.desk().publish()
+            self.provider.desk().publish()
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
@@ -156,10 +156,10 @@ class Calls:
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
-                self._provider.desk().outbox.record(call.call, error=ended, synced=False)
-        if self.changed.is_set():
+                self.provider.desk().outbox.record(call.call, error=ended, synced=False)
+        if self._is_unpublished:
             self.publish()
-        self._provider.close()
+        self.provider.close()
 
 
 class RunningCall:
@@ -168,14 +168,12 @@ class RunningCall:
     def __init__(
         self,
         calls: Calls,
-        provider: DeskProvider,
         tool: Tool,
         arguments: Mapping[str, Any],
         caller: Caller,
     ) -> None:
         self._began = time.monotonic()
         self._calls = calls
-        self._provider = provider
         self._tool = tool
         self._arguments = arguments
         self._begun = False
@@ -190,16 +188,16 @@ class RunningCall:
     def step(self) -> Reply | float:
         """Do the next part of the work: return the answer, or how many seconds to wait for the step after it."""
         try:
-            found = self._calls.guarded(self._next, self.call)
+            found = self._calls.run_guarded(self._next, self.call)
         except PostroomError as error:
-            return self._answered(self._calls.contract.refuse(self._tool.name, error), error)
-        return self._answered(found) if isinstance(found, Reply) else found
+            return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
+        return self._finish(found) if isinstance(found, Reply) else found
 
     def _next(self) -> Reply | float:
         if self._waiting is None:
             self._begun = True
             asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            visit = Visit(self._provider.desk(), self.call, getattr(asked, "account", ""))
+            visit = Visit(self._calls.provider.desk(), self.call, getattr(asked, "account", ""))
             found = self._tool.function(visit, asked)
             if isinstance(found, Reply | Result):
                 return self._tool.reply(found)
@@ -209,28 +207,27 @@ class RunningCall:
         except StopIteration as done:
             return self._tool.reply(done.value)
 
-    def _answered(self, reply: Reply, error: PostroomError | None = None) -> Reply:
-        self._calls.ended(self)
+    def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
+        self._calls.forget(self)
         if heard := self._calls.contract.heard:
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
                 about = Heard(self._tool.name, self._live(), reply.refused, error, self._took())
-                self._calls.guarded(lambda: heard(about))
+                self._calls.run_guarded(lambda: heard(about))
         return reply
 
     def _live(self) -> bool:
         try:
-            return self._provider.desk().rules.live
+            return self._calls.provider.desk().rules.live
         except PostroomError:  # the answer says so; nothing can be sent
             return False
 
     def abandon(self) -> None:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""
-        self._calls.ended(self)
+        self._calls.forget(self)
         if not self._begun:
             gave_up = Unavailable("The client gave it up before it was begun")
             self._calls.record(self.call, gave_up)
         self.stop_waiting()
-        self._calls.changed.set()
 
     def stop_waiting(self) -> None:
         """End a tool that waits: it writes its line, if it has not."""

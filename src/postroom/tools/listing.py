@@ -1,7 +1,7 @@
 """What a server says before any tool is called: its name, its tools and their arguments, read from a file.
 
 The files `contracts/NAME.json` are generated from the contracts and the argument models by
-`python -m postroom.tools.listing`, and committed. So a server starts without Pydantic, and a change of
+`make listings` (`python -m postroom.tools.listing`), and committed. So a server starts without Pydantic, and a change of
 what clients see is a change of a file.
 """
 
@@ -9,11 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
+# server → contract → the module that has it; `all` is one server with the tools of every other.
+SERVERS: Final = {
+    "all": {"postroom": "all"},
+    "email": {
+        "postroom": "postroom",
+        "approval": "approval",
+        "dry-run": "dry_run",
+        "gmail": "gmail",
+    },
+    "vault": {"postroom": "vault"},
+    "agents": {"postroom": "agents"},
+}
 FOLDER: Final = os.path.join(os.path.dirname(__file__), "contracts")  # noqa: PTH118, PTH120
 
 
@@ -55,4 +66,4 @@ def _with_property(tool: dict[str, Any], account: dict[str, Any]) -> dict[str, A
 if __name__ == "__main__":
     from postroom.tools.models.generate import main
 
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -62,9 +62,9 @@ class InvalidMessage(ValueError):
 
 
 # A shape is a type, a tuple of allowed texts, a list of one shape (a list of these), or an object: its fields by
-# name. A field whose name ends with `?` may be missing or null, with `?!` missing but not null. `*` stands for the fields that have no other entry;
-# without it they may be anything.
-_TOKEN: Final = "token"  # noqa: S105 - a text or an integer
+# name. A field whose name ends with `?` may be missing or null, with `?!` missing but not null. `*` is the shape
+# of every field; else a field without an entry may be anything. A token is a text or an integer.
+_TOKEN: Final = "token"  # noqa: S105
 _META: Final = {"_meta?": {"progressToken?!": _TOKEN}}
 _ICON: Final = {"src": str, "mimeType?": str, "sizes?": [str], "theme?": ("light", "dark")}
 _IMPLEMENTATION: Final = {
@@ -137,7 +137,7 @@ ENVELOPE_METHODS: Final[dict[str, dict[str, Any]]] = {
 }
 for _method in ("tools/call", "resources/read"):
     # Postroom never asks the client for input, so there is nothing to answer.
-    ENVELOPE_METHODS[_method] |= {"inputResponses?": (), "requestState?": str}
+    ENVELOPE_METHODS[_method] |= {"inputResponses?": {"*": ()}, "requestState?": str}
 INITIALIZED: Final = {"_meta?": dict}
 
 # What the server says of itself, in both eras: lists never change while it runs.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import select
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.tools import protocol
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 MAX_LINE: Final = 16_000_000  # bytes of a message
 MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
-AT_ONCE: Final = 4_096  # bytes that a pipe takes without waiting, if it takes any
+AT_ONCE: Final = select.PIPE_BUF  # bytes that a pipe takes without waiting, if it takes any
+
+log = logging.getLogger("postroom")
 
 
 class Output:
     """Writes messages to a descriptor, in the order in which they are sent."""
 
     def __init__(self, handle: int, wake_reader: Callable[[], None] = lambda: None) -> None:
-        self.waiting = 0  # bytes that are not written yet
+        self.unwritten = 0  # bytes
         self.wake_reader = wake_reader  # called when more may be read from the client
         self._handle = handle
         self._ready = select.poll()
@@ -45,25 +47,31 @@ class Output:
             if self._is_closed:
                 release(delivery)
                 return
-            if not self.waiting and self._sent_at_once(data, delivery):
+            if not self.unwritten and self._try_send(data, delivery):
                 return
-            self.waiting += len(data)
+            self.unwritten += len(data)
             self._queue.append((data, message.get("id", ""), delivery))
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write_queue, daemon=True)
                 self._writer.start()
             self._changed.notify_all()
 
-    def _sent_at_once(self, data: bytes, delivery: Taken | None) -> bool:
+    def _try_send(self, data: bytes, delivery: Taken | None) -> bool:
         if len(data) > AT_ONCE or not self._ready.poll(0):
             return False
         try:
             if delivery is not None:
                 return delivery.hand_at_once(self._handle, data)
             _write(self._handle, data)
-        except OSError:  # the client is gone, which whoever reads from it notices
+        except OSError as why:
+            self._lost(why)
             release(delivery)
         return True
+
+    def _lost(self, why: OSError) -> None:
+        """Say that nothing can be written, unless the client is gone, which whoever reads from it notices."""
+        if not isinstance(why, BrokenPipeError | ConnectionResetError):
+            log.error("Answers cannot be written: %s", why.strerror)
 
     def _write_queue(self) -> None:
         while True:
@@ -72,13 +80,15 @@ class Output:
                 if self._is_closed:
                     return
                 data, id, delivery = self._queue.popleft()
-            with suppress(OSError):
+            try:
                 if delivery is None:
                     _write(self._handle, data)
                 else:
                     self._deliver(data, id, delivery)
+            except OSError as why:
+                self._lost(why)
             with self._changed:
-                was_full, self.waiting = self.is_full, self.waiting - len(data)
+                was_full, self.unwritten = self.is_full, self.unwritten - len(data)
                 self._changed.notify_all()
             if was_full:
                 self.wake_reader()
@@ -99,12 +109,12 @@ class Output:
     @property
     def is_full(self) -> bool:
         """Whether the client should read before it is sent more."""
-        return self.waiting > MAX_UNREAD
+        return self.unwritten > MAX_UNREAD
 
     def flush(self, seconds: float) -> None:
         """Wait until everything is written, but not longer than that."""
         with self._changed:
-            self._changed.wait_for(lambda: not self.waiting, seconds)
+            self._changed.wait_for(lambda: not self.unwritten, seconds)
 
     def close(self) -> None:
         """Write nothing more, and release what was not delivered."""
@@ -118,8 +128,8 @@ class Output:
 class LineBuffer:
     """Splits what is read into lines; one that is too long comes out as `None`."""
 
-    def __init__(self, most: int = MAX_LINE) -> None:
-        self._most = most
+    def __init__(self, max_bytes: int = MAX_LINE) -> None:
+        self._max_bytes = max_bytes
         self._rest = bytearray()
         self._is_skipping = False
 
@@ -129,13 +139,18 @@ class LineBuffer:
         for line in lines:
             whole, self._rest = self._rest + line, bytearray()
             if not self._is_skipping:
-                yield bytes(whole) if len(whole) <= self._most else None
+                yield bytes(whole) if len(whole) <= self._max_bytes else None
             self._is_skipping = False
         if not self._is_skipping:
             self._rest += rest
-            if len(self._rest) > self._most:
+            if len(self._rest) > self._max_bytes:
                 self._rest, self._is_skipping = bytearray(), True
                 yield None
+
+    def end(self) -> Iterator[bytes]:
+        """Yield the last line, if nothing ended it."""
+        if self._rest:
+            yield bytes(self._rest)
 
 
 def take_streams() -> tuple[int, int]:

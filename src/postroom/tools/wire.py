@@ -42,6 +42,7 @@ GRACE: Final = 5.0  # seconds that they have when a signal has come, or nobody l
 LAST: Final = 3.0  # seconds to write log lines and close the desk after that
 PUBLISH: Final = 0.5  # seconds after which the log file shows what the ledger has
 QUIET: Final = 0.05  # seconds without a message after which the server imports what calls need
+BUSY: Final = 0.02  # seconds between two looks at whether calls have ended
 WAIT: Final = 1.0  # seconds of waiting after which a call reports progress again
 
 log = logging.getLogger("postroom")
@@ -53,13 +54,15 @@ class OpenRequest:
     def __init__(self, id: protocol.Id, message: Message) -> None:
         self.id = id
         self.key = _key(id)
-        self.cacheable = message.method != "tools/call"
+        self.is_cacheable = message.method != "tools/call"
         self.progress_token = protocol.progress_token(message.params)
         self.cancelled = False
         self.call: RunningCall | None = None
         self.turn = threading.Lock()  # held by the worker that is at work on the call
-        self.waited = 0.0  # seconds since the call began to wait
-        self.left = 0.0  # seconds until its next step
+        # A longer wait is cut into pieces, and at each of them progress is reported.
+        self.waited = 0.0  # seconds of all pieces that were begun
+        self.left = 0.0  # seconds to wait after the piece that was begun last
+        self.is_busy = True  # whether the call waits for work of ours, not for time or a person
 
 
 class Server:
@@ -80,8 +83,8 @@ class Server:
         self._lock = threading.Lock()  # for the next two
         self._open: dict[OpenRequest, None] = {}
         self._by_key: dict[protocol.Id, OpenRequest] = {}  # the newest of each id
-        self._publishes = False
-        self._prepares = False
+        self._is_publishing = False
+        self._is_preparing = False
         self._received = 0
         self._has_envelopes: bool | None = None  # the era, which the first request decides
         self._client: str | None = None  # the client's name for itself, from `initialize`
@@ -99,6 +102,11 @@ class Server:
         }
 
     @property
+    def methods(self) -> set[str]:
+        """The methods that it serves, of both eras."""
+        return set(self._methods)
+
+    @property
     def is_congested(self) -> bool:
         """Whether the client must be served before more is read from it."""
         return self._output.is_full or len(self._open) > MAX_OPEN
@@ -108,14 +116,16 @@ class Server:
     def receive(self, line: bytes | None) -> None:
         """Take one line: answer it, begin its work, or pass it over. `None` is one that was too long."""
         self._received += 1
+        if line is None:
+            self._refuse(None, protocol.PARSE_ERROR, f"A message has at most {MAX_LINE:,} bytes")
+            return
         try:
-            message = protocol.parse(line) if line is not None else None
-            if line is None:
-                said = f"A message has at most {MAX_LINE:,} bytes"
-                self._refuse(None, protocol.PARSE_ERROR, said)
-            elif message is not None and message.id is None:
+            message = protocol.parse(line)
+            if message is None:
+                return
+            if message.id is None:
                 self._take_notice(message)
-            elif message is not None and message.id is not None:
+            else:
                 self._open_request(message.id, message)
         except InvalidMessage as wrong:
             if wrong.id is not None:
@@ -155,11 +165,12 @@ class Server:
         methods = protocol.ENVELOPE_METHODS if self._has_envelopes else protocol.HANDSHAKE_METHODS
         if method not in methods:
             raise ProtocolError(protocol.METHOD_NOT_FOUND, "Method not found", method)
+        invalid = ProtocolError(protocol.INVALID_PARAMS, "Invalid request parameters", "")
+        if not protocol.fits(params or {}, methods[method]):
+            raise invalid
         is_ready = self._has_envelopes or self._initialized or self._client is not None
-        if not (is_ready or method in ("initialize", "ping")) or not protocol.fits(
-            params or {}, methods[method]
-        ):
-            raise ProtocolError(protocol.INVALID_PARAMS, "Invalid request parameters", "")
+        if not is_ready and method not in ("initialize", "ping"):
+            raise invalid  # as the SDK says it
         return self._methods[method](request, params or {})
 
     def _take_notice(self, message: Message) -> None:
@@ -189,7 +200,7 @@ class Server:
         if error is not None:
             answer["error"] = error
         elif self._has_envelopes:
-            extras = protocol.FRESHNESS if request.cacheable else {}
+            extras = protocol.FRESHNESS if request.is_cacheable else {}
             stamp = {"resultType": "complete", "_meta": {protocol.SERVER_KEY: self._info}}
             answer["result"] = {**(result or {}), **extras, **stamp}
         else:
@@ -228,8 +239,8 @@ class Server:
         }
 
     def _list_tools(self, _: OpenRequest, __: dict[str, Any]) -> dict[str, Any]:
-        if not self._prepares:
-            self._prepares = True
+        if not self._is_preparing:
+            self._is_preparing = True
             self.workers.submit(partial(self._prepare, self._received), QUIET)
         return {"tools": self._listing["tools"]}
 
@@ -252,7 +263,10 @@ class Server:
             return self._calls
 
     def _caller(self, params: dict[str, Any]) -> Callable[[], Caller]:
-        """Return who calls: as the person calls the client, else as the client calls itself."""
+        """Return a function that returns who calls; a worker calls it, so that it can import `calls`.
+
+        It is who the person says, else who the client says.
+        """
         own = self._client
         if self._has_envelopes:
             own = (params["_meta"].get(protocol.CLIENT_KEY) or {"name": ""})["name"]
@@ -357,6 +371,7 @@ class Server:
         from postroom.tools.table import Wait
 
         delay = step
+        request.is_busy = isinstance(step, Wait)
         if isinstance(step, Wait):
             self._report(request, step.done, step.total, step.told)
         else:
@@ -379,12 +394,12 @@ class Server:
     def _publish_later(self) -> None:
         """Have the log file show what the ledger has, a moment later and for all calls until then."""
         with self._lock:
-            before, self._publishes = self._publishes, True
+            before, self._is_publishing = self._is_publishing, True
         if not before:
             self.workers.submit(self._publish, PUBLISH)
 
     def _publish(self) -> None:
-        self._publishes = False
+        self._is_publishing = False
         self._get_calls().publish()
 
     # The end
@@ -392,9 +407,13 @@ class Server:
     def finish(self, seconds: float) -> None:
         """Let the calls that are at work end, say that the others will not, and write all answers."""
         end = time.monotonic() + seconds
-        self.workers.settle(seconds)
-        with self._lock:
-            left = list(self._open)
+        while True:
+            self.workers.settle(max(0.0, end - time.monotonic()))
+            with self._lock:
+                left = list(self._open)
+            if time.monotonic() >= end or not any(request.is_busy for request in left):
+                break
+            time.sleep(BUSY)
         for request in left:
             error = {"code": protocol.CONNECTION_CLOSED, "message": "Connection closed"}
             self._answer(request, error=error)
@@ -411,7 +430,7 @@ class Server:
 def serve(listing: dict[str, Any], make_calls: Callable[[], Calls], *, agent: str = "") -> NoReturn:
     """Serve one client on standard input and output, until it is gone or a signal comes; then exit."""
     incoming, outgoing = take_streams()
-    woken, waker = os.pipe()
+    wakeup, waker = os.pipe()
     os.set_blocking(waker, False)
 
     def wake() -> None:
@@ -422,16 +441,16 @@ def serve(listing: dict[str, Any], make_calls: Callable[[], Calls], *, agent: st
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     server = Server(listing, make_calls, Output(outgoing, wake), agent)
-    _end(server, woken, wake, seconds=_read(server, incoming, outgoing, woken))
+    _end(server, wakeup, wake, seconds=_read(server, incoming, outgoing, wakeup))
 
 
-def _read(server: Server, incoming: int, outgoing: int, woken: int) -> float:
+def _read(server: Server, incoming: int, outgoing: int, wakeup: int) -> float:
     """Hand over lines until standard input ends, a signal comes or nobody listens any more.
 
     Returns how many seconds calls then have to end.
     """
     watch, lines, is_reading = select.poll(), LineBuffer(), False
-    watch.register(woken, select.POLLIN)
+    watch.register(wakeup, select.POLLIN)
     watch.register(outgoing, 0)  # reports an error when its reader is gone
     is_over = False
     while not is_over:
@@ -440,7 +459,7 @@ def _read(server: Server, incoming: int, outgoing: int, woken: int) -> float:
             watch.register(incoming, select.POLLIN) if is_reading else watch.unregister(incoming)
         events = dict(watch.poll())
         # What the client has sent before it was gone is still done.
-        is_over = outgoing in events or (woken in events and _is_signalled(woken))
+        is_over = outgoing in events or (wakeup in events and _is_signalled(wakeup))
         if incoming in events:
             try:
                 data = os.read(incoming, 1 << 16)
@@ -448,18 +467,18 @@ def _read(server: Server, incoming: int, outgoing: int, woken: int) -> float:
                 continue
             except OSError:
                 return END_OF_INPUT
+            for line in lines.feed(data) if data else lines.end():
+                server.receive(line)
             if not data:
                 return END_OF_INPUT
-            for line in lines.feed(data):
-                server.receive(line)
     return GRACE
 
 
-def _is_signalled(woken: int) -> bool:
-    return bool(os.read(woken, 64).strip(b"\0"))
+def _is_signalled(wakeup: int) -> bool:
+    return bool(os.read(wakeup, 64).strip(b"\0"))
 
 
-def _end(server: Server, woken: int, wake: Callable[[], None], seconds: float) -> NoReturn:
+def _end(server: Server, wakeup: int, wake: Callable[[], None], seconds: float) -> NoReturn:
     """Let calls end within so many seconds, close the desk, and exit; a signal makes it shorter."""
     is_finished = threading.Event()
 
@@ -470,7 +489,7 @@ def _end(server: Server, woken: int, wake: Callable[[], None], seconds: float) -
 
     threading.Thread(target=finish, daemon=True).start()
     while not is_finished.is_set():
-        if _is_signalled(woken):
+        if _is_signalled(wakeup):
             is_finished.wait(GRACE)
             break
     # Not for long, where another process holds the ledger: what a crash leaves, recovery takes up.

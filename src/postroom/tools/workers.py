@@ -14,8 +14,8 @@ log = logging.getLogger("postroom")
 class Workers:
     """Runs jobs in a few threads, each job at its time."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_threads: int) -> None:
+        self._max_threads = max_threads
         self._jobs: list[tuple[float, int, Callable[[], None]]] = []
         self._lock = threading.Lock()
         self._submitted_job = threading.Condition(self._lock)
@@ -29,7 +29,7 @@ class Workers:
             self._submitted += 1
             heappush(self._jobs, (time.monotonic() + delay, self._submitted, job))
             # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
-            if len(self._jobs) > self._idle and self._threads < self._most:
+            if len(self._jobs) > self._idle and self._threads < self._max_threads:
                 self._threads += 1
                 threading.Thread(target=self._run, daemon=True).start()
             self._submitted_job.notify()

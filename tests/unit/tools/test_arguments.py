@@ -52,10 +52,3 @@ def test_an_item_is_named_by_its_number() -> None:
 
 def test_what_was_given_is_not_repeated() -> None:
     assert refused(to=[], status="secret") == "send: status: input should be 'ready'"
-
-
-def test_half_a_character_is_no_text() -> None:
-    assert refused(to=["\ud800"]) == (
-        "send: to.0: input should be a valid string, unable to parse raw data as a unicode string"
-    )
-    assert refused(to=[], **{"\ud800": 1}) == "send: arguments is no argument of this tool"

@@ -65,7 +65,7 @@ def test_without_a_token_every_tool_says_which_command_to_run(
 
 def test_the_servers_know_nothing_of_browsers(person: Person, service: Gmail, token: Path) -> None:
     code = (
-        "import sys; from postroom.cli.server import DeskProvider; from postroom import wiring;"
+        "import sys; from postroom.cli.server import ConfiguredDesk; from postroom import wiring;"
         "box = wiring.mailbox(wiring.settings()); box.search('x'); box.close();"
         "print([name for name in ('webbrowser', 'requests', 'google_auth_oauthlib', 'google.auth')"
         " if name in sys.modules])"

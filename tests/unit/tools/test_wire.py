@@ -6,26 +6,39 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from postroom.cli.server import SERVERS, Options, parse
+from postroom.cli.server import Options, parse
+from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.listing import load
 from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
-from postroom.tools.wire import Server
+from postroom.tools.table import Reply, Wrong
+from postroom.tools.wire import MAX_OPEN, Server
 from postroom.tools.workers import Workers
-from tests.agents import Wire
+from tests.agents import Wire, wait_for_line
 from tests.cases import for_each
 from tests.conftest import Person
 from tests.narrow import present
 
 SLOW = ("asyncio", "anyio", "click", "mcp", "mcp_types", "pydantic", "typing_extensions")
-KINDS = [(server, contract) for server, known in SERVERS.items() for contract in known]
+SEARCH = ("search_email", {"query": "tea"})
+# A call of each server and contract that succeeds.
+CALLS = {
+    ("all", "postroom"): SEARCH,
+    ("email", "postroom"): SEARCH,
+    ("email", "approval"): SEARCH,
+    ("email", "dry-run"): ("search_emails", {"query": "tea"}),
+    ("email", "gmail"): ("list_emails", {}),
+    ("vault", "postroom"): ("read_note", {"path": "Tea.md"}),
+    ("agents", "postroom"): ("list-recipients", {}),
+}
 HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
@@ -56,33 +69,54 @@ def run_server(
 # Starting
 
 
-@for_each(("server", "contract"), KINDS)
+@for_each(("server", "contract"), CALLS)
 def test_no_server_imports_what_is_slow_to_import(
     person: Person, server: str, contract: str
 ) -> None:
-    tool = {"vault": "list_notes", "agents": "list-recipients"}.get(server, "search_emails")
-    tool = {"postroom": "search_email", "gmail": "list_emails", "approval": "search_email"}.get(
-        contract if server != "vault" and server != "agents" else "", tool
-    )
-    begin = lines(
+    person.vault.mkdir(exist_ok=True)
+    (person.vault / "Tea.md").write_text("At four.\n")
+    tool, arguments = CALLS[server, contract]
+    given = lines(
         {"id": 1, "method": "initialize", "params": HELLO},
         {"id": 2, "method": "tools/list"},
-        {"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": {}}},
+        {"id": 3, "method": "tools/call", "params": {"name": tool, "arguments": arguments}},
     )
     answers, imported = run_server(
-        person, begin, server, "--contract", contract, options=["-X", "importtime"]
+        person, given, server, "--contract", contract, options=["-X", "importtime"]
     )
     assert [answer["id"] for answer in answers] == [1, 2, 3]
-    assert "result" in answers[2], answers[2]
+    # There is no repository, and so nobody who could be written to.
+    assert answers[2]["result"]["isError"] is (server == "agents"), answers[2]
     modules = {row.rpartition("|")[2].strip() for row in imported.splitlines()}
-    assert "postroom.tools.wire" in modules
+    assert "postroom.desk.desk" in modules
     assert modules.isdisjoint(SLOW)
+
+
+def test_what_calls_need_is_imported_when_the_client_is_silent(person: Person) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "postroom", "mcp"]
+    with subprocess.Popen(
+        command,
+        cwd=person.folder,
+        env=person.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as process:
+        given = lines(
+            {"id": 1, "method": "initialize", "params": HELLO}, {"id": 2, "method": "tools/list"}
+        )
+        present(process.stdin).write(given)
+        wait_for_line(process.stderr, "postroom.tools.contracts.vault")
+        assert not (person.folder / "state").exists()  # the desk is opened at the first call
+        process.communicate(timeout=30)
+        assert process.returncode == 0
 
 
 def test_what_is_listed_needs_neither_the_contract_nor_the_desk(person: Person) -> None:
     code = (
-        "import sys; from postroom.cli.server import DeskProvider, load_listing;"
-        "import postroom.tools.wire; load_listing('all', DeskProvider());"
+        "import sys; from postroom.cli.server import ConfiguredDesk, load_listing;"
+        "import postroom.tools.wire; load_listing('all', ConfiguredDesk());"
         "print([name for name in sys.modules if name.startswith('postroom.')])"
     )
     found = person.run_program([sys.executable, "-c", code]).out
@@ -106,6 +140,8 @@ def test_the_short_way_takes_what_clients_give_and_leaves_the_rest_to_the_comman
         ["--agent"],
         ["--agent="],
         ["--server", "email"],
+        ["--server=email"],
+        ["--server=x"],
         ["--agent", "a", "--agent", "b"],
         ["--", "email"],
     ):
@@ -117,6 +153,23 @@ def test_what_the_short_way_leaves_is_refused_in_words(person: Person) -> None:
     assert "Choose another" in person.run("mcp", "--agent", "person").err
     assert person.run("mcp", "--agent").code == 2
     assert "Usage" in person.run("mcp", "--help").out
+    assert "No such option" in person.run("mcp", "--server=email").err
+
+
+def test_a_server_in_a_folder_that_is_gone_says_so(person: Person) -> None:
+    command = f"mkdir gone && cd gone && rmdir ../gone && exec {sys.executable} -m postroom mcp"
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=person.folder,
+        env=person.environment,
+        stdin=subprocess.PIPE,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert done.stderr.startswith(b"error: ")
+    assert b"Traceback" not in done.stderr
 
 
 # Ending
@@ -136,6 +189,25 @@ def test_calls_whose_client_has_closed_its_end_are_answered_before_the_server_en
     assert sorted(answer["id"] for answer in answers) == list(range(1, 40))
     assert all("result" in answer for answer in answers)
     assert err == ""
+
+
+def test_a_call_that_waits_for_work_of_ours_is_answered_before_the_server_ends(
+    person: Person,
+) -> None:
+    person.vault.mkdir()
+    (person.vault / "Tea.md").write_text("At four.\n")
+    call = {"name": "search_notes", "arguments": {"query": "four"}}  # waits for the index
+    given = lines(
+        {"id": 1, "method": "initialize", "params": HELLO},
+        {"id": 2, "method": "tools/call", "params": call},
+    )
+    answers, _ = run_server(person, given, "vault")
+    assert answers[1]["result"]["structuredContent"]["total"] == 1
+
+
+def test_a_last_line_that_nothing_ends_is_a_line(person: Person) -> None:
+    answers, err = run_server(person, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+    assert (answers, err) == ([{"jsonrpc": "2.0", "id": 1, "result": {}}], "")
 
 
 def test_a_call_that_waits_when_the_client_closes_its_end_is_told_that_it_will_not_be_answered(
@@ -168,17 +240,45 @@ def test_a_server_without_streams_says_so(person: Person) -> None:
     assert b"Standard input or output is closed" in done.stderr
 
 
-def test_a_child_of_the_server_reads_nothing_and_writes_to_stderr(person: Person) -> None:
-    """The notifier runs a program of the person's choice: it must not eat or add messages."""
-    settings = person.folder / ".config" / "postroom" / "postroom.toml"
-    person.live()
-    settings.write_text(settings.read_text() + '\n[notify]\ncommand = ["cat", "-"]\n')
-    assert person.run("init").code == 0
+def test_other_code_neither_eats_nor_adds_messages(person: Person) -> None:
+    """It has no input, and what it or its children print goes to standard error."""
+    code = (
+        "import os, sys; from postroom.tools.streams import take_streams;"
+        "incoming, outgoing = take_streams();"
+        "print('printed', repr(sys.stdin.read()), flush=True);"
+        "os.system('cat; echo child');"
+        "os.write(outgoing, os.read(incoming, 100))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b"message\n", capture_output=True, check=True
+    )
+    assert done.stdout == b"message\n"
+    assert done.stderr == b"printed ''\nchild\n"
+
+
+def test_answers_that_cannot_be_written_are_reported(person: Person) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "postroom", "mcp"],
+            input=lines({"id": 1, "method": "ping"}),
+            cwd=person.folder,
+            env=person.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=True,
+        )
+    assert b"Answers cannot be written: No space left on device" in done.stderr
+
+
+def test_the_log_file_shows_a_call_while_the_server_runs(person: Person) -> None:
     with Wire(person) as wire:
         wire.greet()
-        wire.answer(wire.call("send_email", to=["ann@example.com"], body="x"))
-        assert wire.answer(wire.ask("ping"))["result"] == {}
-        assert wire.end()[0] == 0
+        wire.answer(wire.call("letter_status"))
+        folder, deadline = person.vault / "Logs" / "actions", time.monotonic() + 30
+        while not any("letter_status" in file.read_text() for file in folder.glob("*")):
+            assert time.monotonic() < deadline, "the line is not shown"
+            wire.answer(wire.ask("ping"))
 
 
 # What a client cannot do to it
@@ -222,6 +322,130 @@ def test_nothing_more_is_read_from_a_client_that_has_too_much_to_read() -> None:
 
 def no_calls() -> Calls:
     raise AssertionError("nothing is called")
+
+
+def test_nothing_more_is_read_from_a_client_with_too_many_open_requests() -> None:
+    reading, writing = os.pipe()
+    relieved, may_work = threading.Event(), threading.Event()
+
+    def wait_then_fail() -> Calls:
+        assert may_work.wait(30)
+        raise LookupError("of a mail")
+
+    server = Server(load("all"), wait_then_fail, Output(writing, relieved.set), "")
+    server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
+    is_congested = partial(getattr, server, "is_congested")
+    call = {"method": "tools/call", "params": {"name": "letter_status"}}
+    asked = 0
+    while not is_congested():
+        asked += 1
+        server.receive(lines({"id": asked, **call}))
+    assert asked == MAX_OPEN + 1
+    may_work.set()
+    buffer, answers = LineBuffer(), list[dict[str, Any]]()
+    while len(answers) <= asked:
+        read = buffer.feed(os.read(reading, 1 << 16))
+        answers += [json.loads(present(line)) for line in read]
+    assert relieved.wait(10)
+    assert not is_congested()
+    assert {answer["error"]["code"] for answer in answers[1:]} == {-32603}
+    assert "of a mail" not in str(answers)
+    server.close()
+    os.close(reading)
+    os.close(writing)
+
+
+class Waiting:
+    """A call that waits so long at each step, and notes when it was abandoned."""
+
+    def __init__(self, *waits: float) -> None:
+        self._waits = iter(waits)
+        self.steps: list[float] = []
+        self.abandoned = threading.Event()
+
+    def step(self) -> Reply | float:
+        self.steps.append(time.monotonic())
+        wait = next(self._waits, None)
+        return Reply("done", Wrong(error={})) if wait is None else wait
+
+    def abandon(self) -> None:
+        self.abandoned.set()
+
+
+class WaitingCalls:
+    """Begins the calls that a test has made, one after the other."""
+
+    def __init__(self, *calls: Waiting) -> None:
+        self._calls = iter(calls)
+
+    def begin(self, *_: object) -> Waiting:
+        return next(self._calls)
+
+    def publish(self) -> None:
+        """Do nothing: there is no log."""
+
+    def close(self) -> None:
+        """Do nothing: there is no desk."""
+
+
+@contextmanager
+def serve_calls(*calls: Waiting) -> Iterator[tuple[Callable[..., None], Callable[[], Any]]]:
+    """Yield functions to send a message to a server with these calls, and to read its next one."""
+    reading, writing = os.pipe()
+    made: Any = WaitingCalls(*calls)
+    server = Server(load("all"), lambda: made, Output(writing), "")
+    server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
+    with os.fdopen(reading, "rb") as stream:
+        stream.readline()
+        yield (
+            lambda **message: server.receive(lines(message)),
+            lambda: json.loads(stream.readline()),
+        )
+        server.close()
+    os.close(writing)
+
+
+CALL: dict[str, Any] = {"name": "letter_status", "_meta": {"progressToken": "t"}}
+
+
+def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
+    call = Waiting(1.2)
+    with serve_calls(call) as (send, read):
+        send(id=1, method="tools/call", params=CALL)
+        told = [read(), read()]
+        assert read()["id"] == 1
+    assert [each["params"]["progress"] for each in told] == [0.0, 1.0]
+    began, ended = call.steps
+    assert ended - began >= 1.2
+
+
+def test_an_id_that_was_cancelled_as_text_is_the_number() -> None:
+    call = Waiting(60.0)
+    with serve_calls(call) as (send, read):
+        send(id=7, method="tools/call", params=CALL)
+        read()
+        send(method="notifications/cancelled", params={"requestId": "7"})
+        assert call.abandoned.wait(10)
+
+
+def test_of_two_requests_with_one_id_the_newer_one_is_cancelled_and_the_older_one_answered() -> (
+    None
+):
+    older, newer = Waiting(0.2), Waiting(60.0)
+    with serve_calls(older, newer) as (send, read):
+        send(id=1, method="tools/call", params=CALL)
+        read()
+        send(id=1, method="tools/call", params=CALL)
+        read()
+        assert read()["id"] == 1
+        send(method="notifications/cancelled", params={"requestId": 1})
+        assert newer.abandoned.wait(10)
+        assert not older.abandoned.is_set()
+
+
+def test_every_method_of_the_protocol_is_served() -> None:
+    server = Server(load("all"), no_calls, Output(2), "")
+    assert server.methods == {*protocol.HANDSHAKE_METHODS, *protocol.ENVELOPE_METHODS}
 
 
 def test_a_client_that_never_reads_cannot_keep_a_signal_waiting(person: Person) -> None:
@@ -276,7 +500,7 @@ def test_lines_come_out_whole_however_they_arrive() -> None:
 
 
 def test_a_long_line_is_dropped_once_and_not_kept() -> None:
-    buffer = LineBuffer(most=5)
+    buffer = LineBuffer(max_bytes=5)
     assert list(buffer.feed(b"12345\n123456\n")) == [b"12345", None]
     assert [found for _ in range(9) for found in buffer.feed(b"abc")] == [None]
     assert list(buffer.feed(b"d\nok\n")) == [b"ok"]
@@ -284,8 +508,12 @@ def test_a_long_line_is_dropped_once_and_not_kept() -> None:
 
 def test_jobs_run_in_order_and_later_ones_at_their_time() -> None:
     workers, done, ready = Workers(1), list[str](), threading.Event()
-    workers.submit(ready.set, 0.06)
-    workers.submit(partial(done.append, "later"), 0.05)
+
+    def last() -> None:
+        done.append("later")
+        ready.set()
+
+    workers.submit(last, 0.05)
     for number in range(20):
         workers.submit(partial(done.append, str(number)))
     assert ready.wait(10)
@@ -335,7 +563,7 @@ def test_messages_to_a_client_that_is_gone_are_dropped() -> None:
     output.send({"id": 1})
     output.send({"id": 2, "text": "x" * 100_000})
     output.flush(10)
-    assert output.waiting == 0
+    assert output.unwritten == 0
     output.close()
     output.send({"id": 3})
     os.close(writing)
@@ -358,12 +586,3 @@ def test_large_messages_keep_their_order_with_small_ones() -> None:
     reader.join()
     os.close(reading)
     assert [json.loads(line)["id"] for line in bytes(found).splitlines()] == list(range(200))
-
-
-def test_the_listing_is_a_file_of_the_package() -> None:
-    import postroom.tools
-
-    folder = Path(present(postroom.tools.__file__)).parent / "contracts"
-    for known in SERVERS.values():
-        for module in known.values():
-            assert json.loads((folder / f"{module}.json").read_text())["tools"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -14,31 +14,22 @@ from pydantic import BaseModel, Field, create_model
 
 from postroom import __version__
 from postroom.tools.arguments import Check
-from postroom.tools.listing import FOLDER
+from postroom.tools.listing import FOLDER, SERVERS
 from postroom.tools.models import Arguments, check_pattern, check_size
 from postroom.tools.table import MAIL, Contract, Hints, Resource, Result, Tool
 
-NAMES: Final = ("all", "postroom", "approval", "dry_run", "gmail", "vault", "agents")
-COMMAND: Final = "python -m postroom.tools.listing"
-MANY: Final = 1_000  # a bound this high is enforced, and not listed
+NAMES: Final = tuple(name for contracts in SERVERS.values() for name in contracts.values())
+COMMAND: Final = "make listings"
+UNLISTED_BOUND: Final = (
+    1_000  # a bound that is enforced and not listed: this one says nothing to a model
+)
 UNLISTED: Final = frozenset({"title", "maxItems"})
 
 
-def main(arguments: Sequence[str]) -> str | int:
-    """Write every file; with `--check`, return which of them are not what would be written."""
-    texts = {file_of(name): text_of(name) for name in NAMES}
-    if list(arguments) == ["--check"]:
-        stale = [p.name for p, text in texts.items() if _read(p) != text]
-        return f"{', '.join(stale)}: not what the models give. Run {COMMAND}." if stale else 0
-    if arguments:
-        return f"Usage: {COMMAND} [--check]"
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    return 0
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+def main() -> None:
+    """Write every file."""
+    for name in NAMES:
+        file_of(name).write_text(text_of(name), encoding="utf-8")
 
 
 def file_of(name: str) -> Path:
@@ -66,7 +57,7 @@ def listing_of(contract: Contract) -> dict[str, Any]:
         "accounts": [t.name for t in contract.tools if contract.accounts and t.actor == MAIL],
         "tools": list(map(_tool, contract.tools)),
         "resourceTemplates": list(map(_template, contract.resources)),
-        "arguments": {tool.name: checks_of(model_of(tool)) for tool in contract.tools},
+        "arguments": {tool.name: _checks(tool) for tool in contract.tools},
     }
 
 
@@ -164,7 +155,7 @@ def _short(value: object, definitions: Mapping[str, Any], *, defaults: bool) -> 
             kept[key] = {name: shorten(about) for name, about in inner.items()}
         elif key == "default" and not inner:
             kept |= {key: inner} if defaults else {}
-        elif key not in UNLISTED and inner != MANY:
+        elif key not in UNLISTED and inner != UNLISTED_BOUND:
             kept[key] = shorten(inner)
     return kept
 
@@ -182,6 +173,15 @@ def _optional(schema: Any) -> Any:  # noqa: ANN401 - a schema is JSON
 
 
 # Checks
+
+
+def _checks(tool: Tool) -> dict[str, Check]:
+    try:
+        return checks_of(model_of(tool))
+    except ValueError as why:
+        raise ValueError(
+            f"{tool.name}: {why}; add it to `tools/arguments.py` and `_check`"
+        ) from why
 
 
 def checks_of(model: type[Arguments]) -> dict[str, Check]:
@@ -210,7 +210,7 @@ def _check(schema: Mapping[str, Any]) -> dict[str, Any]:
             return {"type": "integer", **_bounds(schema, min="ge", max="le")}
         case {"type": "bool"}:
             return {"type": "boolean", **_bounds(schema)}
-        case {"type": "literal", "expected": values}:
+        case {"type": "literal", "expected": values} if all(isinstance(v, str) for v in values):
             return {"type": "literal", "values": list(values), **_bounds(schema)}
         case {"type": "dict", "keys_schema": {"type": "str"}, "values_schema": {"type": "any"}}:
             return {"type": "object", **_bounds(schema)}
@@ -235,4 +235,4 @@ def _bounds(schema: Mapping[str, Any], **names: str) -> dict[str, Any]:
     """Return the bounds of a schema by our names for them; raise `ValueError` if it has another one."""
     if more := schema.keys() - _NO_BOUNDS - set(names.values()):
         raise ValueError(f"There is no check for {more} of {schema}")
-    return {ours: schema[theirs] for ours, theirs in names.items() if theirs in schema}
+    return {name: schema[key] for name, key in names.items() if key in schema}
