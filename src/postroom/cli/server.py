@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from postroom.core.errors import Invalid, PostroomError, Unavailable
@@ -104,12 +105,19 @@ def load_calls(name: str, found: dict[str, Any], provider: ConfiguredDesk) -> Ca
 
 def serve_stdio(options: Options) -> NoReturn:
     """Serve one client, and exit."""
+    load_server(options)()
+
+
+def load_server(options: Options) -> Callable[[], NoReturn]:
+    """Return a function that serves one client and exits; what is wrong is raised before anything is read."""
     from postroom.tools import wire
 
     provider = ConfiguredDesk()
     name = listing.SERVERS[options.server][options.contract]
     found = load_listing(name, provider)
-    wire.serve(found, lambda: load_calls(name, found, provider), agent=options.agent)
+    return partial(
+        wire.serve, found, lambda: load_calls(name, found, provider), agent=options.agent
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -121,9 +129,11 @@ def main(arguments: Sequence[str]) -> None:
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
     gc.set_threshold(50_000)  # there is little to collect at the start
-    # Nothing has been read yet, so that the command can try again, and put into words what is wrong.
-    with suppress(Exception):
-        serve_stdio(options)
+    try:
+        serve = load_server(options)
+    except Exception:  # noqa: BLE001 - the command tries again, and puts into words what is wrong
+        return
+    serve()
 
 
 def parse(arguments: Sequence[str]) -> Options | None:

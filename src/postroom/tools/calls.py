@@ -150,9 +150,8 @@ class Calls:
 
     def close(self) -> None:
         """Let every open call leave its line, bring the log file up to the ledger, close the desk."""
-        running = list(self._running)
-        for call in running:
-            call.stop_waiting()
+        # A tool that waits writes its line when it is stopped, or leaves it to recovery.
+        running = [call for call in list(self._running) if not call.stop_waiting()]
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
@@ -229,8 +228,12 @@ class RunningCall:
             self._calls.record(self.call, gave_up)
         self.stop_waiting()
 
-    def stop_waiting(self) -> None:
-        """End a tool that waits: it writes its line, if it has not."""
-        if self._waiting is not None:
-            with suppress(Exception):  # one that is at work just now ends by itself
-                self._waiting.close()
+    def stop_waiting(self) -> bool:
+        """Stop a tool that waits, which writes its line, if it has not; return whether it was one."""
+        if self._waiting is None:
+            return False
+        try:
+            self._waiting.close()
+        except Exception:  # noqa: BLE001 - one that is at work just now ends by itself
+            return False
+        return True

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import select
+import stat
 import sys
 import threading
 from collections import deque
@@ -32,6 +33,8 @@ class Output:
         self.unwritten = 0  # bytes
         self.wake_reader = wake_reader  # called when more may be read from the client
         self._handle = handle
+        # A terminal that says it is ready may still keep a writer waiting.
+        self._is_slow = stat.S_ISCHR(os.fstat(handle).st_mode)
         self._ready = select.poll()
         self._ready.register(handle, select.POLLOUT)
         self._queue: deque[tuple[bytes, protocol.Id, Taken | None]] = deque()
@@ -52,12 +55,13 @@ class Output:
             self.unwritten += len(data)
             self._queue.append((data, message.get("id", ""), delivery))
             if self._writer is None:
-                self._writer = threading.Thread(target=self._write_queue, daemon=True)
-                self._writer.start()
+                writer = threading.Thread(target=self._write_queue, daemon=True)
+                writer.start()
+                self._writer = writer
             self._changed.notify_all()
 
     def _try_send(self, data: bytes, delivery: Taken | None) -> bool:
-        if len(data) > AT_ONCE or not self._ready.poll(0):
+        if self._is_slow or len(data) > AT_ONCE or not self._ready.poll(0):
             return False
         try:
             if delivery is not None:
@@ -87,6 +91,8 @@ class Output:
                     self._deliver(data, id, delivery)
             except OSError as why:
                 self._lost(why)
+            except Exception as bug:  # noqa: BLE001 - the next message is written all the same
+                log.error("%s at an answer", type(bug).__name__)  # noqa: TRY400
             with self._changed:
                 was_full, self.unwritten = self.is_full, self.unwritten - len(data)
                 self._changed.notify_all()
@@ -179,7 +185,9 @@ def _write(handle: int, data: bytes) -> None:
         try:
             view = view[os.write(handle, view) :]
         except BlockingIOError:
-            select.select([], [handle], [])
+            watch = select.poll()
+            watch.register(handle, select.POLLOUT)
+            watch.poll()
 
 
 def release(delivery: Taken | None) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
+MAX_QUEUED: Final = 32_000_000  # bytes of calls that are not begun, above which the same holds
 END_OF_INPUT: Final = 120.0  # seconds that calls have to end when the client has closed its end
 GRACE: Final = 5.0  # seconds that they have when a signal has come, or nobody listens
 LAST: Final = 3.0  # seconds to write log lines and close the desk after that
@@ -51,8 +52,9 @@ log = logging.getLogger("postroom")
 class OpenRequest:
     """A request that is not answered yet."""
 
-    def __init__(self, id: protocol.Id, message: Message) -> None:
+    def __init__(self, id: protocol.Id, message: Message, size: int) -> None:
         self.id = id
+        self.size = size  # bytes
         self.key = _key(id)
         self.is_cacheable = message.method != "tools/call"
         self.progress_token = protocol.progress_token(message.params)
@@ -80,9 +82,12 @@ class Server:
         self._making = threading.Lock()
         self._output = output
         self._agent = agent  # the client's name as the person gave it; else its own counts
-        self._lock = threading.Lock()  # for the next two
+        self._lock = threading.Lock()  # for the next four
         self._open: dict[OpenRequest, None] = {}
         self._by_key: dict[protocol.Id, OpenRequest] = {}  # the newest of each id
+        self._queued: dict[OpenRequest, Callable[[], RunningCall]] = {}  # calls that are not begun
+        self._queued_bytes = 0
+        self._held: list[OpenRequest] = []  # those of them that wait for the client to read
         self._is_publishing = False
         self._is_preparing = False
         self._received = 0
@@ -109,7 +114,8 @@ class Server:
     @property
     def is_congested(self) -> bool:
         """Whether the client must be served before more is read from it."""
-        return self._output.is_full or len(self._open) > MAX_OPEN
+        is_behind = len(self._open) > MAX_OPEN or self._queued_bytes > MAX_QUEUED
+        return self._output.is_full or is_behind
 
     # Messages
 
@@ -126,15 +132,14 @@ class Server:
             if message.id is None:
                 self._take_notice(message)
             else:
-                self._open_request(message.id, message)
+                self._open_request(OpenRequest(message.id, message, len(line)), message)
         except InvalidMessage as wrong:
             if wrong.id is not None:
                 self._refuse(wrong.id, protocol.INVALID_REQUEST, "Invalid message")
         except Exception as bug:  # noqa: BLE001 - no message ends the server
             log.error("%s at a message", type(bug).__name__)  # noqa: TRY400
 
-    def _open_request(self, id: protocol.Id, message: Message) -> None:
-        request = OpenRequest(id, message)
+    def _open_request(self, request: OpenRequest, message: Message) -> None:
         with self._lock:
             self._open[request] = None
             self._by_key[request.key] = request
@@ -183,7 +188,8 @@ class Server:
             if request is not None:
                 request.cancelled = True
                 self._forget(request)
-                self.workers.submit(partial(self._step, request))
+                if request.call is not None:  # else whoever begins it finds that it is cancelled
+                    self.workers.submit(partial(self._step, request))
 
     def _answer(
         self,
@@ -310,11 +316,28 @@ class Server:
             raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {line(name)[:80]}")
         caller = self._caller(params)
 
-        def begin() -> None:
-            request.call = self._get_calls().begin(name, arguments, caller())
-            self._step(request)
+        def start() -> RunningCall:
+            return self._get_calls().begin(name, arguments, caller())
 
-        self._submit(request, begin)
+        with self._lock:
+            self._queued[request] = start
+            self._queued_bytes += request.size
+        self._submit(request, partial(self._begin, request))
+
+    def _begin(self, request: OpenRequest) -> None:
+        """Begin a call that is queued, unless it is begun."""
+        if self._output.is_full and not request.cancelled:  # its answer would not be read either
+            self._held.append(request)
+            return
+        with self._lock:
+            start = self._queued.pop(request, None)
+            was_behind = self._queued_bytes > MAX_QUEUED
+            self._queued_bytes -= request.size if start else 0
+        if was_behind:
+            self._output.wake_reader()
+        if start is not None:
+            request.call = start()
+            self._step(request)
 
     def _submit(self, request: OpenRequest, job: Callable[[], None]) -> None:
         """Have a worker do a job that answers a request; what it raises is the answer, too."""
@@ -342,6 +365,12 @@ class Server:
         code = missing if isinstance(bug, NotFound) else protocol.INTERNAL_ERROR
         return ProtocolError(code, refusal("", bug).text).body
 
+    def resume(self) -> None:
+        """Begin the calls that were held back while the client did not read."""
+        held, self._held = self._held, []
+        for request in held:
+            self._submit(request, partial(self._begin, request))
+
     def _step(self, request: OpenRequest) -> None:
         """Do the next step of a request's call, unless it has ended or a worker is at it."""
         if not request.turn.acquire(blocking=False):
@@ -356,13 +385,13 @@ class Server:
             if not isinstance(step, float):
                 request.call = None
                 self._answer(request, _tool_result(step), delivery=step.handover)
-                return
-            if request.cancelled:
+            elif request.cancelled:
                 request.call = None
                 call.abandon()
-                self._publish_later()
+            else:
+                self._wait(request, step)
                 return
-            self._wait(request, step)
+            self._publish_later()
         finally:
             request.turn.release()
 
@@ -384,8 +413,8 @@ class Server:
         self.workers.submit(partial(self._step, request), delay)
 
     def _report(self, request: OpenRequest, done: float, total: float | None, message: str) -> None:
-        if request.progress_token is None:
-            return
+        if request.progress_token is None or self._output.unwritten:
+            return  # a client that is behind with reading does without
         params = {"progressToken": request.progress_token, "progress": done, "message": message}
         if total is not None:
             params["total"] = total
@@ -409,6 +438,7 @@ class Server:
         end = time.monotonic() + seconds
         while True:
             self.workers.settle(max(0.0, end - time.monotonic()))
+            self.resume()
             with self._lock:
                 left = list(self._open)
             if time.monotonic() >= end or not any(request.is_busy for request in left):
@@ -423,6 +453,9 @@ class Server:
         """Release what was not delivered, let open calls leave their lines, close the desk."""
         self.workers.stop()
         self._output.close()
+        while self._queued:  # calls that were not begun leave their lines too
+            with suppress(Exception):
+                self._queued.popitem()[1]()
         if self._calls is not None:
             self._calls.close()
 
@@ -441,7 +474,8 @@ def serve(listing: dict[str, Any], make_calls: Callable[[], Calls], *, agent: st
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     server = Server(listing, make_calls, Output(outgoing, wake), agent)
-    _end(server, wakeup, wake, seconds=_read(server, incoming, outgoing, wakeup))
+    seconds = _read(server, incoming, outgoing, wakeup)
+    _end(server, outgoing, wakeup, wake, seconds)
 
 
 def _read(server: Server, incoming: int, outgoing: int, wakeup: int) -> float:
@@ -456,7 +490,11 @@ def _read(server: Server, incoming: int, outgoing: int, wakeup: int) -> float:
     while not is_over:
         if is_reading == server.is_congested:
             is_reading = not is_reading
-            watch.register(incoming, select.POLLIN) if is_reading else watch.unregister(incoming)
+            if is_reading:
+                watch.register(incoming, select.POLLIN)
+                server.resume()
+            else:
+                watch.unregister(incoming)
         events = dict(watch.poll())
         # What the client has sent before it was gone is still done.
         is_over = outgoing in events or (wakeup in events and _is_signalled(wakeup))
@@ -466,10 +504,10 @@ def _read(server: Server, incoming: int, outgoing: int, wakeup: int) -> float:
             except BlockingIOError:
                 continue
             except OSError:
-                return END_OF_INPUT
+                data = b""
             for line in lines.feed(data) if data else lines.end():
                 server.receive(line)
-            if not data:
+            if not data and not is_over:
                 return END_OF_INPUT
     return GRACE
 
@@ -478,8 +516,13 @@ def _is_signalled(wakeup: int) -> bool:
     return bool(os.read(wakeup, 64).strip(b"\0"))
 
 
-def _end(server: Server, wakeup: int, wake: Callable[[], None], seconds: float) -> NoReturn:
-    """Let calls end within so many seconds, close the desk, and exit; a signal makes it shorter."""
+def _end(
+    server: Server, outgoing: int, wakeup: int, wake: Callable[[], None], seconds: float
+) -> NoReturn:
+    """Let calls end within so many seconds, close the desk, and exit.
+
+    It is shorter if a signal comes, or nobody listens any more.
+    """
     is_finished = threading.Event()
 
     def finish() -> None:
@@ -488,8 +531,12 @@ def _end(server: Server, wakeup: int, wake: Callable[[], None], seconds: float) 
         wake()
 
     threading.Thread(target=finish, daemon=True).start()
+    watch = select.poll()
+    watch.register(wakeup, select.POLLIN)
+    watch.register(outgoing, 0)
     while not is_finished.is_set():
-        if _is_signalled(wakeup):
+        events = dict(watch.poll())
+        if outgoing in events or _is_signalled(wakeup):
             is_finished.wait(GRACE)
             break
     # Not for long, where another process holds the ledger: what a crash leaves, recovery takes up.

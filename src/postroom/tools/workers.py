@@ -26,12 +26,16 @@ class Workers:
     def submit(self, job: Callable[[], None], delay: float = 0.0) -> None:
         """Run a job after so many seconds. Jobs that are due at once run in the order of submission."""
         with self._lock:
+            # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
+            if len(self._jobs) >= self._idle and self._threads < self._max_threads:
+                try:
+                    threading.Thread(target=self._run, daemon=True).start()
+                    self._threads += 1
+                except RuntimeError:  # the system allows no more threads
+                    if not self._threads:
+                        raise
             self._submitted += 1
             heappush(self._jobs, (time.monotonic() + delay, self._submitted, job))
-            # A thread counts as idle until it has woken, so there is one for each job, as far as there may be.
-            if len(self._jobs) > self._idle and self._threads < self._max_threads:
-                self._threads += 1
-                threading.Thread(target=self._run, daemon=True).start()
             self._submitted_job.notify()
 
     def _run(self) -> None:

@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from postroom.tools.calls import Calls
 from postroom.tools.listing import load
 from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
 from postroom.tools.table import Reply, Wrong
-from postroom.tools.wire import MAX_OPEN, Server
+from postroom.tools.wire import END_OF_INPUT, GRACE, MAX_OPEN, Server, _read
 from postroom.tools.workers import Workers
 from tests.agents import Wire, wait_for_line
 from tests.cases import for_each
@@ -227,6 +228,35 @@ def test_a_call_that_waits_when_the_client_closes_its_end_is_told_that_it_will_n
         assert wire.wait_for_exit() == (0, "")
 
 
+def test_calls_that_were_not_begun_leave_their_lines_at_a_signal(person: Person) -> None:
+    assert person.run("init").code == 0
+    with Wire(person) as wire:
+        wire.greet()
+        wire.answer(wire.call("letter_status"))
+        with closing(sqlite3.connect(person.folder / "state" / "ledger.sqlite")) as held:
+            held.execute("BEGIN IMMEDIATE")
+            for _ in range(20):  # eight of them are begun, and wait for the ledger
+                wire.call("letter_status")
+            wire.answer(wire.ask("ping"))
+            os.kill(wire.process.pid, signal.SIGTERM)
+            held.rollback()
+            assert wire.wait_for_exit()[0] == 0
+    found = person.run("audit", "--limit", "100", "--json").json["actions"]
+    assert [line["action_type"] for line in found] == ["letter_status"] * 21
+
+
+def test_a_signal_that_comes_with_the_end_of_input_is_not_lost() -> None:
+    server = Server(load("all"), no_calls, Output(2), "")
+    for signalled, seconds in ((b"", END_OF_INPUT), (b"\x0f", GRACE), (b"\0", END_OF_INPUT)):
+        pipes = [os.pipe() for _ in range(3)]
+        (incoming, at_client), (_, outgoing), (wakeup, waker) = pipes
+        os.close(at_client)
+        os.write(waker, signalled)
+        assert _read(server, incoming, outgoing, wakeup) == seconds
+        for end in {end for pipe in pipes for end in pipe} - {at_client}:
+            os.close(end)
+
+
 def test_a_server_without_streams_says_so(person: Person) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"exec {sys.executable} -m postroom mcp 0<&-"],
@@ -350,6 +380,27 @@ def test_nothing_more_is_read_from_a_client_with_too_many_open_requests() -> Non
     assert not is_congested()
     assert {answer["error"]["code"] for answer in answers[1:]} == {-32603}
     assert "of a mail" not in str(answers)
+    server.close()
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_client_that_does_not_read_is_sent_no_progress() -> None:
+    reading, writing = os.pipe()
+    call, made = Waiting(60.0), [0]
+    output = Output(writing)
+    calls: Any = WaitingCalls(call)
+    server = Server(load("all"), lambda: calls, output, "")
+    server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
+    while not output.unwritten:  # until the pipe is full
+        made[0] += 1
+        server.receive(lines({"id": made[0], "method": "tools/list"}))
+    server.workers.settle(10)
+    before = output.unwritten
+    server.receive(lines({"id": "call", "method": "tools/call", "params": CALL}))
+    server.workers.settle(10)
+    assert len(call.steps) == 1
+    assert output.unwritten <= before
     server.close()
     os.close(reading)
     os.close(writing)
