@@ -141,16 +141,20 @@ UNSERVED = (
 def is_coerced(message: Message) -> bool:
     """Return whether a request has a value of another type than its schema says, that the SDK converts."""
     params = message["params"]
-    meta = params.get("_meta") or {}
-    token = meta.get("progressToken")
-    capabilities = params.get("capabilities") or {}
-    roots = capabilities.get("roots") or {} if isinstance(capabilities, dict) else {}
+    token = at(params, "_meta", "progressToken")
     return (
         isinstance(token, bool | float)
-        or "inputResponses" in params
-        or isinstance(roots.get("listChanged"), int | float | str)
-        or isinstance((params.get("task") or {}).get("ttl"), float | str | bool)
+        or bool(at(params, "inputResponses"))
+        or isinstance(at(params, "capabilities", "roots", "listChanged"), int | float | str)
+        or isinstance(at(params, "task", "ttl"), float | str | bool)
     )
+
+
+def at(value: object, *names: str) -> object:
+    """Return what an object has under these names, one in the other; else nothing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 # Made-up sessions
@@ -342,6 +346,7 @@ def sessions(letter: str) -> st.SearchStrategy[list[bytes]]:
     return st.builds(lambda start, rest: start + rest, first, st.lists(line, max_size=8))
 
 
+@pytest.mark.timeout(900)
 @settings(
     max_examples=SESSIONS, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

@@ -111,12 +111,14 @@ _ENVELOPE: Final = {
     }
 }
 _LIST: Final = {"cursor?": str}
+# Postroom asks a client for no input, so there is nothing to answer.
+_ANSWERS: Final = {"inputResponses?": {"*": ()}, "requestState?": str}
 _SHARED: Final[dict[str, dict[str, Any]]] = {
     "prompts/list": _LIST,
     "resources/list": _LIST,
-    "resources/read": {"uri": str},
+    "resources/read": {"uri": str, **_ANSWERS},
     "resources/templates/list": _LIST,
-    "tools/call": {"name": str, "arguments?": dict},
+    "tools/call": {"name": str, "arguments?": dict, "task?": {"ttl?": int}, **_ANSWERS},
     "tools/list": _LIST,
 }
 # What each method takes, in each era. Other methods are not served.
@@ -130,14 +132,10 @@ HANDSHAKE_METHODS: Final[dict[str, dict[str, Any]]] = {
     "ping": _META,
     **{method: {**_META, **shape} for method, shape in _SHARED.items()},
 }
-HANDSHAKE_METHODS["tools/call"]["task?"] = {"ttl?": int}
 ENVELOPE_METHODS: Final[dict[str, dict[str, Any]]] = {
     "server/discover": _ENVELOPE,
     **{method: {**_ENVELOPE, **shape} for method, shape in _SHARED.items()},
 }
-for _method in ("tools/call", "resources/read"):
-    # Postroom never asks the client for input, so there is nothing to answer.
-    ENVELOPE_METHODS[_method] |= {"inputResponses?": {"*": ()}, "requestState?": str}
 INITIALIZED: Final = {"_meta?": dict}
 
 # What the server says of itself, in both eras: lists never change while it runs.
