@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from postroom.agents.files import write_out
 from postroom.tools import protocol
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Output:
         try:
             if delivery is not None:
                 return delivery.hand_at_once(self._handle, data)
-            _write(self._handle, data)
+            write_out(self._handle, data)
         except OSError as why:
             self._lost(why)
             release(delivery)
@@ -86,7 +87,7 @@ class Output:
                 data, id, delivery = self._queue.popleft()
             try:
                 if delivery is None:
-                    _write(self._handle, data)
+                    write_out(self._handle, data)
                 else:
                     self._deliver(data, id, delivery)
             except OSError as why:
@@ -108,7 +109,7 @@ class Output:
         except Unavailable as locked:  # nothing of it is written yet
             error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
             answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
-            _write(self._handle, answer.encode() + b"\n")
+            write_out(self._handle, answer.encode() + b"\n")
         finally:
             delivery.release()
 
@@ -176,18 +177,6 @@ def take_streams() -> tuple[int, int]:
     if null > 2:
         os.close(null)
     return incoming, outgoing
-
-
-def _write(handle: int, data: bytes) -> None:
-    """Write everything to a descriptor, even if its other end has made it one that does not wait."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(handle, view) :]
-        except BlockingIOError:
-            watch = select.poll()
-            watch.register(handle, select.POLLOUT)
-            watch.poll()
 
 
 def release(delivery: Taken | None) -> None:

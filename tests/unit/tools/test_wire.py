@@ -2,14 +2,14 @@
 
 import json
 import os
+import select
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,16 @@ from postroom.tools.calls import Calls
 from postroom.tools.listing import load
 from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
 from postroom.tools.table import Reply, Wrong
-from postroom.tools.wire import END_OF_INPUT, GRACE, MAX_OPEN, Server, _read
+from postroom.tools.wire import (
+    END_OF_INPUT,
+    GRACE,
+    MAX_OPEN,
+    MAX_QUEUED,
+    PUBLISH,
+    THREADS,
+    Server,
+    _read,
+)
 from postroom.tools.workers import Workers
 from tests.agents import Wire, wait_for_line
 from tests.cases import for_each
@@ -44,6 +53,11 @@ HELLO = {
     "protocolVersion": "2025-11-25",
     "capabilities": {},
     "clientInfo": {"name": "wire", "version": "1"},
+}
+
+ENVELOPE = {
+    protocol.VERSION_KEY: protocol.ENVELOPE_VERSION,
+    protocol.CAPABILITIES_KEY: dict[str, Any](),
 }
 
 
@@ -122,7 +136,7 @@ def test_what_is_listed_needs_neither_the_contract_nor_the_desk(person: Person) 
     )
     found = person.run_program([sys.executable, "-c", code]).out
     assert "postroom.config" in found
-    for room in ("desk", "mail", "vault", "store", "agents", "tools.contracts", "wiring"):
+    for room in ("desk", "mail", "vault", "store", "agents.mailbox", "tools.contracts", "wiring"):
         assert f"postroom.{room}" not in found
 
 
@@ -226,23 +240,6 @@ def test_a_call_that_waits_when_the_client_closes_its_end_is_told_that_it_will_n
         found = wire.answer(waiting)
         assert found["error"] == {"code": -32000, "message": "Connection closed"}
         assert wire.wait_for_exit() == (0, "")
-
-
-def test_calls_that_were_not_begun_leave_their_lines_at_a_signal(person: Person) -> None:
-    assert person.run("init").code == 0
-    with Wire(person) as wire:
-        wire.greet()
-        wire.answer(wire.call("letter_status"))
-        with closing(sqlite3.connect(person.folder / "state" / "ledger.sqlite")) as held:
-            held.execute("BEGIN IMMEDIATE")
-            for _ in range(20):  # eight of them are begun, and wait for the ledger
-                wire.call("letter_status")
-            wire.answer(wire.ask("ping"))
-            os.kill(wire.process.pid, signal.SIGTERM)
-            held.rollback()
-            assert wire.wait_for_exit()[0] == 0
-    found = person.run("audit", "--limit", "100", "--json").json["actions"]
-    assert [line["action_type"] for line in found] == ["letter_status"] * 21
 
 
 def test_a_signal_that_comes_with_the_end_of_input_is_not_lost() -> None:
@@ -392,18 +389,25 @@ def test_a_client_that_does_not_read_is_sent_no_progress() -> None:
     calls: Any = WaitingCalls(call)
     server = Server(load("all"), lambda: calls, output, "")
     server.receive(lines({"id": 0, "method": "initialize", "params": HELLO}))
-    while not output.unwritten:  # until the pipe is full
+    while output.unwritten < 200_000:  # more than a pipe holds
         made[0] += 1
         server.receive(lines({"id": made[0], "method": "tools/list"}))
-    server.workers.settle(10)
-    before = output.unwritten
     server.receive(lines({"id": "call", "method": "tools/call", "params": CALL}))
     server.workers.settle(10)
     assert len(call.steps) == 1
-    assert output.unwritten <= before
+    assert b"notifications/progress" not in drained(output, reading)
     server.close()
     os.close(reading)
     os.close(writing)
+
+
+def drained(output: Output, reading: int) -> bytes:
+    """Read and return all that an output has to write."""
+    found = b""
+    while output.unwritten or select.select([reading], [], [], 0)[0]:
+        if select.select([reading], [], [], 0.05)[0]:
+            found += os.read(reading, 1 << 20)
+    return found
 
 
 class Waiting:
@@ -428,12 +432,16 @@ class WaitingCalls:
 
     def __init__(self, *calls: Waiting) -> None:
         self._calls = iter(calls)
+        self.begun = 0
+        self.published = threading.Semaphore(0)
 
     def begin(self, *_: object) -> Waiting:
+        self.begun += 1
         return next(self._calls)
 
     def publish(self) -> None:
-        """Do nothing: there is no log."""
+        """Count it: there is no log."""
+        self.published.release()
 
     def close(self) -> None:
         """Do nothing: there is no desk."""
@@ -456,6 +464,80 @@ def serve_calls(*calls: Waiting) -> Iterator[tuple[Callable[..., None], Callable
     os.close(writing)
 
 
+class Blocked(Waiting):
+    """A call whose step lasts until an event is set."""
+
+    def __init__(self, begun: threading.Semaphore, may_end: threading.Event) -> None:
+        super().__init__()
+        self._begun, self._may_end = begun, may_end
+
+    def step(self) -> Reply | float:
+        self._begun.release()
+        assert self._may_end.wait(30)
+        return super().step()
+
+
+def test_calls_that_no_worker_has_begun_leave_their_lines_when_the_server_ends() -> None:
+    """A call that was begun leaves its line when the calls are closed; so each must have been."""
+    begun, may_end = threading.Semaphore(0), threading.Event()
+    null = os.open(os.devnull, os.O_WRONLY)
+    made: Any = WaitingCalls(*(Blocked(begun, may_end) for _ in range(THREADS + 3)))
+    server = Server(load("all"), lambda: made, Output(null), "claude")
+    server.receive(lines({"id": 0, "method": "server/discover", "params": {"_meta": ENVELOPE}}))
+    for number in range(THREADS + 3):
+        call = {"name": "letter_status", "_meta": ENVELOPE}
+        server.receive(lines({"id": number, "method": "tools/call", "params": call}))
+    for _ in range(THREADS):
+        assert begun.acquire(timeout=10)
+    assert made.begun == THREADS
+    server.close()
+    may_end.set()
+    assert made.begun == THREADS + 3
+    os.close(null)
+
+
+def test_nothing_more_is_read_while_too_many_bytes_of_calls_are_not_begun() -> None:
+    begun, may_end = threading.Semaphore(0), threading.Event()
+    null, relieved = os.open(os.devnull, os.O_WRONLY), threading.Event()
+    made: Any = WaitingCalls(*(Blocked(begun, may_end) for _ in range(100)))
+    server = Server(load("all"), lambda: made, Output(null, relieved.set), "claude")
+    is_congested = partial(getattr, server, "is_congested")
+    large = {"name": "letter_status", "arguments": {"id": "x" * 1_000_000}, "_meta": ENVELOPE}
+    asked = 0
+    while not is_congested():
+        asked += 1
+        server.receive(lines({"id": asked, "method": "tools/call", "params": large}))
+    assert asked <= THREADS + MAX_QUEUED // 1_000_000 + 1
+    may_end.set()
+    assert relieved.wait(10)
+    server.workers.settle(10)
+    assert not is_congested()
+    assert made.begun == asked
+    server.close()
+    os.close(null)
+
+
+def test_a_call_of_a_client_that_has_too_much_to_read_is_begun_when_it_has_read() -> None:
+    reading, writing = os.pipe()
+    made: Any = WaitingCalls(Waiting())
+    output = Output(writing)
+    server = Server(load("all"), lambda: made, output, "claude")
+    meta = {"_meta": ENVELOPE}
+    while not output.is_full:
+        server.receive(lines({"id": 0, "method": "tools/list", "params": meta}))
+    call = {"name": "letter_status", **meta}
+    server.receive(lines({"id": 1, "method": "tools/call", "params": call}))
+    server.workers.settle(10)
+    assert made.begun == 0
+    drained(output, reading)
+    server.resume()
+    server.workers.settle(10)
+    assert made.begun == 1
+    server.close()
+    os.close(reading)
+    os.close(writing)
+
+
 CALL: dict[str, Any] = {"name": "letter_status", "_meta": {"progressToken": "t"}}
 
 
@@ -468,6 +550,19 @@ def test_a_long_wait_is_waited_out_and_reported_in_pieces() -> None:
     assert [each["params"]["progress"] for each in told] == [0.0, 1.0]
     began, ended = call.steps
     assert ended - began >= 1.2
+
+
+def test_the_log_is_published_after_a_call_that_has_waited() -> None:
+    """And not only after its first step."""
+    made: Any = WaitingCalls(Waiting(PUBLISH + 0.1))
+    null = os.open(os.devnull, os.O_WRONLY)
+    server = Server(load("all"), lambda: made, Output(null), "claude")
+    call = {"name": "letter_status", "_meta": ENVELOPE}
+    server.receive(lines({"id": 1, "method": "tools/call", "params": call}))
+    assert made.published.acquire(timeout=10)
+    assert made.published.acquire(timeout=10)
+    server.close()
+    os.close(null)
 
 
 def test_an_id_that_was_cancelled_as_text_is_the_number() -> None:
