@@ -23,6 +23,7 @@ from postroom.desk.desk import Desk, Tools
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
+from postroom.services.office import Services
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
 from postroom.vault.markdown import sections
@@ -149,6 +150,8 @@ class Office:
             rules=self.rules,
             tools=tools,
         )
+        self.services = Services(self.desk)
+        self._stack.callback(self.services.close)
         return self.desk
 
     def close(self) -> None:

@@ -141,10 +141,12 @@ def read_all(office: Office) -> dict[str, str]:
     ids: dict[str, str] = {}
     call, cursor, first = Call("search_email", "reader"), "", True
     while first or cursor:
-        page = office.desk.mailroom.search(call, "default", "in:anywhere", limit=20, cursor=cursor)
+        page = office.services.mailbox.search(
+            call, "default", "in:anywhere", limit=20, cursor=cursor
+        )
         for item in page.items:
             office.clock.go(5)
-            office.desk.mailroom.message(call, "default", item.id)
+            office.services.mailbox.message(call, "default", item.id)
             ids[item.message_id.strip("<>")] = item.id
         cursor, first = page.cursor, False
     return ids
@@ -152,7 +154,7 @@ def read_all(office: Office) -> dict[str, str]:
 
 def cards(office: Office, rows: str, ids: dict[str, str]) -> Iterable[tuple[str, Card]]:
     """Yield each row with the card of its letter."""
-    box = office.desk.mailroom.box("default")
+    box = office.services.mailbox.box("default")
     for number, row in enumerate(rows.strip().splitlines(), 1):
         kind, *names = row.split()
         text = f"Thank you, that is letter {number} of mine.\n\nBest wishes\n"
@@ -160,7 +162,7 @@ def cards(office: Office, rows: str, ids: dict[str, str]) -> Iterable[tuple[str,
             people = tuple(map(Address.parse, names))
             written = Written(people, "A question", text)
         else:
-            id, to = office.desk.mailroom.answer(
+            id, to = office.services.mailbox.answer(
                 "default", id=ids[names[0]], thread="", everyone=kind == "all"
             )
             mail = box.message(id).mail

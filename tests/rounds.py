@@ -79,8 +79,7 @@ class Rounds(Office):
         self.servers = Direct()
         self.orchestrator = Orchestrator(
             Setup(
-                desk=self.desk,
-                mailboxes=self.desk.mailroom.box,
+                services=self.services,
                 accounts=self.accounts,
                 servers=self.servers,
                 room="",

@@ -13,18 +13,19 @@ guards that::
     orchestrator  new mail into the vault, triage, what was approved out of it: watcher, triage, model, run
     wiring     which concrete provider serves which account; the only place that names one
     sample     a made-up mailbox for the demo
+    services   what agents do besides letters: correspondence; office opens each service at its first use
     desk       letters and verdicts: outbox, dispatch, notes, reconcile, log; one queue. What agents
-               do with mail beside sending it: mailroom, reading; with notes: notebook, moves; with
-               each other: correspondence
+               do with mail beside sending it: mailroom, reading; with notes: notebook, moves
     vault      notes: frontmatter that survives, confined paths, the table of folders and who may do
                what there, links, and the search index with its keeper
     agents     letters between agents: the original's files, who is who, tmux, the mailman
     mail       where mail lives: the protocols, MIME, and one package or module a provider
+    review     what code finds in a text, and the risk card made from it: findings, levels, risk
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
     core       pure words and rules: agent_name, errors, text, address, message, query, letter, answer, life, policy,
                audit, redaction, stamp, filename; the HTML of letters: outgoing_html, href, plain_text; the
-               risk card: card, levels, findings, lookalike, risk
+               risk card as a value: card; names that a reader confuses: lookalike
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:

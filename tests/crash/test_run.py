@@ -291,7 +291,7 @@ class Post:
         config = load(self.person.environment, self.person.folder, self.person.folder)
         found, cursor = [], ""
         with desk(config, make=True) as opened:
-            box = present(opened).mailroom.box("default")
+            box = present(opened).mailboxes("default")
             while True:
                 page = box.search(query, limit=100, cursor=cursor)
                 found += [(one.subject, one.id) for one in page.items]

@@ -21,6 +21,7 @@ import pytest
 from postroom.core.audit import read as read_line
 from postroom.core.errors import NotFound
 from postroom.desk.desk import Desk
+from postroom.services.office import Services
 from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.conftest import Person
@@ -36,7 +37,7 @@ PATIENCE = 60.0  # seconds for what takes one, on a machine that others use too
 NOTES = 3_000
 
 
-def opened(person: Person, *, links: bool = True) -> AbstractContextManager[Desk]:
+def opened(person: Person, *, links: bool = True) -> AbstractContextManager[Services]:
     return worker.opened(person.environment, person.folder, links=links)
 
 
@@ -45,8 +46,8 @@ def person(tmp_path: Path) -> Person:
     """A person whose desk is made."""
     person = Person(tmp_path)
     person.vault.mkdir()
-    with opened(person) as desk:
-        desk.reconcile()
+    with opened(person) as services:
+        services.desk.reconcile()
     return person
 
 
@@ -73,9 +74,9 @@ def crowd(person: Person) -> tuple[Person, dict[str, list[list[str]]]]:
 
     def work(number: int) -> Callable[[Tell], None]:
         def run(_tell: Tell) -> None:
-            with opened(person) as desk:
+            with opened(person) as services:
                 file = told / f"p{number:02}"
-                worker.Agent(desk, person.vault, number, file, SEED).work(ends)
+                worker.Agent(services, person.vault, number, file, SEED).work(ends)
 
         return run
 
@@ -173,9 +174,9 @@ def dangling(root: Path, path: str) -> list[str]:
 
 def check_log(person: Person, calls: Counter[str]) -> None:
     """Every call left one line, and the files show them all."""
-    with opened(person) as desk:
-        desk.reconcile()
-        found = Counter(one["agent"] for one in actions(desk) if one["actor"] == "vault")
+    with opened(person) as services:
+        services.desk.reconcile()
+        found = Counter(one["agent"] for one in actions(services.desk) if one["actor"] == "vault")
     assert found == calls
     outcome = person.run("audit", "verify")
     assert outcome.code == 0, outcome
@@ -215,18 +216,18 @@ class Mover:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def desk(self) -> AbstractContextManager[Desk]:
+    def open(self) -> AbstractContextManager[Services]:
         return opened(self.person, links=self.links)
 
     def dies(self, doom: Doom) -> bool:
         """Look at the notes in a new process, check them, move, and die on the way; return whether it did."""
 
         def run(tell: Tell) -> None:
-            with self.desk() as desk:
-                if not self._look(desk, tell):
+            with self.open() as services:
+                if not self._look(services, tell):
                     return
                 with doom.over():
-                    self._move(desk)
+                    self._move(services)
                 tell(survived=doom.seen)
 
         return self._ended(worker.forked(run), f"before effect {doom.nth}")
@@ -235,9 +236,9 @@ class Mover:
         """Look at the notes in a new process, and die on the way; return whether it did."""
 
         def run(tell: Tell) -> None:
-            with self.desk() as desk:
+            with self.open() as services:
                 with doom.over():
-                    worker.ask(desk, "claude", "list_notes", directory="")
+                    worker.ask(services, "claude", "list_notes", directory="")
                 tell(survived=doom.seen)
 
         return self._ended(worker.forked(run), f"before effect {doom.nth} of its recovery")
@@ -246,11 +247,11 @@ class Mover:
         """Look at the notes in a new process, check them, and move to and fro until it is killed."""
 
         def run(tell: Tell) -> None:
-            with self.desk() as desk:
-                if not self._look(desk, tell):
+            with self.open() as services:
+                if not self._look(services, tell):
                     return
                 while True:
-                    self._move(desk)
+                    self._move(services)
                     tell(moved=True)
 
         child = worker.forked(run)
@@ -263,25 +264,25 @@ class Mover:
         """Look at the notes in a new process, and check them."""
 
         def run(tell: Tell) -> None:
-            with self.desk() as desk:
-                self._look(desk, tell)
+            with self.open() as services:
+                self._look(services, tell)
 
         self._ended(worker.forked(run), "")
 
-    def _move(self, desk: Desk) -> None:
+    def _move(self, services: Services) -> None:
         here = self.here()
         (there,) = {*self.names} - {here}
-        worker.ask(desk, "claude", "move_note", source=here, destination=there)
+        worker.ask(services, "claude", "move_note", source=here, destination=there)
 
     def here(self) -> str:
         """Return the one name that the note has."""
         found = [name for name in self.names if (self.person.vault / name).exists()]
         return found[0] if len(found) == 1 else ""
 
-    def _look(self, desk: Desk, tell: Tell) -> bool:
+    def _look(self, services: Services, tell: Tell) -> bool:
         """Be a new server at its first call, and tell what is wrong after it; return whether one can go on."""
         vault, state, wrong = self.person.vault, self.person.folder / "state" / "vault", list[str]()
-        listed = {match.path for match in worker.ask(desk, "claude", "list_notes", directory="").notes}  # fmt: skip
+        listed = {match.path for match in worker.ask(services, "claude", "list_notes", directory="").notes}  # fmt: skip
         found = [name for name in self.names if (vault / name).exists()]
         if listed != {*FROM, *found}:
             wrong.append(f"listed: {sorted(listed)}, there are: {found}")
@@ -301,7 +302,7 @@ class Mover:
                     wrong.append(f"{path} says {text!r}")
         if (state / "move.json").exists():
             wrong.append("move.json is left")
-        moves = sum(one["action_type"] == "move_note" for one in actions(desk))
+        moves = sum(one["action_type"] == "move_note" for one in actions(services.desk))
         tell(wrong=wrong, at=found, moves=moves, whole=whole)
         return whole
 
@@ -387,9 +388,9 @@ def test_a_note_that_was_made_where_a_killed_move_would_have_gone_costs_nobody_a
     assert mover.dies(worker.Doom(1, only="link"))
 
     def run(_tell: Tell) -> None:
-        with mover.desk() as desk:
-            worker.ask(desk, "claude", "write_note", path=ELSEWHERE, frontmatter={}, body="Mine.\n")  # fmt: skip
-            worker.ask(desk, "claude", "list_notes", directory="")
+        with mover.open() as services:
+            worker.ask(services, "claude", "write_note", path=ELSEWHERE, frontmatter={}, body="Mine.\n")  # fmt: skip
+            worker.ask(services, "claude", "list_notes", directory="")
 
     worker.forked(run).ended()
     assert (person.vault / ELSEWHERE).read_text() == "Mine.\n"
@@ -402,15 +403,15 @@ def test_a_note_that_is_edited_before_its_killed_move_is_finished_is_one_note_wi
     assert mover.dies(worker.Doom(1, only="unlink"))  # it has both names
 
     def run(tell: Tell) -> None:
-        with mover.desk() as desk:
+        with mover.open() as services:
             try:
-                tag = worker.ask(desk, "claude", "read_note", path=name).etag
-                worker.ask(desk, "claude", "edit_note", path=name, append="More.", if_match=tag)
+                tag = worker.ask(services, "claude", "read_note", path=name).etag
+                worker.ask(services, "claude", "edit_note", path=name, append="More.", if_match=tag)
             except NotFound:  # it has its new name already
                 tell(edited=False)
             else:
                 tell(edited=True)
-            worker.ask(desk, "claude", "list_notes", directory="")
+            worker.ask(services, "claude", "list_notes", directory="")
 
     ((told,), _) = worker.forked(run).ended()
     assert mover.here(), "it has two names"

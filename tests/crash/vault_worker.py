@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -28,8 +28,8 @@ import watchfiles._rust_notify  # noqa: F401 - warm before the fork
 from postroom.config import load
 from postroom.core.errors import Conflict, NotFound
 from postroom.desk import moves  # noqa: F401 - warm before the fork
-from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
+from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, Visit
 from postroom.vault.vault import Vault
@@ -51,22 +51,27 @@ PACE = 0.1  # seconds between two saves of a person
 
 
 @contextmanager
-def opened(environment: Mapping[str, str], folder: Path, *, links: bool = True) -> Iterator[Desk]:
+def opened(
+    environment: Mapping[str, str], folder: Path, *, links: bool = True
+) -> Iterator[Services]:
     """Open the desk as the server does; without `links`, on a file system that has no hard links."""
-    with desk_of(load(environment, folder, folder), make=True) as found:
-        desk = present(found)
+    with (
+        desk_of(load(environment, folder, folder), make=True) as found,
+        closing(Services(present(found))) as services,
+    ):
         if not links:
-            desk.notebook.vault = Vault(desk.notebook.vault.root, link=_no_links)
-        yield desk
+            notebook = services.notebook
+            notebook.vault = Vault(notebook.vault.root, link=_no_links)
+        yield services
 
 
 def _no_links(*_names: str, **_where: object) -> None:
     raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
 
-def ask(desk: Desk, agent: str, tool: str, **arguments: Any) -> Any:
+def ask(services: Services, agent: str, tool: str, **arguments: Any) -> Any:
     """Call a tool as the server does, without the wire."""
-    visit = Visit(desk, Call(tool, agent, "vault"))
+    visit = Visit(services, Call(tool, agent, "vault"))
     running = getattr(contract, tool)(visit, MODELS[tool](**arguments))
     if isinstance(running, Result):
         return running
@@ -214,8 +219,8 @@ def _write(file: Path, text: str) -> None:
 class Agent:
     """One of many who change the same notes; it tells each call, and each change that was acknowledged."""
 
-    def __init__(self, desk: Desk, root: Path, number: int, told: Path, seed: str) -> None:
-        self.desk, self.root, self.told = desk, root, told
+    def __init__(self, services: Services, root: Path, number: int, told: Path, seed: str) -> None:
+        self.services, self.root, self.told = services, root, told
         self.name = f"p{number:02}"
         self.chance = random.Random(f"{seed} {number}")
         self._lines = 0
@@ -231,7 +236,7 @@ class Agent:
 
     def _call(self, tool: str, **arguments: Any) -> Any:
         append(self.told, "call", tool)
-        return ask(self.desk, self.name, tool, **arguments)
+        return ask(self.services, self.name, tool, **arguments)
 
     def _read(self, path: str) -> Any:
         found = self._call("read_note", path=path, max_chars=200_000)

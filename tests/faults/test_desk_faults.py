@@ -861,7 +861,7 @@ def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(
     with closing(office.beside()) as other:
         other.desk.send_approved()
     assert office.where(entry.id) == "Done"
-    office.desk.follow(*changed)  # and the second
+    office.desk.sync_notes_and_log(*changed)  # and the second
     assert office.state_of(entry.id) == "sent"
     assert office.where(entry.id) == "Done"
 

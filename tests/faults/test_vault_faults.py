@@ -18,9 +18,9 @@ import pytest
 
 from postroom.config import load
 from postroom.core.errors import PostroomError, Unavailable
-from postroom.desk.desk import Desk
 from postroom.desk.moves import Intent
 from postroom.desk.outbox import Call
+from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.table import Visit
@@ -53,10 +53,13 @@ def shelf(person: Person) -> Person:
 
 
 @contextmanager
-def opened(person: Person) -> Iterator[Desk]:
+def opened(person: Person) -> Iterator[Services]:
     """Open the desk as a server does."""
-    with desk(load(person.environment, person.folder, person.folder), make=True) as found:
-        yield present(found)
+    with (
+        desk(load(person.environment, person.folder, person.folder), make=True) as found,
+        closing(Services(present(found))) as services,
+    ):
+        yield services
 
 
 def state(person: Person) -> Path:
@@ -75,12 +78,12 @@ def until(true: Callable[[], bool], told: str = "it never came true") -> None:
         threading.Event().wait(0.005)
 
 
-def ask(found: Desk, tool: str, **arguments: str) -> NoteList:
+def ask(found: Services, tool: str, **arguments: str) -> NoteList:
     """Call a tool that lists notes."""
     return narrow(call(found, tool, **arguments), NoteList)
 
 
-def call(found: Desk, tool: str, **arguments: str) -> object:
+def call(found: Services, tool: str, **arguments: str) -> object:
     """Call a tool as a server does, and wait for it within reason."""
     running = getattr(contract, tool)(Visit(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
     deadline = time.monotonic() + LONGEST
@@ -99,7 +102,7 @@ def paths(listed: NoteList) -> list[str]:
     return sorted(match.path for match in listed.notes)
 
 
-def check(found: Desk) -> None:
+def check(found: Services) -> None:
     """All notes are found, in every way."""
     listed = ask(found, "list_notes", directory="", filter="status:made")
     assert (paths(listed), listed.total) == (PATHS, len(PATHS))
@@ -261,7 +264,7 @@ def test_an_index_that_cannot_be_written_is_an_error_that_says_what_to_do_until_
         check(found)
 
 
-def answers(found: Desk) -> bool:
+def answers(found: Services) -> bool:
     with suppress(Unavailable):
         return bool(ask(found, "list_notes", directory="").total)
     return False

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError, create_model
 
 from postroom.core.errors import Invalid
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.tools.arguments import MAX_PROBLEMS, Check, Checks, Parsed
 from postroom.tools.listing import load, with_accounts
 from postroom.tools.models import Arguments
@@ -63,13 +63,13 @@ def parse_by_model(case: Case, given: Mapping[str, Any]) -> Arguments:
 
 
 def problem(error: dict[str, Any]) -> str:
-    place = line(".".join(map(str, error["loc"])))[:60] or "arguments"
+    place = one_line(".".join(map(str, error["loc"])))[:60] or "arguments"
     match error["type"]:
         case "missing":
             return f"{place} is missing"
         case "extra_forbidden":
             return f"{place} is no argument of this tool"
-    said = line(str(error["msg"])).removeprefix("Value error, ")[:160]
+    said = one_line(str(error["msg"])).removeprefix("Value error, ")[:160]
     return f"{place}: {said[:1].lower()}{said[1:]}"
 
 

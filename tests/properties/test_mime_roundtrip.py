@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail, Party
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.mail import mime
 from postroom.mail.read import BELIED, MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
 from tests.conftest import examples
@@ -34,7 +34,9 @@ def spiced(most: int) -> st.SearchStrategy[str]:
 
 
 names = (
-    st.one_of(st.just(""), spiced(6)).map(lambda name: line(settled(name))[:200].strip()).map(line)
+    st.one_of(st.just(""), spiced(6))
+    .map(lambda name: one_line(settled(name))[:200].strip())
+    .map(one_line)
 )
 labels = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
 addresses = st.builds(
@@ -46,7 +48,7 @@ addresses = st.builds(
     names,
 )
 people = st.lists(addresses, max_size=4).map(tuple)
-subjects = spiced(12).map(lambda subject: line(settled(subject))[:300].strip()).map(line)
+subjects = spiced(12).map(lambda subject: one_line(settled(subject))[:300].strip()).map(one_line)
 bodies = st.one_of(
     st.just(""),
     st.lists(

@@ -9,10 +9,10 @@ from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
 from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line
-from postroom.core.findings import MAX_TOKENS, links, masked, said, secrets, tokens
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.risk import MAX_LINES, assess, letter_tokens
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
+from postroom.review.findings import MAX_TOKENS, all_text, links, masked, secrets, tokens
+from postroom.review.risk import MAX_LINES, assess, letter_tokens
 
 SPICE = (
     "https:// http:// www. mailto: javascript: data:text/html, //evil.org \\\\host @ . / : ? # [ ]( ] [1]: ![ ( ) < >",
@@ -29,7 +29,7 @@ texts = st.lists(st.one_of(words, free, st.sampled_from([" ", "\n", "\t"])), max
 
 def settled(text: str) -> str:
     for _ in range(9):
-        text, before = line(text), text
+        text, before = one_line(text), text
         if text == before:
             return text
     return ""
@@ -122,7 +122,7 @@ def test_every_letter_has_a_bounded_and_printable_card(
         (one.level for one in card.lines), reverse=True
     )
     for one in card.lines:
-        assert one.text == line(one.text)
+        assert one.text == one_line(one.text)
         assert 0 < len(one.text) <= MAX_LINE
         assert one.text.endswith((".", "…"))
         assert one.kind.replace("_", "").islower()
@@ -176,7 +176,7 @@ def test_links_are_found_whatever_stands_around_them(before: str, after: str) ->
     text = f"{before} https://evil.org/a {after}"
     assert any(link.host == "evil.org" for link in links(text))
     page = f"{before}> https://evil.org/a <{after}"
-    assert any(link.host == "evil.org" for link in links("", page, said(page)))
+    assert any(link.host == "evil.org" for link in links("", page, all_text(page)))
 
 
 @given(texts)
@@ -188,5 +188,5 @@ def test_what_is_masked_stays_masked(text: str) -> None:
 @given(st.text())
 def test_a_line_is_settled(text: str) -> None:
     one = Line(Level.PLAIN, "x", text)
-    assert one.text == line(one.text)
+    assert one.text == one_line(one.text)
     assert len(one.text) <= MAX_LINE

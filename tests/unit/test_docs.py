@@ -9,12 +9,12 @@ from postroom.cli.exits import EXITS
 from postroom.cli.main import COMMANDS, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
-from postroom.core.levels import FINDINGS, ROWS
+from postroom.review.levels import FINDINGS, ROWS
 from tests.cases import for_each
 from tests.narrow import narrow, present
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
 def page(name: str) -> str:
@@ -181,8 +181,26 @@ def test_the_table_of_findings_is_the_one_in_the_code() -> None:
     assert len(FINDINGS) == len(rows)
     # Each row is used, and no line of a card is made in another way.
     code = "".join(
-        page(f"src/postroom/{name}.py") for name in ("core/risk", "desk/reading", "desk/outbox")
+        page(f"src/postroom/{name}.py") for name in ("review/risk", "desk/reading", "desk/outbox")
     )
     made = {"link_returned", "link_from_mail", "number_returned", "number_from_mail"}
     assert [name for name in FINDINGS if name not in made and f'"{name}"' not in code] == []
     assert code.count("Line(") == code.count("Line(rest[0].level, ") == 2
+
+
+@for_each("name", ["states", "invariants"])
+def test_every_state_and_every_rule_names_tests_that_exist(name: str) -> None:
+    rows = [row for row in page(f"docs/{name}.md").splitlines() if re.match(r"\| [a-zA-Z]+-\d+ \|", row)]  # fmt: skip
+    ids = [row.split(" | ")[0] for row in rows]
+    assert len(ids) == len(set(ids)) > 10
+    tests = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, row
+        assert [one for one in named if f"\ndef {one}(" not in tests] == [], row
+
+
+def test_a_decision_has_at_most_thirty_lines() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert pages
+    assert [path.name for path in pages if len(path.read_text().splitlines()) > 30] == []

@@ -13,7 +13,7 @@ from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import State, seconds
 from postroom.agents.states import change, states
 from postroom.core.errors import PostroomError, Unavailable
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 NO_TMUX = "Warning: not running in tmux session, skipping offline recipient check"
 
@@ -46,7 +46,7 @@ def cleanup(
         root = find(cwd)
         if root and os.path.isdir(root.path):
             err(
-                f"Note: this folder has no agent mail; that of the repository is in {line(root.root)}"
+                f"Note: this folder has no agent mail; that of the repository is in {one_line(root.root)}"
             )
         return Cleaned(0, 0, 0, 0)
     now = time.time()
@@ -58,11 +58,11 @@ def cleanup(
             removed, emptied = box.clean(now - delivered_hours * 3600, rehearse=rehearse)
             if odd := box.damaged():
                 err(
-                    f"Note: {line(box.path)} has {odd} lines that are no message; they stay as they are"
+                    f"Note: {one_line(box.path)} has {odd} lines that are no message; they stay as they are"
                 )
         except (OSError, PostroomError) as why:
             wrong = getattr(why, "strerror", None) or str(why)
-            err(f"Error cleaning mailbox {line(name)}: {line(wrong)}")
+            err(f"Error cleaning mailbox {one_line(name)}: {one_line(wrong)}")
             continue
         messages += removed
         mailboxes += emptied
@@ -83,7 +83,7 @@ def _present(
     try:
         windows = tmux.windows(tmux.panes("", environ))
     except Unavailable as why:
-        err(f"Warning: failed to list tmux windows: {line(why.message)}")
+        err(f"Warning: failed to list tmux windows: {one_line(why.message)}")
         return None
     named = roster.registered(folder).items()
     return {*windows, *(name for name, about in named if not about.get("pane"))}

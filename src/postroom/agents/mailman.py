@@ -24,7 +24,7 @@ from postroom.agents.screen import NUDGE, SHELLS, Screen, screen
 from postroom.agents.states import change, states, was_notified
 from postroom.agents.tmux import Pane
 from postroom.core.errors import PostroomError, Unavailable
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 AGAIN: Final = 60.0  # seconds between two nudges of one agent, and between two looks at all of them
 FORGOTTEN: Final = 3600.0  # seconds after which a state counts no more
@@ -88,7 +88,7 @@ class Hands:
         if after.screen.input():
             return "something is typed there already"
         if not ready and after.command.lstrip("-") in SHELLS:
-            return f"{line(after.command)} is in front, and no agent has said that it is ready"
+            return f"{one_line(after.command)} is in front, and no agent has said that it is ready"
         return ""
 
     def nudge(self, pane: Pane) -> str:
@@ -160,7 +160,7 @@ class Mailman:
                     Mailbox(self._folder, name).tell()
                     was_notified(self._folder, name)
             except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
-                why = line(getattr(wrong, "message", "") or str(wrong))
+                why = one_line(getattr(wrong, "message", "") or str(wrong))
             self._tell(name, why)
 
         return visit
@@ -168,9 +168,9 @@ class Mailman:
     def _tell(self, name: str, why: str) -> None:
         """Say what became of it, but not the same at every look."""
         if not why:
-            self._say(f"[mailman] told {line(name)} of its mail")
+            self._say(f"[mailman] told {one_line(name)} of its mail")
         elif self._said.get(name) != why:
-            self._say(f"[mailman] {line(name)} is not told yet: {why}")
+            self._say(f"[mailman] {one_line(name)} is not told yet: {why}")
         self._said[name] = why
 
     def _panes(self) -> list[Pane]:
@@ -231,7 +231,7 @@ class Mailman:
                 try:
                     self.cycle()
                 except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
-                    self._say(f"[mailman] {line(getattr(why, 'message', '') or str(why))}")
+                    self._say(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
                 changed = self._wait(watch.watch)
                 if not changed:
                     return
@@ -261,7 +261,7 @@ def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, er
     try:
         folder.make()
     except PostroomError as wrong:
-        err(f"error: {line(wrong.message)}")
+        err(f"error: {one_line(wrong.message)}")
         return 1
     os.chdir(folder.root)
     try:
@@ -335,7 +335,7 @@ def _pid(data: bytes) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.lstrip("+-").isdigit() and len(text) < 19):
-        raise ValueError(f'strconv.Atoi: parsing "{line(text)[:60]}": invalid syntax')
+        raise ValueError(f'strconv.Atoi: parsing "{one_line(text)[:60]}": invalid syntax')
     return int(text)
 
 

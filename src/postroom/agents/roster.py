@@ -86,9 +86,9 @@ def checked(name: str) -> str:
     """Return a name that may be an agent's, or say what is wrong with it."""
     shown = 0 < len(name) <= LONGEST and name.isprintable() and name == name.strip()
     if not name.isascii():
-        from postroom.core.text import line
+        from postroom.core.text import one_line
 
-        shown = shown and line(name) == name  # nothing that the eye does not see
+        shown = shown and one_line(name) == name  # nothing that the eye does not see
     if not shown or "/" in name or name.startswith(".") or like_person(name):
         raise Invalid(
             f"a name has 1 to {LONGEST} printable characters, no slash, no dot in front, and is not"

@@ -9,14 +9,14 @@ import os
 
 from postroom.agents.record import Message
 from postroom.agents.roster import like_person
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 UNPROVEN = "(not proven to be the person)"
 
 
 def signed(sender: str, *, proven: bool) -> str:
     """Return who wrote a message, as a reader is told it."""
-    shown = line(sender)
+    shown = one_line(sender)
     return f"{shown} {UNPROVEN}" if like_person(sender) and not proven else shown
 
 

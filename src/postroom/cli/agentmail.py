@@ -387,9 +387,9 @@ def _plain(text: str) -> str:
     """Return what somebody else may have named, without signs that a terminal obeys."""
     if text.isprintable():
         return text
-    from postroom.core.text import line
+    from postroom.core.text import one_line
 
-    return line(text)
+    return one_line(text)
 
 
 _FUNCTIONS: Final[dict[str, Callable[[Asked], int]]] = {

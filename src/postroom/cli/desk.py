@@ -18,7 +18,7 @@ from postroom.cli.listening import Place, listening
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
 from postroom.core.errors import Conflict, Invalid
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -145,6 +145,7 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
 @contextmanager
 def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
     from postroom.cli.doctor import of_the_mail, on_the_page
+    from postroom.services.office import Services
     from postroom.web import serve
 
     given = config.desk
@@ -161,7 +162,7 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
         if not where.is_loopback and not origin.startswith("https:"):
             say("Letters and your passphrase travel in the clear: put TLS in front of this.")
         with serve.served(
-            found,
+            Services(found),
             serve.Where(
                 listener=listener,
                 host=host,
@@ -185,7 +186,7 @@ def _person(given: str | None) -> str:
     from postroom.cli.letters import person
 
     name = person() if given is None else given
-    if not name.strip() or name != line(name) or len(name) > 64 or name in {"nobody"}:
+    if not name.strip() or name != one_line(name) or len(name) > 64 or name in {"nobody"}:
         raise Invalid("That is no name", remedy="Give one of 1 to 64 plain characters with --as.")
     return name
 

@@ -21,7 +21,7 @@ from postroom.cli.printing import say
 from postroom.cli.sheet import Sheet
 from postroom.core.agent_name import check_agent_name
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.vault.folders import FILES, FOLDERS
 
 SERVER = "postroom"
@@ -154,7 +154,7 @@ def _check_client(client: str) -> None:
     near = [] if client in CLIENTS else get_close_matches(client, CLIENTS, n=1, cutoff=0.8)
     if near or not re.fullmatch(_NAME, client):
         known = f"Did you mean {near[0]}?" if near else f"Known are {', '.join(CLIENTS)}."
-        raise Invalid(f"{line(client)[:60]!r} is no client", remedy=known)
+        raise Invalid(f"{one_line(client)[:60]!r} is no client", remedy=known)
 
 
 def _ask() -> None:
@@ -218,7 +218,7 @@ def _with(client: str, words: list[str], *, agents: bool) -> tuple[list[Sheet], 
     notes = [about.then, f"DRY_RUN=true: it rehearses. To go live, {live}.", *_lacking()]
     gone = sorted(set(_object(old.get("env"))) - set(entry["env"])) + sorted(set(old) - set(entry))
     if gone:
-        notes.append(f"The entry that was there had also: {', '.join(map(line, gone))[:200]}.")
+        notes.append(f"The entry that was there had also: {', '.join(map(one_line, gone))[:200]}.")
     notes += [NO_HOOKS] if agents and client != HOOKED else []
     if rules is None:
         return [sheet], notes

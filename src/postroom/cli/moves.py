@@ -12,7 +12,7 @@ from postroom.cli.printing import say
 from postroom.core.errors import Invalid, NotFound, PostroomError
 
 if TYPE_CHECKING:
-    from postroom.desk.desk import Desk
+    from postroom.services.office import Services
     from postroom.store.entries import Move
 
 SHOWN = 50
@@ -32,6 +32,7 @@ def undo_moves_command(
     that labels end as they were.
     """
     from postroom.desk.mailroom import find_move
+    from postroom.services.office import Services
     from postroom.wiring.desk import desk
 
     if numbers and every:
@@ -41,13 +42,14 @@ def undo_moves_command(
         moves = [move for move in known if agent is None or move.agent == agent]
         chosen = moves if every else [find_move(moves, number) for number in numbers]
         if found is None or not chosen:
-            shown = [_as_json(move, found) for move in moves[:SHOWN]] if found else []
+            services = Services(found) if found else None
+            shown = [_as_json(move, services) for move in moves[:SHOWN]] if services else []
             _list(shown, len(moves), as_json=as_json)
             return
         done = []
         for move in sorted(chosen, key=lambda move: -move.number):
             try:
-                found.mailroom.undo(move)
+                Services(found).mailbox.undo(move)
             except NotFound as gone:
                 say(f"Move {move.number}: {gone.message}.")
             else:
@@ -59,9 +61,9 @@ def undo_moves_command(
         click.echo(f"Undone: {', '.join(map(str, done)) or 'none'}.")
 
 
-def _as_json(move: Move, desk: Desk) -> dict[str, Any]:
+def _as_json(move: Move, services: Services) -> dict[str, Any]:
     try:
-        subject = desk.mailroom.box(move.account).message(move.message).mail.subject
+        subject = services.mailbox.box(move.account).message(move.message).mail.subject
     except PostroomError:
         subject = ""
     return {

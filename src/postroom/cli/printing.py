@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom import wiring
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -75,7 +75,7 @@ def hanging(head: str, text: str) -> str:
 
 def fit(text: str, columns: int) -> str:
     """Return the text on one line, padded or cut to this many columns of the terminal."""
-    text = line(text)
+    text = one_line(text)
     if text.isascii():
         return text.ljust(columns) if len(text) <= columns else text[: columns - 1] + "…"
     taken: list[str] = []
@@ -108,7 +108,7 @@ def letter_lines(entry: Entry) -> Iterator[str]:
         if addresses:
             yield from listed(name, [str(address) for address in addresses])
     yield f"{field('Subject')}{click.style(letter.subject or '(no subject)', bold=True)}"
-    who = WHO.get(entry.agent) or line(entry.agent)
+    who = WHO.get(entry.agent) or one_line(entry.agent)
     yield f"{field('Agent')}{who}, {short_date(int(entry.created.wall))}, id {entry.id}"
     for at, file in enumerate(letter.attachments):
         origin = entry.origins[at] if at < len(entry.origins) else "agent"

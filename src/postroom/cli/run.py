@@ -17,7 +17,7 @@ from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.cli.signals import stopped_by_signals
 from postroom.core.errors import AuthRequired, Invalid, PostroomError
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -82,7 +82,7 @@ class Teller:
             facts["name"] = printing.fit(name, 60).rstrip()
             if said := str(facts.get("said", "")):
                 facts["said"] = f": {said.rstrip('.')}"
-            text = TEXTS[event].format_map({k: line(str(v)) for k, v in facts.items()})
+            text = TEXTS[event].format_map({k: one_line(str(v)) for k, v in facts.items()})
         else:
             return
         row = printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip())
@@ -146,6 +146,7 @@ def _setup(
     from postroom.orchestrator.run import AGENT
     from postroom.orchestrator.servers import Servers
     from postroom.orchestrator.setup import Setup
+    from postroom.services.office import Services
     from postroom.wiring.desk import needed
 
     model = _model(config, stopping)
@@ -159,8 +160,7 @@ def _setup(
             Servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
         ):
             yield Setup(
-                desk=found,
-                mailboxes=found.mailroom.box,
+                services=Services(found),
                 accounts=[account.name for account in config.accounts],
                 servers=asked,
                 room=f"{config.room}/" if config.room else "",

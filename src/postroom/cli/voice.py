@@ -10,7 +10,7 @@ from postroom.agents.post import Letter, Post
 from postroom.agents.record import Message
 from postroom.agents.voice import seal, sealed, signed
 from postroom.core.errors import Denied, NotFound, PostroomError
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
     from postroom.cli.agentmail import Asked
@@ -34,9 +34,9 @@ def shown(post: Post, message: Message, owner: str, asked: Asked) -> tuple[bytes
         about |= {"reply_to": letter.reply_to, "sent_at": message.created, "person": theirs}
         return json.dumps(about).encode() + b"\n", 0
     if asked.has("hook") and len(text) > HOOKED:
-        path = line(post.box(owner).path)
+        path = one_line(post.box(owner).path)
         text = f"{text[:HOOKED]}\n[cut: {len(text) - HOOKED} characters more in {path}]"
-    said = f"From: {sender}\nID: {line(message.id)}\n\n{text}"
+    said = f"From: {sender}\nID: {one_line(message.id)}\n\n{text}"
     if asked.has("fenced"):
         from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
 
@@ -77,7 +77,7 @@ def send(asked: Asked) -> int:
     me = person(asked.environ)
     if not known(post.look(), me, recipient):
         raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
-    os.write(2, f"To {line(recipient)}, as yourself:\n{clean(text).text}\n".encode())
+    os.write(2, f"To {one_line(recipient)}, as yourself:\n{clean(text).text}\n".encode())
     if not terminal.agrees("Send this?"):
         raise Denied("nothing was sent, as you said")
     with desk(config) as found:

@@ -10,7 +10,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.letter import MAX_SUBJECT
 from postroom.core.message import DRAFT, SENT, SPAM, TRASH, Mail, Message, Party
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 _PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
 _MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")
@@ -51,7 +51,7 @@ def answered(messages: Sequence[Message]) -> Message:
 
 def answer_subject(subject: str) -> str:
     """Return the subject of an answer, marked once."""
-    plain = line(subject)
+    plain = one_line(subject)
     marked = plain if plain.casefold().startswith(_MARKS) else f"Re: {plain}".rstrip()
     return marked[:MAX_SUBJECT]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.errors import Invalid
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ class Line:
     text: str
 
     def __post_init__(self) -> None:
-        text = line(self.text[: 4 * MAX_LINE])
+        text = one_line(self.text[: 4 * MAX_LINE])
         text = text if len(text) <= MAX_LINE else f"{text[: MAX_LINE - 1]}…"
-        while (settled := line(text)) != text:  # one hidden character out can bare another
+        while (settled := one_line(text)) != text:  # one hidden character out can bare another
             text = settled
         object.__setattr__(self, "text", text)
 
@@ -124,7 +124,7 @@ class Exposure:
 
     def __str__(self) -> str:
         """Return sender, subject and day. Names in From are left out: anyone can choose one."""
-        subject = line(self.subject.translate(_QUOTES))[:MAX_SUBJECT] or "(no subject)"
+        subject = one_line(self.subject.translate(_QUOTES))[:MAX_SUBJECT] or "(no subject)"
         sender = self.sender if len(self.sender) <= MAX_SENDER else f"…{self.sender[-MAX_SENDER:]}"
         file, when = "a file in " if self.parts == {"file"} else "", f", {day(self.date)}"
         return f"{file}{sender or 'nobody'}'s mail “{subject}”{when if self.date else ''}"

@@ -30,7 +30,7 @@ class PostroomError(Exception):
         self.status = 0  # of the answer, where a provider's said so over HTTP
 
     @property
-    def told(self) -> str:
+    def message_with_remedy(self) -> str:
         """The cause and what to do next, in one line."""
         return f"{self.message.rstrip('.')}. {self.remedy}".strip()
 

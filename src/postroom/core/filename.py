@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 MAX_NAME: Final = 180  # bytes, so that no file system finds it too long
 # What opens without running anything. All else, known or not, is saved under a name that opens nothing;
@@ -24,7 +24,7 @@ _DEVICES: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])
 
 def file_name(name: str) -> str:
     """Return the name under which a file is saved: plain, short, and opening nothing that runs."""
-    plain = _UNFIT.sub("_", line(name)).strip(". ").lstrip("-~").strip(". ")
+    plain = _UNFIT.sub("_", one_line(name)).strip(". ").lstrip("-~").strip(". ")
     stem, dot, kind = plain.rpartition(".")
     if not dot:
         stem, kind = plain, ""

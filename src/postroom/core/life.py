@@ -166,7 +166,7 @@ def load(kind: str, detail: str) -> State:
     return state
 
 
-def told(id: str, state: State) -> str:
+def describe(id: str, state: State) -> str:
     """Return one sentence on what became of a letter."""
     match state:
         case Rehearsal():
@@ -200,7 +200,7 @@ def told(id: str, state: State) -> str:
 def refuse(id: str, state: State, wish: str) -> Conflict:
     """Return the error for an event that this state does not have."""
     return Conflict(
-        f"{told(id, state)} It cannot be {wish}.", remedy=f"See it with `postroom show {id}`."
+        f"{describe(id, state)} It cannot be {wish}.", remedy=f"See it with `postroom show {id}`."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 MAX_TEXT = 200
 MAX_SUBJECT = 50
@@ -55,7 +55,7 @@ def text(message: str) -> str:
 
 
 def _bounded(text: str) -> str:
-    text = line(text)
+    text = one_line(text)
     if len(text) <= _LOOKED_AT:
         return text
     # A word that is cut in two might not be known for what it is.

@@ -78,7 +78,7 @@ def clean(text: str) -> Cleaned:
     return Cleaned(_INVISIBLE.sub(judge, text), removed)
 
 
-def line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return the text on one line, cleaned, with runs of white space as one space."""
     if text.isascii() and text.isprintable():  # as most are: nothing to clean
         return " ".join(text.split())

@@ -18,17 +18,17 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
+from postroom.desk.apply import Reconciler
 from postroom.desk.compose import Composer, settled
 from postroom.desk.duty import Duty
 from postroom.desk.log import ActionLog, AuditLogEntry
+from postroom.desk.note_writer import NoteWriter
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
 from postroom.desk.passphrase import Unlocked
-from postroom.desk.placing import Placing
 from postroom.desk.reading import Reading
-from postroom.desk.reconcile import Reconciler
 from postroom.desk.slips import Slip
-from postroom.desk.strays import Strays
+from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.entries import Entry, Line
 from postroom.store.ledger import Ledger
 from postroom.store.locks import held
@@ -37,10 +37,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from postroom.desk.correspondence import Correspondence
     from postroom.desk.dispatch import Dispatcher
-    from postroom.desk.mailroom import Mailroom
-    from postroom.desk.notebook import Notebook
     from postroom.mail.mailbox import Mailbox
 
 LONGEST_WAIT = 30.0  # seconds that a call waits for an undo window to pass
@@ -100,21 +97,21 @@ class Desk(Duty):
         shelf: Shelf | None = None,
     ) -> None:
         self.id = id
-        self._shelf = shelf or Shelf(vault.root)
+        self.shelf = shelf or Shelf(vault.root)
         self.rules = rules
         self.ledger = ledger
         self.vault = vault
         self.trouble: list[str] = []  # what a person should know of, beside the outcome
         self._lock = state / "desk.lock"
-        self._tools = tools
+        self.tools = tools
         self.clock = clock = tools.clock
         self.reading = Reading(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, tools.draw, account)
         self.outbox = Outbox(ledger, rules, self.reading, clock)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
-        self._notes = Notes(vault, ledger, rules, clock, id, Placing(vault, ledger))
+        self._notes = Notes(vault, ledger, rules, clock, id, NoteWriter(vault, ledger))
         said: list[str] = []
-        self._strays = Strays(
+        self._unowned = UnownedNotes(
             vault=vault,
             ledger=ledger,
             outbox=self.outbox,
@@ -130,15 +127,15 @@ class Desk(Duty):
             ledger=ledger,
             outbox=self.outbox,
             notes=self._notes,
-            strays=self._strays,
+            unowned=self._unowned,
             rules=rules,
             clock=clock,
             desk=id,
             said=said,
         )
-        self._mailboxes = mailboxes
-        self._state = state
-        self._account = account
+        self.mailboxes = mailboxes
+        self.state = state
+        self.account = account
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -149,83 +146,32 @@ class Desk(Duty):
             ledger=self.ledger,
             rules=self.rules,
             clock=self.clock,
-            mailboxes=self._mailboxes,
-            claims=self._state / "claims",
+            mailboxes=self.mailboxes,
+            claims=self.state / "claims",
             paused=self.paused,
             look=self._look,
             publish=self.publish,
             record=self._keep_before,
-            step=self._tools.step,
+            step=self.tools.step,
         )
-
-    @cached_property
-    def mailroom(self) -> Mailroom:
-        """What agents do with mail beside sending it."""
-        from postroom.desk.mailroom import Mailroom
-
-        return Mailroom(
-            ledger=self.ledger,
-            vault=self.vault,
-            mailboxes=self._mailboxes,
-            account=self._account,
-            outbox=self.outbox,
-            reading=self.reading,
-            rules=self.rules,
-            outgoing=self._shelf.outgoing,
-            paused=self.paused,
-        )
-
-    @cached_property
-    def notebook(self) -> Notebook:
-        """What agents do with notes."""
-        from postroom.desk.notebook import Notebook
-        from postroom.vault.access import Access
-
-        shelf, room = self._shelf, f"{self._shelf.room}/" if self._shelf.room else ""
-        return Notebook(
-            vault=Vault(shelf.root),
-            access=Access(shelf.room, shelf.folders),
-            active=shelf.active,
-            state=self._state,
-            ledger=self.ledger,
-            outbox=self.outbox,
-            settle=self.reconcile,
-            rehearses="" if self.rules.live else self.rules.source,
-            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
-        )
-
-    @cached_property
-    def correspondence(self) -> Correspondence:
-        """What agents write to each other."""
-        from postroom.agents.post import Post
-        from postroom.desk.correspondence import Correspondence
-
-        post = Post(self._tools.cwd, self._tools.environ)
-        return Correspondence(post, self.outbox, self._tools.voice, self._tools.sleep)
-
-    def close_notebook(self) -> None:
-        """Let go of the notes, if they were opened."""
-        if "notebook" in self.__dict__:
-            self.notebook.close()
 
     def close(self) -> None:
         """Let go of the files."""
-        self.close_notebook()
         self.ledger.close()
         self.vault.close()
 
     def belongs(self) -> None:
         """Refuse where another desk has the vault now."""
-        self._tools.belongs()
+        self.tools.belongs()
 
     def paused(self) -> str:
         """Return the file by which a person has stopped all sending and sorting, if there is one.
 
         Refused where another desk has the vault now.
         """
-        self._tools.belongs()
+        self.tools.belongs()
         # In any case, of whatever kind, and also beside a room: what should stop must not miss.
-        for place in dict.fromkeys((self.vault.root, self._shelf.root)):
+        for place in dict.fromkeys((self.vault.root, self.shelf.root)):
             try:
                 with os.scandir(place) as entries:
                     found = sorted(o.name for o in entries if o.name.casefold() in folders.PAUSES)
@@ -240,13 +186,13 @@ class Desk(Duty):
 
     def slips(self) -> list[Slip]:
         """Return the slips that may still be spent."""
-        return self._strays.slips()
+        return self._unowned.slips()
 
     # Folders
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes; return what a person should know."""
-        self._tools.belongs()
+        self.tools.belongs()
         with held(self._lock):
             said = self._restored()
             said += self._reconciler.reconcile(adopt=adopt)
@@ -286,7 +232,7 @@ class Desk(Duty):
                 )
             )
 
-    def follow(self, *entries: Entry, retext: bool = False) -> None:
+    def sync_notes_and_log(self, *entries: Entry, retext: bool = False) -> None:
         """Bring the notes of these letters, and the log, up to the ledger.
 
         What cannot be written now is no error of what was decided: the next look writes it.
@@ -294,13 +240,13 @@ class Desk(Duty):
         try:
             with held(self._lock):
                 for entry in entries:
-                    self._notes.follow(entry, retext=retext)
+                    self._notes.sync_note(entry, retext=retext)
                 self.log.project()
         except PostroomError as why:
             self.trouble.append(f"The ledger has it, but not the vault: {why.message}.")
 
     def _followed(self, entry: Entry) -> Entry:
-        self.follow(entry)
+        self.sync_notes_and_log(entry)
         return entry
 
     # Agents
@@ -312,7 +258,7 @@ class Desk(Duty):
         running = self.posting(call, letter, wish, slips=slips)
         while True:
             try:
-                self._tools.sleep(next(running))
+                self.tools.sleep(next(running))
             except StopIteration as done:
                 entry: Entry = done.value
                 return entry
@@ -330,7 +276,7 @@ class Desk(Duty):
             self.reconcile()
             if slips and self.rules.live and self.rules.trust == "folder":
                 whom = self.reading.answered(letter)
-                fitting = (s for s in self._strays.slips() if s.fits(letter, whom))
+                fitting = (s for s in self._unowned.slips() if s.fits(letter, whom))
                 if found := next(fitting, None):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
@@ -340,7 +286,7 @@ class Desk(Duty):
             entry = self.outbox.record_letter(call, entry)
         elif wish.once and isinstance(entry.state, life.Sent):
             raise self._sent_already(entry)
-        self.follow(entry)
+        self.sync_notes_and_log(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
             self._file_slip()
         self._tell(letter, entry)
@@ -349,7 +295,7 @@ class Desk(Duty):
     def propose(self, call: Call, letter: Letter, wish: Proposal) -> Entry:
         """Put a letter before the person, and tell them; it is not sent from here."""
         entry = self.outbox.propose(call, letter, wish)
-        self.follow(entry)
+        self.sync_notes_and_log(entry)
         self._tell(letter, entry)
         return entry
 
@@ -359,7 +305,7 @@ class Desk(Duty):
             page = ""
             with suppress(PostroomError):  # the letter waits, whether or not that can be told
                 page = self.served()
-            self._tools.notify(entry, f"{page}/letter/{entry.id}" if page else "")
+            self.tools.notify(entry, f"{page}/letter/{entry.id}" if page else "")
 
     def _leaving(self, call: Call, entry: Entry) -> Generator[float, None, Entry]:
         """Dispatch a letter that may leave, once that is not long off; wait for who is at it already."""
@@ -385,7 +331,7 @@ class Desk(Duty):
 
     def _sent_already(self, entry: Entry) -> Conflict:
         refused = Conflict(
-            f"{life.told(entry.id, entry.state)} It is not sent again",
+            f"{life.describe(entry.id, entry.state)} It is not sent again",
             remedy="Change the letter if another one is meant.",
         )
         refused.logged = True  # by the outbox, which knew it
@@ -408,7 +354,7 @@ class Desk(Duty):
     def refuse_over_budget(self) -> None:
         """Refuse, with the seconds left, where no letter at all could leave now."""
         now = self.clock()
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             policy.budget(book.spent(now, self.rules.reach), self.rules, now)
 
     def due_in(self, entry: Entry) -> float | None:
@@ -490,7 +436,7 @@ class Desk(Duty):
         if not from_note:
             self.refuse_edited(self.ledger.entry(id))
         entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)), was=was, by=by)
-        self.follow(entry, retext=True)
+        self.sync_notes_and_log(entry, retext=True)
         return entry
 
     def reject(self, id: str, *, by: str, reason: str, revise: bool = False) -> Entry:
@@ -560,7 +506,7 @@ class Desk(Duty):
         """Keep a new passphrase; where there is one already, it is asked for."""
         if kept := self.ledger.meta(passphrase.KEY):
             passphrase.check(kept, old)
-        sealed = passphrase.sealed(new, self._tools.draw(16))
+        sealed = passphrase.sealed(new, self.tools.draw(16))
         with self.ledger.write() as book:
             book.set(passphrase.KEY, sealed)
         self.outbox.record(Call("set_passphrase", "", "person"))
@@ -585,7 +531,7 @@ class Desk(Duty):
     def send_approved(self) -> list[Entry]:
         """Send all that is approved and due; return what changed."""
         changed = self.dispatcher.everything()
-        self.follow(*changed)
+        self.sync_notes_and_log(*changed)
         return changed
 
 

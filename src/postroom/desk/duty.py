@@ -19,7 +19,7 @@ class Duty:
 
     ledger: Ledger
     vault: Vault
-    _state: Path
+    state: Path
 
     @contextmanager
     def orchestrating(self) -> Iterator[None]:
@@ -61,8 +61,8 @@ class Duty:
 
     @property
     def _orchestrator(self) -> Path:
-        return self._state / "orchestrator.lock"
+        return self.state / "orchestrator.lock"
 
     @property
     def _server(self) -> Path:
-        return self._state / "page.lock"
+        return self.state / "page.lock"

@@ -36,7 +36,7 @@ from postroom.core.message import (
 )
 from postroom.core.policy import Rules
 from postroom.core.redaction import addresses
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.desk.outbox import Call, Outbox, check_name, refuse_other_html
 from postroom.desk.reading import READABLE, Reading
 from postroom.store.entries import Move
@@ -203,7 +203,7 @@ class Mailroom:
         named = [message for message in there if message.id == id]
         if id and not named:
             raise Invalid(
-                f"The mail {line(id)[:60]} is not in the conversation {line(thread)[:60]}",
+                f"The mail {one_line(id)[:60]} is not in the conversation {one_line(thread)[:60]}",
                 remedy="Name a mail of it.",
             )
         message = named[0] if named else answered(there)
@@ -253,7 +253,7 @@ class Mailroom:
                     place.close()
         allowed = ", ".join([f"{OUTGOING}/ in the vault", *map(str, self.outgoing)])
         raise Denied(
-            f"{line(path)[:200]!r} is in no folder that files go out from",
+            f"{one_line(path)[:200]!r} is in no folder that files go out from",
             remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
         )
 
@@ -285,7 +285,7 @@ class Mailroom:
     def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
         """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
         most = self.rules.open_letters
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             if len(book.drafts(account, call.agent)) < most:
                 return
         there = box.drafts()
@@ -312,7 +312,7 @@ class Mailroom:
 
     def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
         """Return the id of this agent's draft, and the version in which Postroom left it."""
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             known = book.drafted(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
             for draft, mail in self.box(account).drafts().items():
@@ -320,7 +320,7 @@ class Mailroom:
                     return self._draft(call, account, draft)
         if known is None or known[1] != call.agent:
             raise Denied(
-                f"{line(id)[:60]!r} is no draft that Postroom made for you",
+                f"{one_line(id)[:60]!r} is no draft that Postroom made for you",
                 remedy="Leave it to the person, and make a draft of your own.",
             )
         return id, known[0]
@@ -407,7 +407,7 @@ def _first(pieces: Iterator[bytes], size: int) -> bytes:
 
 def _destination(name: str) -> str:
     """Return the label that is meant, if tools may put it on a mail."""
-    plain = line(name)
+    plain = one_line(name)
     if not plain or plain != name.strip() or len(plain) > MAX_LABEL:
         raise Invalid(
             f"{plain[:60]!r} is no label",

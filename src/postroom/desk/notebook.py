@@ -21,10 +21,10 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.desk.outbox import Call, Outbox, check_name
 from postroom.desk.slips import TYPES
-from postroom.desk.strays import PROPOSED
+from postroom.desk.unowned_notes import PROPOSED
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.access import NOTE, Access
@@ -355,7 +355,7 @@ class Notebook:
         """Refuse a new name that shows as another, or that no link can hold."""
         if clean(path).removed or any(name.strip() != name for name in path.split("/")):
             raise Denied(
-                f"{line(path)!r} has characters that cannot be seen",
+                f"{one_line(path)!r} has characters that cannot be seen",
                 remedy="Take a name without hidden characters, and without spaces at its ends.",
             )
         folder, _, name = path.rpartition("/")

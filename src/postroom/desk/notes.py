@@ -21,8 +21,8 @@ from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
+from postroom.desk.note_writer import NoteWriter, found_at
 from postroom.desk.outbox import FIELDS, WHO
-from postroom.desk.placing import Placing, found_at
 from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -102,9 +102,9 @@ class Notes:
     rules: Rules
     clock: Callable[[], Stamp]
     desk: str
-    placing: Placing
+    writer: NoteWriter
 
-    def follow(
+    def sync_note(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
     ) -> None:
         """Bring the note to where the ledger has the letter; whoever is at it meanwhile is not disturbed.
@@ -134,7 +134,7 @@ class Notes:
 
     def _create(self, entry: Entry, notice: str) -> Place:
         data = self._rendered(entry, notice)
-        path = self.placing.intended(entry.id, folder(entry), _name(entry), data)
+        path = self.writer.reserve_path(entry.id, folder(entry), _name(entry), data)
         file = self.vault.create(path, data)
         return placed(entry, path, data, file, notice)
 
@@ -148,12 +148,12 @@ class Notes:
             new = self._changed(entry, note, place, notice, retext=retext).raw
         except Corrupt:
             new = raw  # broken by hand: it goes where it belongs, as it is
-        path, file = self.placing.bring(entry.id, place, folder(entry), raw, file, new)
+        path, file = self.writer.bring(entry.id, place, folder(entry), raw, file, new)
         return placed(entry, path, new, file, notice)
 
     def finish(self, entry: Entry) -> bool:
         """Bring a write of ours to its end that was interrupted; return whether there was one."""
-        found = self.placing.finish(entry.id)
+        found = self.writer.finish(entry.id)
         if found:
             with self.ledger.write(synced=False) as book:
                 book.written(entry.id, placed(entry, *found)._replace(version=0))
@@ -312,7 +312,7 @@ class Notes:
                     f" `postroom resolve {id} --sent` or `postroom resolve {id} --not-sent`."
                 )
             case _:
-                said = quote(life.told(id, state))
+                said = quote(life.describe(id, state))
         level = (
             "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
         )

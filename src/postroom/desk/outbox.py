@@ -173,7 +173,7 @@ class Outbox:
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
         if wish.replaces and (newer := book.replacement(call.agent, wish.replaces)):
             raise Conflict(
-                f"The letter {wish.replaces} was replaced already: {life.told(*newer)}",
+                f"The letter {wish.replaces} was replaced already: {life.describe(*newer)}",
                 remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
             )
         if call.agent != PERSON:
@@ -268,7 +268,7 @@ class Outbox:
 
     def of(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's, and leave no line."""
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             return self._of(book, call, id)
 
     def _of(self, book: Book, call: Call, id: str) -> Entry:
@@ -419,7 +419,7 @@ class Outbox:
             with self.ledger.write() as book:
                 book.rekey(letter, done=waits)
             return None
-        from postroom.core.levels import found
+        from postroom.review.levels import found
 
         card = self.assessor.card(letter, entry.origins).adding(found("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)

@@ -14,7 +14,7 @@ from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import SENT
 from postroom.core.stamp import Stamp
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 
@@ -129,14 +129,17 @@ class Reading:
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
-        from postroom.core.levels import found
-        from postroom.core.risk import assess, letter_tokens  # its tables are for new letters alone
+        from postroom.review.levels import found
+        from postroom.review.risk import (  # its tables are for new letters alone
+            assess,
+            letter_tokens,
+        )
 
         seen = self.ledger.exposures(letter_tokens(letter), self.clock().wall - MEMORY)
         try:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
-            unchecked = found("unchecked", why=line(why.message).rstrip("."))
+            unchecked = found("unchecked", why=one_line(why.message).rstrip("."))
             return assess(letter, Facts(seen=seen), origins).adding(unchecked)
 
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> Facts:
@@ -170,7 +173,7 @@ class Reading:
 
 
 def _key(party: Party | None) -> str:
-    from postroom.core.findings import address_key  # few commands need its tables
+    from postroom.review.findings import address_key  # few commands need its tables
 
     return address_key(party.address)[:MAX_ADDRESS] if party else ""
 
@@ -216,7 +219,7 @@ def _decoded(content: bytes) -> Iterator[str]:
 
 def _tokens(shown: Shown) -> dict[str, set[str]]:
     """Return the tokens of each part of a mail."""
-    from postroom.core.findings import tokens
+    from postroom.review.findings import tokens
 
     found: dict[str, set[str]] = {}
     for part, key in shown.people:

@@ -7,7 +7,7 @@ import json
 from typing import Final, NamedTuple
 
 from postroom.core.letter import Letter
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.vault.note import Note
 from postroom.vault.vault import File
 
@@ -41,7 +41,7 @@ class Slip(NamedTuple):
             and bool(whom)
             and keys == [whom]
             and not letter.attachments
-            and (not self.subject or self.subject.casefold() == line(letter.subject).casefold())
+            and (not self.subject or self.subject.casefold() == one_line(letter.subject).casefold())
             and (not self.thread or self.thread == letter.thread)
         )
 
@@ -50,7 +50,9 @@ def slip(path: str, file: File, note: Note) -> Slip | None:
     """Return the slip that a note is, if it is one."""
     if note.text("type") not in TYPES or note.text("letter"):
         return None
-    named = {key: line(note.text(key)) for key in ("type", "to", "subject", "thread_id", "created")}
+    named = {
+        key: one_line(note.text(key)) for key in ("type", "to", "subject", "thread_id", "created")
+    }
     # Over what it says, not over its bytes: a sync client may have changed line ends, we its status.
     said = json.dumps([*named.values(), note.body.split()])
     return Slip(

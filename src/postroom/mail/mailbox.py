@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from postroom.core.message import (
     Thread,
     system_label,
 )
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 MAX_PAGE = 100
 MAX_LABEL = 225  # characters
@@ -118,6 +118,10 @@ class Keeper(Protocol):
 
     def keep(self, arrivals: Sequence[Arrival]) -> Kept:
         """Keep these mails, all or none; one that is there already stays as it is."""
+        ...
+
+    def keep_all(self, chunks: Iterable[Sequence[Arrival]]) -> Iterator[Kept]:
+        """Keep very many mails, some thousand in a transaction, and yield what each transaction did."""
         ...
 
 
@@ -247,7 +251,7 @@ def check_page(limit: int) -> None:
 
 def missing(what: str, id: str) -> NotFound:
     """Return the error for a message, thread, draft or page that is not there."""
-    return NotFound(f"{what} ID {line(id[:40])} not found", remedy="Search for it again.")
+    return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
 
 
 def no_cursor() -> Invalid:
@@ -262,7 +266,7 @@ def changed_draft(id: str) -> Conflict:
 
 def label_name(name: str) -> str:
     """Return the name under which a new label is made, or refuse it."""
-    shown = line(name)
+    shown = one_line(name)
     if len(shown) > MAX_LABEL or not all(part.strip() for part in shown.split("/")):
         raise Invalid(
             f"{shown[:80]!r} is no label's name", remedy="Give one such as Work or Work/Clients."

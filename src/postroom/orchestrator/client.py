@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from postroom.core.errors import Conflict, Invalid, Limited, PostroomError, Unavailable, Uncertain
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class MCPClient:
 
     def _error(self, tool: str, failure: _Failure, *, uncertain: bool) -> PostroomError:
         look = f"run `{_line(shlex.join(self.command))}` by hand to see what is wrong."
-        about = f"{line(self.server_name)}: {line(tool)[:80]}"
+        about = f"{one_line(self.server_name)}: {one_line(tool)[:80]}"
         if uncertain:
             return Uncertain(
                 f"{about} may have happened or not: {failure.cause}",
@@ -149,8 +149,8 @@ class MCPClient:
         record = {
             "event": "mcp_unavailable",
             "timestamp": now,
-            "server": line(self.server_name),
-            "tool": line(tool)[:80],
+            "server": one_line(self.server_name),
+            "tool": one_line(tool)[:80],
             "error": "mcp_unavailable",
             "message": message,
             "attempts": attempts,
@@ -166,7 +166,7 @@ class MCPClient:
         try:
             await anyio.to_thread.run_sync(append)
         except (PostroomError, OSError) as wrong:
-            log.warning("%s; and that is not in the log: %s", message, line(str(wrong)))
+            log.warning("%s; and that is not in the log: %s", message, one_line(str(wrong)))
 
 
 class _Run:
@@ -309,7 +309,7 @@ def _json(tool: str, arguments: Values) -> Values:
         sent.encode()
     except (TypeError, ValueError, RecursionError):
         raise Invalid(
-            f"The arguments for {line(tool)[:80]} are no JSON",
+            f"The arguments for {one_line(tool)[:80]} are no JSON",
             remedy="Give texts, numbers, lists and objects, and no text that is half a character.",
         ) from None
     found: Values = json.loads(sent)[tool]
@@ -376,4 +376,4 @@ def _refusal(answer: types.CallToolResult) -> PostroomError:
 
 
 def _line(found: object) -> str:
-    return line(found[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(found, str) else ""
+    return one_line(found[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(found, str) else ""

@@ -16,7 +16,7 @@ from postroom.core.policy import duration
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import FIELDS
-from postroom.orchestrator.came import judgement_of
+from postroom.orchestrator.incoming import judgement_of
 from postroom.store.entries import Line
 from postroom.store.errands import Errand
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
@@ -94,7 +94,7 @@ class Dashboard:
         yield from self._letters("Waiting for your word", lines, "pending")
         yield from self._letters("May or may not have been sent", lines, "unknown")
         yield from self._letters("Approved, and not sent yet", lines, "approved", "sending")
-        with desk.ledger.write(synced=False) as book:
+        with desk.ledger.read() as book:
             errands = book.errands("needs_info", "delegated", "decided", "failed", "pending")
         yield from self._mails("Mail that needs you", errands, "needs_info", "failed")
         yield from self._mails("Mail for somebody else", errands, "delegated")
@@ -148,7 +148,7 @@ class Dashboard:
         today = self._local(now.wall).date()
         sent = [line for line, at in self._sent() if self._local(at.wall).date() == today]
         rules = self.desk.rules
-        with self.desk.ledger.write(synced=False) as book:
+        with self.desk.ledger.read() as book:
             claims = book.spent(now, rules.window)
         spent = sum(elapsed(claim.at, now) < rules.window for claim in claims)
         yield f"\n### Left today ({len(sent)})\n"
@@ -174,7 +174,7 @@ class Dashboard:
             self._day = day
             return
         since = now - 86_400
-        with self.desk.ledger.write(synced=False) as book:
+        with self.desk.ledger.read() as book:
             tally, moved = book.tally(), book.tally(since)
             asking = book.errands("needs_info", "delegated")
         sent = [line for line, at in self._sent() if at.wall >= since]

@@ -32,7 +32,7 @@ from pydantic import (
 
 from postroom.core import fence
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, Unavailable
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.core.triage import DRAFTS, MAX_TEXT, MAX_WHY, Case, Decision, Judgement
 
 if TYPE_CHECKING:
@@ -121,9 +121,9 @@ def prompt(case: Case, mark: str) -> Prompt:
         "To": case.to,
         "Subject": case.subject,
         "Date": case.date,
-        "Files": ", ".join(line(name)[:MAX_FIELD] for name in case.files[:MAX_FILES]),
+        "Files": ", ".join(one_line(name)[:MAX_FIELD] for name in case.files[:MAX_FILES]),
     }
-    head = "\n".join(f"{name}: {line(text)[:MAX_FIELD]}" for name, text in fields.items())
+    head = "\n".join(f"{name}: {one_line(text)[:MAX_FIELD]}" for name, text in fields.items())
     if case.draft:  # a model wrote it, perhaps after this very mail: it is no more to be trusted
         head = f"Former draft:\n{_cut(clean(case.draft).text, MAX_OWN)}\n\nThe mail:\n{head}"
     left = len(body) - MAX_BODY
@@ -148,7 +148,7 @@ class _Answer(BaseModel):
     text: Annotated[
         str, Field(max_length=MAX_TEXT), AfterValidator(lambda text: clean(text).text.strip())
     ] = ""
-    why: Annotated[str, AfterValidator(lambda why: line(why)[:MAX_WHY])] = ""
+    why: Annotated[str, AfterValidator(lambda why: one_line(why)[:MAX_WHY])] = ""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

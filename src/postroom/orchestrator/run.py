@@ -11,8 +11,8 @@ from typing import Any, Final
 from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.orchestrator.dashboard import Dashboard, Health
+from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.setup import Setup
-from postroom.orchestrator.sheet import Sheets
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
 from postroom.vault.folders import HANDBOOK
@@ -29,9 +29,9 @@ class Orchestrator:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._started = setup.desk.clock()
-        self._sheets = Sheets(setup.desk.vault, setup.desk.ledger, self._say)
-        self._watcher = Watcher(setup, self._sheets, self._breathe)
-        self._triage = Triage(setup, self._sheets, self._breathe)
+        self._mail_notes = MailNotes(setup.desk.vault, setup.desk.ledger, self._say)
+        self._watcher = Watcher(setup, self._mail_notes, self._breathe)
+        self._triage = Triage(setup, self._mail_notes, self._breathe)
         self._dashboard = Dashboard(
             setup.desk, setup.zone, self._health, lambda: self._folders, self._progress
         )
@@ -41,7 +41,7 @@ class Orchestrator:
         self._folders: list[str] = []
         setup.servers.between = self._between
         if wrong := getattr(setup.model, "why", None):  # known before any mail is judged
-            self._triage.trouble["model"] = wrong.told
+            self._triage.trouble["model"] = wrong.message_with_remedy
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
         """Go on until told to stop; or for one round, and the undo windows that pass shortly.
@@ -81,11 +81,11 @@ class Orchestrator:
         try:
             self.setup.desk.belongs()
         except PostroomError as why:  # whatever stands there is not ours to look at
-            self._amiss(why.told)
+            self._amiss(why.message_with_remedy)
             return
         for part in (
             lambda: self._letters(adopt=True),
-            self._sheets.look,
+            self._mail_notes.reconcile,
             self._watch,
             self._watcher.bring,
             self._triage.round,
@@ -95,7 +95,7 @@ class Orchestrator:
             try:
                 part()
             except PostroomError as why:
-                amiss = amiss or why.told
+                amiss = amiss or why.message_with_remedy
         self._amiss(amiss)
         self._dashboard.show()
 
@@ -115,7 +115,7 @@ class Orchestrator:
                 self._triage.round_off()
                 self._dashboard.show()
         except PostroomError as why:
-            self._amiss(why.told)
+            self._amiss(why.message_with_remedy)
 
     def _breathe(self) -> None:
         """Within a long round: what was approved does not wait for all of it."""
@@ -123,7 +123,7 @@ class Orchestrator:
             try:
                 self._letters()
             except PostroomError as why:
-                self._amiss(why.told)
+                self._amiss(why.message_with_remedy)
 
     def _between(self) -> bool:
         self._breathe()
@@ -174,7 +174,7 @@ class Orchestrator:
         found = []
         for account in self.setup.accounts:
             why = self._watcher.trouble.get(account)
-            said = why.told if why else "followed"
+            said = why.message_with_remedy if why else "followed"
             found.append(Health(f"account {account}", why is None, said))
         amiss = self._triage.trouble
         count = len(self._triage.rules)
@@ -184,14 +184,14 @@ class Orchestrator:
         found.append(Health("model", "model" not in amiss, amiss.get("model", name)))
         if self._trouble:
             found.append(Health("round", well=False, said=self._trouble))
-        for path, stands in self._sheets.amiss.items():
+        for path, stands in self._mail_notes.amiss.items():
             found.append(Health(path, well=False, said=stands))
-        for path, why_not in self._sheets.broken.items():
+        for path, why_not in self._mail_notes.broken.items():
             found.append(Health(path, well=False, said=f"{why_not}. Mend it, or take it away."))
         return found
 
     def _progress(self) -> Mapping[str, Any]:
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             watched = {name: book.watched(name) for name in self.setup.accounts}
             tally = book.tally()
         return {

@@ -9,8 +9,8 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
 from postroom.desk.desk import Desk
-from postroom.mail.mailbox import Mailbox
 from postroom.orchestrator.servers import Servers
+from postroom.services.office import Services
 from postroom.store.errands import Errand
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ CHUNK: Final = 32  # mails that are read and written at once
 class Setup:
     """What the orchestrator works with."""
 
-    desk: Desk
-    mailboxes: Callable[[str], Mailbox]
+    services: Services
     accounts: Sequence[str]
     servers: Servers
     room: str  # the path of Postroom's folder in the vault, with its slash
@@ -36,11 +35,16 @@ class Setup:
     tell: Callable[..., None]
     stopping: threading.Event
 
+    @property
+    def desk(self) -> Desk:
+        """The desk that the services stand beside."""
+        return self.services.desk
+
     def waiting(self, state: str) -> Iterator[list[Errand]]:
         """Yield the mails in this state, oldest first and some at once, until it is to stop."""
         row = 0
         while not self.stopping.is_set():
-            with self.desk.ledger.write(synced=False) as book:
+            with self.desk.ledger.read() as book:
                 found = book.waiting(state, CHUNK, row)
             if not found:
                 return

@@ -42,10 +42,10 @@ from postroom.core.triage import (
 )
 from postroom.desk.compose import Written
 from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
-from postroom.orchestrator.came import facts_of, judgement_of, text_of
+from postroom.orchestrator.incoming import facts_of, judgement_of, text_of
+from postroom.orchestrator.mail_notes import BY_HAND, MailNotes
 from postroom.orchestrator.servers import Answer, Question
 from postroom.orchestrator.setup import Setup
-from postroom.orchestrator.sheet import BY_HAND, Sheets
 from postroom.store.entries import Entry
 from postroom.store.errands import Errand
 from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
@@ -66,7 +66,7 @@ class Triage:
     """Judges what waits, and does what was decided."""
 
     setup: Setup
-    sheets: Sheets
+    mail_notes: MailNotes
     breathe: Callable[[], None]
     rules: tuple[Rule, ...] = ()
     trouble: dict[str, str] = field(default_factory=dict)  # handbook and model: what is amiss
@@ -77,7 +77,7 @@ class Triage:
         """Go through all that can be judged or done now."""
         self._full = False
         self._letters()
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             waits = book.errands("pending")
         if self.setup.stopping.is_set():
             return
@@ -90,7 +90,7 @@ class Triage:
         failed = next((one for one in waits if one.tries and one.held), None)
         if failed is not None and self.setup.model is not None:
             self.trouble.setdefault("model", failed.held)
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             decided = book.errands("decided")
         # Where there is no room for all, the urgent ones have it.
         decided.sort(key=lambda one: judgement_of(one).decision != "urgent")
@@ -100,7 +100,7 @@ class Triage:
             if self._due(errand):
                 self._draft(errand)
                 self.breathe()
-        self.follow()
+        self.sync_stale_notes()
 
     def _due(self, errand: Errand) -> bool:
         waited = self.setup.desk.clock().wall - errand.changed
@@ -109,14 +109,14 @@ class Triage:
     def round_off(self) -> None:
         """Let mail follow what has just become of its letters."""
         self._letters()
-        self.follow()
+        self.sync_stale_notes()
 
-    def follow(self) -> None:
+    def sync_stale_notes(self) -> None:
         """Bring the notes of mail up to the ledger."""
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             behind = book.unfollowed()
         for errand in behind:
-            self.sheets.guarded(self.sheets.follow, errand)
+            self.mail_notes.guarded(self.mail_notes.sync_note, errand)
 
     # The person's own words
 
@@ -131,7 +131,7 @@ class Triage:
             if isinstance(answer, NotFound):
                 self._texts[name] = ""
             elif isinstance(answer, PostroomError):
-                return self._amiss("handbook", f"{name}: {answer.told}")
+                return self._amiss("handbook", f"{name}: {answer.message_with_remedy}")
             elif answer.get("next_offset"):
                 return self._amiss("handbook", f"{name} has more than {READ:,} characters")
             else:
@@ -139,7 +139,7 @@ class Triage:
         try:
             self.rules = rules_of(self._texts[HANDBOOK])
         except Corrupt as why:
-            return self._amiss("handbook", why.told)
+            return self._amiss("handbook", why.message_with_remedy)
         self.trouble.pop("handbook", None)
         return True
 
@@ -181,9 +181,9 @@ class Triage:
         judged: list[tuple[Errand, Judgement, str]] = []
         for (errand, path), answer in zip(placed, answers, strict=True):
             if isinstance(answer, Corrupt):
-                self.sheets.guarded(self.sheets.follow, errand)  # which puts it aside
+                self.mail_notes.guarded(self.mail_notes.sync_note, errand)  # which puts it aside
             elif isinstance(answer, PostroomError):
-                self.sheets.say(f"{path}: {answer.told}")
+                self.mail_notes.say(f"{path}: {answer.message_with_remedy}")
             elif (
                 str(answer["frontmatter"].get("status")).strip().casefold() == "pending"
                 and not self.setup.stopping.is_set()
@@ -207,12 +207,12 @@ class Triage:
         if self.setup.model is None:
             return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
         judgement = self._asked(errand, note)
-        if judgement is None or not self.sheets.unchanged(errand):
+        if judgement is None or not self.mail_notes.is_unchanged(errand):
             return None  # to be asked again; or a person was at the note meanwhile
         return settled(judgement, obstacle), MODEL
 
     def _obstacle(self, errand: Errand) -> str:
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             since = self.setup.desk.clock().wall - DAY
             drafts = book.drafts_in(errand.account, errand.thread, since)
         # Another version that the person asked for is none of its own accord.
@@ -237,13 +237,13 @@ class Triage:
         try:
             judgement = self._thought(case)
         except (Invalid, AuthRequired) as why:  # the set-up is wrong, not the mail
-            self._amiss("model", why.told)
-            self._hold(errand, why.told)
+            self._amiss("model", why.message_with_remedy)
+            self._hold(errand, why.message_with_remedy)
             return None
         except PostroomError as why:
             if self.setup.stopping.is_set():
                 return None
-            self._amiss("model", why.told)
+            self._amiss("model", why.message_with_remedy)
             if errand.tries + 1 >= TRIES:
                 return Judgement("needs_info", why=f"The model gave no answer: {why.message}"[:300])
             self._hold(errand, why.message)
@@ -294,7 +294,7 @@ class Triage:
                     done.append((errand, judgement, by))
         for errand, judgement, by in done:
             self._tell("triaged", errand, decision=judgement.decision, by=by)
-        self.follow()
+        self.sync_stale_notes()
 
     # Drafting
 
@@ -319,7 +319,7 @@ class Triage:
             return
         except PostroomError as why:
             if errand.tries + 1 >= TRIES and not isinstance(why, Unavailable):
-                said = f"No answer could be drafted: {why.told}"[:300]
+                said = f"No answer could be drafted: {why.message_with_remedy}"[:300]
                 self._instead(errand, "needs_info", Judgement("needs_info", why=said))
             else:
                 self._hold(errand, why.message)
@@ -332,7 +332,7 @@ class Triage:
         except Conflict:  # the next round finds it by its key, if it is still wanted
             return
         self._tell("drafted", errand, letter=entry.id)
-        self.follow()
+        self.sync_stale_notes()
 
     def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
         with suppress(Conflict), self.setup.desk.ledger.write() as book:
@@ -342,16 +342,16 @@ class Triage:
     def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
         replaced = errand.letter if errand.wish else ""
         key = f"triage {errand.turn} {errand.account} {errand.message}"[:200]
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             bound = book.bound(ORCHESTRATOR, key)
         if bound:  # drafted after this was decided, and stopped before that was written down
             entry = self.setup.desk.ledger.entry(bound[0])
-            self.setup.desk.follow(entry)
+            self.setup.desk.sync_notes_and_log(entry)
             return entry
         if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
             raise Denied(obstacle)
         self._refuse_answered(errand)
-        _, answer = self.setup.desk.mailroom.answer(
+        _, answer = self.setup.services.mailbox.answer(
             errand.account, id=errand.message, thread="", everyone=False
         )
         written = Written(
@@ -378,7 +378,7 @@ class Triage:
 
     def _refuse_answered(self, errand: Errand) -> None:
         """Refuse to answer what the person has answered meanwhile, from wherever."""
-        mails = self.setup.desk.mailroom.box(errand.account).thread(errand.message).messages
+        mails = self.setup.services.mailbox.box(errand.account).thread(errand.message).messages
         named = {one.mail.message_id for one in mails if one.id == errand.message} - {""}
         for one in mails:
             answers = {*one.mail.in_reply_to, *one.mail.references}
@@ -409,7 +409,7 @@ class Triage:
 
     def _letters(self) -> None:
         """Let mails follow their letters: answered they are done, and otherwise the person's."""
-        with self.setup.desk.ledger.write(synced=False) as book:
+        with self.setup.desk.ledger.read() as book:
             news = book.news()
         for errand in news:
             entry = self.setup.desk.ledger.entry(errand.letter)
@@ -425,7 +425,7 @@ class Triage:
                 case _ if entry.kind in life.OPEN:
                     changes = {"state": "drafted"}
                 case state:
-                    why = life.told(entry.id, state)[:300]
+                    why = life.describe(entry.id, state)[:300]
                     judged = Judgement("needs_info", why=why)
                     changes = {"state": "needs_info", "judgement": json.dumps(asdict(judged))}
             if errand.state == changes["state"]:

@@ -15,10 +15,17 @@ from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.triage import Facts
 from postroom.desk.outbox import ORCHESTRATOR, Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, Page
-from postroom.orchestrator.came import BODY, Came, came, exposed, facts, values_of
+from postroom.orchestrator.incoming import (
+    BODY,
+    IncomingMail,
+    exposed,
+    facts,
+    parse_message,
+    values_of,
+)
+from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.servers import Answer, Question
 from postroom.orchestrator.setup import Setup
-from postroom.orchestrator.sheet import Sheets
 from postroom.store.errands import Errand, Watch
 
 BASELINE: Final = 500  # mails of the inbox that are known to have been there before
@@ -32,7 +39,7 @@ class Watcher:
     """Follows the mailboxes of the accounts."""
 
     setup: Setup
-    sheets: Sheets
+    mail_notes: MailNotes
     breathe: Callable[[], None]
     trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
     _told: dict[str, str] = field(default_factory=dict)
@@ -55,8 +62,8 @@ class Watcher:
             self.setup.tell("trouble", account=account, error=why.message, remedy=why.remedy)
 
     def _look(self, account: str) -> int:
-        box, ledger = self.setup.mailboxes(account), self.setup.desk.ledger
-        with ledger.write(synced=False) as book:
+        box, ledger = self.setup.desk.mailboxes(account), self.setup.desk.ledger
+        with ledger.read() as book:
             watch = book.watched(account)
         if watch is None:
             return self._begin(account, box)
@@ -110,7 +117,7 @@ class Watcher:
 
     def backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
-        box = self.setup.mailboxes(account)
+        box = self.setup.desk.mailboxes(account)
         pages = self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE)
         ids = [one.id for page in pages for one in page.items]
         with self.setup.desk.ledger.write() as book:
@@ -145,12 +152,12 @@ class Watcher:
         self._told = {name: said for name, said in self._told.items() if name in self.trouble}
 
     def _bring(self, errands: list[Errand]) -> None:
-        fresh = [one for one in errands if not self.sheets.finish(one)]
+        fresh = [one for one in errands if not self.mail_notes.finish_write(one)]
         questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
         answers = self.setup.servers.ask("email", "get_email", questions) if fresh else []
         if self.setup.stopping.is_set():
             return
-        new: list[tuple[Errand, Came, Facts]] = []
+        new: list[tuple[Errand, IncomingMail, Facts]] = []
         for errand, answer in zip(fresh, answers, strict=True):
             if isinstance(answer, NotFound):
                 self._aside(errand)
@@ -163,15 +170,17 @@ class Watcher:
             self.setup.desk.reading.record(
                 [exposed(errand.account, mail) for errand, mail, _ in new]
             )
-            self.sheets.begin(new)
+            self.mail_notes.create(new)
             self.setup.tell("noted", mails=len(new))
 
-    def _take(self, errand: Errand, answer: Answer, new: list[tuple[Errand, Came, Facts]]) -> None:
+    def _take(
+        self, errand: Errand, answer: Answer, new: list[tuple[Errand, IncomingMail, Facts]]
+    ) -> None:
         try:
             try:
-                mail = came(answer)
+                mail = parse_message(answer)
             except Corrupt:
-                mail = came(self._reader(errand)())
+                mail = parse_message(self._reader(errand)())
             own = self.setup.desk.reading.own(errand.account)
         except PostroomError as why:
             self._amiss(errand.account, why)
@@ -179,9 +188,9 @@ class Watcher:
         labels = set(mail.labels)
         if INBOX not in labels or labels & NOT_OURS:
             self._aside(errand)
-        elif self.sheets.filed(errand, mail):  # a ledger from a backup: it was dealt with
+        elif self.mail_notes.is_filed(errand, mail):  # a ledger from a backup: it was dealt with
             self._aside(errand, "done")
-        elif self.sheets.noted(errand, mail, known := facts(mail, own)):
+        elif self.mail_notes.adopt_existing(errand, mail, known := facts(mail, own)):
             self.setup.desk.reading.record([exposed(errand.account, mail)])
         else:
             new.append((errand, mail, known))
@@ -198,5 +207,5 @@ class Watcher:
     def _reader(self, errand: Errand) -> Callable[[], Answer]:
         call = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
         return lambda: values_of(
-            self.setup.desk.mailroom.message(call, errand.account, errand.message)
+            self.setup.services.mailbox.message(call, errand.account, errand.message)
         )

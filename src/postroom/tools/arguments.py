@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Invalid
-from postroom.core.text import line
+from postroom.core.text import one_line
 
 MAX_PROBLEMS: Final = 3  # of a call's arguments that an error names
 
@@ -65,7 +65,7 @@ def _fresh(default: object) -> object:
 
 
 def _words(place: Place) -> str:
-    return line(".".join(map(str, place)))[:60] or "arguments"
+    return one_line(".".join(map(str, place)))[:60] or "arguments"
 
 
 def _problems(place: Place, value: object, check: Check) -> Iterator[str]:
@@ -74,7 +74,7 @@ def _problems(place: Place, value: object, check: Check) -> Iterator[str]:
         return
     problem = _PROBLEM[check["type"]](value, check)
     if problem:
-        yield f"{_words(place)}: {line(problem)[:160]}"
+        yield f"{_words(place)}: {one_line(problem)[:160]}"
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from _problems((*place, number), item, check["items"])

@@ -8,6 +8,7 @@ it succeeds, fails, is cancelled or is interrupted by the server's end.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from postroom.core.agent_name import MAX_AGENT
 from postroom.core.errors import PostroomError, Unavailable, unexpected
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.desk.outbox import Call, Trace, check_name
+from postroom.services.office import Services
 from postroom.tools.table import (
     Contract,
     Heard,
@@ -68,7 +70,7 @@ class NoResource(Exception):
 
 def client_name(given: str) -> str:
     """Return a client's name for itself as it may be used: on one line, cleaned, bounded."""
-    return line(given)[:MAX_AGENT].strip() or UNNAMED
+    return one_line(given)[:MAX_AGENT].strip() or UNNAMED
 
 
 class Calls:
@@ -84,6 +86,16 @@ class Calls:
         self._resources = {resource.scheme: resource for resource in contract.resources}
         self._running: dict[RunningCall, None] = {}
         self._is_unpublished = False  # whether the log file may lack lines of the ledger
+        self._lock = threading.Lock()
+        self._services: Services | None = None
+
+    def services(self) -> Services:
+        """Return the services of the desk, or raise what is wrong with it."""
+        desk = self.provider.desk()
+        with self._lock:
+            if self._services is None:
+                self._services = Services(desk)
+            return self._services
 
     def begin(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> RunningCall:
         """Return a call that has not done anything yet; the tool must be one of the contract."""
@@ -112,7 +124,7 @@ class Calls:
             raise NoResource(uri)
         call = Call(resource.action, caller.name)
         return self.run_guarded(
-            lambda: resource.function(Visit(self.provider.desk(), call), id.rstrip("/")), call
+            lambda: resource.function(Visit(self.services(), call), id.rstrip("/")), call
         )
 
     def run_guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
@@ -158,6 +170,8 @@ class Calls:
                 self.provider.desk().outbox.record(call.call, error=ended, synced=False)
         if self._is_unpublished:
             self.publish()
+        if self._services:
+            self._services.close()
         self.provider.close()
 
 
@@ -196,7 +210,7 @@ class RunningCall:
         if self._waiting is None:
             self._begun = True
             asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            visit = Visit(self._calls.provider.desk(), self.call, getattr(asked, "account", ""))
+            visit = Visit(self._calls.services(), self.call, getattr(asked, "account", ""))
             found = self._tool.function(visit, asked)
             if isinstance(found, Reply | Result):
                 return self._tool.reply(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 from postroom.core.errors import Limited, PostroomError
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.tools import plain
 from postroom.tools.table import Reply, Result, in_json
 
@@ -48,7 +48,7 @@ def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
 
 def refusal(tool: str, error: PostroomError, default: MCPErrorCode) -> Reply:
     """Return one of our errors as one of the document's; those that it has no code for by default."""
-    details: dict[str, object] = {"remedy": line(error.remedy)} if error.remedy else {}
+    details: dict[str, object] = {"remedy": one_line(error.remedy)} if error.remedy else {}
     if isinstance(error, Limited):
         details["retry_after_seconds"] = round(error.seconds, 1)
     return mcp_error(CODES.get(error.code, default), plain.wrong(error, tool), **details)

@@ -8,7 +8,7 @@ from typing import Final
 from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.core.message import Party, Summary
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.store.entries import Entry
 from postroom.tools.shapes import cut
 from postroom.tools.table import MAX_ERROR, Result
@@ -41,7 +41,7 @@ def people(parties: tuple[Party, ...]) -> str:
 
 def snippet(summary: Summary, size: int) -> str:
     """Return the beginning of a mail's text, in so many characters."""
-    return line(summary.snippet)[:size].rstrip()
+    return one_line(summary.snippet)[:size].rstrip()
 
 
 def body(text: str, size: int) -> str:
@@ -53,23 +53,23 @@ def body(text: str, size: int) -> str:
 
 def id(text: str) -> str:
     """Return an id that a call gave, as it may be repeated."""
-    return line(text)[:MAX_ID]
+    return one_line(text)[:MAX_ID]
 
 
 def wrong(error: PostroomError, tool: str) -> str:
     """Return what an error says, without the name of the tool that the answer is of."""
-    return line(error.message.removeprefix(f"{tool}: "))[:MAX_ERROR]
+    return one_line(error.message.removeprefix(f"{tool}: "))[:MAX_ERROR]
 
 
 def told(error: PostroomError, tool: str) -> str:
     """Return what an error says, and what to do next."""
-    remedy = line(error.remedy)[:MAX_ERROR]
+    remedy = one_line(error.remedy)[:MAX_ERROR]
     return f"{wrong(error, tool).rstrip('.')}. {remedy}" if remedy else wrong(error, tool)
 
 
 def sentence(entry: Entry) -> str:
     """Return what became of a letter that was not sent, where its document has no words for it."""
-    said = line(life.told(entry.id, entry.state))[:MAX_ERROR]
+    said = one_line(life.describe(entry.id, entry.state))[:MAX_ERROR]
     match entry.state:
         case life.Pending():
             return (

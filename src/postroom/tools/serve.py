@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 
 from postroom import __version__
 from postroom.core.errors import NotFound, PostroomError
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.tools.calls import Caller, Calls, NoResource, RunningCall, client_name
 from postroom.tools.protocol import RESOURCE_NOT_FOUND
 from postroom.tools.table import Reply, Wait, refusal
@@ -162,7 +162,7 @@ class Service:
     ) -> types.CallToolResult:
         if params.name not in self._names:
             raise MCPError(
-                code=types.INVALID_PARAMS, message=f"Unknown tool: {line(params.name)[:80]}"
+                code=types.INVALID_PARAMS, message=f"Unknown tool: {one_line(params.name)[:80]}"
             )
         call = self._calls.begin(params.name, params.arguments or {}, self._caller(ctx))
         try:

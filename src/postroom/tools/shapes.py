@@ -21,7 +21,7 @@ from postroom.core.message import (
 from postroom.core.policy import Rules
 from postroom.core.quoting import split
 from postroom.core.stamp import Stamp
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.mail.mailbox import Page
 from postroom.store.entries import Entry
 from postroom.tools.fence import LETTER, NOTICE, fenced, mark
@@ -169,7 +169,7 @@ class SortedResult(Result):
 
 def cut(text: str, size: int) -> str:
     """Return the text on one line, cleaned, in at most so many bytes."""
-    plain = line(text)
+    plain = one_line(text)
     raw = plain.encode()
     if len(raw) <= size:
         return plain
@@ -225,7 +225,7 @@ def _person(party: Party | None, room: int = 200) -> str:
     """Return who it is: name and address, or the address alone where both have no room."""
     if party is None:
         return ""
-    whole = line(str(party))
+    whole = one_line(str(party))
     return whole if len(whole.encode()) <= room else cut(party.address, room)
 
 
@@ -416,16 +416,16 @@ def _told(entry: Entry, rules: Rules, newer: str) -> str:
             said = f"{rehearsal(rules)}: not sent, and it never will be. Letter {id}:"
             return f"{said}\n{quoted(preview(entry.letter))}"
         case life.Approved() | life.Sending():
-            return f"Not sent yet. {life.told(id, entry.state)}\nDo not send it again."
+            return f"Not sent yet. {life.describe(id, entry.state)}\nDo not send it again."
         case life.Sent():
-            return life.told(id, entry.state)
+            return life.describe(id, entry.state)
         case life.Rejected(revise=True):
             then = f"Letter {newer} replaces it: ask after that one."
             then = then if newer else f"Write it anew with replaces={id}."
-            return f"{life.told(id, entry.state)}\n{then}"
+            return f"{life.describe(id, entry.state)}\n{then}"
         case life.Unknown():
-            return f"{life.told(id, entry.state)}\nDo not send it again."
-    return f"Not sent. {life.told(id, entry.state)}"
+            return f"{life.describe(id, entry.state)}\nDo not send it again."
+    return f"Not sent. {life.describe(id, entry.state)}"
 
 
 def quoted(text: str) -> str:

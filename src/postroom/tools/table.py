@@ -21,13 +21,14 @@ from typing import (
 
 from postroom import __version__
 from postroom.core.errors import Conflict, Limited, PostroomError
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.tools import arguments, listing
 
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Taken
     from postroom.desk.desk import Desk
     from postroom.desk.outbox import Call
+    from postroom.services.office import Services
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -120,9 +121,14 @@ _REQUIRED: Final = object()
 class Visit(NamedTuple):
     """One call at the desk: by whom, by which tool, for which account."""
 
-    desk: Desk
+    services: Services
     call: Call
     account: str = ""
+
+    @property
+    def desk(self) -> Desk:
+        """The desk that the services stand beside."""
+        return self.services.desk
 
 
 class Reply(NamedTuple):
@@ -251,7 +257,7 @@ class Wrong(Result):
 
 def refusal(_tool: str, error: PostroomError) -> Reply:
     """Return an error as a tool's answer: what went wrong, and what to do next."""
-    said, remedy = line(error.message)[:MAX_ERROR], line(error.remedy)[:MAX_ERROR]
+    said, remedy = one_line(error.message)[:MAX_ERROR], one_line(error.remedy)[:MAX_ERROR]
     about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
     if isinstance(error, Conflict) and error.etag:
         about["etag"] = error.etag

@@ -311,9 +311,9 @@ class Server:
     def _call_tool(self, request: OpenRequest, params: dict[str, Any]) -> None:
         name, arguments = params["name"], params.get("arguments") or {}
         if name not in self._tools:
-            from postroom.core.text import line
+            from postroom.core.text import one_line
 
-            raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {line(name)[:80]}")
+            raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {one_line(name)[:80]}")
         caller = self._caller(params)
 
         def start() -> RunningCall:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from postroom.core.text import line, words
+from postroom.core.text import one_line, words
 from postroom.vault.note import Note
 
 SIZE: Final = 160
@@ -21,7 +21,7 @@ def snippet(note: Note, wanted: Sequence[Sequence[str]]) -> str:
             found = _around(text, term[:LONGEST])
             if found:
                 return found
-    return _cut(line(note.body[: SIZE * 2].strip()), 0)
+    return _cut(one_line(note.body[: SIZE * 2].strip()), 0)
 
 
 def _around(text: str, term: Sequence[str]) -> str:
@@ -34,13 +34,13 @@ def _around(text: str, term: Sequence[str]) -> str:
         start = text.rfind("\n", 0, found.start()) + 1
         end = text.find("\n", found.start())
         row = text[start : end if end >= 0 else len(text)]
-        return _cut(line(row), len(line(row[: found.start() - start])))
+        return _cut(one_line(row), len(one_line(row[: found.start() - start])))
     *first, last = term
     for row in text.splitlines():
         tokens = words(row)
         for at in range(len(tokens) - len(first)):
             if tokens[at : at + len(first)] == first and tokens[at + len(first)].startswith(last):
-                plain = line(row)
+                plain = one_line(row)
                 return _cut(plain, len(plain) * at // len(tokens))
     return ""
 

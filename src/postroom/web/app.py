@@ -146,7 +146,7 @@ def _let_in(setup: Setup, post: Post, act: Handler) -> Response:
             try:
                 door.unlock(visitor, passphrase)
             except (Denied, Limited) as wrong:
-                return _locked(post.request, visitor, form, wrong.told)
+                return _locked(post.request, visitor, form, wrong.message_with_remedy)
         if not post.by_itself:
             door.stir(visitor)
         return act(replace(post, form=form))
@@ -215,7 +215,9 @@ class _Entrance:
         except PostroomError as wrong:
             # A slip of the fingers does not use the address up.
             if isinstance(wrong, Denied | Limited) and self._door.expects(ticket):
-                return page(pages.sign_in(ticket, passphrase=True, wrong=wrong.told), 403)
+                return page(
+                    pages.sign_in(ticket, passphrase=True, wrong=wrong.message_with_remedy), 403
+                )
             return failed(wrong)
         answer = to("/")
         answer.set_cookie(

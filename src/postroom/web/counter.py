@@ -19,7 +19,7 @@ from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, P
 from postroom.core.letter import Letter
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
-from postroom.desk.correspondence import Agent
+from postroom.services.correspondence import Agent
 from postroom.store.entries import Entry, Line
 from postroom.store.lists import DAY
 from postroom.web import pages, records
@@ -64,7 +64,7 @@ class Counter:
             paused = self._desk.paused()
         except PostroomError as why:
             paused = ""
-            said.append(("stop", why.told))
+            said.append(("stop", why.message_with_remedy))
         if paused:
             said.append(("note", f"Sending and sorting of mail is paused by {paused} in the vault. Delete that file to go on."))  # fmt: skip
         return View(
@@ -170,10 +170,10 @@ class Counter:
         letter = self._desk.ledger.entry(post.id).letter
         view = self._view(post)
         try:
-            found = self._desk.mailroom.box(letter.account).thread(letter.thread).messages
+            found = self._setup.services.mailbox.box(letter.account).thread(letter.thread).messages
             drawn = sheets.thread(view, found, letter.in_reply_to)
         except PostroomError as why:
-            drawn = html('<p class="notice note">The conversation cannot be shown: {why}</p>', why=why.told)  # fmt: skip
+            drawn = html('<p class="notice note">The conversation cannot be shown: {why}</p>', why=why.message_with_remedy)  # fmt: skip
         return self._piece(post, view, "Conversation", drawn, f"/letter/{letter.id}")
 
     def _piece(self, post: Post, view: View, title: str, drawn: Html, back: str) -> Response:
@@ -277,7 +277,7 @@ class Counter:
         try:
             letter, card = self._desk.outbox.edited(entry, _reworded(entry.letter, post.form))
         except (Invalid, Denied) as wrong:
-            return self.edit(post, wrong.told)
+            return self.edit(post, wrong.message_with_remedy)
         if letter == entry.letter:
             return self.edit(post, "Nothing was changed yet.")
         view = self._view(post)
@@ -354,9 +354,9 @@ class Counter:
     def agents(self, post: Post) -> Response:
         present, why = list[tuple[Agent, int]](), ""
         try:
-            present = self._desk.correspondence.present()
+            present = self._setup.services.correspondence.present()
         except PostroomError as wrong:
-            why = f"Agent mail cannot be looked at: {wrong.told}"
+            why = f"Agent mail cannot be looked at: {wrong.message_with_remedy}"
         view = self._view(post)
         main = records.agents(view, self._desk.ledger.tallies(), present, why)
         return page(pages.page(view, "Agents", main, place="/agents"))
@@ -382,7 +382,7 @@ def _number(text: str) -> int:
 def _why(refused: PostroomError, state: life.State) -> str:
     """Return what a person on the page is told: who was first, and no commands where there are buttons."""
     if not isinstance(refused, Conflict):
-        return refused.told
+        return refused.message_with_remedy
     match state:
         case life.Rejected(by=by, reason=reason, revise=revise):
             did = "asked for another version" if revise else "rejected it"

@@ -140,7 +140,7 @@ class Clerk:
                 found.append(self._desk.trouble.pop(0))
             self.trouble = ""
         except PostroomError as why:
-            self.trouble = why.told
+            self.trouble = why.message_with_remedy
         except Exception as why:  # noqa: BLE001 - whatever broke, the next round goes on, and this is said
             self.trouble = f"{type(why).__name__} ({why})"
         else:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from postroom.core import life
 from postroom.core.health import Check
-from postroom.desk.correspondence import Agent
+from postroom.services.correspondence import Agent
 from postroom.store.entries import Line
 from postroom.store.lists import DAY, Tally
 from postroom.web.markup import NONE, Html, foreign, html, many, moment, prose

@@ -17,6 +17,7 @@ from postroom.core.errors import Invalid, PostroomError
 from postroom.core.health import Check
 from postroom.core.letter import MAX_TEXT
 from postroom.desk.desk import Desk
+from postroom.services.office import Services
 from postroom.web import pages
 from postroom.web.door import Door, Visitor
 from postroom.web.live import Clerk, Live
@@ -47,13 +48,18 @@ Form = Mapping[str, str]
 class Setup:
     """What the page works with."""
 
-    desk: Desk
+    services: Services
     door: Door
     live: Live
     clerk: Clerk
     zone: tzinfo
     health: Callable[[], Sequence[Check]]  # what can be told at once
     mail_health: Callable[[], Sequence[Check]]  # what others must be asked for
+
+    @property
+    def desk(self) -> Desk:
+        """The desk that the services stand beside."""
+        return self.services.desk
 
 
 @dataclass(frozen=True, slots=True)

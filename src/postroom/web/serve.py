@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from postroom.core.errors import Denied
 from postroom.core.health import Check
 from postroom.desk import passphrase
-from postroom.desk.desk import Desk
+from postroom.services.office import Services
 from postroom.web.app import app
 from postroom.web.door import Door
 from postroom.web.live import Clerk, Live
@@ -103,7 +103,7 @@ class Served:
 
 @contextmanager
 def served(
-    desk: Desk,
+    services: Services,
     where: Where,
     *,
     zone: tzinfo,
@@ -111,7 +111,7 @@ def served(
     mail_health: Callable[[], Sequence[Check]],
 ) -> Iterator[Served]:
     """Listen, and lend the page; what is under way is ended in order."""
-    guarded = bool(where.origin) or where.remote
+    desk, guarded = services.desk, bool(where.origin) or where.remote
     if (guarded or desk.rules.trust == "desk") and not desk.ledger.meta(passphrase.KEY):
         what = "A desk that others can reach" if guarded else "Trust level desk"
         raise Denied(
@@ -123,7 +123,7 @@ def served(
     door = Door(desk, port, origin=where.origin, host=where.host, guarded=guarded, idle=where.idle)
     live = Live(desk)
     clerk = Clerk(desk, live)
-    setup = Setup(desk=desk, door=door, live=live, clerk=clerk, zone=zone, health=health, mail_health=mail_health)  # fmt: skip
+    setup = Setup(services=services, door=door, live=live, clerk=clerk, zone=zone, health=health, mail_health=mail_health)  # fmt: skip
     config = uvicorn.Config(
         app(setup),
         http=Patient,

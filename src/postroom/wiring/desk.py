@@ -21,7 +21,7 @@ from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Shelf, Tools
 from postroom.desk.log import ActionLog
 from postroom.desk.outbox import Call
-from postroom.desk.strays import mark_unknown_drafts
+from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
@@ -108,7 +108,7 @@ def open_desk(
                 opened[account] = found
             return opened[account]
 
-    made = Desk(
+    return Desk(
         id=id,
         state=state,
         ledger=ledger,
@@ -125,8 +125,6 @@ def open_desk(
             config.attachments.folders,
         ),
     )
-    stack.callback(made.close_notebook)
-    return made
 
 
 def rules(config: Config) -> Rules:

@@ -66,13 +66,13 @@ def test_an_event_happens_only_in_the_states_that_have_it(event: str, state: lif
     else:
         with pytest.raises(Conflict) as refused:
             EVENTS[event](state)
-        assert life.told(ID, state) in refused.value.message
+        assert life.describe(ID, state) in refused.value.message
         assert f"postroom show {ID}" in refused.value.remedy
 
 
 @for_each("state", STATES)
 def test_what_became_of_a_letter_is_one_sentence_that_names_it(state: life.State) -> None:
-    said = life.told(ID, state)
+    said = life.describe(ID, state)
     assert said.startswith(f"The letter {ID} ")
     assert said.endswith(".")
     for part in fields(state):
@@ -82,7 +82,7 @@ def test_what_became_of_a_letter_is_one_sentence_that_names_it(state: life.State
 
 
 def test_partial_refusals_are_told() -> None:
-    assert "but not to eve@example.com, bob@example.com" in life.told(ID, STATES[6])
+    assert "but not to eve@example.com, bob@example.com" in life.describe(ID, STATES[6])
 
 
 def test_a_retry_keeps_the_verdict_the_first_try_and_the_count() -> None:

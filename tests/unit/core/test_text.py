@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from postroom.core.text import TOKEN_CHARS, clean, line, words
+from postroom.core.text import TOKEN_CHARS, clean, one_line, words
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -61,7 +61,7 @@ def test_cleaning_twice_is_cleaning_once(text: str) -> None:
 
 
 def test_a_line_is_one_line() -> None:
-    assert line("  Re:\r\n\tinvoice \x1b[31m now ") == "Re: invoice [31m now"
+    assert one_line("  Re:\r\n\tinvoice \x1b[31m now ") == "Re: invoice [31m now"
 
 
 @for_each(

@@ -362,7 +362,7 @@ def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office: Of
     entry = office.desk.ledger.entry(line.id)
     office.desk.outbox.edit(entry.id, replace(entry.letter, text="From the terminal.\n"))
     draft.write_text(f"{draft.read_text()}\nTyped in Obsidian.\n")
-    office.desk.follow(office.desk.ledger.entry(entry.id), retext=True)
+    office.desk.sync_notes_and_log(office.desk.ledger.entry(entry.id), retext=True)
     assert "Typed in Obsidian." in draft.read_text()
     with pytest.raises(Conflict, match="Typed in Obsidian"):
         office.desk.approve(entry.id, by="ada", digest="")

@@ -22,6 +22,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Sent
+from postroom.services.office import Services
 from postroom.store.entries import Entry
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
@@ -276,7 +277,7 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
         id = post.write(desk).id
         assert name(post.approve(desk, id)) == "sent"
         entry = desk.ledger.entry(id)
-        box = desk.mailroom.box("")
+        box = Services(desk).mailbox.box("")
         settled = narrow(box.settle(entry.letter, ""), Sent)
         assert settled.message == narrow(entry.state, life.Sent).message
 
@@ -291,7 +292,7 @@ def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(
     post: Post, service: Gmail
 ) -> None:
     with post.desk() as desk:
-        box = desk.mailroom.box("")
+        box = Services(desk).mailbox.box("")
         assert box.own()[0].spec == "you@example.org"
         keep(post.token, service.token())
         service.expire()
@@ -696,7 +697,7 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(
     with post.desk() as desk:
         id = post.write(desk).id
         other = desk.composer.letter(Written((ANN,), "Of another desk", "At four.\n"))
-        box = desk.mailroom.box("")
+        box = Services(desk).mailbox.box("")
         kept = {
             box.create_draft(other, date=datetime.now(UTC)).id,
             service.mailbox.create_draft(b"To: ann@example.com\r\nSubject: mine\r\n\r\nhi\r\n"),

@@ -244,14 +244,14 @@ def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office: O
     ids = [found.id for found in office.box.search("in:inbox").items]
     move = Call("move_email", "claude")
     for id in ids[:2]:
-        office.desk.mailroom.move(move, "", id, "Taxes")
+        office.services.mailbox.move(move, "", id, "Taxes")
     for seconds in (0, DAY, -2 * DAY):
         office.clock.jump(seconds)
         limit(office, moves_per_hour=2)  # a new process
         with pytest.raises(Limited, match="2 moves and labels/hour"):
-            office.desk.mailroom.label(move, "", ids[2], "Later")
+            office.services.mailbox.label(move, "", ids[2], "Later")
     office.clock.go(HOUR)
-    assert office.desk.mailroom.label(move, "", ids[2], "Later").number == 3
+    assert office.services.mailbox.label(move, "", ids[2], "Later").number == 3
 
 
 # Agents

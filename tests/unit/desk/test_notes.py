@@ -234,7 +234,7 @@ def test_a_letter_whose_html_was_not_built_here_is_refused(office: Office) -> No
         ("<p>Hi</p>", ""),
     ):
         letter = replace(office.letter(), html=html, text=text)
-        for act in (office.propose, lambda one: office.desk.mailroom.draft(SEND, one)):
+        for act in (office.propose, lambda one: office.services.mailbox.draft(SEND, one)):
             with pytest.raises(Invalid, match="made by Postroom alone"):
                 act(letter)
 

@@ -586,7 +586,7 @@ def asked(office: Office) -> Path:
     """Let an agent write a request for letters to Ann; return it as it stands before the person."""
     fields = {"type": "email_send", "status": "pending", "to": "ann@example.com"}
     write = Call("write_note", "claude", "vault")
-    office.desk.notebook.write(write, "Plans/Lunch.md", fields, "Please.\n", "")
+    office.services.notebook.write(write, "Plans/Lunch.md", fields, "Please.\n", "")
     office.look(adopt=True)
     return office.vault / "Pending_Approval/Lunch.md"
 

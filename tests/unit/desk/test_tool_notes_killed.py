@@ -113,7 +113,7 @@ def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_appro
 ) -> None:
     for after in range(1, 60):
         office = mortal(f"draft {after}")
-        office.desk.notebook.write(WRITE, "Drafts/Lunch.md", DRAFT, "Noon?\n", "")
+        office.services.notebook.write(WRITE, "Drafts/Lunch.md", DRAFT, "Noon?\n", "")
         moved(office, "Drafts/Lunch.md")
         killed = looked(office, after)
         (line,) = office.desk.ledger.lines()
@@ -134,7 +134,7 @@ def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
 ) -> None:
     for after in range(1, 60):
         office = mortal(f"request {after}")
-        office.desk.notebook.write(WRITE, "Plans/Lunch.md", SLIP, "Please.\n", "")
+        office.services.notebook.write(WRITE, "Plans/Lunch.md", SLIP, "Please.\n", "")
         entry = office.propose()
         moved(office, "Plans/Lunch.md")
         killed = looked(office, after)
@@ -183,11 +183,11 @@ def test_a_move_whose_process_dies_after_its_line_is_told_once(
     office.write("Notes/old.md", "Text.\n")
     office.ledgers = DiesAfterTheMove
     office.reopen()
-    with closing(office.desk.notebook) as notebook, pytest.raises(Dead):
+    with closing(office.services.notebook) as notebook, pytest.raises(Dead):
         list(notebook.mover.move(call, "Notes/old.md", "Notes/new.md"))
     office.ledgers = Ledger
     office.reopen()
-    with closing(office.desk.notebook) as notebook:
+    with closing(office.services.notebook) as notebook:
         list(notebook.mover.move(call, "Notes/new.md", "Notes/newer.md"))  # it ends what was begun
     lines = [json.loads(line) for _, line in office.desk.ledger.actions()]
     moves = [line["target"] for line in lines if line["action_type"] == "move_note"]

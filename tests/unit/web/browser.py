@@ -289,7 +289,7 @@ def opened(
     with ExitStack() as stack:
         stack.callback(listener.close)
         page = stack.enter_context(
-            served(office.desk, place, zone=UTC, health=health, mail_health=mail_health)
+            served(office.services, place, zone=UTC, health=health, mail_health=mail_health)
         )
         stack.enter_context(beside(page))
         yield Site(page, stack)

@@ -210,7 +210,7 @@ def shown(
 ) -> str:
     """Return a page as it is drawn beside this clerk."""
     setup = Setup(
-        desk=office.desk, door=Door(office.desk, 1), live=clerk._live, clerk=clerk, zone=UTC, health=fine, mail_health=fine,
+        services=office.services, door=Door(office.desk, 1), live=clerk._live, clerk=clerk, zone=UTC, health=fine, mail_health=fine,
     )  # fmt: skip
     headers = [(b"x-desk-live", b"1")] if live else []
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": headers, "path_params": {"id": id}}  # fmt: skip

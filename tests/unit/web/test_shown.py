@@ -235,7 +235,7 @@ def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
     def down(_id: str) -> None:
         raise Unavailable("no network <b>", remedy="Look at the cable.")
 
-    office.desk.mailroom.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own": staticmethod(lambda: (YOU,))})()  # fmt: skip
+    office.services.mailbox.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own": staticmethod(lambda: (YOU,))})()  # fmt: skip
     thread = browser.get(f"/letter/{answer.id}/thread")
     assert thread.status == 200
     assert "cannot be shown: no network <b>. Look at the cable." in thread.words

@@ -35,7 +35,7 @@ def routes(office: Office, site: Site, method: str) -> list[str]:
     """Return every address of the page that takes this method, as it is written."""
     live = Live(office.desk)
     setup = Setup(
-        desk=office.desk, door=site.door, live=live, clerk=Clerk(office.desk, live), zone=UTC,
+        services=office.services, door=site.door, live=live, clerk=Clerk(office.desk, live), zone=UTC,
         health=fine, mail_health=fine,
     )  # fmt: skip
     inner = narrow(narrow(app(setup), _Walls)._inner, Starlette)

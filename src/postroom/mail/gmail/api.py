@@ -36,7 +36,7 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.mail.gmail import batch
 from postroom.mail.gmail.keys import Keys, Renewal
 
@@ -433,7 +433,7 @@ def _reasons(body: bytes) -> tuple[frozenset[str], str]:
     lists = [entry for group in named if isinstance(group, list) for entry in group]
     found = (entry.get("reason") for entry in lists if isinstance(entry, dict))
     reasons = frozenset(reason for reason in found if isinstance(reason, str))
-    return reasons, line(str(error.get("message", "")))[:200].rstrip(".")
+    return reasons, one_line(str(error.get("message", "")))[:200].rstrip(".")
 
 
 def _written(path: str, body: Json | None, mail: Json | None, raw: bytes) -> tuple[str, str, bytes]:
@@ -499,7 +499,7 @@ def _unreachable(why: Exception) -> Unavailable:
             remedy="Check this machine's clock and certificates, and what stands between it and Google.",
         )
     return Unavailable(
-        f"Gmail cannot be reached: {line(str(why))[:100].rstrip('.') or type(why).__name__}",
+        f"Gmail cannot be reached: {one_line(str(why))[:100].rstrip('.') or type(why).__name__}",
         remedy="Check the network, then try again.",
     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from postroom.core.errors import AuthRequired, Invalid, PostroomError, Unavailable
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.mail.gmail.keys import ALLOWS, COMPOSE, MODIFY, READ, SEND, Client
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _refused(error: str) -> PostroomError:
             remedy="Run it again, and paste the new address.",
         )
     return AuthRequired(
-        f"Google refused to sign in: {line(error)[:60]}",
+        f"Google refused to sign in: {one_line(error)[:60]}",
         remedy="Check that credentials.json is that of your app, and run it again.",
     )
 

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.store.files import replace
 from postroom.store.locks import held
 
@@ -142,7 +142,7 @@ class Keys:
         if status == 200 and isinstance(access, str) and isinstance(seconds, int | float):
             lasts = seconds if 0 < seconds < MAX_SECONDS else 3600
             return self._keep(token, access, lasts, body)
-        error = line(str(body.get("error", status)))[:60]
+        error = one_line(str(body.get("error", status)))[:60]
         if error == "invalid_grant":
             raise _revoked(set_aside(token.file), self.remedy)
         if 400 <= status < 500:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from postroom.core.errors import Unavailable
 from postroom.core.message import Mail, Message, Party, Summary
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.mail import mime
 from postroom.mail.mailbox import SNIPPET, missing
 
@@ -99,7 +99,7 @@ def summary(found: Json, labels: frozenset[str]) -> Summary:
         sender=mail.sender or Party("", ""),
         to=mail.to,
         subject=mail.subject,
-        snippet=line(unescape(said))[:SNIPPET] if isinstance(said, str) else "",
+        snippet=one_line(unescape(said))[:SNIPPET] if isinstance(said, str) else "",
         attachments=int(_encloses(head)),
         message_id=mail.message_id,
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from postroom.agents.post import MAX_BYTES, Letter
 from postroom.agents.voice import signed
 from postroom.core.errors import Invalid, PostroomError
-from postroom.core.text import clean, line
-from postroom.desk.correspondence import Correspondence
+from postroom.core.text import clean, one_line
+from postroom.services.correspondence import Correspondence
 from postroom.tools import table
 from postroom.tools.arguments import Checks, Parsed
 
@@ -67,32 +67,34 @@ class ListRecipientsResponse(table.Result):
 
 def send(visit: table.Visit, asked: SendParams) -> table.Result:
     """Send a message to another agent in a tmux window"""
-    sent = visit.desk.correspondence.send(visit.call, asked.recipient, asked.message)
+    sent = visit.services.correspondence.send(visit.call, asked.recipient, asked.message)
     return SendResponse(message_id=sent.message.id)
 
 
 def receive(visit: table.Visit, _asked: ReceiveParams) -> table.Waiting:
     """Read the oldest unread message from your mailbox"""
-    handed = yield from visit.desk.correspondence.receive(visit.call)
+    handed = yield from visit.services.correspondence.receive(visit.call)
     if handed is None:
         return StatusResponse(status=NONE)
     with handed.kept():
         message = handed.letter.message
-        sender = sender_of(visit.desk.correspondence, handed.letter)
-        found = ReceiveResponse(sender=sender, id=line(message.id), message=bounded(message.text))
+        sender = sender_of(visit.services.correspondence, handed.letter)
+        found = ReceiveResponse(
+            sender=sender, id=one_line(message.id), message=bounded(message.text)
+        )
         return _said(found)._replace(handover=handed.taken)
 
 
 def status(visit: table.Visit, asked: StatusParams) -> table.Result:
     """Set your agent's availability status"""
-    visit.desk.correspondence.set_status(visit.call, asked.status)
+    visit.services.correspondence.set_status(visit.call, asked.status)
     return StatusResponse(status="ok")
 
 
 def list_recipients(visit: table.Visit, _asked: ReceiveParams) -> table.Result:
     """List all available agents that can receive messages"""
-    found = visit.desk.correspondence.agents(visit.call)
-    named = (RecipientInfo(name=line(one.name), is_current=one.is_current) for one in found)
+    found = visit.services.correspondence.agents(visit.call)
+    named = (RecipientInfo(name=one_line(one.name), is_current=one.is_current) for one in found)
     return ListRecipientsResponse(recipients=tuple(named))
 
 
@@ -133,8 +135,12 @@ class _Row(table.Tool):
 
 def refuse(_tool: str, error: PostroomError) -> table.Reply:
     """Return an error as the program tells it: its text alone."""
-    about = {"code": error.code, "message": line(error.message), "remedy": line(error.remedy)}
-    return table.Reply(line(error.message), table.Wrong(error=about), refused=True)
+    about = {
+        "code": error.code,
+        "message": one_line(error.message),
+        "remedy": one_line(error.remedy),
+    }
+    return table.Reply(one_line(error.message), table.Wrong(error=about), refused=True)
 
 
 _row: Final = partial(_Row, contract="agents", actor="agents", shape=_said)

@@ -15,7 +15,7 @@ from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomErr
 from postroom.core.letter import MAX_SUBJECT
 from postroom.core.message import Summary
 from postroom.core.redaction import address as redacted
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Proposal
@@ -79,10 +79,10 @@ class InvalidThread(NotFound):
 
 def search_email(visit: table.Visit, asked: SearchEmailRequest) -> table.Reply:
     """Search emails with Gmail's query language. Read-only: allowed in every mode."""
-    page = visit.desk.mailroom.search(
+    page = visit.services.mailbox.search(
         visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
     )
-    query, found = line(asked.query), tuple(map(_email, page.items))
+    query, found = one_line(asked.query), tuple(map(_email, page.items))
     result = EmailResults(emails=found, notes=page.notes[:5])
     if not found:
         return table.Reply(f"No emails found matching: {query}", result)
@@ -116,7 +116,7 @@ def draft_email(visit: table.Visit, asked: DraftEmailRequest) -> table.Reply:
     desk, written = visit.desk, _written(visit, asked)
     if not desk.rules.live:
         return _rehearsed(visit, written, "Draft logged but not created")
-    made = desk.mailroom.draft(visit.call, desk.composer.letter(written))
+    made = visit.services.mailbox.draft(visit.call, desk.composer.letter(written))
     assert made is not None
     said = (
         f"Draft created successfully. Draft ID: {made.id}. Review it in your Gmail drafts folder."
@@ -145,7 +145,7 @@ def reply_email(visit: table.Visit, asked: ReplyEmailRequest) -> table.Waiting:
         return table.Reply(said, Outcome(message=said))
     unapproved = _unapproved(f"replying to thread {thread}", "email_reply")
     try:
-        answers, answer = desk.mailroom.answer(
+        answers, answer = visit.services.mailbox.answer(
             visit.account, id=asked.message_id, thread=asked.thread_id, everyone=False
         )
     except NotFound:
@@ -209,7 +209,7 @@ def _outcome(desk: Desk, entry: Entry, done: str, unapproved: str, action: str) 
 
 
 def _limited(why: str, seconds: float) -> str:
-    said = line(why).rstrip(".")
+    said = one_line(why).rstrip(".")
     return f"Rejected: {said}. Next send available in {plain.minutes(seconds)} minutes."
 
 

@@ -34,7 +34,7 @@ from postroom.core.letter import Letter
 from postroom.core.message import Summary
 from postroom.core.outgoing_html import reduce_html
 from postroom.core.redaction import text as redacted
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.core.text import words as words_of
 from postroom.desk.compose import Written
 from postroom.desk.desk import Turn
@@ -193,7 +193,7 @@ def validate_html(page: str, body: str) -> tuple[str, str]:
     try:
         html, text, words = reduce_html(page)
     except Invalid as why:
-        return "", f"html_body was left out. {why.told.rstrip('.')}"
+        return "", f"html_body was left out. {why.message_with_remedy.rstrip('.')}"
     # The body may name where the links lead, or not: the plain text that is sent always does.
     if words_of(body) in (words_of(words), words_of(text)):
         return html, ""
@@ -261,7 +261,7 @@ def draft_email(visit: table.Visit, asked: DraftEmail) -> table.Reply:
         shown = dry_run_response("create draft", _preview(letter, written.text), "")
         return _said(visit, shown, warnings)
     letter = desk.composer.letter(written)
-    made = desk.mailroom.draft(visit.call, letter)
+    made = visit.services.mailbox.draft(visit.call, letter)
     assert made is not None
     rows = ["Draft created successfully.", f"  Draft ID: {made.id}", f"  To: {_people(letter.to)}"]
     rows += [f"  Subject: {letter.subject}", f"  View in Gmail: {DRAFTS}"]
@@ -271,19 +271,19 @@ def draft_email(visit: table.Visit, asked: DraftEmail) -> table.Reply:
 def search_emails(visit: table.Visit, asked: SearchEmails) -> table.Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
     yield from _turn(visit)
-    room, query, most = visit.desk.mailroom, asked.query, asked.max_results
+    room, query, most = visit.services.mailbox, asked.query, asked.max_results
     if not asked.include_body:
         page = room.search(visit.call, visit.account, query, limit=most, cursor="")
-        return _listed(page, line(query), {})
+        return _listed(page, one_line(query), {})
     page, whole = room.search_whole(visit.call, visit.account, query, limit=most)
     room_each = min(ONE_BODY, ALL_BODIES // max(1, len(whole)))
     bodies = {id: plain.body(message.mail.text, room_each) for id, message in whole.items()}
-    return _listed(page, line(query), bodies)
+    return _listed(page, one_line(query), bodies)
 
 
 def _turn(visit: table.Visit) -> Iterator[float]:
     """Section 10: wait where more searches come than a minute has room for."""
-    if not (left := visit.desk.mailroom.turn()):
+    if not (left := visit.services.mailbox.turn()):
         return
     _log_wait(visit, left)
     try:
@@ -335,7 +335,7 @@ def reply_to_thread(visit: table.Visit, asked: ReplyToThread) -> table.Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
     desk = visit.desk
     words, warnings = validate_body(asked.body)
-    answers, answer = desk.mailroom.answer(
+    answers, answer = visit.services.mailbox.answer(
         visit.account, id="", thread=asked.thread_id, everyone=asked.reply_all
     )
     page, left_out = validate_html(asked.html_body, words)
@@ -394,7 +394,7 @@ def _unsent(entry: Entry, left: float) -> tuple[str, str]:
     state, said = entry.state, plain.sentence(entry)
     code = state.code if isinstance(state, life.Approved) else ""
     if isinstance(state, life.Approved) and code in (Limited.code, "pace"):
-        limit = f"{line(state.held)}. Next send available in {plain.minutes(left)} minutes."
+        limit = f"{one_line(state.held)}. Next send available in {plain.minutes(left)} minutes."
         return limit, said
     known = {
         Unavailable.code: EmailError.NETWORK_ERROR,

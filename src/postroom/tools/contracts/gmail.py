@@ -103,7 +103,7 @@ class AddLabelResult(table.Result):
 
 def list_emails(visit: table.Visit, asked: ListEmailsInput) -> table.Reply:
     """List emails that match a Gmail search query, newest first."""
-    page = visit.desk.mailroom.search(
+    page = visit.services.mailbox.search(
         visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
     )
     found = tuple(
@@ -122,7 +122,7 @@ def list_emails(visit: table.Visit, asked: ListEmailsInput) -> table.Reply:
 
 def get_email(visit: table.Visit, asked: GetEmailInput) -> table.Result:
     """Read one email."""
-    message = visit.desk.mailroom.message(visit.call, visit.account, asked.message_id)
+    message = visit.services.mailbox.message(visit.call, visit.account, asked.message_id)
     mail = message.mail
     names = tuple(cut(file.name, 200) for file in mail.attachments[:MAX_NAMES])
     return EmailFull(
@@ -183,7 +183,7 @@ def _outcome(desk: Desk, entry: Entry) -> table.Answer:
 
 def move_email(visit: table.Visit, asked: MoveEmailInput) -> table.Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
-    done = visit.desk.mailroom.move(
+    done = visit.services.mailbox.move(
         visit.call, visit.account, asked.message_id, asked.destination_label
     )
     return _filed(visit.desk, done, MoveEmailResult(moved=True))
@@ -191,7 +191,9 @@ def move_email(visit: table.Visit, asked: MoveEmailInput) -> table.Answer:
 
 def add_label(visit: table.Visit, asked: AddLabelInput) -> table.Answer:
     """Put a label on an email; it is made where there is none of that name."""
-    done = visit.desk.mailroom.label(visit.call, visit.account, asked.message_id, asked.label_name)
+    done = visit.services.mailbox.label(
+        visit.call, visit.account, asked.message_id, asked.label_name
+    )
     return _filed(visit.desk, done, AddLabelResult(labeled=True))
 
 

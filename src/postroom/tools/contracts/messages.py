@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from postroom.agents.post import Letter
 from postroom.agents.record import seconds
 from postroom.core.errors import Invalid
-from postroom.core.text import clean, line
-from postroom.desk.correspondence import Correspondence
+from postroom.core.text import clean, one_line
+from postroom.services.correspondence import Correspondence
 from postroom.tools import table
 from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
@@ -110,17 +110,17 @@ def send_message(visit: table.Visit, asked: SendMessage) -> table.Reply:
     """Write to another agent, or answer one."""
     if not (asked.recipient or asked.reply_to):
         raise Invalid("There is no recipient", remedy="Name one, or give reply_to.")
-    sent = visit.desk.correspondence.send(
+    sent = visit.services.correspondence.send(
         visit.call, asked.recipient, asked.message, asked.reply_to
     )
-    id, thread = sent.message.id, line(sent.thread)
+    id, thread = sent.message.id, one_line(sent.thread)
     told = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
     return table.Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
 
 
 def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
     """Read the oldest unread message that another agent wrote to you; wait for one if you like."""
-    book = visit.desk.correspondence
+    book = visit.services.correspondence
     handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
     if handed is None:
         return table.Reply("No unread messages.", Received())
@@ -146,15 +146,15 @@ def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
 
 def set_status(visit: table.Visit, asked: SetStatus) -> table.Reply:
     """Say whether other agents' letters may disturb you: ready, work or offline."""
-    visit.desk.correspondence.set_status(visit.call, asked.status)
+    visit.services.correspondence.set_status(visit.call, asked.status)
     return table.Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
 
 
 def list_agents(visit: table.Visit, _asked: ListAgents) -> table.Reply:
     """List the agents that you can write to."""
     found = tuple(
-        Agent(name=line(one.name), is_current=one.is_current, status=one.status)
-        for one in visit.desk.correspondence.agents(visit.call)
+        Agent(name=one_line(one.name), is_current=one.is_current, status=one.status)
+        for one in visit.services.correspondence.agents(visit.call)
     )
     rows = [
         f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
@@ -165,7 +165,7 @@ def list_agents(visit: table.Visit, _asked: ListAgents) -> table.Reply:
 
 def search_messages(visit: table.Visit, asked: SearchMessages) -> table.Reply:
     """Find messages to and from you, newest first, and their state: queued, delivered or read."""
-    book = visit.desk.correspondence
+    book = visit.services.correspondence
     found = book.search(
         visit.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
     )
@@ -184,7 +184,7 @@ def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
     return Shown(
         id=_plain(message.id),
         sender=cut(sender_of(book, letter), 256),
-        to=cut(line(message.to), 256),
+        to=cut(one_line(message.to), 256),
         message=text,
         sent_at=message.created if seconds(message.created) is not None else "",
         thread=_plain(letter.thread),
@@ -209,7 +209,7 @@ def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) ->
 def _listed(book: Correspondence, found: list[Letter], offset: int) -> table.Reply:
     """Return the beginnings of several."""
     page = tuple(
-        _shown(book, letter, cut(line(letter.message.text), SNIPPET))
+        _shown(book, letter, cut(one_line(letter.message.text), SNIPPET))
         for letter in found[offset : offset + FEW]
     )
     rows = [

@@ -51,7 +51,7 @@ def search_email(visit: table.Visit, asked: Search) -> table.Reply:
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
     newer_than:7d OR -. All mail when empty.
     """
-    page = visit.desk.mailroom.search(
+    page = visit.services.mailbox.search(
         visit.call, visit.account, asked.query, limit=asked.limit, cursor=asked.cursor
     )
     return shapes.search_reply(page)
@@ -62,7 +62,7 @@ def get_email(visit: table.Visit, asked: OneMail) -> table.Reply:
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
     """
-    message = visit.desk.mailroom.message(visit.call, visit.account, asked.id)
+    message = visit.services.mailbox.message(visit.call, visit.account, asked.id)
     return shapes.mail_reply(
         message, offset=asked.offset, max_chars=asked.max_chars, quotes=asked.quotes
     )
@@ -70,7 +70,7 @@ def get_email(visit: table.Visit, asked: OneMail) -> table.Reply:
 
 def get_thread(visit: table.Visit, asked: OneThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
-    thread = visit.desk.mailroom.thread(visit.call, visit.account, asked.id)
+    thread = visit.services.mailbox.thread(visit.call, visit.account, asked.id)
     return shapes.thread_reply(
         thread, cursor=asked.cursor, max_chars=asked.max_chars, quotes=asked.quotes
     )
@@ -78,7 +78,7 @@ def get_thread(visit: table.Visit, asked: OneThread) -> table.Reply:
 
 def get_attachment(visit: table.Visit, asked: OnePart) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
-    saved = visit.desk.mailroom.attachment(visit.call, visit.account, asked.id, asked.part)
+    saved = visit.services.mailbox.attachment(visit.call, visit.account, asked.id, asked.part)
     path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
     result = shapes.FileResult(fence="", path=path, name=name, type=kind, end="", size=saved.size)
@@ -114,7 +114,7 @@ def reply_email(visit: table.Visit, asked: Answer) -> table.Waiting:
     _one_body(asked)
     if not (asked.body or asked.html or asked.attachments):
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
-    answers, answer = visit.desk.mailroom.answer(
+    answers, answer = visit.services.mailbox.answer(
         visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
     )
     letter, origins = _letter(
@@ -135,13 +135,13 @@ def move_email(visit: table.Visit, asked: Move) -> table.Reply:
 
     Trash, Spam, Sent and Drafts are no destinations.
     """
-    done = visit.desk.mailroom.move(visit.call, visit.account, asked.id, asked.destination)
+    done = visit.services.mailbox.move(visit.call, visit.account, asked.id, asked.destination)
     return _sorted_reply(done, visit.desk.rules)
 
 
 def add_label(visit: table.Visit, asked: Label) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
-    done = visit.desk.mailroom.label(visit.call, visit.account, asked.id, asked.label)
+    done = visit.services.mailbox.label(visit.call, visit.account, asked.id, asked.label)
     return _sorted_reply(done, visit.desk.rules)
 
 
@@ -168,7 +168,7 @@ def withdraw_letter(visit: table.Visit, asked: OneLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
     if _LETTER.fullmatch(asked.id):
         return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id), visit.desk.rules)
-    if visit.desk.mailroom.discard(visit.call, visit.account, asked.id):
+    if visit.services.mailbox.discard(visit.call, visit.account, asked.id):
         return shapes.draft_reply("deleted", f"The draft {asked.id} is deleted.", asked.id)
     said = f"{shapes.rehearsal(visit.desk.rules)}: nothing is deleted."
     return shapes.draft_reply("rehearsal", said, asked.id)
@@ -192,7 +192,7 @@ def _letter(
     visit: table.Visit, asked: Draft | Answer, to: Written
 ) -> tuple[Letter, tuple[str, ...]]:
     """Return a letter to these with the words and files that were given, and where the files are from."""
-    files, origins = visit.desk.mailroom.enclosures(visit.account, asked.attachments)
+    files, origins = visit.services.mailbox.enclosures(visit.account, asked.attachments)
     written = to._replace(
         text=asked.body,
         cc=(*to.cc, *_people(asked.cc)),
@@ -222,7 +222,7 @@ def _post(
 
 
 def _draft_reply(visit: table.Visit, letter: Letter, revises: str) -> table.Reply:
-    made = visit.desk.mailroom.draft(visit.call, letter, revises)
+    made = visit.services.mailbox.draft(visit.call, letter, revises)
     if made is None:
         said = f"{shapes.rehearsal(visit.desk.rules)}: no draft was made of:"
         text = f"{said}\n{shapes.quoted(shapes.preview(letter))}"
@@ -266,7 +266,7 @@ def _open_letters(visit: table.Visit) -> table.Reply:
 
 def read_message(visit: table.Visit, id: str) -> str:
     """Return a mail as a resource."""
-    message = visit.desk.mailroom.message(visit.call, visit.account, id)
+    message = visit.services.mailbox.message(visit.call, visit.account, id)
     return shapes.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.desk.notebook import Kept, Notebook
 from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
@@ -119,14 +119,14 @@ class NoteMoved(table.Result):
 
 def read_note(visit: table.Visit, asked: ReadNoteInput) -> table.Result:
     """Read a note; long text in windows: go on with offset=next_offset."""
-    book = visit.desk.notebook
+    book = visit.services.notebook
     kept = book.read(visit.call, asked.path, raw=asked.raw)
     return _content(visit, kept, asked.offset, asked.max_chars, raw=asked.raw)
 
 
 def write_note(visit: table.Visit, asked: WriteNoteInput) -> table.Result:
     """Make a note, or replace one that you have read: its frontmatter and body become these."""
-    kept = visit.desk.notebook.write(
+    kept = visit.services.notebook.write(
         visit.call, asked.path, asked.frontmatter, asked.body, asked.if_match
     )
     return _content(visit, kept, 0, max(SHOWN, len(asked.body) + 1))
@@ -143,7 +143,7 @@ def edit_note(visit: table.Visit, asked: EditNoteInput) -> table.Result:
         set=asked.set,
         remove=tuple(asked.remove),
     )
-    kept = visit.desk.notebook.edit(visit.call, asked.path, edit, asked.if_match)
+    kept = visit.services.notebook.edit(visit.call, asked.path, edit, asked.if_match)
     return NoteWritten(path=kept.path, etag=kept.etag, letter=kept.letter, hint=kept.hint)
 
 
@@ -152,7 +152,7 @@ def list_notes(visit: table.Visit, asked: ListNotesInput) -> table.Waiting:
 
     filter: field:value, joined by AND; a list matches by any value.
     """
-    book = visit.desk.notebook
+    book = visit.services.notebook
     yield from _ready(visit, book)
     folder, wanted = asked.directory, asked.filter or ""
     after = _place(asked.cursor)
@@ -170,7 +170,7 @@ def list_notes(visit: table.Visit, asked: ListNotesInput) -> table.Waiting:
 
 def move_note(visit: table.Visit, asked: MoveNoteInput) -> table.Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
-    book = visit.desk.notebook
+    book = visit.services.notebook
     yield from _ready(visit, book)
     moving = book.mover.move(visit.call, asked.source, asked.destination)
     done = yield from table.waiting_for(moving, _rewriting)
@@ -192,7 +192,7 @@ def search_notes(visit: table.Visit, asked: SearchNotesInput) -> table.Waiting:
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
     """
-    book = visit.desk.notebook
+    book = visit.services.notebook
     offset = int(asked.cursor) if re.fullmatch("[0-9]{1,9}", asked.cursor, re.ASCII) else 0
     if asked.cursor and str(offset) != asked.cursor:
         raise _no_cursor()
@@ -249,7 +249,7 @@ def _content(
         path=kept.path,
         frontmatter=fields,
         body=body,
-        etag=visit.desk.notebook.remember(visit.call, kept, whole=whole),
+        etag=visit.services.notebook.remember(visit.call, kept, whole=whole),
         next_offset=offset + most if offset + most < len(note.body) else 0,
         total_chars=0 if whole else len(note.body),
         hidden_chars=hidden,
@@ -297,7 +297,9 @@ def refuse(action: str, error: PostroomError) -> table.Reply:
     """Return an error as the document's JSON."""
     if isinstance(error, Conflict):
         about: dict[str, object] = {"etag": error.etag} if error.etag else {}
-        return mcp_error("conflict", plain.wrong(error, action), **about, remedy=line(error.remedy))
+        return mcp_error(
+            "conflict", plain.wrong(error, action), **about, remedy=one_line(error.remedy)
+        )
     return mcperror.refusal(action, error, "internal_error")
 
 

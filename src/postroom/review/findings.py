@@ -103,7 +103,7 @@ def unescaped(html: str) -> str:
     return _ENTITY.sub(lambda found: _character(found.group()), _ZEROS.sub(r"\1", html))
 
 
-def said(html: str) -> str:
+def all_text(html: str) -> str:
     """Return the words of a page, the hidden ones too."""
     return visible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
 
@@ -214,7 +214,7 @@ def _in_page(html: str) -> Iterator[tuple[str, str, str]]:
     for found in _HREF.finditer(html):
         start = html.find(">", found.end(), found.end() + 20_000) + 1
         end = _CLOSED.search(html, start, start + 2_000)
-        label = said(html[start : end.start() if end else start + 300]) if start else ""
+        label = all_text(html[start : end.start() if end else start + 300]) if start else ""
         yield found[1] or found[2] or found[3] or "", label, ""
 
 
@@ -256,7 +256,7 @@ PUBLIC_MAIL: Final = names(
 )
 
 
-def glance(text: str) -> str:
+def host_skeleton(text: str) -> str:
     """Return what a host is taken for at a glance, the same for all that look alike."""
     return skeleton(readable(text))
 
@@ -267,12 +267,12 @@ def scripts(word: str) -> set[str]:
     return {unicodedata.name(char, "").partition(" ")[0] for char in letters} & _ALIKE
 
 
-def poses(host: str) -> bool:
+def is_spoofed(host: str) -> bool:
     """Whether a label mixes scripts, or reads as ASCII in another script under an ASCII ending."""
     labels = readable(host).split(".")
     foreign = [label for label in labels if scripts(label) - {"LATIN"}]
     return any(
-        len(scripts(label)) > 1 or (labels[-1].isascii() and glance(label).isascii())
+        len(scripts(label)) > 1 or (labels[-1].isascii() and host_skeleton(label).isascii())
         for label in foreign
     )
 
@@ -293,7 +293,7 @@ class Known:
 
     def __init__(self, domains: Iterable[str], addresses: Iterable[str] = ()) -> None:
         self.sites = {site(domain.casefold()) for domain in domains if "." in domain}
-        looks = [(known, glance(known)) for known in sorted(self.sites)]
+        looks = [(known, host_skeleton(known)) for known in sorted(self.sites)]
         self._looks = [(known, look, *_joined(look)) for known, look in looks]
         self._people = [
             (known, *_mailbox(known)) for known in sorted(addresses) if known[:1] != "@"
@@ -312,12 +312,12 @@ class Known:
                 found = known
         return found
 
-    def twin(self, host: str) -> tuple[str, bool]:
+    def lookalike_of(self, host: str) -> tuple[str, bool]:
         """Return the known domain that a host is taken for, and whether more than its ending is alike."""
         mine = site(host.casefold())
         if mine in self.sites or mine in PUBLIC_MAIL:
             return "", False
-        near, (pieces, flat), ending = glance(mine), _joined(glance(host)), ""
+        near, (pieces, flat), ending = host_skeleton(mine), _joined(host_skeleton(host)), ""
         for known, look, inner, whole in self._looks:
             if host.casefold().endswith(f".{known}"):
                 return "", False
@@ -332,7 +332,7 @@ def _mailbox(address: str) -> tuple[str, str, str]:
     """Return the local part without its `+tag`, what that is taken for, and the domain."""
     local, _, domain = address.rpartition("@")
     name = local.partition("+")[0]
-    return name, glance(name).translate(_SEPARATORS), domain
+    return name, host_skeleton(name).translate(_SEPARATORS), domain
 
 
 def _joined(look: str) -> tuple[str, str]:
@@ -503,7 +503,7 @@ def _addresses(text: str) -> Iterator[str]:
 
 def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[str]:
     """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
-    page = said(html)
+    page = all_text(html)
     body = f"{visible(text)}\n{page}"
     people = (key for one in _addresses(body) for key in (one, one.lstrip("_.-")))
     linked = links(text, html, page)

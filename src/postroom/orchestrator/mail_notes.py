@@ -13,11 +13,11 @@ from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.triage import Facts
-from postroom.desk.placing import Placing, found_at
-from postroom.desk.strays import MAIL
-from postroom.orchestrator.came import (
+from postroom.desk.note_writer import NoteWriter, found_at
+from postroom.desk.unowned_notes import MAIL
+from postroom.orchestrator.incoming import (
     STATUS,
-    Came,
+    IncomingMail,
     facts_json,
     folder,
     name_of,
@@ -47,7 +47,7 @@ ELSEWHERE: Final = (APPROVED, REJECTED, PENDING, DRAFTS, PLANS)
 
 
 @dataclass(slots=True)
-class Sheets:
+class MailNotes:
     """Writes the notes of mail, and takes in what was done to them."""
 
     vault: Vault
@@ -58,18 +58,18 @@ class Sheets:
     _seen: dict[str, File] = field(default_factory=dict)  # strangers that were looked at
 
     @property
-    def _placing(self) -> Placing:
-        return Placing(self.vault, self.ledger)
+    def _writer(self) -> NoteWriter:
+        return NoteWriter(self.vault, self.ledger)
 
     # Writing
 
-    def begin(self, errands: Sequence[tuple[Errand, Came, Facts]]) -> None:
+    def create(self, errands: Sequence[tuple[Errand, IncomingMail, Facts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
         begun: list[tuple[Errand, str, bytes]] = []
         with self.ledger.write() as book:
             for errand, mail, known in errands:
                 name, data = name_of(errand.account, mail), written(errand.account, mail)
-                path = self._placing.free(NEEDS_ACTION, name)
+                path = self._writer.free(NEEDS_ACTION, name)
                 book.intend(errand.key, path, hashlib.sha256(data).hexdigest())
                 noted = book.change(errand, thread=mail.thread, facts=facts_json(known))
                 begun.append((noted, path, data))
@@ -84,9 +84,9 @@ class Sheets:
                 book.written(errand.key, found_at(NOWHERE, path, data, file))
                 book.shown(book.change(errand, state="pending", changed=errand.changed))
 
-    def finish(self, errand: Errand) -> bool:
+    def finish_write(self, errand: Errand) -> bool:
         """Bring the writing of a new note to its end that was interrupted; return whether it had begun."""
-        found = self._placing.finish(errand.key)
+        found = self._writer.finish(errand.key)
         begun = self.ledger.intended(errand.key)[0]
         if not found and begun and errand.state == "found":
             # A person may have edited it before we could write down that it is there.
@@ -99,7 +99,7 @@ class Sheets:
                     book.shown(book.change(errand, state="pending", changed=errand.changed))
         return found is not None
 
-    def unchanged(self, errand: Errand) -> bool:
+    def is_unchanged(self, errand: Errand) -> bool:
         """Whether the note of a mail still has the text that it last had."""
         place = self.ledger.place(errand.key)
         try:
@@ -107,11 +107,11 @@ class Sheets:
         except PostroomError:
             return False
 
-    def filed(self, errand: Errand, mail: Came) -> bool:
+    def is_filed(self, errand: Errand, mail: IncomingMail) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
         return self.vault.stat(f"{DONE}/{name_of(errand.account, mail)}") is not None
 
-    def noted(self, errand: Errand, mail: Came, known: Facts) -> bool:
+    def adopt_existing(self, errand: Errand, mail: IncomingMail, known: Facts) -> bool:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path = f"{NEEDS_ACTION}/{name_of(errand.account, mail)}"
         found = self._named(errand, path)
@@ -122,9 +122,9 @@ class Sheets:
             book.change(errand, state="pending", thread=mail.thread, facts=facts_json(known))
         return True
 
-    def follow(self, errand: Errand) -> None:
+    def sync_note(self, errand: Errand) -> None:
         """Bring the note to what the ledger has; somebody who is at it meanwhile is not disturbed."""
-        self.finish(errand)
+        self.finish_write(errand)
         place = self.ledger.place(errand.key)
         if not place.path:
             return
@@ -138,7 +138,7 @@ class Sheets:
             letter = errand.letter
             answer = link(self.ledger.place(letter).path, letter) if letter else ""
             new = shown(errand, note, answer).raw
-            path, file = self._placing.bring(errand.key, place, folder(errand), raw, file, new)
+            path, file = self._writer.bring(errand.key, place, folder(errand), raw, file, new)
         except Corrupt as why:
             self._quarantine(errand, place, why)
             return
@@ -156,7 +156,7 @@ class Sheets:
             act(errand, *more, **how)
         except PostroomError as why:
             path = self.ledger.place(errand.key).path or errand.message
-            self.amiss[path] = why.told
+            self.amiss[path] = why.message_with_remedy
             self.say(f"{path}: {self.amiss[path]}")
 
     def _quarantine(self, errand: Errand, place: Place, why: Corrupt) -> None:
@@ -171,7 +171,7 @@ class Sheets:
             with self.ledger.write() as book:
                 errand = book.change(errand, state="failed", held=why.message)
         if not path.startswith(f"{FAILED}/"):
-            path = self._placing.intended(errand.key, FAILED, name, raw)
+            path = self._writer.reserve_path(errand.key, FAILED, name, raw)
             file = self.vault.move(place.path, path, file)
         beside = f"{path.removesuffix('.md')} (why).md"
         if self.vault.stat(beside) is None:
@@ -189,13 +189,13 @@ class Sheets:
 
     # What people did
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
         self.amiss.clear()
         if not self.vault.is_folder(NEEDS_ACTION):
             return  # a sync client may be about to bring it: nothing in it was deleted
         open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             errands = {errand.key: errand for errand in book.errands(*open_states)}
             # A note that has not followed yet is not where it belongs, and its status nobody's word.
             behind = {errand.key: errand for errand in book.unfollowed()}
@@ -237,7 +237,7 @@ class Sheets:
                 self.say(
                     f"The status of {self.ledger.place(errand.key).path} was put back: {said}."
                 )
-            self.follow(errand)
+            self.sync_note(errand)
 
     def _change(self, errand: Errand, **changes: str | int | float) -> None:
         try:
@@ -245,11 +245,11 @@ class Sheets:
                 errand = book.change(errand, **changes)
         except Conflict:
             return
-        self.follow(errand)
+        self.sync_note(errand)
 
     def _missing(self, errand: Errand, place: Place) -> None:
         name = place.path.rpartition("/")[2]
-        if self.finish(errand) or not place.path or self._renamed(errand):
+        if self.finish_write(errand) or not place.path or self._renamed(errand):
             return
         if self._is_of(errand, f"{DONE}/{name}"):
             self._adopt(errand, f"{DONE}/{name}", state="done", by=BY_HAND, held="")
@@ -258,7 +258,7 @@ class Sheets:
             path = f"{where}/{name}"
             if self._is_of(errand, path) and (file := self.vault.stat(path)):
                 self.say(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
-                self._adopt(errand, self._placing.put_back(path, file, NEEDS_ACTION))
+                self._adopt(errand, self._writer.put_back(path, file, NEEDS_ACTION))
                 return
         if self.vault.stat(place.path) is None:  # an editor may have put it back meanwhile
             self.say(
@@ -343,7 +343,7 @@ class Sheets:
         self._seen, self.broken = there, broken
 
     def _brought_back(self, path: str, note: Note, errands: Mapping[str, Errand]) -> None:
-        with self.ledger.write(synced=False) as book:
+        with self.ledger.read() as book:
             errand = book.errand(note.text("account"), note.text("id"))
         if errand is None or errand.key in errands or errand.state in ("found", "before", "aside"):
             return

@@ -1,22 +1,22 @@
 """Findings: links in every spelling, secrets that are secrets, tokens that a mail gives, in linear time."""
 
-from postroom.core.findings import (
+from postroom.core.letter import MAX_TEXT
+from postroom.review.findings import (
     LONGEST_CODE,
     MAX_LINKS,
     MAX_TOKENS,
     RANDOM,
+    all_text,
     ascii_host,
     codes,
     links,
     masked,
     readable,
-    said,
     secrets,
     shown,
     site,
     tokens,
 )
-from postroom.core.letter import MAX_TEXT
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -110,7 +110,7 @@ def test_a_links_text_shows_a_host_only_if_a_reader_takes_it_for_one(label: str,
 
 def test_the_words_of_a_page_are_joined_as_they_are_read() -> None:
     assert (
-        said("co<b>de</b>: 12<wbr>34<p>x</p>&amp;&#0065;<!-- y -->").split()
+        all_text("co<b>de</b>: 12<wbr>34<p>x</p>&amp;&#0065;<!-- y -->").split()
         == "code: 1234 x &A".split()
     )
 
@@ -118,8 +118,8 @@ def test_the_words_of_a_page_are_joined_as_they_are_read() -> None:
 @for_each("before", ["<a<a>", "<a<b>", "<p <a href=x>", "<!<i>", "</<b></b>"])
 def test_a_tag_that_another_begins_in_hides_no_words(before: str) -> None:
     page = f"{before} https://evil.org/a <"
-    assert said(page).split() == ["https://evil.org/a", "<"]
-    assert [link.host for link in links("", page, said(page))] == ["evil.org"]
+    assert all_text(page).split() == ["https://evil.org/a", "<"]
+    assert [link.host for link in links("", page, all_text(page))] == ["evil.org"]
 
 
 A = "AbCdEf0123456789"
@@ -469,7 +469,7 @@ def test_the_longest_hostile_text_is_read_to_its_end(piece: str) -> None:
 
 def test_two_secrets_grown_together_are_both_covered() -> None:
     grown = "4111111111111111DE89370400440532013000"
-    from postroom.core import findings
+    from postroom.review import findings
 
     assert findings.secrets(findings.masked(grown)) - {findings.RANDOM} == set()
     assert "DE89" not in findings.masked(grown)

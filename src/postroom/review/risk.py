@@ -7,11 +7,11 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from postroom.core import findings
 from postroom.core.card import MAX_LINE, Card, Line, Source, day
-from postroom.core.findings import PUBLIC_MAIL, Link, names, readable, site
-from postroom.core.levels import FINDINGS, found
-from postroom.core.text import line
+from postroom.core.text import one_line
+from postroom.review import findings
+from postroom.review.findings import PUBLIC_MAIL, Link, names, readable, site
+from postroom.review.levels import FINDINGS, found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
 
     An address is shown whole, and looking random does not cover it: it says where the letter goes.
     """
-    text = findings.masked(line(text[:2_000]), unsure=most == MAX_QUOTE)
+    text = findings.masked(one_line(text[:2_000]), unsure=most == MAX_QUOTE)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -135,7 +135,7 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
         ("link_hides", "@" in authority),
         ("link_numeric", _NUMERIC.match(host)),
         ("link_lies", lies),
-        ("link_alphabets", findings.poses(host)),
+        ("link_alphabets", findings.is_spoofed(host)),
         ("link_script", "xn--" in host or not host.isascii()),
         ("link_port", odd_port),
         ("link_short", site(host) in _SHORT),
@@ -223,10 +223,10 @@ class _Assessment:
     def domains(self) -> Iterator[Line]:
         every = dict.fromkeys(address.domain for address in self.named)
         for domain in islice(every, MAX_HOSTS):
-            known, _ = self.known.twin(domain)
+            known, _ = self.known.lookalike_of(domain)
             if known:
                 yield found("domain_look_alike", domain=_quoted(domain), known=_quoted(known))
-            if findings.poses(domain):
+            if findings.is_spoofed(domain):
                 shown = _quoted(readable(domain))
                 yield found("domain_alphabets", domain=_quoted(domain), shown=shown)
         if len(every) > MAX_HOSTS:
@@ -326,7 +326,7 @@ class _Assessment:
     def linked(self) -> Iterator[Line]:
         groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
-        twins = {host: self.known.twin(host) for host in islice(hosts, MAX_HOSTS)}
+        twins = {host: self.known.lookalike_of(host) for host in islice(hosts, MAX_HOSTS)}
         for link in self.links:
             odd = list(_oddities(link))
             known, sure = twins.get(link.host, ("", False))

@@ -7,7 +7,7 @@ from typing import Never
 
 import pytest
 
-from postroom.orchestrator.sheet import Sheets
+from postroom.orchestrator.mail_notes import MailNotes
 from postroom.store.errands import Errand
 from postroom.vault.note import Note
 from postroom.vault.vault import Ready, Vault
@@ -226,17 +226,17 @@ def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds: Ro
     assert rounds.triaged() == []
 
 
-class Unfollowed(Sheets):
+class Unfollowed(MailNotes):
     """Notes that are never brought up to the ledger: the process ends before."""
 
-    def follow(self, errand: Errand) -> Never:
+    def sync_note(self, errand: Errand) -> Never:
         raise Dead
 
 
 def killed_before_the_note_follows(rounds: Rounds) -> None:
     triage = rounds.orchestrator._triage
-    was = triage.sheets
-    triage.sheets = Unfollowed(was.vault, was.ledger, was.say, was.broken, was.amiss)
+    was = triage.mail_notes
+    triage.mail_notes = Unfollowed(was.vault, was.ledger, was.say, was.broken, was.amiss)
     with pytest.raises(Dead):
         rounds.round()
     rounds.restart()
@@ -342,7 +342,7 @@ def test_a_vault_that_is_another_desks_now_is_not_touched(rounds: Rounds, asking
     def away() -> None:
         raise Denied("Another desk has this vault")
 
-    rounds.desk._tools = replace(rounds.desk._tools, belongs=away)
+    rounds.desk.tools = replace(rounds.desk.tools, belongs=away)
     (rounds.vault / rounds.mail_note(asking)[0]).unlink()
     new = rounds.deliver("New")
     before = (rounds.vault / "Dashboard.md").read_bytes()
@@ -378,7 +378,7 @@ def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds: 
             raise Dead
 
     with closing(Ends(rounds.vault)) as ends:
-        rounds.orchestrator._sheets.vault = ends
+        rounds.orchestrator._mail_notes.vault = ends
         with pytest.raises(Dead):
             rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]

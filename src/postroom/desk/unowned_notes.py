@@ -72,7 +72,7 @@ def with_note(vault: Vault, one: Found) -> Found:
 
 
 @dataclass(slots=True, kw_only=True)
-class Strays:
+class UnownedNotes:
     """Takes such notes for what they are; the desk's lock is held meanwhile."""
 
     vault: Vault
@@ -86,7 +86,7 @@ class Strays:
     say: Callable[[str], None]
     full: set[str] = field(default_factory=set)  # of whom no more drafts are taken in this look
 
-    def take(self, one: Found) -> str | None:
+    def classify(self, one: Found) -> str | None:
         """Take a note without a letter for what it is; return the letter that it became."""
         note = one.note
         assert note is not None
@@ -121,14 +121,14 @@ class Strays:
             )
         elif self.rules.trust != "folder":
             where = folders.PENDING if written else folders.DRAFTS
-            self.notes.placing.put_back(one.path, one.file, where)
+            self.notes.writer.put_back(one.path, one.file, where)
             self.say(
                 f"{one.path} went back to {where}/: at trust level desk, only the terminal approves."
             )
         elif written and by and by.inode_only:
             # Perhaps another file that got the number of one that a tool wrote: the person's word
             # stays theirs, but has to be given again.
-            self.notes.placing.put_back(one.path, one.file, folders.PENDING)
+            self.notes.writer.put_back(one.path, one.file, folders.PENDING)
             with self.ledger.write(synced=False) as book:
                 book.free_inode(one.file.inode)
             self.say(
@@ -168,12 +168,12 @@ class Strays:
             return None
         if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", one.path):
             # A copy, or what a sync client brought back.
-            self.say(f"{one.path} counts for nothing again. {life.told(entry.id, entry.state)}")
+            self.say(f"{one.path} counts for nothing again. {life.describe(entry.id, entry.state)}")
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
         with self.ledger.write(synced=False) as book:
             book.set_place(entry.id, begun(entry, one.path, note.raw, one.file))
-        self.notes.follow(entry, notice)
+        self.notes.sync_note(entry, notice)
         self.say(f"{one.path} is the letter {entry.id} now.{f' {notice}' if notice else ''}")
         return entry.id
 
@@ -214,7 +214,7 @@ class Strays:
         else:
             where, mark = folders.DONE, {"status": "done"}
             self.say(f"{one.path} was spent on the letter {letter} and went to Done/.")
-        target = self.notes.placing.put_back(one.path, one.file, where)
+        target = self.notes.writer.put_back(one.path, one.file, where)
         with self.ledger.write(synced=False) as book:
             book.set(filed, target)
         raw, file = self.vault.read(target)
@@ -313,7 +313,7 @@ class Strays:
                     entry = self.outbox.approve(
                         id, by=PERSON, via="folder", digest=digest, slip=written.hash
                     )
-                    self.notes.follow(entry)
+                    self.notes.sync_note(entry)
                     self.say(f"The letter {id} was approved: {one.path} lists it.")
                     return id
             except (Conflict, Denied) as refused:
@@ -355,7 +355,7 @@ class Strays:
         except Corrupt as why:
             self.say(f"{one.path} was not taken as a request: {why.message}.")
             return False
-        target = self.notes.placing.free(folders.PENDING, one.path.rpartition("/")[2])
+        target = self.notes.writer.free(folders.PENDING, one.path.rpartition("/")[2])
         adopted = slip(target, one.file, new)
         assert adopted is not None
 

@@ -24,12 +24,12 @@ from postroom.core.errors import (
 )
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.desk.compose import settled
+from postroom.desk.note_writer import found_at
 from postroom.desk.notes import Notes, folder, text_of
 from postroom.desk.outbox import PERSON, Outbox
-from postroom.desk.placing import found_at
-from postroom.desk.strays import Found, Strays, with_note
+from postroom.desk.unowned_notes import Found, UnownedNotes, with_note
 from postroom.store.entries import Entry, Place, Standing
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
@@ -64,7 +64,7 @@ class Reconciler:
     ledger: Ledger
     outbox: Outbox
     notes: Notes
-    strays: Strays
+    unowned: UnownedNotes
     rules: Rules
     clock: Callable[[], Stamp]
     desk: str
@@ -78,18 +78,18 @@ class Reconciler:
         """
         self.said.clear()
         self.missed = False
-        self.strays.full.clear()
+        self.unowned.full.clear()
         if adopt:
-            for request in self.strays.requests():
-                self._guarded(self.strays.adopt, request)
+            for request in self.unowned.requests():
+                self._guarded(self.unowned.adopt, request)
         for id in self.ledger.old_html():
             self._guarded(self._refreeze, id)
         standings = self.ledger.standings()  # what changes meanwhile is read again by itself
         for entry in self.outbox.expire(standings):
             standings.pop(entry.id)
-            self.notes.follow(entry)
+            self.notes.sync_note(entry)
         looked = self._look()
-        fresh = {self._guarded(self.strays.take, stray) for stray in looked.strays}
+        fresh = {self._guarded(self.unowned.classify, stray) for stray in looked.strays}
         places = self.ledger.places()
         stale = self.ledger.meta("noted") != self.rules.trust  # what the notes say to do
         for id in dict.fromkeys((*standings, *places, *looked.letters)):
@@ -101,7 +101,7 @@ class Reconciler:
             with self.ledger.write(synced=False) as book:
                 book.set("noted", self.rules.trust)
         if adopt:
-            for id, hash in self.strays.fitting():
+            for id, hash in self.unowned.fitting():
                 self._guarded(self._by_slip, id, hash)
         return list(self.said)
 
@@ -123,10 +123,10 @@ class Reconciler:
         if entry := self.outbox.refreeze(id):
             notice = next(line.text for line in entry.card.lines if line.kind == "refrozen")
             self._say(f"The letter {id}: {notice}")
-            self.notes.follow(entry, notice)
+            self.notes.sync_note(entry, notice)
 
     def _by_slip(self, id: str, hash: str) -> None:
-        self.notes.follow(self.outbox.approve_by_slip(id, hash))
+        self.notes.sync_note(self.outbox.approve_by_slip(id, hash))
 
     # Looking
 
@@ -208,14 +208,14 @@ class Reconciler:
             entry = self.ledger.entry(id)
         except NotFound:
             self._say(
-                f"{found[0].path} names the letter {line(id)[:20]}, which this desk does not know."
+                f"{found[0].path} names the letter {one_line(id)[:20]}, which this desk does not know."
             )
             return
         place = place or self.ledger.place(id)
         found = [one for one in found if _counts(entry, place, one)]
         ours = {place.path, self.ledger.intended(id)[0]}
         if all(one.path in ours for one in found) and self.notes.finish(entry):
-            self.notes.follow(entry, place.notice)
+            self.notes.sync_note(entry, place.notice)
             return
         match entry.state:
             case life.Pending():
@@ -245,7 +245,7 @@ class Reconciler:
         elif any(one.path == place.path for one in found):
             # It stands where we put it, or found it, before it waited again: no verdict, but a
             # move of ours that was interrupted.
-            self.notes.follow(entry, place.notice)
+            self.notes.sync_note(entry, place.notice)
         elif rejected:
             self._reject(entry, rejected[0])
         elif found:
@@ -262,7 +262,7 @@ class Reconciler:
                 self._say(
                     f"The note of the letter {entry.id} was gone: it is back in {entry.home}/."
                 )
-            self.notes.follow(entry, place.notice, restore=True)
+            self.notes.sync_note(entry, place.notice, restore=True)
 
     def _stand(self, entry: Entry, one: Found, place: Place) -> None:
         """A note stands where it may: remember it there, and put changed display fields back."""
@@ -281,7 +281,7 @@ class Reconciler:
                     f" `postroom edit {entry.id}`."
                 )
             self._remember(entry.id, found_at(place, one.path, one.note.raw, one.file))
-        self.notes.follow(entry, place.notice)
+        self.notes.sync_note(entry, place.notice)
 
     def _verdict(self, entry: Entry, one: Found, place: Place) -> None:
         """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
@@ -307,7 +307,7 @@ class Reconciler:
                 return
             self._say(f"The letter {entry.id} was approved: its note was moved to Approved/.")
             self._take(entry.id, one, place)
-            self.notes.follow(approved)
+            self.notes.sync_note(approved)
 
     def _belied(self, entry: Entry, note: Note) -> str:
         """Return what a note shows that its letter is not: it was changed, or is an old version."""
@@ -319,25 +319,25 @@ class Reconciler:
     def _back(self, entry: Entry, one: Found, notice: str) -> None:
         self._say(f"The letter {entry.id} was not approved. {notice}")
         self._take(entry.id, one, self.ledger.place(entry.id))
-        self.notes.follow(entry, notice)
+        self.notes.sync_note(entry, notice)
 
     def _reject(self, entry: Entry, one: Found) -> None:
         one = with_note(self.vault, one)
         reason = one.note.text("reason") if one.note else ""
         rejected = self.outbox.reject(entry.id, by=PERSON, reason=reason)
         self._take(entry.id, one, self.ledger.place(entry.id))
-        self.notes.follow(rejected)
+        self.notes.sync_note(rejected)
 
     def _approved(self, entry: Entry, place: Place, found: list[Found]) -> None:
         standing = [one for one in found if one.folder == folders.APPROVED]
         rejected = [one for one in found if one.folder == folders.REJECTED]
         assert isinstance(entry.state, life.Approved)
         slip = entry.state.verdict.slip
-        if slip and all(written.hash != slip for written in self.strays.slips(spent=True)):
+        if slip and all(written.hash != slip for written in self.unowned.slips(spent=True)):
             one = next(iter(standing or found), None)
             self._recall(entry, one, place, "its slip was taken away")
         elif any(one.path == place.path and one not in standing for one in found):
-            self.notes.follow(entry, place.notice)  # we were stopped before we could move it
+            self.notes.sync_note(entry, place.notice)  # we were stopped before we could move it
         elif standing:
             one = next((one for one in standing if one.path == place.path), standing[0])
             if one.broken or (one.note and text_of(entry, one.note) != settled(entry.letter.text)):
@@ -345,7 +345,7 @@ class Reconciler:
             else:
                 self._stand(entry, one, place)
         elif not (found or place.path):
-            self.notes.follow(entry, place.notice)  # or before we could write it
+            self.notes.sync_note(entry, place.notice)  # or before we could write it
         elif rejected:
             self._reject(entry, rejected[0])
         else:
@@ -357,7 +357,7 @@ class Reconciler:
         self._say(told)
         if one is not None:
             self._take(entry.id, with_note(self.vault, one), place)
-        self.notes.follow(entry, told, restore=one is None)
+        self.notes.sync_note(entry, told, restore=one is None)
 
     def _settled(self, entry: Entry, place: Place, found: list[Found], why: str) -> None:
         """Bring the note of a letter to its one place, whoever moved it."""
@@ -368,19 +368,19 @@ class Reconciler:
             if one.folder == right:
                 continue
             if one.path == place.path:
-                self.notes.follow(entry, place.notice)
+                self.notes.sync_note(entry, place.notice)
             elif (in_place or standing) and right == folders.APPROVED:
                 self._say(f"{one.path} is a copy of the letter {entry.id}, and counts for nothing.")
             elif in_place or standing:
                 self._say(f"{one.path} is a copy of the letter {entry.id}, and went to {right}/.")
-                self.notes.placing.put_back(one.path, one.file, right)
+                self.notes.writer.put_back(one.path, one.file, right)
             else:
                 self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
                 self._take(entry.id, with_note(self.vault, one), place)
-                self.notes.follow(entry, place.notice)
+                self.notes.sync_note(entry, place.notice)
             in_place = True
         if not found:
-            self.notes.follow(entry, place.notice, restore=True)
+            self.notes.sync_note(entry, place.notice, restore=True)
         elif standing and all(one.path != place.path or one in standing for one in found):
             mine = next((one for one in standing if one.path == place.path), standing[0])
             self._stand(entry, mine, place)
@@ -394,7 +394,7 @@ class Reconciler:
             entry = self.outbox.reopen(entry.id)
             told = f"The letter {entry.id} waits again: its note was moved to Approved/."
             self._say(told)
-            self.notes.follow(entry, f"{told} Move it there once more to approve it.")
+            self.notes.sync_note(entry, f"{told} Move it there once more to approve it.")
         elif found or not place.path:
             closed = "It was sent already" if isinstance(entry.state, life.Sent) else "It is closed"
             self._settled(entry, place, found, closed)

@@ -15,15 +15,15 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt
-from postroom.core.findings import address_key
 from postroom.core.message import IMPORTANT, SENT, Message, Party
 from postroom.core.policy import back_off
 from postroom.core.quoting import split
 from postroom.core.stamp import Stamp
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.core.triage import Facts, Judgement
 from postroom.desk.reading import Shown
-from postroom.desk.strays import MAIL
+from postroom.desk.unowned_notes import MAIL
+from postroom.review.findings import address_key
 from postroom.store.entries import ShownMail
 from postroom.store.errands import Errand
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
@@ -41,7 +41,7 @@ STATUS: Final = {
 _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
 
-class Came(NamedTuple):
+class IncomingMail(NamedTuple):
     """A mail as the email server tells of it."""
 
     id: str
@@ -59,28 +59,28 @@ class Came(NamedTuple):
     notes: tuple[str, ...]
 
 
-def came(values: Mapping[str, Any]) -> Came:
+def parse_message(values: Mapping[str, Any]) -> IncomingMail:
     """Return the mail that `get_email` answered; one that is no mail is `Corrupt`."""
     try:
         hidden, quoted = int(values.get("hidden_chars", 0)), int(values.get("quoted_chars", 0))
         total, more = int(values.get("total_chars", 0)), int(values.get("next_offset", 0))
-        notes = [line(str(said)) for said in values.get("warnings", ())]
+        notes = [one_line(str(said)) for said in values.get("warnings", ())]
         notes += [f"{total - more:,} more characters are not shown here"] if more else []
         notes += [f"{quoted:,} characters of quoted history are left out"] if quoted else []
         notes += [f"{hidden:,} hidden characters were removed"] if hidden else []
-        return Came(
+        return IncomingMail(
             id=str(values["id"]),
             thread=str(values["thread"]),
             date=str(values["date"]),
-            sender=line(str(values.get("from", ""))),
-            to=tuple(line(str(who)) for who in values.get("to", ())),
-            cc=tuple(line(str(who)) for who in values.get("cc", ())),
-            subject=line(str(values.get("subject", ""))),
-            labels=tuple(line(str(label)) for label in values.get("labels", ())),
-            list_id=line(str(values.get("list_id", ""))).strip("<>").casefold(),
+            sender=one_line(str(values.get("from", ""))),
+            to=tuple(one_line(str(who)) for who in values.get("to", ())),
+            cc=tuple(one_line(str(who)) for who in values.get("cc", ())),
+            subject=one_line(str(values.get("subject", ""))),
+            labels=tuple(one_line(str(label)) for label in values.get("labels", ())),
+            list_id=one_line(str(values.get("list_id", ""))).strip("<>").casefold(),
             automatic=bool(values.get("automatic", False)),
             files=tuple(
-                (line(str(one["name"])), line(str(one["type"])), int(one["size"]))
+                (one_line(str(one["name"])), one_line(str(one["type"])), int(one["size"]))
                 for one in values.get("files", ())
             ),
             text=clean(str(values.get("text", "")))[0][:BODY],
@@ -128,7 +128,7 @@ def address(person: str) -> str:
     return (found[1] if found else person).strip().casefold()
 
 
-def exposed(account: str, mail: Came) -> Shown:
+def exposed(account: str, mail: IncomingMail) -> Shown:
     """Return what the note of a mail shows to whoever reads it."""
     people = [("from", mail.sender), *(("to", person) for person in (*mail.to, *mail.cc))]
     files = "\n".join(name for name, _, _ in mail.files)
@@ -144,7 +144,7 @@ def exposed(account: str, mail: Came) -> Shown:
     return Shown(about, "note", keys, texts)
 
 
-def facts(mail: Came, own: frozenset[str]) -> Facts:
+def facts(mail: IncomingMail, own: frozenset[str]) -> Facts:
     """Return what rules and guards ask of a mail."""
     sender = address(mail.sender)
     return Facts(
@@ -178,7 +178,7 @@ def judgement_of(errand: Errand) -> Judgement:
     return Judgement(**json.loads(errand.judgement))
 
 
-def name_of(account: str, mail: Came) -> str:
+def name_of(account: str, mail: IncomingMail) -> str:
     """Return the name of a mail's note: the same for the same mail, whenever it is written."""
     digest = hashlib.sha256(f"{account}\0{mail.id}".encode()).digest()
     tag = base64.b32encode(digest)[:8].decode().lower()
@@ -186,7 +186,7 @@ def name_of(account: str, mail: Came) -> str:
     return f"{mail.date[:10]} {tag}{f' {about}' if about else ''}.md"
 
 
-def written(account: str, mail: Came) -> bytes:
+def written(account: str, mail: IncomingMail) -> bytes:
     """Return the note of a mail that has just come in."""
     fields: dict[str, str | Sequence[str]] = {
         "type": MAIL,

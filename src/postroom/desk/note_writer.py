@@ -20,13 +20,13 @@ def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Placing:
+class NoteWriter:
     """Names for notes that no other has, and the end of writes that were interrupted."""
 
     vault: Vault
     ledger: Ledger
 
-    def intended(self, key: str, where: str, name: str, data: bytes) -> str:
+    def reserve_path(self, key: str, where: str, name: str, data: bytes) -> str:
         """Return where a note will be written, after the ledger knows it."""
         path = self.free(where, name)
         with self.ledger.write(synced=False) as book:
@@ -40,7 +40,7 @@ class Placing:
         at, _, name = place.path.rpartition("/")
         if at == where:
             return place.path, self.vault.replace(place.path, new, file) if new != raw else file
-        path = self.intended(key, where, name, new)
+        path = self.reserve_path(key, where, name, new)
         return path, self.vault.move(place.path, path, file, new if new != raw else None)
 
     def finish(self, key: str) -> tuple[str, bytes, File] | None:

@@ -1,0 +1,1 @@
+"""What agents do besides letters: mailboxes, notes and messages to other agents."""

@@ -1,0 +1,76 @@
+"""The services that stand beside the desk, each opened at its first use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from postroom.desk.desk import Desk
+    from postroom.desk.mailroom import Mailroom
+    from postroom.desk.notebook import Notebook
+    from postroom.services.correspondence import Correspondence
+
+
+class Services:
+    """What agents do besides letters, over one desk.
+
+    Each service is imported and opened at its first use: a list of letters needs none of them.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    @cached_property
+    def mailbox(self) -> Mailroom:
+        """Searching, reading, drafting and filing mail."""
+        from postroom.desk.mailroom import Mailroom
+
+        desk = self.desk
+        return Mailroom(
+            ledger=desk.ledger,
+            vault=desk.vault,
+            mailboxes=desk.mailboxes,
+            account=desk.account,
+            outbox=desk.outbox,
+            reading=desk.reading,
+            rules=desk.rules,
+            outgoing=desk.shelf.outgoing,
+            paused=desk.paused,
+        )
+
+    @cached_property
+    def notebook(self) -> Notebook:
+        """Reading, writing and searching notes of the vault."""
+        from postroom.desk.notebook import Notebook
+        from postroom.vault.access import Access
+        from postroom.vault.vault import Vault
+
+        desk, shelf = self.desk, self.desk.shelf
+        room = f"{shelf.room}/" if shelf.room else ""
+        return Notebook(
+            vault=Vault(shelf.root),
+            access=Access(shelf.room, shelf.folders),
+            active=shelf.active,
+            state=desk.state,
+            ledger=desk.ledger,
+            outbox=desk.outbox,
+            settle=desk.reconcile,
+            rehearses="" if desk.rules.live else desk.rules.source,
+            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
+        )
+
+    @cached_property
+    def correspondence(self) -> Correspondence:
+        """Messages between agents."""
+        from postroom.agents.post import Post
+        from postroom.services.correspondence import Correspondence
+
+        tools = self.desk.tools
+        post = Post(tools.cwd, tools.environ)
+        return Correspondence(post, self.desk.outbox, tools.voice, tools.sleep)
+
+    def close(self) -> None:
+        """Close the notebook, if it was opened. The desk stays open."""
+        if "notebook" in self.__dict__:
+            self.notebook.close()
