@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,8 +19,8 @@ from bench.report import MISSING, Bound, Measure, folder, progress, say
 from bench.server import Call as Asked
 from bench.server import Wire
 from postroom.config import load
-from postroom.desk.desk import Desk
 from postroom.desk.outbox import Call
+from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, Visit
 from postroom.vault.index import document
@@ -61,8 +61,9 @@ def _measured(home: Path, size: int) -> list[Measure]:
     say(f"vault: {size:,} notes of {whole / size:,.0f} bytes; the first {RUNS} runs' median")
     say(f"{'':30}{'postroom':>11}{'bare FTS5':>11}{'rg -l':>11}{'bound':>17}")
     with ExitStack() as stack:
-        book = stack.enter_context(desk(load(environment(home), home, home), make=True))
-        assert book is not None
+        opened = stack.enter_context(desk(load(environment(home), home, home), make=True))
+        assert opened is not None
+        book = stack.enter_context(closing(Services(opened)))
         bare = sqlite3.connect(home / "bare.sqlite")
         stack.callback(bare.close)
         measures = [_first(book, bare, root, size)]
@@ -71,9 +72,9 @@ def _measured(home: Path, size: int) -> list[Measure]:
     return [*measures, *_server(home, size)]
 
 
-def _ask(desk: Desk, tool: str, **arguments: str) -> Result:
+def _ask(services: Services, tool: str, **arguments: str) -> Result:
     """Call a tool as the server does, without the wire."""
-    visit = Visit(desk, Call(tool, "bench", "vault"))
+    visit = Visit(services, Call(tool, "bench", "vault"))
     function: Callable[[Visit, Any], Any] = getattr(contract, tool)
     model = {"search_notes": contract.SearchNotesInput, "list_notes": contract.ListNotesInput}[tool]
     running = function(visit, model(**arguments))
@@ -85,9 +86,9 @@ def _ask(desk: Desk, tool: str, **arguments: str) -> Result:
         return found
 
 
-def _first(desk: Desk, bare: sqlite3.Connection, root: Path, size: int) -> Measure:
+def _first(services: Services, bare: sqlite3.Connection, root: Path, size: int) -> Measure:
     began = time.perf_counter()
-    _ask(desk, "list_notes", directory="")
+    _ask(services, "list_notes", directory="")
     ours = time.perf_counter() - began
     progress("vault: indexed; bare FTS5 follows")
     began = time.perf_counter()
@@ -106,15 +107,17 @@ def _first(desk: Desk, bare: sqlite3.Connection, root: Path, size: int) -> Measu
     return _row("first index", size, ours, "s", bare=theirs, bound=bound, value=ours)
 
 
-def _search(desk: Desk, bare: sqlite3.Connection, root: Path, size: int, name: str) -> Measure:
+def _search(
+    services: Services, bare: sqlite3.Connection, root: Path, size: int, name: str
+) -> Measure:
     query = CASES[name]
-    found = _ask(desk, "search_notes", query=query)
+    found = _ask(services, "search_notes", query=query)
     assert isinstance(found, contract.NoteList)
     sql = "SELECT title FROM bare WHERE bare MATCH ? ORDER BY rank LIMIT 20"
     total = bare.execute("SELECT count(*) FROM bare WHERE bare MATCH ?", (query,)).fetchone()[0]
     if found.total != total or not total:
         raise SystemExit(f"{query}: {found.total} notes are found, and {total} by bare FTS5")
-    ours = _median(lambda: _ask(desk, "search_notes", query=query))
+    ours = _median(lambda: _ask(services, "search_notes", query=query))
     theirs = _median(lambda: bare.execute(sql, (query,)).fetchall())
     rg = shutil.which("rg")
     words = query.strip('"')
@@ -126,15 +129,15 @@ def _search(desk: Desk, bare: sqlite3.Connection, root: Path, size: int, name: s
     return _row(name, size, ours, "ms", bare=theirs, rg=grep, bound=TENTH, value=value)
 
 
-def _filter(desk: Desk, bare: sqlite3.Connection, size: int) -> Measure:
+def _filter(services: Services, bare: sqlite3.Connection, size: int) -> Measure:
     key, _, value = notes.FILTER.partition(":")
     sql = "SELECT path FROM field WHERE key = ? AND value = ? ORDER BY path LIMIT 100"
-    ours = _median(lambda: _ask(desk, "list_notes", directory="", filter=notes.FILTER))
+    ours = _median(lambda: _ask(services, "list_notes", directory="", filter=notes.FILTER))
     theirs = _median(lambda: bare.execute(sql, (key, value)).fetchall())
     return _row("filter (1 %)", size, ours, "ms", bare=theirs, bound=FILTER, value=ours * 1e3)
 
 
-def _edits(desk: Desk, root: Path, size: int) -> Measure:
+def _edits(services: Services, root: Path, size: int) -> Measure:
     """Return how long it takes until an edit that another program made is found."""
     taken = []
     for number in range(EDITS):
@@ -142,7 +145,7 @@ def _edits(desk: Desk, root: Path, size: int) -> Measure:
         file = root / notes.note(number * 7).path
         file.write_text(f"{file.read_text()}{word}\n")
         began = time.perf_counter()
-        while not desk.notebook.index.search(word, limit=1, offset=0).total:
+        while not services.notebook.index.search(word, limit=1, offset=0).total:
             time.sleep(0.002)
         taken.append(time.perf_counter() - began)
     worst = max(taken)

@@ -17,12 +17,11 @@ from postroom.core.errors import Invalid, NotFound
 from postroom.core.language import parse
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
 from postroom.core.stamp import Stamp
-from postroom.core.text import clean, line
+from postroom.core.text import clean, one_line
 from postroom.mail.mailbox import Page
 
 if TYPE_CHECKING:
     from postroom.config import Config
-    from postroom.mail.files import Source
     from postroom.mail.mailbox import Mailbox
 
 SHOWN_REFUSALS = 5
@@ -194,16 +193,15 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
     known = wiring.local_mailbox(config, account)
     box = known or wiring.local_mailbox(config, account, make=True)
     assert box is not None
-    with closing(box):
-        for source in sources:
-            with _progress(source, quiet=as_json) as stepped:
-                files.load(box, source, report, stepped)
+    total = sum(source.size for source in sources)
+    with closing(box), _progress(total, quiet=as_json) as on_progress:
+        files.load(box, sources, report, on_progress)
     if as_json:
         counts = {"added": report.added, "known": report.known, "others": others}
         printing.print_json({**counts, "refused": report.refused})
         return
-    said = f"{report.added:,} new, {report.known:,} already here"
-    click.echo(f"{said}, {len(report.refused):,} not read, {others:,} other files passed over.")
+    kept = f"{report.added:,} new, {report.known:,} already here"
+    click.echo(f"{kept}, {len(report.refused):,} not read, {others:,} other files passed over.")
     for reason in report.refused[:SHOWN_REFUSALS]:
         click.echo(f"  {reason}", err=True)
     if len(report.refused) > SHOWN_REFUSALS:
@@ -218,13 +216,12 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
 
 
 @contextmanager
-def _progress(source: Source, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar on a terminal; elsewhere nothing."""
-    if quiet or source.size < 2 or not sys.stderr.isatty():
-        yield lambda _step: None
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """Show click's progress bar on a terminal, and nothing elsewhere."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _bytes: None
         return
-    name = printing.fit(source.path.name, 20)
-    with click.progressbar(length=source.size, label=name, file=sys.stderr, width=0) as bar:
+    with click.progressbar(length=total, label="Importing", file=sys.stderr, width=0) as bar:
         yield bar.update
 
 
@@ -235,8 +232,8 @@ def _summary_lines(summary: Summary) -> Iterator[str]:
     """Yield two lines: who, when and what; then how it begins."""
     columns = printing.width()
     unread = UNREAD in summary.labels
-    who = line(summary.sender.shown) or "(nobody)"
-    subject = line(summary.subject) or "(no subject)"
+    who = one_line(summary.sender.shown) or "(nobody)"
+    subject = one_line(summary.subject) or "(no subject)"
     about = f"[{summary.attachments}] {subject}" if summary.attachments else subject
     head = (
         f"{'*' if unread else ' '} {printing.short_date(summary.date)}  {printing.fit(who, 20)}  "
@@ -315,15 +312,15 @@ def _message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
     ]
     for name, parties in people:
         if parties:
-            yield from printing.listed(name, [line(str(party)) for party in parties])
+            yield from printing.listed(name, [one_line(str(party)) for party in parties])
     yield f"{printing.field('Date')}{printing.short_date(message.date)}"
-    yield f"{printing.field('Subject')}{click.style(line(mail.subject) or '(no subject)', bold=True)}"
+    yield f"{printing.field('Subject')}{click.style(one_line(mail.subject) or '(no subject)', bold=True)}"
     own = sorted(message.labels - SYSTEM_LABELS)
     yield f"{printing.field('Labels')}{', '.join([*own, *sorted(message.labels & SYSTEM_LABELS)]) or 'none'}"
     yield f"{printing.field('Id')}{message.id}   thread {message.thread}"
     for attachment in mail.attachments:
         kind = f"{attachment.type}, {printing.size(attachment.size)}, part {attachment.part}"
-        yield f"{printing.field('File')}{line(attachment.name)} ({kind})"
+        yield f"{printing.field('File')}{one_line(attachment.name)} ({kind})"
     yield ""
     fresh, quoted = split(mail.text)
     yield from printing.wrapped(
@@ -335,4 +332,4 @@ def _message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
     if mail.hidden:
         yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
     for sentence in mail.damage:
-        yield click.style(f"[{line(sentence)}]", fg="yellow")
+        yield click.style(f"[{one_line(sentence)}]", fg="yellow")

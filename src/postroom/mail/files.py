@@ -1,4 +1,4 @@
-"""Mail in files: mbox, Maildir and .eml, told apart by what they are, read one mail at a time."""
+"""Import of mail from mbox, Maildir and .eml files, recognised by their content and read one mail at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import csv
 import os
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,14 +24,14 @@ from postroom.core.message import (
     TRASH,
     UNREAD,
 )
-from postroom.core.text import line
+from postroom.core.text import one_line
 from postroom.mail import headers
 from postroom.mail.mailbox import Arrival, Keeper
 
 MAX_MAIL = 150_000_000  # bytes; Gmail takes 25 MB, the largest servers a hundred or so
 MAX_LINE = 1_000_000
-BATCH_MAILS = 2_000  # kept in one transaction
-BATCH_BYTES = 16_000_000
+CHUNK_MAILS = 500  # parsed at once by one process
+CHUNK_BYTES = 4_000_000
 
 _GIVE = "Give an mbox file, a Maildir, an .eml file or a folder of them; unpack archives first."
 _FROM_LINE = re.compile(rb"From \S.*\d{4}|From \S+\r?\n|From .*@.*\r?\n")
@@ -59,10 +60,10 @@ _FOLDERS = {
 
 
 class Source(NamedTuple):
-    """Mail at a path; `size` counts the bytes or files that progress is shown in.
+    """Mail at a path, and how many bytes there are to read.
 
-    The kind is `mbox`, `maildir` (with the label of its folder), `eml`, or `other` for what is no
-    mail and `closed` for what may not be read.
+    The kind is `mbox`, `maildir` (with the label of its folder), `eml`, `other` for a file that is not
+    mail, or `closed` for one that may not be read.
     """
 
     path: Path
@@ -72,10 +73,10 @@ class Source(NamedTuple):
 
 
 class Read(NamedTuple):
-    """One step through a source: a mail, or why there is none, and how much of `size` it took."""
+    """One mail of a source, or why it could not be read, and the bytes it takes there."""
 
     arrival: Arrival | None
-    step: int
+    size: int
     refused: str = ""
 
 
@@ -98,40 +99,35 @@ def _file(path: Path) -> Source:
             size = os.fstat(file.fileno()).st_size
             start = file.read(4096)
     except OSError:
-        return Source(path, "closed", 1)
-    if _FROM_LINE.match(start):
-        return Source(path, "mbox", size)
-    return Source(path, "eml" if _HEADER_LINE.match(start) else "other", 1)
+        return Source(path, "closed", 0)
+    kind = "eml" if _HEADER_LINE.match(start) else "other"
+    return Source(path, "mbox" if _FROM_LINE.match(start) else kind, size)
 
 
 def _tree(top: Path) -> Iterator[Source]:
-    closed: list[Source] = []
-
-    def note(why: OSError) -> None:
-        closed.append(Source(Path(why.filename), "closed", 1))
-
-    for name, folders, names in os.walk(top, onerror=note):
+    unreadable: list[OSError] = []
+    for name, folders, names in os.walk(top, onerror=unreadable.append):
         folders.sort()
         folder = Path(name)
         if {"cur", "new"} <= {each for each in folders if not (folder / each).is_symlink()}:
             folders[:] = [each for each in folders if each not in {"cur", "new", "tmp"}]
-            count = sum(1 for part in ("cur", "new") for _ in _maildir_files(folder / part))
-            yield Source(folder, "maildir", count, _maildir_label(top, folder))
+            size = sum(sum(_maildir_files(folder / part).values()) for part in ("cur", "new"))
+            yield Source(folder, "maildir", size, _maildir_label(top, folder))
             continue
         for each in sorted(names):
             path = folder / each
-            # What is linked to lies elsewhere, and nobody asked for that.
+            # A link leads out of the folder that the person named.
             if path.is_file() and not path.is_symlink():
                 source = _file(path)
-                # Without such a name, a text that has a colon in its first line is no mail yet.
+                # A colon in its first line alone does not make a text a mail.
                 named = each.isdecimal() or path.suffix.lower() == ".eml"
                 plain = source.kind == "eml" and not named
                 yield source._replace(kind="other") if plain else source
-    yield from closed
+    yield from (Source(Path(why.filename), "closed", 0) for why in unreadable)
 
 
 def read(source: Source) -> Iterator[Read]:
-    """Yield the mails of a source; one that cannot be read is named and passed over."""
+    """Yield the mails of a source; for one that cannot be read, the reason."""
     try:
         if source.kind == "mbox":
             yield from _read_mbox(source.path)
@@ -147,15 +143,15 @@ def _read_file(path: Path, labels: frozenset[str]) -> Read:
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
-            # By its size: asked for as much as may be, Python makes room for all of that first.
+            # Not MAX_MAIL: Python allocates as much as it is asked to read.
             raw = file.read(min(about.st_size, MAX_MAIL) + 1)
     except OSError as why:
-        return Read(None, 1, f"{path}: {why.strerror}")
+        return Read(None, 0, f"{path}: {why.strerror}")
     if len(raw) > MAX_MAIL:
-        return Read(None, 1, f"{path}: larger than {MAX_MAIL:,} bytes")
+        return Read(None, about.st_size, f"{path}: larger than {MAX_MAIL:,} bytes")
     if not _HEADER_LINE.match(raw):
-        return Read(None, 1, f"{path}: {'no mail' if raw.strip() else 'empty'}")
-    return Read(Arrival(raw, labels, int(about.st_mtime)), 1)
+        return Read(None, len(raw), f"{path}: {'no mail' if raw.strip() else 'empty'}")
+    return Read(Arrival(raw, labels, int(about.st_mtime)), len(raw))
 
 
 def _read_maildir(source: Source) -> Iterator[Read]:
@@ -171,28 +167,30 @@ def _read_maildir(source: Source) -> Iterator[Read]:
             yield _read_file(source.path / part / name, frozenset(labels))
 
 
-def _maildir_files(folder: Path) -> Iterator[str]:
+def _maildir_files(folder: Path) -> dict[str, int]:
+    """Return the mails of a folder by name, with their sizes: plain files only, since a pipe would never end."""
     with os.scandir(folder) as entries:
-        # Plain files only: a pipe would wait for ever, and a link leads elsewhere.
-        for entry in entries:
-            if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False):
-                yield entry.name
+        return {
+            entry.name: entry.stat(follow_symlinks=False).st_size
+            for entry in entries
+            if not entry.name.startswith(".") and entry.is_file(follow_symlinks=False)
+        }
 
 
 def _maildir_label(top: Path, folder: Path) -> str:
-    """Return the label of a Maildir within a Maildir: its folders are named with dots, or are folders."""
+    """Return the label of a folder of a Maildir: `.Work.Clients` and `Work/Clients` both give Work/Clients."""
     if (top / "cur").is_dir() and folder != top:
         within = folder.relative_to(top).as_posix()
     else:
         within = folder.name if folder.name.startswith(".") else ""
-    name = line(_MODIFIED_UTF7.sub(_unpacked, within.removeprefix(".").replace(".", "/")))
+    name = one_line(_MODIFIED_UTF7.sub(_decode_utf7, within.removeprefix(".").replace(".", "/")))
     return _FOLDERS.get(name.casefold(), name) if name else INBOX
 
 
 _MODIFIED_UTF7 = re.compile(r"&([A-Za-z0-9+,]*)-")  # RFC 3501 section 5.1.3
 
 
-def _unpacked(found: re.Match[str]) -> str:
+def _decode_utf7(found: re.Match[str]) -> str:
     packed = found[1].replace(",", "/")
     if not packed:
         return "&"
@@ -207,7 +205,7 @@ def _read_mbox(path: Path) -> Iterator[Read]:
     with path.open("rb") as file:
         mail = bytearray()
         size, start, blank = 0, b"", True
-        # A line is read in pieces and a mail past the limit only counted: memory stays bounded.
+        # A long line is read in pieces, and a mail past the limit only counted, to bound the memory.
         while text := file.readline(MAX_LINE):
             if blank and text.startswith(b"From ") and _FROM_LINE.match(text):
                 if start:
@@ -245,9 +243,9 @@ _EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*\n(?:[ \t]
 
 
 def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
-    """Return a mail without what the mbox says of it, and that as labels.
+    """Return a mail without the flags that the mbox added, and the flags as labels.
 
-    A mail that was read or filed since the last export has other flags, and is the same mail.
+    Without them, because a mail that was read or filed since the last export is still the same mail.
     """
     if exported := _EXPORTED.match(raw):
         return raw[exported.end() :], _exported_labels(exported[1].decode("utf-8", "replace"))
@@ -267,12 +265,12 @@ def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
 
 
 def _exported_labels(text: str) -> frozenset[str]:
-    said = " ".join(headers.words(text).split())
+    joined = " ".join(headers.words(text).split())
     try:
-        names = next(csv.reader([said], skipinitialspace=True), [])
+        names = next(csv.reader([joined], skipinitialspace=True), [])
     except csv.Error:
-        names = said.split(",")
-    names = [line(name) for name in names]
+        names = joined.split(",")
+    names = [one_line(name) for name in names]
     return frozenset(filter(None, (_FOLDERS.get(name.casefold(), name) for name in names)))
 
 
@@ -285,26 +283,37 @@ class Report:
     refused: list[str] = field(default_factory=list)
 
 
-def load(keeper: Keeper, source: Source, report: Report, stepped: Callable[[int], None]) -> None:
-    """Keep a source's mails a batch at a time; what is kept stays kept, so a stopped import goes on."""
-    batch: list[Arrival] = []
-    waiting = steps = 0
-    for found in read(source):
-        steps += found.step
-        if found.arrival is None:
-            report.refused.append(line(found.refused))
-            continue
-        batch.append(found.arrival)
-        waiting += len(found.arrival.raw)
-        if len(batch) >= BATCH_MAILS or waiting >= BATCH_BYTES:
-            _keep(keeper, batch, report)
-            stepped(steps)
-            batch, waiting, steps = [], 0, 0
-    _keep(keeper, batch, report)
-    stepped(steps)
+def load(
+    keeper: Keeper,
+    sources: Iterable[Source],
+    report: Report,
+    on_progress: Callable[[int], None],
+) -> None:
+    """Import all mails of the sources; `on_progress` is called with the bytes done since its last call.
 
+    A transaction keeps a few thousand mails. What is kept stays, so an import that was stopped is run again.
+    """
+    done = 0
 
-def _keep(keeper: Keeper, batch: list[Arrival], report: Report) -> None:
-    kept = keeper.keep(batch)
-    report.added += kept.added
-    report.known += kept.known
+    def chunks() -> Iterator[list[Arrival]]:
+        nonlocal done
+        chunk: list[Arrival] = []
+        size = 0
+        for found in chain.from_iterable(map(read, sources)):
+            done += found.size
+            if found.arrival is None:
+                report.refused.append(one_line(found.refused))
+                continue
+            chunk.append(found.arrival)
+            size += len(found.arrival.raw)
+            if len(chunk) >= CHUNK_MAILS or size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
+
+    for kept in keeper.keep_all(chunks()):
+        report.added += kept.added
+        report.known += kept.known
+        on_progress(done)
+        done = 0

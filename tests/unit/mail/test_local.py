@@ -1,6 +1,8 @@
 """What the embedded mailbox promises beyond the contract: row ids, neighbours, several processes at once."""
 
+import multiprocessing
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.errors import Conflict, Invalid, NotFound
+from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.letter import Letter, letter_id
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
@@ -264,3 +266,40 @@ def test_a_search_that_takes_too_long_is_given_up_and_the_next_is_answered(
     with pytest.raises(Invalid, match="too long"):
         box.search("{" + " ".join(f"larger:{n}G" for n in range(1, 390)) + "}")
     assert box.search("number").items
+
+
+def many_mails() -> list[list[Arrival]]:
+    """Return chunks of mails, several of one second, some twice."""
+    made = [Arrival(mail(subject=f"number {n // 2}"), IN, NOW) for n in range(120)]
+    return [made[at : at + 10] for at in range(0, len(made), 10)]
+
+
+def test_worker_processes_keep_the_same_mails_under_the_same_ids(tmp_path: Path) -> None:
+    results = []
+    for workers in (0, 2):
+        path = tmp_path / f"{workers}.sqlite"
+        with closing(LocalMailbox(path, (YOU,), now=lambda: NOW, zone=UTC)) as box:
+            kept = list(box.keep_all(many_mails(), workers))
+            found = box.search("number", limit=100).items
+            results.append([(item.id, item.thread, item.subject, item.snippet) for item in found])
+        assert (sum(k.added for k in kept), sum(k.known for k in kept)) == (60, 60)
+    assert len(results[0]) == 60
+    assert results[0] == results[1]
+
+
+def test_a_worker_that_dies_stops_the_import_and_what_was_kept_stays(tmp_path: Path) -> None:
+    with closing(LocalMailbox(tmp_path / "x.sqlite", (YOU,), now=lambda: NOW, zone=UTC)) as box:
+        chunks = many_mails()
+        box.keep(chunks[0])
+
+        def killing() -> Iterator[list[Arrival]]:
+            yield from chunks[:6]
+            for process in multiprocessing.active_children():
+                process.kill()
+                process.join()
+            yield from chunks[6:]
+
+        with pytest.raises(Unavailable, match="ended early"):
+            list(box.keep_all(killing(), 2))
+        assert len(box.search("number", limit=100).items) == 5
+        assert not multiprocessing.active_children()

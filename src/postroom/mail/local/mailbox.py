@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime, tzinfo
+from itertools import chain, islice
 from pathlib import Path
 
 from postroom.core.address import Address
@@ -26,8 +28,8 @@ from postroom.core.message import (
 from postroom.core.query import Labelled, Me, Query, View, leaves
 from postroom.mail import mime
 from postroom.mail.local import rows
-from postroom.mail.local.index import MIGRATIONS, plan, row_date
-from postroom.mail.local.rows import id_of, row_of
+from postroom.mail.local.index import MIGRATIONS, Document, plan, row_date
+from postroom.mail.local.rows import Prepared, id_of, row_of
 from postroom.mail.mailbox import (
     Arrival,
     Attached,
@@ -47,6 +49,10 @@ from postroom.mail.mailbox import (
 from postroom.store.database import Database
 
 PATIENCE = 5.0  # seconds for one search; the slowest that people write takes milliseconds
+FEW_CHUNKS = 4  # of an import that is over before worker processes would have started
+CHECKPOINT_PAGES = (
+    16_000  # of the write-ahead log; SQLite's 1,000 would copy the same pages again and again
+)
 
 _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 
@@ -170,16 +176,47 @@ class LocalMailbox:
             return rows.relabel(connection, id, add, remove)
 
     def keep(self, arrivals: Sequence[Arrival]) -> Kept:
+        unknown = self._unknown(self._database, arrivals)
+        return self._store([rows.prepare(item, self._now()) for item in unknown], len(arrivals))
+
+    def keep_all(
+        self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
+    ) -> Iterator[Kept]:
+        """Keep very many mails, parsed by so many worker processes, and yield what each transaction did.
+
+        The default is one worker a core. Few mails, or no workers: this process parses them. The mails are stored in the order of the chunks, so
+        that the result does not depend on the workers.
+        """
+        source = iter(chunks)
+        first = list(islice(source, FEW_CHUNKS))
+        if len(first) < FEW_CHUNKS or workers == 0:
+            for chunk in chain(first, source):
+                yield self.keep(chunk)
+            return
+        from postroom.mail.local import parallel
+
+        with closing(Database(self._database.path, MIGRATIONS)) as reader:
+            offered = ((len(c), self._unknown(reader, c)) for c in chain(first, source))
+            yield from parallel.keep_all(
+                offered, self._store, workers or parallel.worker_count(), self._now()
+            )
+
+    def _unknown(self, database: Database, arrivals: Sequence[Arrival]) -> list[Arrival]:
+        """Return the mails that are not in the mailbox, each once."""
         known = "SELECT 1 FROM message WHERE hash = ?"
-        unseen = {
+        found = {
             digest: arrival
             for arrival in arrivals
-            if not self._database.row(known, [digest := rows.digest(arrival.raw)])
+            if not database.row(known, [digest := rows.digest(arrival.raw)])
         }
-        prepared = [rows.prepare(arrival, self._now()) for arrival in unseen.values()]
+        return list(found.values())
+
+    def _store(self, prepared: Sequence[Prepared], offered: int) -> Kept:
+        """Store the parsed ones of so many mails in one transaction."""
         with self._database.write() as connection:
+            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             added = len(rows.store(connection, prepared))
-        return Kept(added, len(arrivals) - added)
+        return Kept(added, offered - added)
 
     # Drafts
 
@@ -215,9 +252,10 @@ class LocalMailbox:
         self, connection: sqlite3.Connection, id: str, letter: Letter, date: datetime
     ) -> None:
         raw = mime.build(letter, date=date, bcc=True)
-        row = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
-        tokens = rows.unlabelled(mime.read(raw))
-        connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, tokens])
+        row, tokens = self._put(connection, raw, frozenset({DRAFT}), letter.thread)
+        # Without those of its labels: the index needs them again when the draft is removed.
+        listed = json.dumps(tokens, ensure_ascii=False)
+        connection.execute("INSERT INTO draft VALUES (?, ?, ?)", [id, row, listed])
 
     def _remove_draft(self, connection: sqlite3.Connection, id: str, version: str) -> None:
         found = connection.execute(
@@ -232,8 +270,8 @@ class LocalMailbox:
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
-    ) -> int:
-        """Store one mail of our own making, in its thread if that exists, and return its row."""
+    ) -> tuple[int, Document]:
+        """Store a mail that we built, in its thread if that exists; return its row and its tokens."""
         known = connection.execute(
             "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
         ).fetchone()
@@ -246,7 +284,7 @@ class LocalMailbox:
             raise Conflict(
                 "This very mail is in the mailbox already", remedy="Change it, or leave it."
             )
-        return stored[0]
+        return stored[0], prepared.document
 
     # Following
 
@@ -297,7 +335,7 @@ class LocalMailbox:
                 raise Conflict(
                     f"The letter {letter.id} was sent already", remedy="Do not send it again."
                 )
-            row = self._put(connection, wire, labels, letter.thread)
+            row, _ = self._put(connection, wire, labels, letter.thread)
             connection.execute("INSERT INTO sent VALUES (?, ?)", [letter.id, row])
             connection.executemany(
                 "INSERT INTO outgoing VALUES (?, ?)",

@@ -9,12 +9,13 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from postroom.core.message import SPAM, Mail, Party, Summary, label_key, system_label
-from postroom.core.text import line
+from postroom.core.message import SPAM, Party, Summary, label_key, system_label
+from postroom.core.text import one_line
 from postroom.mail import mime
 from postroom.mail.local.index import (
     LAST_SECOND,
     SLOT_BITS,
+    Document,
     document,
     label_marks,
     row_date,
@@ -57,34 +58,52 @@ def row_of(id: str, what: str) -> int:
 
 
 class Prepared(NamedTuple):
-    """A mail read and ready to be stored, before the write lock is taken."""
+    """A mail parsed and ready to be stored: plain values, so that another process can make them."""
 
     raw: bytes
     hash: bytes
-    mail: Mail
     labels: frozenset[str]
     second: int
+    people: str
+    subject: str
+    snippet: str
+    attachments: int
+    message_id: str
+    ancestors: list[int]  # hashes of the ids that it answers, the nearest first
+    document: Document
 
 
 def digest(raw: bytes) -> bytes:
-    """Return what the same bytes are recognised by."""
+    """Return the hash by which the same bytes are recognised."""
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
 def prepare(arrival: Arrival, now: float) -> Prepared:
-    """Read a mail; its own date counts where it can be believed."""
+    """Parse a mail; its own date counts unless it is before 1970 or in the future."""
     mail = mime.read(arrival.raw)
     second = arrival.date
     if mail.date is not None and 0 <= mail.date <= now + FUTURE_SECONDS:
         second = mail.date
-    second = min(max(second, 0), LAST_SECOND)
-    return Prepared(arrival.raw, digest(arrival.raw), mail, arrival.labels, second)
+    people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
+    return Prepared(
+        raw=arrival.raw,
+        hash=digest(arrival.raw),
+        labels=arrival.labels,
+        second=min(max(second, 0), LAST_SECOND),
+        people=json.dumps([[party.name, party.address] for party in people], ensure_ascii=False),
+        subject=mail.subject,
+        snippet=_snippet(mail.text),
+        attachments=len(mail.attachments),
+        message_id=mail.message_id,
+        ancestors=[short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))],
+        document=document(mail),
+    )
 
 
 def store(
     connection: sqlite3.Connection, prepared: Iterable[Prepared], within: int | None = None
 ) -> list[int]:
-    """Insert what is not there yet, within a thread if one is given, and return the new rows."""
+    """Insert the mails that are not there yet and return their rows; `within` is the thread they join."""
     rows: list[int] = []
     raws: list[Row] = []
     documents: list[Row] = []
@@ -92,26 +111,24 @@ def store(
         if connection.execute("SELECT 1 FROM message WHERE hash = ?", [item.hash]).fetchone():
             continue
         row = _free_row(connection, item.second)
-        mended = filter(None, map(_mended, item.labels))
-        labels = frozenset(_canonical(connection, name, make=True) for name in mended)
-        mail = item.mail
-        people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
+        names = filter(None, map(_valid_label, item.labels))
+        labels = frozenset(_canonical(connection, name, make=True) for name in names)
         values = [
             row,
             item.hash,
-            row if SPAM in labels else _thread_of(connection, mail, row, within),
+            row if SPAM in labels else _thread_of(connection, item, row, within),
             len(item.raw),
             _label_text(labels),
-            json.dumps([[party.name, party.address] for party in people], ensure_ascii=False),
-            mail.subject,
-            _snippet(mail.text),
-            len(mail.attachments),
-            mail.message_id,
+            item.people,
+            item.subject,
+            item.snippet,
+            item.attachments,
+            item.message_id,
         ]
         connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         rows.append(row)
         raws.append((row, item.raw))
-        *fields, marks = document(mail)
+        *fields, marks = item.document
         documents.append((row, *fields, _labelled(marks, labels)))
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
@@ -145,11 +162,6 @@ def record(connection: sqlite3.Connection, rows: Iterable[int], kind: str) -> No
     )
 
 
-def unlabelled(mail: Mail) -> str:
-    """Return the tokens of a mail but those of its labels, for the day when it is forgotten."""
-    return json.dumps(document(mail), ensure_ascii=False)
-
-
 def _labelled(marks: str, labels: frozenset[str]) -> str:
     return " ".join([marks, *label_marks(labels)])
 
@@ -169,30 +181,29 @@ def _free_row(connection: sqlite3.Connection, second: int) -> int:
         second += 1
 
 
-def _thread_of(connection: sqlite3.Connection, mail: Mail, row: int, within: int | None) -> int:
+def _thread_of(connection: sqlite3.Connection, item: Prepared, row: int, within: int | None) -> int:
     """Return the thread of a mail: that of its nearest known ancestor, joined by those that name it.
 
     Only these two ever become one. A mail that names two strangers' mails joins the nearer, or
     whoever knows their ids could mix up a person's conversations.
     """
-    own = short_hash(mail.message_id) if mail.message_id else None
-    ancestors = [short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))]
-    known = (_named(connection, id) for id in ancestors)
+    own = short_hash(item.message_id) if item.message_id else None
+    known = (_thread_by_id(connection, id) for id in item.ancestors)
     parent = within if within is not None else next((t for t in known if t is not None), None)
-    answers = None if own is None else _named(connection, own)
+    answers = None if own is None else _thread_by_id(connection, own)
     threads = {thread for thread in (parent, answers) if thread is not None}
     thread = min(threads, default=row)
     for other in threads - {thread}:
         connection.execute("UPDATE message SET thread = ? WHERE thread = ?", [thread, other])
         connection.execute("UPDATE reference SET thread = ? WHERE thread = ?", [thread, other])
-    ids = ancestors if own is None else [own, *ancestors]
+    ids = item.ancestors if own is None else [own, *item.ancestors]
     connection.executemany(
         "INSERT OR IGNORE INTO reference VALUES (?, ?)", [(id, thread) for id in ids]
     )
     return thread
 
 
-def _named(connection: sqlite3.Connection, id: int) -> int | None:
+def _thread_by_id(connection: sqlite3.Connection, id: int) -> int | None:
     found = connection.execute("SELECT thread FROM reference WHERE id = ?", [id]).fetchone()
     return int(found[0]) if found else None
 
@@ -248,9 +259,11 @@ def relabel(
     return Relabelled(id, after - before, before - after)
 
 
-def _mended(name: str) -> str:
-    """Return a label's name that a mail came with as one that can be kept, or nothing."""
-    return "/".join(filter(None, map(str.strip, line(name).split("/"))))[:MAX_LABEL].rstrip("/ ")
+def _valid_label(name: str) -> str:
+    """Return the name of a label that a mail came with, made valid; empty if nothing is left of it."""
+    return "/".join(filter(None, map(str.strip, one_line(name).split("/"))))[:MAX_LABEL].rstrip(
+        "/ "
+    )
 
 
 def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
@@ -258,7 +271,7 @@ def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
     known = system_label(name)
     if known:
         return known
-    shown = line(name)
+    shown = one_line(name)
     key = label_key(shown)
     found = connection.execute("SELECT name FROM label WHERE key = ?", [key]).fetchone()
     if found:
