@@ -23,11 +23,11 @@ from postroom.core.audit import Action
 from postroom.core.card import Card, Level, Line
 from postroom.core.letter import Letter, letter_id
 from postroom.core.policy import DAY
+from postroom.core.records import NOWHERE, Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Tools
 from postroom.desk.outbox import HOME, Call
-from postroom.store.entries import NOWHERE, Entry
 from postroom.vault import folders
 from postroom.wiring.desk import clock, open_desk
 

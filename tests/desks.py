@@ -17,6 +17,7 @@ from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
 from postroom.core.outgoing_html import reduce_html
 from postroom.core.policy import Rules
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.desk import Desk, Tools
@@ -24,7 +25,6 @@ from postroom.desk.outbox import Call, Proposal
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.services.office import Services
-from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note

@@ -12,12 +12,12 @@ from typing import Any
 
 from postroom.core.errors import PostroomError
 from postroom.core.message import INBOX, UNREAD
+from postroom.core.records import InboxItem
 from postroom.core.triage import Case, Judgement
 from postroom.mail.mailbox import Arrival
 from postroom.orchestrator.run import Orchestrator
 from postroom.orchestrator.servers import Answer, Question, Servers
 from postroom.orchestrator.setup import Setup
-from postroom.store.errands import Errand
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.desks import Office
@@ -146,10 +146,10 @@ class Rounds(Office):
             ids += [one.id for one in found.items]
         return ids
 
-    def errand(self, id: str) -> Errand:
+    def item(self, id: str) -> InboxItem:
         """Return what the journal has of a mail."""
         with self.desk.ledger.write(synced=False) as book:
-            found = book.errand("default", id)
+            found = book.item("default", id)
         assert found is not None
         return found
 
@@ -172,7 +172,7 @@ class Rounds(Office):
 
     def letter_note(self, id: str) -> tuple[str, Note]:
         """Return where the note of the letter that answers a mail stands, and the note."""
-        path = self.desk.ledger.place(self.errand(id).letter).path
+        path = self.desk.ledger.place(self.item(id).letter).path
         return path, Note.parse((self.vault / path).read_bytes())
 
     def letter_text(self, id: str) -> str | None:

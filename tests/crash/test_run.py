@@ -87,7 +87,7 @@ FIXED = {
     "needs_info": ("needs_info", "Needs_Action", "needs_info"),
     "delegate": ("delegated", "Needs_Action", "pending_approval"),
 }
-# By what the person did to the letter: the errand, the folder and status of the mail, the letter and
+# By what the person did to the letter: the item, the folder and status of the mail, the letter and
 # where its note stands.
 ANSWERED = {
     "": ("drafted", "Needs_Action", "drafted", "pending", "Drafts"),
@@ -331,17 +331,17 @@ def parent(pid: int) -> int:
 
 
 def check(post: Post) -> None:
-    """Each mail has one errand, one note and one line of the log; each answer is where it belongs."""
+    """Each mail has one item, one note and one line of the log; each answer is where it belongs."""
     person, notes = post.person, post.notes()
     came = post.mail("in:inbox")
     assert sorted(subject for subject, _ in came) == sorted(map(subject_of, range(post.came)))
     inbox = dict(came)
     columns = ("message", "state", "letter", "unshown")
     rows = post.rows(f"SELECT {', '.join(columns)} FROM errand")
-    errands = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    assert len(errands) == len(rows)
+    items = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert len(items) == len(rows)
     # The answers that were sent are no mail that came in.
-    assert {errands[id]["state"] for id in set(errands) - set(inbox.values())} <= {"aside"}
+    assert {items[id]["state"] for id in set(items) - set(inbox.values())} <= {"aside"}
     lines = [json.loads(line) for (line,) in post.rows("SELECT line FROM action")]
     triaged = Counter(
         line["parameters"]["message"] for line in lines if line["action_type"] == "triage_mail"
@@ -353,32 +353,32 @@ def check(post: Post) -> None:
     assert {agent for *_, agent in rows} == {ORCHESTRATOR}
     answers = set()
     for subject, id in inbox.items():
-        errand, decision = errands[id], KINDS[subject.partition(" ")[0]]
+        item, decision = items[id], KINDS[subject.partition(" ")[0]]
         standing = [
             (path, note)
             for path, note in notes.items()
             if note.text("type") == "email" and note.text("id") == id
         ]
-        assert len(standing) == 1, (subject, errand, standing)
+        assert len(standing) == 1, (subject, item, standing)
         ((path, note),) = standing
         assert note.text("decision") == decision or post.said.get(subject) == "Rejected"
-        shown = (errand["state"], path.parts[0], note.text("status"))
-        assert not errand["unshown"]
+        shown = (item["state"], path.parts[0], note.text("status"))
+        assert not item["unshown"]
         if decision in FIXED:
             assert shown == FIXED[decision], subject
             titles = [title for title, _ in sections(note.body) if title]
             assert titles == ["Mail", *(["Delegation"] if decision == "delegate" else [])]
-            assert not errand["letter"]
+            assert not item["letter"]
             continue
         *expected, state, folder = ANSWERED[post.said.get(subject, "")]
         assert shown == tuple(expected), subject
-        assert letters[errand["letter"]] == (f"Re: {subject}", state)
-        answers.add(errand["letter"])
+        assert letters[item["letter"]] == (f"Re: {subject}", state)
+        answers.add(item["letter"])
         assert sent[f"Re: {subject}"] == (state == "sent"), subject
         drafts = [
             (path, note)
             for path, note in notes.items()
-            if note.text("letter") == errand["letter"] and note.text("type") != "email"
+            if note.text("letter") == item["letter"] and note.text("type") != "email"
         ]
         assert [path.parts[0] for path, _ in drafts] == [folder], subject
         urgent = "urgent" if decision == "urgent" else ""

@@ -17,10 +17,10 @@ import pytest
 from postroom.core.errors import Corrupt, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Failed
+from postroom.core.records import Entry
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import NotSent, Sent, Settled, Unknown
-from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office, state

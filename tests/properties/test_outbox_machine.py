@@ -20,12 +20,12 @@ from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import PostroomError
 from postroom.core.letter import Letter
+from postroom.core.records import Entry
 from postroom.desk.compose import settled
 from postroom.desk.notes import folder, text_of
 from postroom.desk.outbox import Call, Proposal
 from postroom.desk.slips import slip
 from postroom.mail import mime
-from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Ready, Vault

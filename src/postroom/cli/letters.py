@@ -23,8 +23,8 @@ from postroom.core.stamp import elapsed
 
 if TYPE_CHECKING:
     from postroom.core.letter import Letter
+    from postroom.core.records import Entry, LetterSummary
     from postroom.desk.desk import Desk
-    from postroom.store.entries import Entry, Line
 
 ORDER = ("unknown", "pending", "approved", "sending")
 HEADINGS = {
@@ -118,7 +118,7 @@ def pending_command(everything: bool, as_json: bool) -> None:
             say(f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them.")
 
 
-def _rows(line: Line, age: str) -> list[str]:
+def _rows(line: LetterSummary, age: str) -> list[str]:
     columns = printing.width()
     mark = click.style(
         printing.MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True
@@ -142,7 +142,7 @@ def _rows(line: Line, age: str) -> list[str]:
     ]
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: LetterSummary) -> dict[str, Any]:
     return {
         "id": line.id,
         "state": life.name(line.state),

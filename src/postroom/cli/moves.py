@@ -12,8 +12,8 @@ from postroom.cli.printing import say
 from postroom.core.errors import Invalid, NotFound, PostroomError
 
 if TYPE_CHECKING:
+    from postroom.core.records import LabelChange
     from postroom.services.office import Services
-    from postroom.store.entries import Move
 
 SHOWN = 50
 
@@ -51,7 +51,7 @@ def undo_moves_command(
             try:
                 Services(found).mailbox.undo(move)
             except NotFound as gone:
-                say(f"Move {move.number}: {gone.message}.")
+                say(f"LabelChange {move.number}: {gone.message}.")
             else:
                 done.append(move.number)
         found.publish()
@@ -61,7 +61,7 @@ def undo_moves_command(
         click.echo(f"Undone: {', '.join(map(str, done)) or 'none'}.")
 
 
-def _as_json(move: Move, services: Services) -> dict[str, Any]:
+def _as_json(move: LabelChange, services: Services) -> dict[str, Any]:
     try:
         subject = services.mailbox.box(move.account).message(move.message).mail.subject
     except PostroomError:

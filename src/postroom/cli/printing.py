@@ -17,7 +17,7 @@ from postroom.core.text import clean, one_line
 
 if TYPE_CHECKING:
     from postroom.config import Config
-    from postroom.store.entries import Entry
+    from postroom.core.records import Entry
 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 WIDTH = 80

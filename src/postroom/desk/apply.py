@@ -23,6 +23,7 @@ from postroom.core.errors import (
     PostroomError,
 )
 from postroom.core.policy import Rules
+from postroom.core.records import Entry, LetterState, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
 from postroom.desk.compose import settled
@@ -30,7 +31,6 @@ from postroom.desk.note_writer import found_at
 from postroom.desk.notes import Notes, folder, text_of
 from postroom.desk.outbox import PERSON, Outbox
 from postroom.desk.unowned_notes import Found, UnownedNotes, with_note
-from postroom.store.entries import Entry, Place, Standing
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.note import Note
@@ -170,7 +170,7 @@ class Reconciler:
             else:
                 self._open(path, id, place, looked)
 
-    def _open(self, path: str, id: str, place: Place | None, looked: Looked) -> None:
+    def _open(self, path: str, id: str, place: NoteLocation | None, looked: Looked) -> None:
         """Read a note that is new or may have changed, and sort it."""
         try:
             raw, file = self.vault.read(path)
@@ -197,13 +197,13 @@ class Reconciler:
         else:
             looked.letters.setdefault(named, []).append(Found(path, file, note))
 
-    def _remember(self, id: str, place: Place) -> None:
+    def _remember(self, id: str, place: NoteLocation) -> None:
         with self.ledger.write(synced=False) as book:
             book.set_place(id, place)
 
     # One letter
 
-    def _letter(self, id: str, place: Place | None, found: list[Found]) -> None:
+    def _letter(self, id: str, place: NoteLocation | None, found: list[Found]) -> None:
         try:
             entry = self.ledger.entry(id)
         except NotFound:
@@ -231,7 +231,7 @@ class Reconciler:
             case _:
                 self._closed(entry, place, found)
 
-    def _pending(self, entry: Entry, place: Place, found: list[Found]) -> None:
+    def _pending(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
         home = [one for one in found if one.folder in HOMES]
         rejected = [one for one in found if one.folder == folders.REJECTED]
         if home:
@@ -264,7 +264,7 @@ class Reconciler:
                 )
             self.notes.sync_note(entry, place.notice, restore=True)
 
-    def _stand(self, entry: Entry, one: Found, place: Place) -> None:
+    def _stand(self, entry: Entry, one: Found, place: NoteLocation) -> None:
         """A note stands where it may: remember it there, and put changed display fields back."""
         one = with_note(self.vault, one) if one.path != place.path else one
         if one.note is not None:
@@ -283,7 +283,7 @@ class Reconciler:
             self._remember(entry.id, found_at(place, one.path, one.note.raw, one.file))
         self.notes.sync_note(entry, place.notice)
 
-    def _verdict(self, entry: Entry, one: Found, place: Place) -> None:
+    def _verdict(self, entry: Entry, one: Found, place: NoteLocation) -> None:
         """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
         text = text_of(entry, one.note) if one.note else None
         if text is None or one.note is None:
@@ -328,7 +328,7 @@ class Reconciler:
         self._take(entry.id, one, self.ledger.place(entry.id))
         self.notes.sync_note(rejected)
 
-    def _approved(self, entry: Entry, place: Place, found: list[Found]) -> None:
+    def _approved(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
         standing = [one for one in found if one.folder == folders.APPROVED]
         rejected = [one for one in found if one.folder == folders.REJECTED]
         assert isinstance(entry.state, life.Approved)
@@ -351,7 +351,7 @@ class Reconciler:
         else:
             self._recall(entry, found[0] if found else None, place, "its note left Approved/")
 
-    def _recall(self, entry: Entry, one: Found | None, place: Place, why: str) -> None:
+    def _recall(self, entry: Entry, one: Found | None, place: NoteLocation, why: str) -> None:
         entry = self.outbox.recall(entry.id)
         told = f"The letter {entry.id} was recalled: {why}."
         self._say(told)
@@ -359,7 +359,7 @@ class Reconciler:
             self._take(entry.id, with_note(self.vault, one), place)
         self.notes.sync_note(entry, told, restore=one is None)
 
-    def _settled(self, entry: Entry, place: Place, found: list[Found], why: str) -> None:
+    def _settled(self, entry: Entry, place: NoteLocation, found: list[Found], why: str) -> None:
         """Bring the note of a letter to its one place, whoever moved it."""
         right = folder(entry)
         standing = [one for one in found if one.folder == right]
@@ -385,7 +385,7 @@ class Reconciler:
             mine = next((one for one in standing if one.path == place.path), standing[0])
             self._stand(entry, mine, place)
 
-    def _closed(self, entry: Entry, place: Place, found: list[Found]) -> None:
+    def _closed(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
         moved = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
         opens = moved and not isinstance(entry.state, life.Sent)
         if opens and (not place.path or self.vault.stat(place.path) is None):
@@ -399,13 +399,13 @@ class Reconciler:
             closed = "It was sent already" if isinstance(entry.state, life.Sent) else "It is closed"
             self._settled(entry, place, found, closed)
 
-    def _take(self, id: str, one: Found, place: Place) -> None:
+    def _take(self, id: str, one: Found, place: NoteLocation) -> None:
         """Remember that a letter's note stands here now."""
         if one.note is not None:
             self._remember(id, found_at(place, one.path, one.note.raw, one.file))
 
 
-def _unmoved(standing: Standing | None, place: Place | None, found: list[Found]) -> bool:
+def _unmoved(standing: LetterState | None, place: NoteLocation | None, found: list[Found]) -> bool:
     """Whether an open letter's one note stands untouched where it belongs, the usual case."""
     if standing is None or place is None or len(found) != 1 or place.version != standing.version:
         return False
@@ -417,7 +417,7 @@ def _unmoved(standing: Standing | None, place: Place | None, found: list[Found])
     return not (one.note or one.broken) and one.path == place.path and one.folder in right
 
 
-def _counts(entry: Entry, place: Place, one: Found) -> bool:
+def _counts(entry: Entry, place: NoteLocation, one: Found) -> bool:
     """Whether this can be the letter's note: tools may write to Drafts/, and name any letter there."""
     at_home = entry.form == "draft" or entry.home == folders.DRAFTS
     return one.folder != folders.DRAFTS or one.path == place.path or at_home

@@ -16,6 +16,7 @@ from postroom.core.audit import Value
 from postroom.core.errors import Conflict, PostroomError, Unavailable
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
+from postroom.core.records import Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.apply import Reconciler
@@ -29,7 +30,6 @@ from postroom.desk.passphrase import Unlocked
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip
 from postroom.desk.unowned_notes import UnownedNotes
-from postroom.store.entries import Entry, Line
 from postroom.store.ledger import Ledger
 from postroom.store.locks import held
 from postroom.vault import folders
@@ -388,7 +388,7 @@ class Desk(Duty):
         self.reconcile()
         return self.outbox.of(call, id)
 
-    def letters(self, call: Call) -> list[Line]:
+    def letters(self, call: Call) -> list[LetterSummary]:
         """Return the letters of this agent that are open, newest last."""
         with self._recorded(call):
             check_name(call)

@@ -33,12 +33,12 @@ from postroom.core.errors import (
 )
 from postroom.core.outgoing_html import is_reduced
 from postroom.core.policy import DAY, SLIP_SECONDS, Rules
+from postroom.core.records import Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
-from postroom.store.entries import Entry
 from postroom.store.ledger import Book, Ledger
 from postroom.store.locks import tried
 

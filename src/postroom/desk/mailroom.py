@@ -35,11 +35,11 @@ from postroom.core.message import (
     system_label,
 )
 from postroom.core.policy import Rules
+from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
 from postroom.core.text import one_line
 from postroom.desk.outbox import Call, Outbox, check_name, refuse_other_html
 from postroom.desk.reading import READABLE, Reading
-from postroom.store.entries import Move
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
@@ -364,7 +364,7 @@ class Mailroom:
                     remedy="Wait until the person has deleted that file.",
                 )
             now = self.ledger.clock()
-            intent = Move(0, now.wall, call.agent, account, id, added, removed)
+            intent = LabelChange(0, now.wall, call.agent, account, id, added, removed)
             with self.ledger.write() as book:  # before it happens, so that it can be undone
                 policy.admit_move(book.recent_moves(self.rules.moves_per_hour), now, self.rules)
                 number = book.move(intent)
@@ -376,7 +376,7 @@ class Mailroom:
                 raise
         return Sorted(id, added, removed, number)
 
-    def undo(self, move: Move) -> None:
+    def undo(self, move: LabelChange) -> None:
         """Put a mail back to where an agent moved it from."""
         call = Call("undo_move", move.agent, "person")
         with self._recorded(call, message=move.message):
@@ -435,7 +435,7 @@ _OTHER_NAMES: Final = frozenset(
 )
 
 
-def find_move(moves: Sequence[Move], number: int) -> Move:
+def find_move(moves: Sequence[LabelChange], number: int) -> LabelChange:
     """Return the move of this number, or raise `NotFound`."""
     for move in moves:
         if move.number == number:

@@ -7,16 +7,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from postroom.core.errors import PostroomError
-from postroom.store.entries import Place
+from postroom.core.records import NoteLocation
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import File, Vault
 
 
-def found_at(place: Place, path: str, data: bytes, file: File) -> Place:
+def found_at(place: NoteLocation, path: str, data: bytes, file: File) -> NoteLocation:
     """Return what is remembered of a note that somebody moved or changed."""
     digest = hashlib.sha256(data).hexdigest()
     shown = (place.notice, place.pages, place.version)
-    return Place(path, digest, *shown, *file[1:])
+    return NoteLocation(path, digest, *shown, *file[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class NoteWriter:
         return path
 
     def bring(
-        self, key: str, place: Place, where: str, raw: bytes, file: File, new: bytes
+        self, key: str, place: NoteLocation, where: str, raw: bytes, file: File, new: bytes
     ) -> tuple[str, File]:
         """Give a note that stands at a place its new text, in the folder where it belongs."""
         at, _, name = place.path.rpartition("/")

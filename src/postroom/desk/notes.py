@@ -19,11 +19,11 @@ from postroom.core.card import Card, Level
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules, duration
+from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import settled
 from postroom.desk.note_writer import NoteWriter, found_at
 from postroom.desk.outbox import FIELDS, WHO
-from postroom.store.entries import NOWHERE, Entry, Place
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
@@ -132,15 +132,22 @@ class Notes:
         with self.ledger.write(synced=False) as book:
             book.written(entry.id, standing)
 
-    def _create(self, entry: Entry, notice: str) -> Place:
+    def _create(self, entry: Entry, notice: str) -> NoteLocation:
         data = self._rendered(entry, notice)
         path = self.writer.reserve_path(entry.id, folder(entry), _name(entry), data)
         file = self.vault.create(path, data)
         return placed(entry, path, data, file, notice)
 
     def _update(
-        self, entry: Entry, raw: bytes, file: File, place: Place, notice: str, *, retext: bool
-    ) -> Place | None:
+        self,
+        entry: Entry,
+        raw: bytes,
+        file: File,
+        place: NoteLocation,
+        notice: str,
+        *,
+        retext: bool,
+    ) -> NoteLocation | None:
         try:
             note = Note.parse(raw)
             if note.text("letter") not in (entry.id, ""):
@@ -187,7 +194,7 @@ class Notes:
         return render(_given(self.fields(entry)) | more, "".join(pages))
 
     def _changed(
-        self, entry: Entry, note: Note, place: Place, notice: str, *, retext: bool
+        self, entry: Entry, note: Note, place: NoteLocation, notice: str, *, retext: bool
     ) -> Note:
         """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
         told = text_of(entry, note) is not None
@@ -335,7 +342,7 @@ class Notes:
         )
 
 
-def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> Place:
+def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> NoteLocation:
     """Return what is remembered of a note that was written."""
     body = data.decode(errors="replace").replace("\r\n", "\n")
     pages = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
@@ -347,7 +354,7 @@ def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -
     return found_at(shown, path, data, file)
 
 
-def begun(entry: Entry, path: str, data: bytes, file: File) -> Place:
+def begun(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
     """Return what is remembered of a note, not ours yet, that is about to become a letter's.
 
     Its whole body is the letter's text. Stopped before it is marked, the next look goes on.

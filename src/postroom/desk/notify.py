@@ -12,8 +12,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from postroom.core.records import Entry
 from postroom.core.redaction import addresses, subject
-from postroom.store.entries import Entry
 
 PATIENCE = 10.0
 _APPLE = (

@@ -17,10 +17,10 @@ from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomEr
 from postroom.core.letter import Letter
 from postroom.core.outgoing_html import is_reduced, reduce_html
 from postroom.core.policy import DAY, Rules
+from postroom.core.records import Entry, LetterState
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
-from postroom.store.entries import Entry, Standing
 from postroom.store.ledger import DISTRUSTED, TOOL_NOTES_SINCE, Book, Ledger
 
 HOME = "Pending_Approval"
@@ -394,7 +394,7 @@ class Outbox:
         since = state.since if isinstance(state, life.Pending) else None
         return since is not None and elapsed(since, self.clock()) >= self.rules.expiry_seconds
 
-    def expire(self, standings: dict[str, Standing] | None = None) -> list[Entry]:
+    def expire(self, standings: dict[str, LetterState] | None = None) -> list[Entry]:
         """Close what nobody decided in time; of all letters, or of these."""
         standings = self.ledger.standings("pending") if standings is None else standings
         closed = []

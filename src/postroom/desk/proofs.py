@@ -16,8 +16,8 @@ from typing import Final
 
 from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
+from postroom.core.records import Entry, ProviderProof
 from postroom.mail.mailbox import Mailbox, NotSent, Sent, Settled, Unknown
-from postroom.store.entries import Entry, Proof
 from postroom.store.ledger import DISTRUSTED, Ledger
 
 EARLIER: Final = "an earlier version of it may have left"
@@ -103,7 +103,7 @@ class Proofs:
         kept = self.ledger.proof(entry.id)
         return self._box(entry).sweep(entry.letter, kept.text if kept else "")
 
-    def _take_back(self, entry: Entry, kept: Proof, box: Mailbox) -> Sent | Unknown | None:
+    def _take_back(self, entry: Entry, kept: ProviderProof, box: Mailbox) -> Sent | Unknown | None:
         """Have nothing leave by a proof any more, and forget it; return what it may have sent before.
 
         Raises `Unavailable` if the provider does not do it now.

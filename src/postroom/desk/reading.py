@@ -13,9 +13,9 @@ from postroom.core.card import Card, Exposure, Facts
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import SENT
+from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
-from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:

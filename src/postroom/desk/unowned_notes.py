@@ -21,13 +21,13 @@ from postroom.core.errors import (
 )
 from postroom.core.lookalike import reads_as
 from postroom.core.policy import SLIP_SECONDS, Full, Rules
+from postroom.core.records import ApprovalRequest, Entry, ToolNote
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
 from postroom.desk.notes import LEVELS, MARKS, Notes, begun, inert_fields
 from postroom.desk.outbox import ORCHESTRATOR, PERSON, Call, Outbox, Proposal
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip, slip
-from postroom.store.entries import Entry, Request, ToolNote
 from postroom.store.ledger import TOOL_NOTES_SINCE, Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, quote, sections
@@ -360,7 +360,7 @@ class UnownedNotes:
         assert adopted is not None
 
         def ready(inode: int) -> None:
-            request = Request(agent, [(entry.id, entry.digest) for entry in letters])
+            request = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
             with self.ledger.write() as book:
                 book.adopt(adopted.hash, request)
                 if agent is not None:  # what we add to a tool's note does not make it a person's

@@ -13,12 +13,11 @@ from typing import Any, Final
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.policy import duration
+from postroom.core.records import InboxItem, LetterSummary
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import FIELDS
 from postroom.orchestrator.incoming import judgement_of
-from postroom.store.entries import Line
-from postroom.store.errands import Errand
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
@@ -95,10 +94,10 @@ class Dashboard:
         yield from self._letters("May or may not have been sent", lines, "unknown")
         yield from self._letters("Approved, and not sent yet", lines, "approved", "sending")
         with desk.ledger.read() as book:
-            errands = book.errands("needs_info", "delegated", "decided", "failed", "pending")
-        yield from self._mails("Mail that needs you", errands, "needs_info", "failed")
-        yield from self._mails("Mail for somebody else", errands, "delegated")
-        yield from self._mails("Mail that is still to be triaged", errands, "pending", "decided")
+            items = book.items("needs_info", "delegated", "decided", "failed", "pending")
+        yield from self._mails("Mail that needs you", items, "needs_info", "failed")
+        yield from self._mails("Mail for somebody else", items, "delegated")
+        yield from self._mails("Mail that is still to be triaged", items, "pending", "decided")
         yield from self._left()
         if said := self.said():
             yield "\n### What your folders say\n"
@@ -107,7 +106,7 @@ class Dashboard:
         for one in self.health():
             yield f"- {quote(one.part)}: {'' if one.well else '**amiss**, '}{quote(one.said)}"
 
-    def _letters(self, title: str, lines: Sequence[Line], *states: str) -> Iterator[str]:
+    def _letters(self, title: str, lines: Sequence[LetterSummary], *states: str) -> Iterator[str]:
         chosen = [line for line in lines if life.name(line.state) in states]
         # Urgent ones, and those with a red line, are easily overlooked below others.
         urgent = {line.id for line in chosen if self._urgent(line.id)}
@@ -128,19 +127,19 @@ class Dashboard:
         shown = json.loads(self.desk.ledger.meta(f"{FIELDS}{id}") or "{}")
         return bool(shown.get("priority") == "urgent")
 
-    def _mails(self, title: str, errands: Sequence[Errand], *states: str) -> Iterator[str]:
-        chosen = [errand for errand in errands if errand.state in states]
+    def _mails(self, title: str, items: Sequence[InboxItem], *states: str) -> Iterator[str]:
+        chosen = [item for item in items if item.state in states]
         if not chosen:
             return
         yield f"\n### {title} ({len(chosen)})\n"
-        for errand in chosen[: -MOST - 1 : -1]:
-            facts = json.loads(errand.facts or "{}")
-            why = errand.held or (judgement_of(errand).why if errand.judgement else "")
+        for item in chosen[: -MOST - 1 : -1]:
+            facts = json.loads(item.facts or "{}")
+            why = item.held or (judgement_of(item).why if item.judgement else "")
             said = f": {quote(why[:200])}" if why else ""
             about = (
                 f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
             )
-            yield f"- {self._linked(errand.key, errand.message)} {about}{said}"
+            yield f"- {self._linked(item.key, item.message)} {about}{said}"
         yield from _more(chosen)
 
     def _left(self) -> Iterator[str]:
@@ -159,7 +158,7 @@ class Dashboard:
         left = max(0, rules.sends - spent)
         yield f"\nBudget: {left} of {rules.sends} letters may still leave within {duration(rules.window)}."
 
-    def _sent(self) -> Iterator[tuple[Line, Stamp]]:
+    def _sent(self) -> Iterator[tuple[LetterSummary, Stamp]]:
         for line in self.desk.ledger.lines("sent", newest=500):
             if isinstance(line.state, life.Sent):
                 yield line, line.state.at
@@ -176,7 +175,7 @@ class Dashboard:
         since = now - 86_400
         with self.desk.ledger.read() as book:
             tally, moved = book.tally(), book.tally(since)
-            asking = book.errands("needs_info", "delegated")
+            asking = book.items("needs_info", "delegated")
         sent = [line for line, at in self._sent() if at.wall >= since]
         waiting = self.desk.ledger.lines("pending")
         if not (sent or waiting or set(moved) - CLOSED or self.desk.vault.names(BRIEFINGS)):

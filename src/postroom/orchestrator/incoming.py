@@ -18,14 +18,13 @@ from postroom.core.errors import Corrupt
 from postroom.core.message import IMPORTANT, SENT, Message, Party
 from postroom.core.policy import back_off
 from postroom.core.quoting import split
+from postroom.core.records import InboxItem, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 from postroom.core.triage import Facts, Judgement
 from postroom.desk.reading import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.findings import address_key
-from postroom.store.entries import ShownMail
-from postroom.store.errands import Errand
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
@@ -165,17 +164,17 @@ def facts_json(of: Facts) -> str:
     return json.dumps(kept)
 
 
-def facts_of(errand: Errand, said: Sequence[str] = ()) -> Facts:
+def facts_of(item: InboxItem, said: Sequence[str] = ()) -> Facts:
     """Return the facts that the ledger has kept, with the words of the mail."""
-    kept = json.loads(errand.facts or "{}")
+    kept = json.loads(item.facts or "{}")
     for name in ("recipients", "labels"):
         kept[name] = tuple(kept.get(name, ()))
     return Facts(**kept, said=list(said))
 
 
-def judgement_of(errand: Errand) -> Judgement:
+def judgement_of(item: InboxItem) -> Judgement:
     """Return what was decided about a mail."""
-    return Judgement(**json.loads(errand.judgement))
+    return Judgement(**json.loads(item.judgement))
 
 
 def name_of(account: str, mail: IncomingMail) -> str:
@@ -219,19 +218,19 @@ def text_of(body: str) -> str:
     return held[0] if held and held[0] is not None else body
 
 
-def shown(errand: Errand, note: Note, answer: str) -> Note:
+def shown(item: InboxItem, note: Note, answer: str) -> Note:
     """Return the note brought up to what the ledger has; what a person wrote stays."""
-    later = errand.changed + back_off(errand.tries) if errand.tries and errand.held else 0
+    later = item.changed + back_off(item.tries) if item.tries and item.held else 0
     fields: dict[str, str | None] = {
-        "status": STATUS.get(errand.state, errand.state),
+        "status": STATUS.get(item.state, item.state),
         "answer": answer or None,
-        "held": inert(errand.held[:MAX_FIELD]) or None,
+        "held": inert(item.held[:MAX_FIELD]) or None,
         "next_try": Stamp(later).iso if later else None,
     }
     body = None
-    if errand.judgement:
-        judged = judgement_of(errand)
-        fields |= {"decision": judged.decision, "decided_by": errand.by[:MAX_FIELD]}
+    if item.judgement:
+        judged = judgement_of(item)
+        fields |= {"decision": judged.decision, "decided_by": item.by[:MAX_FIELD]}
         fields["why"] = inert(judged.why) or None
         if judged.decision == "urgent":
             fields["priority"] = "urgent"
@@ -249,6 +248,6 @@ def status_of(note: Note) -> str:
     return note.text("status").strip().casefold()
 
 
-def folder(errand: Errand) -> str:
+def folder(item: InboxItem) -> str:
     """Return the folder in which the note of a mail belongs."""
-    return {"done": DONE, "failed": FAILED}.get(errand.state, NEEDS_ACTION)
+    return {"done": DONE, "failed": FAILED}.get(item.state, NEEDS_ACTION)

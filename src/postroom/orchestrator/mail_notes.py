@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
+from postroom.core.records import NOWHERE, InboxItem, NoteLocation
 from postroom.core.triage import Facts
 from postroom.desk.note_writer import NoteWriter, found_at
 from postroom.desk.unowned_notes import MAIL
@@ -25,8 +26,6 @@ from postroom.orchestrator.incoming import (
     status_of,
     written,
 )
-from postroom.store.entries import NOWHERE, Place
-from postroom.store.errands import Errand
 from postroom.store.ledger import Ledger
 from postroom.vault.folders import (
     APPROVED,
@@ -63,103 +62,103 @@ class MailNotes:
 
     # Writing
 
-    def create(self, errands: Sequence[tuple[Errand, IncomingMail, Facts]]) -> None:
+    def create(self, items: Sequence[tuple[InboxItem, IncomingMail, Facts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
-        begun: list[tuple[Errand, str, bytes]] = []
+        begun: list[tuple[InboxItem, str, bytes]] = []
         with self.ledger.write() as book:
-            for errand, mail, known in errands:
-                name, data = name_of(errand.account, mail), written(errand.account, mail)
+            for item, mail, known in items:
+                name, data = name_of(item.account, mail), written(item.account, mail)
                 path = self._writer.free(NEEDS_ACTION, name)
-                book.intend(errand.key, path, hashlib.sha256(data).hexdigest())
-                noted = book.change(errand, thread=mail.thread, facts=facts_json(known))
+                book.intend(item.key, path, hashlib.sha256(data).hexdigest())
+                noted = book.change(item, thread=mail.thread, facts=facts_json(known))
                 begun.append((noted, path, data))
         made = []
-        for errand, path, data in begun:
+        for item, path, data in begun:
             try:
-                made.append((errand, path, data, self.vault.create(path, data)))
+                made.append((item, path, data, self.vault.create(path, data)))
             except Conflict:  # the name was taken in this moment: the next round finds another
                 continue
         with self.ledger.write(synced=False) as book:
-            for errand, path, data, file in made:
-                book.written(errand.key, found_at(NOWHERE, path, data, file))
-                book.shown(book.change(errand, state="pending", changed=errand.changed))
+            for item, path, data, file in made:
+                book.written(item.key, found_at(NOWHERE, path, data, file))
+                book.shown(book.change(item, state="pending", changed=item.changed))
 
-    def finish_write(self, errand: Errand) -> bool:
+    def finish_write(self, item: InboxItem) -> bool:
         """Bring the writing of a new note to its end that was interrupted; return whether it had begun."""
-        found = self._writer.finish(errand.key)
-        begun = self.ledger.intended(errand.key)[0]
-        if not found and begun and errand.state == "found":
+        found = self._writer.finish(item.key)
+        begun = self.ledger.intended(item.key)[0]
+        if not found and begun and item.state == "found":
             # A person may have edited it before we could write down that it is there.
-            edited = self._named(errand, begun)
+            edited = self._named(item, begun)
             found = (begun, *edited) if edited else None
         if found:
             with self.ledger.write(synced=False) as book:
-                book.written(errand.key, found_at(NOWHERE, *found))
-                if errand.state == "found":
-                    book.shown(book.change(errand, state="pending", changed=errand.changed))
+                book.written(item.key, found_at(NOWHERE, *found))
+                if item.state == "found":
+                    book.shown(book.change(item, state="pending", changed=item.changed))
         return found is not None
 
-    def is_unchanged(self, errand: Errand) -> bool:
+    def is_unchanged(self, item: InboxItem) -> bool:
         """Whether the note of a mail still has the text that it last had."""
-        place = self.ledger.place(errand.key)
+        place = self.ledger.place(item.key)
         try:
             return hashlib.sha256(self.vault.read(place.path)[0]).hexdigest() == place.hash
         except PostroomError:
             return False
 
-    def is_filed(self, errand: Errand, mail: IncomingMail) -> bool:
+    def is_filed(self, item: InboxItem, mail: IncomingMail) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
-        return self.vault.stat(f"{DONE}/{name_of(errand.account, mail)}") is not None
+        return self.vault.stat(f"{DONE}/{name_of(item.account, mail)}") is not None
 
-    def adopt_existing(self, errand: Errand, mail: IncomingMail, known: Facts) -> bool:
+    def adopt_existing(self, item: InboxItem, mail: IncomingMail, known: Facts) -> bool:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
-        path = f"{NEEDS_ACTION}/{name_of(errand.account, mail)}"
-        found = self._named(errand, path)
+        path = f"{NEEDS_ACTION}/{name_of(item.account, mail)}"
+        found = self._named(item, path)
         if not found or path in self.ledger.standing(NEEDS_ACTION):
             return False
         with self.ledger.write() as book:
-            book.written(errand.key, found_at(NOWHERE, path, *found))
-            book.change(errand, state="pending", thread=mail.thread, facts=facts_json(known))
+            book.written(item.key, found_at(NOWHERE, path, *found))
+            book.change(item, state="pending", thread=mail.thread, facts=facts_json(known))
         return True
 
-    def sync_note(self, errand: Errand) -> None:
+    def sync_note(self, item: InboxItem) -> None:
         """Bring the note to what the ledger has; somebody who is at it meanwhile is not disturbed."""
-        self.finish_write(errand)
-        place = self.ledger.place(errand.key)
+        self.finish_write(item)
+        place = self.ledger.place(item.key)
         if not place.path:
             return
         try:
             raw, file = self.vault.read(place.path)
             note = Note.parse(raw)
             edited = hashlib.sha256(raw).hexdigest() != place.hash
-            if edited and status_of(note) == "done" and errand.state != "done":
+            if edited and status_of(note) == "done" and item.state != "done":
                 with self.ledger.write() as book:  # a person was quicker
-                    errand = book.change(errand, state="done", by=BY_HAND, held="")
-            letter = errand.letter
+                    item = book.change(item, state="done", by=BY_HAND, held="")
+            letter = item.letter
             answer = link(self.ledger.place(letter).path, letter) if letter else ""
-            new = shown(errand, note, answer).raw
-            path, file = self._writer.bring(errand.key, place, folder(errand), raw, file, new)
+            new = shown(item, note, answer).raw
+            path, file = self._writer.bring(item.key, place, folder(item), raw, file, new)
         except Corrupt as why:
-            self._quarantine(errand, place, why)
+            self._quarantine(item, place, why)
             return
         except (Conflict, NotFound):
             return
         with self.ledger.write(synced=False) as book:
-            book.written(errand.key, found_at(NOWHERE, path, new, file))
-            book.shown(errand)
+            book.written(item.key, found_at(NOWHERE, path, new, file))
+            book.shown(item)
 
     def guarded(
-        self, act: Callable[..., None], errand: Errand, *more: object, **how: object
+        self, act: Callable[..., None], item: InboxItem, *more: object, **how: object
     ) -> None:
         """Do it; what stands in its way there must not keep all other mail waiting."""
         try:
-            act(errand, *more, **how)
+            act(item, *more, **how)
         except PostroomError as why:
-            path = self.ledger.place(errand.key).path or errand.message
+            path = self.ledger.place(item.key).path or item.message
             self.amiss[path] = why.message_with_remedy
             self.say(f"{path}: {self.amiss[path]}")
 
-    def _quarantine(self, errand: Errand, place: Place, why: Corrupt) -> None:
+    def _quarantine(self, item: InboxItem, place: NoteLocation, why: Corrupt) -> None:
         """Put a note of ours that does not parse any more aside, as it is, with the reason beside it."""
         name, path, raw = place.path.rpartition("/")[2], place.path, b""
         file = self.vault.stat(path)
@@ -167,11 +166,11 @@ class MailNotes:
             raw, file = self.vault.read(path)
         if file is None:
             return
-        if errand.state != "failed":
+        if item.state != "failed":
             with self.ledger.write() as book:
-                errand = book.change(errand, state="failed", held=why.message)
+                item = book.change(item, state="failed", held=why.message)
         if not path.startswith(f"{FAILED}/"):
-            path = self._writer.reserve_path(errand.key, FAILED, name, raw)
+            path = self._writer.reserve_path(item.key, FAILED, name, raw)
             file = self.vault.move(place.path, path, file)
         beside = f"{path.removesuffix('.md')} (why).md"
         if self.vault.stat(beside) is None:
@@ -183,8 +182,8 @@ class MailNotes:
             }
             self.vault.create(beside, render(fields, f"\n{quote(said)}\n"))
         with self.ledger.write(synced=False) as book:
-            book.written(errand.key, found_at(NOWHERE, path, raw, file))
-            book.shown(errand)
+            book.written(item.key, found_at(NOWHERE, path, raw, file))
+            book.shown(item)
         self.say(f"{place.path} does not parse any more and went to {FAILED}/: {why.message}.")
 
     # What people did
@@ -196,104 +195,102 @@ class MailNotes:
             return  # a sync client may be about to bring it: nothing in it was deleted
         open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
         with self.ledger.read() as book:
-            errands = {errand.key: errand for errand in book.errands(*open_states)}
+            items = {item.key: item for item in book.items(*open_states)}
             # A note that has not followed yet is not where it belongs, and its status nobody's word.
-            behind = {errand.key: errand for errand in book.unfollowed()}
+            behind = {item.key: item for item in book.unfollowed()}
         standing = dict(self.ledger.standing(NEEDS_ACTION).values())
-        places = {key: standing.get(key) or self.ledger.place(key) for key in errands}
+        places = {key: standing.get(key) or self.ledger.place(key) for key in items}
         paths = [place.path for place in places.values()]
         for (key, place), file in zip(places.items(), self.vault.stats(paths), strict=True):
             if file is None:
-                self.guarded(self._missing, errands[key], place)
+                self.guarded(self._missing, items[key], place)
             elif file[1:] != place[-3:]:
-                self.guarded(self._touched, errands[key], place, shown=key not in behind)
-        self._strangers(errands | behind)
+                self.guarded(self._touched, items[key], place, shown=key not in behind)
+        self._strangers(items | behind)
 
-    def _touched(self, errand: Errand, place: Place, *, shown: bool) -> None:
+    def _touched(self, item: InboxItem, place: NoteLocation, *, shown: bool) -> None:
         try:
             raw, file = self.vault.read(place.path)
             note = Note.parse(raw)
         except Corrupt as why:
-            self._quarantine(errand, place, why)
+            self._quarantine(item, place, why)
             return
         except PostroomError:
             return
         with self.ledger.write(synced=False) as book:
-            book.set_place(errand.key, found_at(NOWHERE, place.path, raw, file))
-        self._worded(errand, note, shown=shown)
+            book.set_place(item.key, found_at(NOWHERE, place.path, raw, file))
+        self._worded(item, note, shown=shown)
 
-    def _worded(self, errand: Errand, note: Note, *, shown: bool) -> None:
+    def _worded(self, item: InboxItem, note: Note, *, shown: bool) -> None:
         """Take a status that a person wrote for their word: `done`, or `pending` to be judged again."""
         status = status_of(note)
         if status == "done":
-            self._change(errand, state="done", by=BY_HAND, held="")
-        elif status == "pending" and shown and errand.state in ("needs_info", "delegated"):
-            self._change(errand, **_AGAIN)
-        elif status != STATUS.get(errand.state, errand.state):
+            self._change(item, state="done", by=BY_HAND, held="")
+        elif status == "pending" and shown and item.state in ("needs_info", "delegated"):
+            self._change(item, **_AGAIN)
+        elif status != STATUS.get(item.state, item.state):
             if shown:
                 said = (
                     "what you write there counts as `done`, or as `pending` where it waits for you"
                 )
-                self.say(
-                    f"The status of {self.ledger.place(errand.key).path} was put back: {said}."
-                )
-            self.sync_note(errand)
+                self.say(f"The status of {self.ledger.place(item.key).path} was put back: {said}.")
+            self.sync_note(item)
 
-    def _change(self, errand: Errand, **changes: str | int | float) -> None:
+    def _change(self, item: InboxItem, **changes: str | int | float) -> None:
         try:
             with self.ledger.write() as book:
-                errand = book.change(errand, **changes)
+                item = book.change(item, **changes)
         except Conflict:
             return
-        self.sync_note(errand)
+        self.sync_note(item)
 
-    def _missing(self, errand: Errand, place: Place) -> None:
+    def _missing(self, item: InboxItem, place: NoteLocation) -> None:
         name = place.path.rpartition("/")[2]
-        if self.finish_write(errand) or not place.path or self._renamed(errand):
+        if self.finish_write(item) or not place.path or self._renamed(item):
             return
-        if self._is_of(errand, f"{DONE}/{name}"):
-            self._adopt(errand, f"{DONE}/{name}", state="done", by=BY_HAND, held="")
+        if self._is_of(item, f"{DONE}/{name}"):
+            self._adopt(item, f"{DONE}/{name}", state="done", by=BY_HAND, held="")
             return
         for where in ELSEWHERE:
             path = f"{where}/{name}"
-            if self._is_of(errand, path) and (file := self.vault.stat(path)):
+            if self._is_of(item, path) and (file := self.vault.stat(path)):
                 self.say(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
-                self._adopt(errand, self._writer.put_back(path, file, NEEDS_ACTION))
+                self._adopt(item, self._writer.put_back(path, file, NEEDS_ACTION))
                 return
         if self.vault.stat(place.path) is None:  # an editor may have put it back meanwhile
             self.say(
                 f"{place.path} was deleted or taken away: nothing more is done about that mail."
             )
             with self.ledger.write() as book:
-                book.shown(book.change(errand, state="gone", by=BY_HAND))
+                book.shown(book.change(item, state="gone", by=BY_HAND))
 
-    def _renamed(self, errand: Errand) -> bool:
+    def _renamed(self, item: InboxItem) -> bool:
         known = self.ledger.standing(NEEDS_ACTION)
         for file in self.vault.list(NEEDS_ACTION):
             path = f"{NEEDS_ACTION}/{file.name}"
             of = known.get(path, ("",))[0]
-            if of in ("", errand.key) and self._is_of(errand, path):
-                self._adopt(errand, path)
+            if of in ("", item.key) and self._is_of(item, path):
+                self._adopt(item, path)
                 return True
         return False
 
-    def _is_of(self, errand: Errand, path: str) -> bool:
+    def _is_of(self, item: InboxItem, path: str) -> bool:
         """Whether a note is the one that we wrote of this mail: it names it, and is that very file or text.
 
         Else anybody could write one that names a mail.
         """
-        if not (found := self._named(errand, path)):
+        if not (found := self._named(item, path)):
             return False
         raw, file = found
-        place = self.ledger.place(errand.key)
+        place = self.ledger.place(item.key)
         if hashlib.sha256(raw).hexdigest() == place.hash or path.startswith(f"{DONE}/"):
             return True
-        mended = errand.state == "failed" and self.vault.stat(place.path) is None
+        mended = item.state == "failed" and self.vault.stat(place.path) is None
         # Not in Plans/, where tools may write: a number that is free again is given to another file.
         same = file.inode == place.inode and not path.startswith(f"{PLANS}/")
         return same or mended
 
-    def _named(self, errand: Errand, path: str) -> tuple[bytes, File] | None:
+    def _named(self, item: InboxItem, path: str) -> tuple[bytes, File] | None:
         """Return a note that names this mail, and that no tool wrote."""
         if self.ledger.tool_wrote(path):
             return None
@@ -303,27 +300,27 @@ class MailNotes:
         except PostroomError:
             return None
         names = (note.text("type"), note.text("account"), note.text("id"))
-        return (raw, file) if names == (MAIL, errand.account, errand.message) else None
+        return (raw, file) if names == (MAIL, item.account, item.message) else None
 
-    def _adopt(self, errand: Errand, path: str, **changes: str) -> None:
+    def _adopt(self, item: InboxItem, path: str, **changes: str) -> None:
         """Go on with a note where a person put it."""
         try:
             raw, file = self.vault.read(path)
         except PostroomError:
             return
         with self.ledger.write(synced=False) as book:
-            book.set_place(errand.key, found_at(NOWHERE, path, raw, file))
+            book.set_place(item.key, found_at(NOWHERE, path, raw, file))
         if changes:
-            self._change(errand, **changes)
+            self._change(item, **changes)
 
-    def _strangers(self, errands: Mapping[str, Errand]) -> None:
+    def _strangers(self, items: Mapping[str, InboxItem]) -> None:
         """Look at notes that are nobody's: one that a person brought back is its mail's again."""
         known = self.ledger.standing(NEEDS_ACTION)
         there: dict[str, File] = {}
         broken: dict[str, str] = {}
         for file in self.vault.list(NEEDS_ACTION):
             path = f"{NEEDS_ACTION}/{file.name}"
-            if path in known and known[path][0] in errands:
+            if path in known and known[path][0] in items:
                 continue
             there[path] = file
             if self._seen.get(path) == file:
@@ -339,22 +336,22 @@ class MailNotes:
                 continue
             if note.text("type") == MAIL:
                 with suppress(PostroomError):  # the next round looks again
-                    self._brought_back(path, note, errands)
+                    self._brought_back(path, note, items)
         self._seen, self.broken = there, broken
 
-    def _brought_back(self, path: str, note: Note, errands: Mapping[str, Errand]) -> None:
+    def _brought_back(self, path: str, note: Note, items: Mapping[str, InboxItem]) -> None:
         with self.ledger.read() as book:
-            errand = book.errand(note.text("account"), note.text("id"))
-        if errand is None or errand.key in errands or errand.state in ("found", "before", "aside"):
+            item = book.item(note.text("account"), note.text("id"))
+        if item is None or item.key in items or item.state in ("found", "before", "aside"):
             return
-        if not self._is_of(errand, path):
+        if not self._is_of(item, path):
             return  # what it says of itself counts for nothing
         beside = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
-        if errand.state == "failed" and (file := self.vault.stat(beside)):
+        if item.state == "failed" and (file := self.vault.stat(beside)):
             with suppress(PostroomError):  # it told what is mended now
                 self.vault.remove(beside, file)
         self.say(f"{path} was brought back, and is judged again.")
-        self._adopt(errand, path, **_AGAIN)
+        self._adopt(item, path, **_AGAIN)
 
 
 _AGAIN: Final = {

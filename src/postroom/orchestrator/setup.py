@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
+from postroom.core.records import InboxItem
 from postroom.desk.desk import Desk
 from postroom.orchestrator.servers import Servers
 from postroom.services.office import Services
-from postroom.store.errands import Errand
 
 if TYPE_CHECKING:
     from postroom.orchestrator.model import Model
@@ -40,7 +40,7 @@ class Setup:
         """The desk that the services stand beside."""
         return self.services.desk
 
-    def waiting(self, state: str) -> Iterator[list[Errand]]:
+    def waiting(self, state: str) -> Iterator[list[InboxItem]]:
         """Yield the mails in this state, oldest first and some at once, until it is to stop."""
         row = 0
         while not self.stopping.is_set():
@@ -49,4 +49,4 @@ class Setup:
             if not found:
                 return
             row = found[-1][0]
-            yield [errand for _, errand in found]
+            yield [item for _, item in found]

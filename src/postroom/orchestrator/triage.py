@@ -30,6 +30,7 @@ from postroom.core.errors import (
 from postroom.core.handbook import Rule
 from postroom.core.message import SENT
 from postroom.core.policy import DAY, Full, back_off
+from postroom.core.records import Entry, InboxItem
 from postroom.core.text import words
 from postroom.core.triage import (
     ACKNOWLEDGEMENT,
@@ -46,8 +47,6 @@ from postroom.orchestrator.incoming import facts_of, judgement_of, text_of
 from postroom.orchestrator.mail_notes import BY_HAND, MailNotes
 from postroom.orchestrator.servers import Answer, Question
 from postroom.orchestrator.setup import Setup
-from postroom.store.entries import Entry
-from postroom.store.errands import Errand
 from postroom.vault.folders import DRAFTS as DRAFTS_FOLDER
 from postroom.vault.folders import HANDBOOK, STYLE
 from postroom.vault.markdown import numbered
@@ -78,7 +77,7 @@ class Triage:
         self._full = False
         self._letters()
         with self.setup.desk.ledger.read() as book:
-            waits = book.errands("pending")
+            waits = book.items("pending")
         if self.setup.stopping.is_set():
             return
         due = any(self._due(one) for one in waits)
@@ -91,20 +90,20 @@ class Triage:
         if failed is not None and self.setup.model is not None:
             self.trouble.setdefault("model", failed.held)
         with self.setup.desk.ledger.read() as book:
-            decided = book.errands("decided")
+            decided = book.items("decided")
         # Where there is no room for all, the urgent ones have it.
         decided.sort(key=lambda one: judgement_of(one).decision != "urgent")
-        for errand in decided:
+        for item in decided:
             if self.setup.stopping.is_set() or self._full:
                 break
-            if self._due(errand):
-                self._draft(errand)
+            if self._due(item):
+                self._draft(item)
                 self.breathe()
         self.sync_stale_notes()
 
-    def _due(self, errand: Errand) -> bool:
-        waited = self.setup.desk.clock().wall - errand.changed
-        return not (errand.tries and 0 <= waited < back_off(errand.tries))
+    def _due(self, item: InboxItem) -> bool:
+        waited = self.setup.desk.clock().wall - item.changed
+        return not (item.tries and 0 <= waited < back_off(item.tries))
 
     def round_off(self) -> None:
         """Let mail follow what has just become of its letters."""
@@ -115,8 +114,8 @@ class Triage:
         """Bring the notes of mail up to the ledger."""
         with self.setup.desk.ledger.read() as book:
             behind = book.unfollowed()
-        for errand in behind:
-            self.mail_notes.guarded(self.mail_notes.sync_note, errand)
+        for item in behind:
+            self.mail_notes.guarded(self.mail_notes.sync_note, item)
 
     # The person's own words
 
@@ -172,57 +171,57 @@ class Triage:
 
     # Judging
 
-    def _judge(self, errands: Sequence[Errand]) -> None:
-        placed = [(one, self.setup.desk.ledger.place(one.key).path) for one in errands]
+    def _judge(self, items: Sequence[InboxItem]) -> None:
+        placed = [(one, self.setup.desk.ledger.place(one.key).path) for one in items]
         placed = [(one, path) for one, path in placed if path]
         answers = self._read([self._question(path) for _, path in placed])
         if self.setup.stopping.is_set():
             return
-        judged: list[tuple[Errand, Judgement, str]] = []
-        for (errand, path), answer in zip(placed, answers, strict=True):
+        judged: list[tuple[InboxItem, Judgement, str]] = []
+        for (item, path), answer in zip(placed, answers, strict=True):
             if isinstance(answer, Corrupt):
-                self.mail_notes.guarded(self.mail_notes.sync_note, errand)  # which puts it aside
+                self.mail_notes.guarded(self.mail_notes.sync_note, item)  # which puts it aside
             elif isinstance(answer, PostroomError):
                 self.mail_notes.say(f"{path}: {answer.message_with_remedy}")
             elif (
                 str(answer["frontmatter"].get("status")).strip().casefold() == "pending"
                 and not self.setup.stopping.is_set()
-                and (found := self._judged(errand, answer))
+                and (found := self._judged(item, answer))
             ):
-                judged.append((errand, *found))
+                judged.append((item, *found))
                 if found[1] == MODEL:  # it took its time, and must not be asked again
                     self._decide(judged)
                     judged.clear()
         self._decide(judged)
 
-    def _judged(self, errand: Errand, note: Answer) -> tuple[Judgement, str] | None:
+    def _judged(self, item: InboxItem, note: Answer) -> tuple[Judgement, str] | None:
         """Return what becomes of a mail and by whose word; None where that is to be asked again."""
-        facts = facts_of(errand, words(text_of(str(note["body"]))))
-        obstacle = self._obstacle(errand)
-        rule = None if errand.wish else handbook.decide(self.rules, facts)
+        facts = facts_of(item, words(text_of(str(note["body"]))))
+        obstacle = self._obstacle(item)
+        rule = None if item.wish else handbook.decide(self.rules, facts)
         if rule is not None:
             return settled(rule.judgement, obstacle), f"line {rule.line} of {HANDBOOK}"
         if self.setup.model is None and not self._texts.get(HANDBOOK):
             return Judgement("needs_info", why=f"There is no {HANDBOOK} with rules."), NO_RULE
         if self.setup.model is None:
             return settled(Judgement("draft_reply", why="No rule fits it."), obstacle), NO_RULE
-        judgement = self._asked(errand, note)
-        if judgement is None or not self.mail_notes.is_unchanged(errand):
+        judgement = self._asked(item, note)
+        if judgement is None or not self.mail_notes.is_unchanged(item):
             return None  # to be asked again; or a person was at the note meanwhile
         return settled(judgement, obstacle), MODEL
 
-    def _obstacle(self, errand: Errand) -> str:
+    def _obstacle(self, item: InboxItem) -> str:
         with self.setup.desk.ledger.read() as book:
             since = self.setup.desk.clock().wall - DAY
-            drafts = book.drafts_in(errand.account, errand.thread, since)
+            drafts = book.drafts_in(item.account, item.thread, since)
         # Another version that the person asked for is none of its own accord.
-        return not_answered(facts_of(errand), 0 if errand.wish else drafts, self.setup.most_drafts)
+        return not_answered(facts_of(item), 0 if item.wish else drafts, self.setup.most_drafts)
 
-    def _asked(self, errand: Errand, note: Answer) -> Judgement | None:
+    def _asked(self, item: InboxItem, note: Answer) -> Judgement | None:
         shown: dict[str, Any] = note["frontmatter"]
         draft = ""
-        if errand.wish and errand.letter:
-            draft = self.setup.desk.ledger.entry(errand.letter).letter.text
+        if item.wish and item.letter:
+            draft = self.setup.desk.ledger.entry(item.letter).letter.text
         case = Case(
             sender=str(shown.get("from", "")),
             to=str(shown.get("to", "")),
@@ -231,22 +230,22 @@ class Triage:
             body=str(note["body"]),
             handbook=self._texts.get(HANDBOOK, ""),
             style=self._texts.get(STYLE, ""),
-            wish=errand.wish,
+            wish=item.wish,
             draft=draft,
         )
         try:
             judgement = self._thought(case)
         except (Invalid, AuthRequired) as why:  # the set-up is wrong, not the mail
             self._amiss("model", why.message_with_remedy)
-            self._hold(errand, why.message_with_remedy)
+            self._hold(item, why.message_with_remedy)
             return None
         except PostroomError as why:
             if self.setup.stopping.is_set():
                 return None
             self._amiss("model", why.message_with_remedy)
-            if errand.tries + 1 >= TRIES:
+            if item.tries + 1 >= TRIES:
                 return Judgement("needs_info", why=f"The model gave no answer: {why.message}"[:300])
-            self._hold(errand, why.message)
+            self._hold(item, why.message)
             return None
         self.trouble.pop("model", None)
         return judgement
@@ -260,29 +259,29 @@ class Triage:
                 self.breathe()
             return thinking.result()
 
-    def _hold(self, errand: Errand, why: str) -> None:
+    def _hold(self, item: InboxItem, why: str) -> None:
         with suppress(Conflict), self.setup.desk.ledger.write() as book:
-            book.change(errand, held=why, tries=errand.tries + 1)
+            book.change(item, held=why, tries=item.tries + 1)
 
-    def _decide(self, judged: Sequence[tuple[Errand, Judgement, str]]) -> None:
+    def _decide(self, judged: Sequence[tuple[InboxItem, Judgement, str]]) -> None:
         """Write down what was decided, all at once; from here on it is only carried out."""
         if not judged:
             return
         done = []
         with self.setup.desk.ledger.write() as book:
-            for errand, judgement, by in judged:
+            for item, judgement, by in judged:
                 state = STATES.get(judgement.decision, "decided")
                 with suppress(Conflict):
                     book.change(
-                        errand,
+                        item,
                         state=state,
                         judgement=json.dumps(asdict(_worded(judgement))),
                         by=by,
                         held="",
                         tries=0,
-                        turn=errand.turn + 1,
+                        turn=item.turn + 1,
                     )
-                    about = {"message": errand.message, "decision": judgement.decision, "by": by}
+                    about = {"message": item.message, "decision": judgement.decision, "by": by}
                     book.log(
                         Action(
                             actor=ORCHESTRATOR,
@@ -291,77 +290,77 @@ class Triage:
                             parameters=about,
                         )
                     )
-                    done.append((errand, judgement, by))
-        for errand, judgement, by in done:
-            self._tell("triaged", errand, decision=judgement.decision, by=by)
+                    done.append((item, judgement, by))
+        for item, judgement, by in done:
+            self._tell("triaged", item, decision=judgement.decision, by=by)
         self.sync_stale_notes()
 
     # Drafting
 
-    def _draft(self, errand: Errand) -> None:
+    def _draft(self, item: InboxItem) -> None:
         """Put the answer that was decided on before the person; it waits there, whatever the settings."""
-        judgement = judgement_of(errand)
+        judgement = judgement_of(item)
         if not self.setup.desk.rules.live:
-            self._rehearse(errand)
+            self._rehearse(item)
             return
         try:
-            entry = self._proposed(errand, judgement)
+            entry = self._proposed(item, judgement)
         except (Limited, Full, AuthRequired) as why:
             self._full = True
-            self._held(errand, f"{why.message.rstrip('.')}. It is drafted when there is room.")
+            self._held(item, f"{why.message.rstrip('.')}. It is drafted when there is room.")
             return
         except _AnsweredError as why:
-            self._instead(errand, "done", Judgement("archive", why=why.message))
+            self._instead(item, "done", Judgement("archive", why=why.message))
             return
         except (Invalid, Denied, NotFound) as why:
             said = f"No answer is drafted by itself: {why.message.rstrip('.')}."[:300]
-            self._instead(errand, "needs_info", Judgement("needs_info", why=said))
+            self._instead(item, "needs_info", Judgement("needs_info", why=said))
             return
         except PostroomError as why:
-            if errand.tries + 1 >= TRIES and not isinstance(why, Unavailable):
+            if item.tries + 1 >= TRIES and not isinstance(why, Unavailable):
                 said = f"No answer could be drafted: {why.message_with_remedy}"[:300]
-                self._instead(errand, "needs_info", Judgement("needs_info", why=said))
+                self._instead(item, "needs_info", Judgement("needs_info", why=said))
             else:
-                self._hold(errand, why.message)
+                self._hold(item, why.message)
             return
         try:
             with self.setup.desk.ledger.write() as book:
-                book.change(errand, state="drafted", letter=entry.id, wish="", held="", tries=0)
+                book.change(item, state="drafted", letter=entry.id, wish="", held="", tries=0)
                 if not entry.replaces:
-                    book.drafted_in(errand.account, errand.thread, entry.id)
+                    book.drafted_in(item.account, item.thread, entry.id)
         except Conflict:  # the next round finds it by its key, if it is still wanted
             return
-        self._tell("drafted", errand, letter=entry.id)
+        self._tell("drafted", item, letter=entry.id)
         self.sync_stale_notes()
 
-    def _instead(self, errand: Errand, state: str, judgement: Judgement) -> None:
+    def _instead(self, item: InboxItem, state: str, judgement: Judgement) -> None:
         with suppress(Conflict), self.setup.desk.ledger.write() as book:
-            book.change(errand, state=state, judgement=json.dumps(asdict(judgement)), held="")
-        self._tell("instead", errand, decision=judgement.decision, why=judgement.why)
+            book.change(item, state=state, judgement=json.dumps(asdict(judgement)), held="")
+        self._tell("instead", item, decision=judgement.decision, why=judgement.why)
 
-    def _proposed(self, errand: Errand, judgement: Judgement) -> Entry:
-        replaced = errand.letter if errand.wish else ""
-        key = f"triage {errand.turn} {errand.account} {errand.message}"[:200]
+    def _proposed(self, item: InboxItem, judgement: Judgement) -> Entry:
+        replaced = item.letter if item.wish else ""
+        key = f"triage {item.turn} {item.account} {item.message}"[:200]
         with self.setup.desk.ledger.read() as book:
             bound = book.bound(ORCHESTRATOR, key)
         if bound:  # drafted after this was decided, and stopped before that was written down
             entry = self.setup.desk.ledger.entry(bound[0])
             self.setup.desk.sync_notes_and_log(entry)
             return entry
-        if obstacle := self._obstacle(errand):  # since it was judged, another may have been drafted
+        if obstacle := self._obstacle(item):  # since it was judged, another may have been drafted
             raise Denied(obstacle)
-        self._refuse_answered(errand)
+        self._refuse_answered(item)
         _, answer = self.setup.services.mailbox.answer(
-            errand.account, id=errand.message, thread="", everyone=False
+            item.account, id=item.message, thread="", everyone=False
         )
         written = Written(
             answer.to,
             answer.subject,
             judgement.text,
-            answers=errand.message,
-            account=errand.account,
+            answers=item.message,
+            account=item.account,
         )
-        place = self.setup.desk.ledger.place(errand.key).path
+        place = self.setup.desk.ledger.place(item.key).path
         name = place.rpartition("/")[2].removesuffix(".md")
         urgent = {"priority": "urgent"} if judgement.decision == "urgent" else {}
         wish = Proposal(
@@ -369,41 +368,41 @@ class Triage:
             home=DRAFTS_FOLDER,
             replaces=replaced,
             asks=True,
-            fields={"reply_to_message_id": errand.message, "answers": f"[[{name}]]", **urgent},
+            fields={"reply_to_message_id": item.message, "answers": f"[[{name}]]", **urgent},
         )
         letter = self.setup.desk.composer.letter(written)
-        if errand.by == NO_RULE and self.setup.desk.reading.card(letter, ()).level is Level.STOP:
+        if item.by == NO_RULE and self.setup.desk.reading.card(letter, ()).level is Level.STOP:
             raise Denied("no rule asks for it, and its risk card would be red")
         return self.setup.desk.propose(_CALL, letter, wish)
 
-    def _refuse_answered(self, errand: Errand) -> None:
+    def _refuse_answered(self, item: InboxItem) -> None:
         """Refuse to answer what the person has answered meanwhile, from wherever."""
-        mails = self.setup.services.mailbox.box(errand.account).thread(errand.message).messages
-        named = {one.mail.message_id for one in mails if one.id == errand.message} - {""}
+        mails = self.setup.services.mailbox.box(item.account).thread(item.message).messages
+        named = {one.mail.message_id for one in mails if one.id == item.message} - {""}
         for one in mails:
             answers = {*one.mail.in_reply_to, *one.mail.references}
             if SENT in one.labels and named & answers:
                 raise _AnsweredError("It was answered already.")
 
-    def _rehearse(self, errand: Errand) -> None:
+    def _rehearse(self, item: InboxItem) -> None:
         said = (
             f"Postroom rehearses ({self.setup.desk.rules.source}): it is drafted when that is over."
         )
-        if errand.held != said:
+        if item.held != said:
             self.setup.desk.outbox.record(
-                _CALL, result="dev_mode", parameters={"message": errand.message}
+                _CALL, result="dev_mode", parameters={"message": item.message}
             )
-            self._held(errand, said)
+            self._held(item, said)
 
-    def _held(self, errand: Errand, why: str) -> None:
-        if errand.held != why:
+    def _held(self, item: InboxItem, why: str) -> None:
+        if item.held != why:
             with suppress(Conflict), self.setup.desk.ledger.write() as book:
-                book.change(errand, held=why)
-            self._tell("held", errand, why=why)
+                book.change(item, held=why)
+            self._tell("held", item, why=why)
 
-    def _tell(self, event: str, errand: Errand, **facts: str) -> None:
-        name = self.setup.desk.ledger.place(errand.key).path.rpartition("/")[2].removesuffix(".md")
-        self.setup.tell(event, account=errand.account, mail=errand.message, name=name, **facts)
+    def _tell(self, event: str, item: InboxItem, **facts: str) -> None:
+        name = self.setup.desk.ledger.place(item.key).path.rpartition("/")[2].removesuffix(".md")
+        self.setup.tell(event, account=item.account, mail=item.message, name=name, **facts)
 
     # What became of the letters
 
@@ -411,11 +410,11 @@ class Triage:
         """Let mails follow their letters: answered they are done, and otherwise the person's."""
         with self.setup.desk.ledger.read() as book:
             news = book.news()
-        for errand in news:
-            entry = self.setup.desk.ledger.entry(errand.letter)
+        for item in news:
+            entry = self.setup.desk.ledger.entry(item.letter)
             changes: dict[str, str | int | float] = {}
-            if errand.by == BY_HAND and errand.state == "done":
-                self._withdraw(errand, entry)
+            if item.by == BY_HAND and item.state == "done":
+                self._withdraw(item, entry)
                 continue
             match entry.state:
                 case life.Sent():
@@ -428,12 +427,12 @@ class Triage:
                     why = life.describe(entry.id, state)[:300]
                     judged = Judgement("needs_info", why=why)
                     changes = {"state": "needs_info", "judgement": json.dumps(asdict(judged))}
-            if errand.state == changes["state"]:
+            if item.state == changes["state"]:
                 continue
             with suppress(Conflict), self.setup.desk.ledger.write() as book:
-                book.change(errand, **changes)
+                book.change(item, **changes)
 
-    def _withdraw(self, errand: Errand, entry: Entry) -> None:
+    def _withdraw(self, item: InboxItem, entry: Entry) -> None:
         """Take back the answer to a mail that the person has just dealt with, if it still waits."""
         by = f"{BY_HAND}, whatever becomes of its letter"
         if isinstance(entry.state, life.Pending):
@@ -445,7 +444,7 @@ class Triage:
                 return  # the next round does it
             by = f"{BY_HAND}; the answer that waited was withdrawn"
         with suppress(Conflict), self.setup.desk.ledger.write() as book:
-            book.change(errand, by=by)
+            book.change(item, by=by)
 
 
 def rules_of(text: str) -> tuple[Rule, ...]:

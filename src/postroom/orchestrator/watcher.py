@@ -12,6 +12,7 @@ from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
+from postroom.core.records import InboxItem, MailboxCursor
 from postroom.core.triage import Facts
 from postroom.desk.outbox import ORCHESTRATOR, Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, Page
@@ -26,7 +27,6 @@ from postroom.orchestrator.incoming import (
 from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.servers import Answer, Question
 from postroom.orchestrator.setup import Setup
-from postroom.store.errands import Errand, Watch
 
 BASELINE: Final = 500  # mails of the inbox that are known to have been there before
 MAX_PAGES: Final = 50  # that are looked through where the cursor was lost
@@ -78,7 +78,7 @@ class Watcher:
             return again + book.watch(account, watch._replace(cursor=changes.cursor), changes.added)
 
     def _begin(self, account: str, box: Mailbox) -> int:
-        """Watch from now on: what is there already was there before."""
+        """MailboxCursor from now on: what is there already was there before."""
         cursor = box.changes().cursor
         pages = list(self._pages(box, "in:inbox", BASELINE // MAX_PAGE))
         there = [one for page in pages for one in page.items]
@@ -87,14 +87,14 @@ class Watcher:
         added = set(changes.added)
         floor = min((one.date for one in there if one.id not in added), default=0)
         floor = floor if pages[-1].cursor else 0
-        watch = Watch(changes.cursor, floor)
+        watch = MailboxCursor(changes.cursor, floor)
         with self.setup.desk.ledger.write() as book:
             book.watch(account, watch, changes.added)
             book.watch(account, watch, (one.id for one in there if one.id not in added), "before")
         self.setup.tell("watching", account=account, there=len(there) - len(added))
         return len(changes.added)
 
-    def _again(self, account: str, box: Mailbox, watch: Watch) -> int:
+    def _again(self, account: str, box: Mailbox, watch: MailboxCursor) -> int:
         """The provider has forgotten our cursor: look through the inbox for what we have not seen."""
         self.setup.tell("cursor_lost", account=account)
         cursor = box.changes().cursor
@@ -125,7 +125,7 @@ class Watcher:
             assert watch is not None
             new = 0
             for id in reversed(ids):
-                known = book.errand(account, id)
+                known = book.item(account, id)
                 if known is not None and known.state == "before":
                     book.change(known, state="found")
                     new += 1
@@ -151,61 +151,59 @@ class Watcher:
             self.breathe()
         self._told = {name: said for name, said in self._told.items() if name in self.trouble}
 
-    def _bring(self, errands: list[Errand]) -> None:
-        fresh = [one for one in errands if not self.mail_notes.finish_write(one)]
+    def _bring(self, items: list[InboxItem]) -> None:
+        fresh = [one for one in items if not self.mail_notes.finish_write(one)]
         questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
         answers = self.setup.servers.ask("email", "get_email", questions) if fresh else []
         if self.setup.stopping.is_set():
             return
-        new: list[tuple[Errand, IncomingMail, Facts]] = []
-        for errand, answer in zip(fresh, answers, strict=True):
+        new: list[tuple[InboxItem, IncomingMail, Facts]] = []
+        for item, answer in zip(fresh, answers, strict=True):
             if isinstance(answer, NotFound):
-                self._aside(errand)
+                self._aside(item)
             elif isinstance(answer, PostroomError):
-                self._amiss(errand.account, answer)
+                self._amiss(item.account, answer)
             else:
-                self._take(errand, answer, new)
+                self._take(item, answer, new)
         if new:
             # Whoever reads a note later reads the mail: its source is recorded before it is there.
-            self.setup.desk.reading.record(
-                [exposed(errand.account, mail) for errand, mail, _ in new]
-            )
+            self.setup.desk.reading.record([exposed(item.account, mail) for item, mail, _ in new])
             self.mail_notes.create(new)
             self.setup.tell("noted", mails=len(new))
 
     def _take(
-        self, errand: Errand, answer: Answer, new: list[tuple[Errand, IncomingMail, Facts]]
+        self, item: InboxItem, answer: Answer, new: list[tuple[InboxItem, IncomingMail, Facts]]
     ) -> None:
         try:
             try:
                 mail = parse_message(answer)
             except Corrupt:
-                mail = parse_message(self._reader(errand)())
-            own = self.setup.desk.reading.own(errand.account)
+                mail = parse_message(self._reader(item)())
+            own = self.setup.desk.reading.own(item.account)
         except PostroomError as why:
-            self._amiss(errand.account, why)
+            self._amiss(item.account, why)
             return
         labels = set(mail.labels)
         if INBOX not in labels or labels & NOT_OURS:
-            self._aside(errand)
-        elif self.mail_notes.is_filed(errand, mail):  # a ledger from a backup: it was dealt with
-            self._aside(errand, "done")
-        elif self.mail_notes.adopt_existing(errand, mail, known := facts(mail, own)):
-            self.setup.desk.reading.record([exposed(errand.account, mail)])
+            self._aside(item)
+        elif self.mail_notes.is_filed(item, mail):  # a ledger from a backup: it was dealt with
+            self._aside(item, "done")
+        elif self.mail_notes.adopt_existing(item, mail, known := facts(mail, own)):
+            self.setup.desk.reading.record([exposed(item.account, mail)])
         else:
-            new.append((errand, mail, known))
+            new.append((item, mail, known))
 
-    def _aside(self, errand: Errand, state: str = "aside") -> None:
+    def _aside(self, item: InboxItem, state: str = "aside") -> None:
         with suppress(Conflict), self.setup.desk.ledger.write(synced=False) as book:
-            book.shown(book.change(errand, state=state))
+            book.shown(book.change(item, state=state))
 
-    def _arguments(self, errand: Errand) -> dict[str, object]:
-        asked: dict[str, object] = {"id": errand.message, "max_chars": BODY}
+    def _arguments(self, item: InboxItem) -> dict[str, object]:
+        asked: dict[str, object] = {"id": item.message, "max_chars": BODY}
         several = len(self.setup.accounts) > 1
-        return asked | ({"account": errand.account} if several else {})
+        return asked | ({"account": item.account} if several else {})
 
-    def _reader(self, errand: Errand) -> Callable[[], Answer]:
+    def _reader(self, item: InboxItem) -> Callable[[], Answer]:
         call = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
         return lambda: values_of(
-            self.setup.services.mailbox.message(call, errand.account, errand.message)
+            self.setup.services.mailbox.message(call, item.account, item.message)
         )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from postroom.core.errors import Conflict
+from postroom.core.records import InboxItem, MailboxCursor
 from postroom.store.lists import OPEN as OPEN_LETTERS
 from postroom.store.visits import Visits
 
@@ -17,50 +18,20 @@ CLOSED: Final = ("done", "aside", "before", "gone")
 WATCH: Final = "watch "
 
 
-class Watch(NamedTuple):
-    """How far a mailbox was followed: the provider's cursor, and how old mail was when it began."""
-
-    cursor: str
-    floor: int = 0
-
-
-class Errand(NamedTuple):
-    """A mail that came in, and what is to be done about it."""
-
-    account: str
-    message: str
-    thread: str = ""
-    state: str = "found"
-    facts: str = ""  # JSON
-    judgement: str = ""  # JSON
-    by: str = ""
-    letter: str = ""
-    wish: str = ""
-    held: str = ""
-    tries: int = 0
-    turn: int = 0  # how many times it was judged
-    seen: float = 0
-    changed: float = 0
-    version: int = 0
-
-    @property
-    def key(self) -> str:
-        """What its note is kept under."""
-        return f"mail {self.account} {self.message}"
-
-
-_COLUMNS: Final = ", ".join(Errand._fields)
+_COLUMNS: Final = ", ".join(InboxItem._fields)
 
 
 class Errands(Visits):
     """The part of a transaction that is about mail that came in."""
 
-    def watched(self, account: str) -> Watch | None:
+    def watched(self, account: str) -> MailboxCursor | None:
         """Return how far this account was followed; None where it never was."""
         kept = self.get(WATCH + account)
-        return Watch(*json.loads(kept)) if kept else None
+        return MailboxCursor(*json.loads(kept)) if kept else None
 
-    def watch(self, account: str, watch: Watch, ids: Iterable[str], state: str = "found") -> int:
+    def watch(
+        self, account: str, watch: MailboxCursor, ids: Iterable[str], state: str = "found"
+    ) -> int:
         """Remember what was seen and how far that goes, both or neither; return how many are new."""
         now = self._clock().wall
         new = sum(
@@ -91,31 +62,31 @@ class Errands(Visits):
             for id in ids
         )  # fmt: skip
 
-    def errands(self, *states: str) -> list[Errand]:
+    def items(self, *states: str) -> list[InboxItem]:
         """Return mails in these states, oldest first."""
         marks = ", ".join("?" * len(states))
         return self._errands(f"state IN ({marks})", *states)
 
-    def waiting(self, state: str, most: int, after: int = 0) -> list[tuple[int, Errand]]:
+    def waiting(self, state: str, most: int, after: int = 0) -> list[tuple[int, InboxItem]]:
         """Return the oldest mails in this state past a row, each with its row."""
         rows = self._rows(
             f"SELECT row, {_COLUMNS} FROM errand WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
             state, after, most,
         )  # fmt: skip
-        return [(row[0], Errand(*row[1:])) for row in rows]
+        return [(row[0], InboxItem(*row[1:])) for row in rows]
 
-    def errand(self, account: str, message: str) -> Errand | None:
+    def item(self, account: str, message: str) -> InboxItem | None:
         """Return what is known of a mail."""
         return next(iter(self._errands("account = ? AND message = ?", account, message)), None)
 
-    def unfollowed(self) -> list[Errand]:
+    def unfollowed(self) -> list[InboxItem]:
         """Return the mails whose note does not show what the ledger has."""
         return self._errands(
             "unshown AND EXISTS (SELECT 1 FROM note WHERE path != ''"
             " AND note.letter = 'mail ' || account || ' ' || message)"
         )
 
-    def news(self) -> list[Errand]:
+    def news(self) -> list[InboxItem]:
         """Return the mails whose letter has come to an end, or back from one."""
         return self._errands(
             "EXISTS (SELECT 1 FROM letter WHERE letter.id = errand.letter AND"
@@ -124,29 +95,29 @@ class Errands(Visits):
             " OR (errand.state = 'done' AND errand.by = 'a person')))"
         )
 
-    def _errands(self, where: str, *values: object) -> list[Errand]:
+    def _errands(self, where: str, *values: object) -> list[InboxItem]:
         rows = self._rows(f"SELECT {_COLUMNS} FROM errand WHERE {where} ORDER BY row", *values)
-        return [Errand(*row) for row in rows]
+        return [InboxItem(*row) for row in rows]
 
-    def change(self, errand: Errand, **changes: str | int | float) -> Errand:
+    def change(self, item: InboxItem, **changes: str | int | float) -> InboxItem:
         """Give a mail another state, unless somebody was first: then `Conflict`."""
         changes.setdefault("changed", self._clock().wall)
-        new = errand._replace(**changes, version=errand.version + 1)  # type: ignore[arg-type]
+        new = item._replace(**changes, version=item.version + 1)  # type: ignore[arg-type]
         names = ", ".join(f"{name} = ?" for name in (*changes, "version"))
         done = self._do(
             f"UPDATE errand SET {names}, unshown = 1"
             " WHERE account = ? AND message = ? AND version = ?",
-            *changes.values(), new.version, errand.account, errand.message, errand.version,
+            *changes.values(), new.version, item.account, item.message, item.version,
         )  # fmt: skip
         if not done:
-            raise Conflict(f"The mail {errand.message} was changed by two at once")
+            raise Conflict(f"The mail {item.message} was changed by two at once")
         return new
 
-    def shown(self, errand: Errand) -> None:
+    def shown(self, item: InboxItem) -> None:
         """Remember that the note of a mail shows what it had to."""
         self._do(
             "UPDATE errand SET unshown = 0 WHERE account = ? AND message = ? AND version = ?",
-            errand.account, errand.message, errand.version,
+            item.account, item.message, item.version,
         )  # fmt: skip
 
     def drafts_in(self, account: str, thread: str, since: float) -> int:

@@ -6,9 +6,9 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Mapping
 
+from postroom.core.records import LabelChange, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Row
-from postroom.store.entries import Move, ShownMail
 
 
 class Handling:
@@ -95,7 +95,7 @@ class Handling:
         sql = "SELECT at, boot, steady FROM move ORDER BY number DESC LIMIT ?"
         return [Stamp(*row) for row in self._rows(sql, most)]
 
-    def move(self, move: Move) -> int:
+    def move(self, move: LabelChange) -> int:
         """Remember a move by its inverse, and return its number."""
         values = (json.dumps(sorted(labels)) for labels in (move.added, move.removed))
         now = self._clock()

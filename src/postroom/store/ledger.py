@@ -23,20 +23,20 @@ from postroom.core.card import Card, Exposure
 from postroom.core.errors import Denied, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.policy import Spent
+from postroom.core.records import (
+    NOWHERE,
+    ApprovalRequest,
+    Entry,
+    LabelChange,
+    LetterState,
+    NoteLocation,
+    ProviderProof,
+    ToolNote,
+)
 from postroom.core.stamp import Stamp, elapsed
 from postroom.store import entries
 from postroom.store.database import Database, Row
-from postroom.store.entries import (
-    NOWHERE,
-    Entry,
-    Move,
-    Place,
-    Proof,
-    Request,
-    Standing,
-    ToolNote,
-    stem,
-)
+from postroom.store.entries import stem
 from postroom.store.errands import Errands
 from postroom.store.lists import OPEN as _OPEN
 from postroom.store.lists import Lists
@@ -111,7 +111,7 @@ class Ledger(Lists):
         row = self._database.row("SELECT version FROM letter WHERE id = ?", [entry.id])
         return entry if row == (entry.version,) else self.entry(entry.id)
 
-    def standings(self, *states: str) -> dict[str, Standing]:
+    def standings(self, *states: str) -> dict[str, LetterState]:
         """Return the state and version of each letter in these states (all open ones without any)."""
         chosen = ", ".join(f"'{kind}'" for kind in states) or _OPEN
         rows = self._database.rows(
@@ -133,27 +133,27 @@ class Ledger(Lists):
         )
         return None if row is None else entries.thawed(row[0], self.entry(id).letter.attachments)
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, NoteLocation]:
         """Return where the notes of open letters stand, and of closed ones those still to be written."""
         rows = self._database.rows(
             f"SELECT note.letter, {_PLACE} FROM note"
             f" JOIN letter ON letter.id = note.letter WHERE state IN ({_OPEN}) UNION ALL"
             f" SELECT letter, {_PLACE} FROM note WHERE path = ''"
         )
-        return {row[0]: Place(*row[1:]) for row in rows}
+        return {row[0]: NoteLocation(*row[1:]) for row in rows}
 
-    def standing(self, folder: str) -> dict[str, tuple[str, Place]]:
+    def standing(self, folder: str) -> dict[str, tuple[str, NoteLocation]]:
         """Return the notes that stand in this folder: path, letter, and what it was."""
         rows = self._database.rows(
             f"SELECT letter, {_PLACE} FROM note WHERE path > ? AND path < ?",
             [f"{folder}/", f"{folder}0"],
         )
-        return {row[1]: (row[0], Place(*row[1:])) for row in rows}
+        return {row[1]: (row[0], NoteLocation(*row[1:])) for row in rows}
 
-    def place(self, id: str) -> Place:
+    def place(self, id: str) -> NoteLocation:
         """Return where a letter's note stands."""
         row = self._database.row(f"SELECT {_PLACE} FROM note WHERE letter = ?", [id])
-        return NOWHERE if row is None else Place(*row)
+        return NOWHERE if row is None else NoteLocation(*row)
 
     def intended(self, id: str) -> tuple[str, str]:
         """Return the path and the hash of a note that we began to write; nothing where it was done."""
@@ -165,12 +165,12 @@ class Ledger(Lists):
         row = self._database.row("SELECT value FROM meta WHERE key = ?", [key])
         return str(row[0]) if row else ""
 
-    def proof(self, id: str) -> Proof | None:
+    def proof(self, id: str) -> ProviderProof | None:
         """Return what the provider gave to settle this letter by."""
         row = self._database.row(
             "SELECT proof, digest, unanswered FROM proof WHERE letter = ?", [id]
         )
-        return Proof(*row) if row else None
+        return ProviderProof(*row) if row else None
 
     def claimed_before_edit(self, id: str) -> bool:
         """Whether a version of this letter was claimed before the one that it has now."""
@@ -202,10 +202,14 @@ class Ledger(Lists):
         rows = self._database.rows("SELECT hash, seen, letter FROM slip")
         return {hash: (entries.stamp(seen), letter) for hash, seen, letter in rows}
 
-    def adopted(self, hash: str) -> Request | None:
+    def adopted(self, hash: str) -> ApprovalRequest | None:
         """Return the request that the desk wrote with this text, if it wrote one."""
         row = self._database.row("SELECT agent, letters FROM adopted WHERE hash = ?", [hash])
-        return Request(row[0], [(id, digest) for id, digest in json.loads(row[1])]) if row else None
+        return (
+            ApprovalRequest(row[0], [(id, digest) for id, digest in json.loads(row[1])])
+            if row
+            else None
+        )
 
     def tool_note(self, path: str, inode: int, text_hash: str) -> ToolNote | None:
         """Return which tool wrote a file: the row that has most in common with it, of several the newest."""
@@ -276,7 +280,7 @@ class Ledger(Lists):
         sql = "SELECT address FROM correspondent WHERE account = ?"
         return frozenset(self._column(sql, account))
 
-    def moves(self, newest: int = 1000) -> list[Move]:
+    def moves(self, newest: int = 1000) -> list[LabelChange]:
         """Return the moves that can be undone, newest first."""
         rows = self._database.rows(
             "SELECT number, at, agent, account, message, added, removed FROM move"
@@ -573,16 +577,16 @@ class Book(Errands):
         """Remember what is about to be written where, in case nobody comes back to say so."""
         self.set(f"note {id}", f"{hash} {path}")
 
-    def written(self, id: str, place: Place) -> None:
+    def written(self, id: str, place: NoteLocation) -> None:
         """Remember where a note stands that was written as intended."""
         self._do("DELETE FROM meta WHERE key = ?", f"note {id}")
         self.set_place(id, place)
 
-    def set_place(self, id: str, place: Place) -> None:
+    def set_place(self, id: str, place: NoteLocation) -> None:
         """Remember where a letter's note stands."""
         self._do("INSERT OR REPLACE INTO note VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", id, *place)
 
-    def adopt(self, hash: str, request: Request) -> None:
+    def adopt(self, hash: str, request: ApprovalRequest) -> None:
         """Remember a request that is about to be put before the person, and what it lists."""
         letters = json.dumps(request.letters)
         self._do("INSERT OR REPLACE INTO adopted VALUES (?, ?, ?)", hash, request.agent, letters)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from postroom.core import life
+from postroom.core.records import AgentActivity, LetterSummary
 from postroom.store import entries
 from postroom.store.database import Database
-from postroom.store.entries import Line
 
 _LINE = "id, agent, recipients, subject, card, created, state, detail"
 OPEN = ", ".join(f"'{kind}'" for kind in life.OPEN)
-DAY = 86_400
 PATIENCE = 3.0  # seconds for a search, which others wait for
 _DECIDED = "coalesce(json_extract(detail, '$.at[0]'), json_extract(created, '$[0]'))"
-
-
-class Tally(NamedTuple):
-    """How many letters an agent has in each state, and when it wrote the last one."""
-
-    agent: str
-    states: dict[str, int]
-    last: float
 
 
 class Lists:
@@ -32,7 +22,7 @@ class Lists:
 
     def lines(
         self, *states: str, agent: str | None = None, newest: int = -1, skip: int = 0
-    ) -> list[Line]:
+    ) -> list[LetterSummary]:
         """Return the letters in these states (all open ones without any), oldest first.
 
         Of more than `newest`, the newest after the `skip` that are newer still; less than 0 is no bound.
@@ -47,7 +37,7 @@ class Lists:
         newest: int = -1,
         skip: int = 0,
         by_outcome: bool = False,
-    ) -> list[Line]:
+    ) -> list[LetterSummary]:
         """Return those of them that have all these words: in a recipient, the subject, the text, the agent's name or the id."""
         where, values = self._where(words, states, agent)
         order = f"{_DECIDED} DESC, row DESC" if by_outcome else "row DESC"
@@ -89,15 +79,17 @@ class Lists:
         )
         return tuple(int(part or 0) for part in row or ())
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[AgentActivity]:
         """Return each agent that has written letters, who wrote last first."""
         rows = self._database.rows(
             "SELECT agent, state, count(*), max(json_extract(created, '$[0]')) FROM letter GROUP BY agent, state"
         )
-        found: dict[str, Tally] = {}
+        found: dict[str, AgentActivity] = {}
         for agent, state, count, last in rows:
-            known = found.get(agent, Tally(agent, {}, 0.0))
-            found[agent] = Tally(agent, known.states | {state: count}, max(known.last, last))
+            known = found.get(agent, AgentActivity(agent, {}, 0.0))
+            found[agent] = AgentActivity(
+                agent, known.states | {state: count}, max(known.last, last)
+            )
         return sorted(found.values(), key=lambda one: -one.last)
 
     def days(self, since: float, offset: int) -> dict[int, dict[str, int]]:

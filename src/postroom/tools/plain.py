@@ -8,8 +8,8 @@ from typing import Final
 from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.core.message import Party, Summary
+from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
-from postroom.store.entries import Entry
 from postroom.tools.shapes import cut
 from postroom.tools.table import MAX_ERROR, Result
 

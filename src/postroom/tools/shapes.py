@@ -20,10 +20,10 @@ from postroom.core.message import (
 )
 from postroom.core.policy import Rules
 from postroom.core.quoting import split
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 from postroom.mail.mailbox import Page
-from postroom.store.entries import Entry
 from postroom.tools.fence import LETTER, NOTICE, fenced, mark
 from postroom.tools.table import Reply, Result
 

@@ -17,11 +17,10 @@ from postroom.core.address import Address
 from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.records import DAY, Entry, LetterSummary
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
 from postroom.services.correspondence import Agent
-from postroom.store.entries import Entry, Line
-from postroom.store.lists import DAY
 from postroom.web import pages, records
 from postroom.web import sheet as sheets
 from postroom.web.markup import NONE, Html, html
@@ -103,7 +102,7 @@ class Counter:
             rehearsed=state == "rehearsal",
         )
 
-    def _failed(self) -> list[Line]:
+    def _failed(self) -> list[LetterSummary]:
         """Return what could not be sent lately: whoever approved it may believe that it was."""
         now, lines = self._desk.clock(), self._desk.ledger.lines("failed", newest=20)[::-1]
         return [

@@ -11,9 +11,9 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import Rules
+from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.outbox import ORCHESTRATOR, WHO
-from postroom.store.entries import Line
 from postroom.web.markup import NONE, Html, ago, foreign, html, left, many, prose
 
 TYPES: Final = {
@@ -183,10 +183,10 @@ def hidden(fields: Mapping[str, str]) -> list[Html]:
 class Queue:
     """What waits, newest first, a page of it; and what is on its way out."""
 
-    unknown: Sequence[Line]
-    failed: Sequence[Line]
-    leaving: Sequence[Line]
-    waiting: Sequence[Line]
+    unknown: Sequence[LetterSummary]
+    failed: Sequence[LetterSummary]
+    leaving: Sequence[LetterSummary]
+    waiting: Sequence[LetterSummary]
     total: int
     number: int = 1
     rehearsed: bool = False
@@ -241,7 +241,7 @@ def turns(number: int, total: int, address: str) -> Html:
     )
 
 
-def _row(view: View, line: Line, chosen: str, number: int) -> Html:
+def _row(view: View, line: LetterSummary, chosen: str, number: int) -> Html:
     return html(
         '<li><a href="/letter/{id}{place}" class="{mark}"{here}><span class="whom">{whom}</span>{age}'
         '<span class="subject">{subject}</span><span class="about">{agent}{ends}</span>{risk}</a>{recall}</li>',
@@ -266,7 +266,7 @@ def whom(recipients: str) -> Html:
     return html("{first}{more}", first=foreign(cut(first, 120)), more=more)
 
 
-def _recall(view: View, line: Line) -> Html:
+def _recall(view: View, line: LetterSummary) -> Html:
     """Return the button that recalls a letter which has not left yet."""
     if not isinstance(line.state, life.Approved):
         return NONE
@@ -302,7 +302,7 @@ def countdown(view: View, state: life.Approved) -> Html:
     )
 
 
-def _highest(line: Line) -> Html:
+def _highest(line: LetterSummary) -> Html:
     if not line.warning:
         return NONE
     label = ("", "Worth a look: ", "Red: ")[line.level]

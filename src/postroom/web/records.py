@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from postroom.core import life
 from postroom.core.health import Check
+from postroom.core.records import DAY, AgentActivity, LetterSummary
 from postroom.services.correspondence import Agent
-from postroom.store.entries import Line
-from postroom.store.lists import DAY, Tally
 from postroom.web.markup import NONE, Html, foreign, html, many, moment, prose
 from postroom.web.pages import View, agent_name, cut, turns, whom
 
@@ -31,7 +30,9 @@ class Asked(NamedTuple):
     number: int = 1
 
 
-def history(view: View, asked: Asked, lines: Sequence[Line], total: int, chart: Html) -> Html:
+def history(
+    view: View, asked: Asked, lines: Sequence[LetterSummary], total: int, chart: Html
+) -> Html:
     """Return what left, when, by whose word; and what did not."""
     options = [
         html('<option value="{value}"{chosen}>{name}</option>', value=value, name=name, chosen=Html(" selected") if asked.state == value else NONE)
@@ -55,7 +56,7 @@ def history(view: View, asked: Asked, lines: Sequence[Line], total: int, chart: 
     )  # fmt: skip
 
 
-def _letters(view: View, lines: Sequence[Line], asked: Asked, total: int) -> Html:
+def _letters(view: View, lines: Sequence[LetterSummary], asked: Asked, total: int) -> Html:
     if not lines:
         searched = asked.query or asked.state or asked.agent
         said = "No letter fits. Search for fewer words, or for every outcome." if searched else "No letter was decided yet. What leaves, and what you turn down, is kept here."  # fmt: skip
@@ -88,7 +89,7 @@ def _outcome(state: life.State) -> str:
     return NAMES.get(life.name(state), life.name(state))
 
 
-def _when(line: Line) -> float:
+def _when(line: LetterSummary) -> float:
     at = getattr(line.state, "at", None)
     return float(at.wall if at else line.created.wall)
 
@@ -125,7 +126,7 @@ def chain(head: int, faults: Sequence[str]) -> Html:
 
 
 def agents(
-    view: View, tallies: Sequence[Tally], present: Sequence[tuple[Agent, int]], why: str
+    view: View, tallies: Sequence[AgentActivity], present: Sequence[tuple[Agent, int]], why: str
 ) -> Html:
     """Return who is there, how each stands and how much they have not read, and their letters."""
     here = {agent.name: (agent.status or "here", unread) for agent, unread in present}

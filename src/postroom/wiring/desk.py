@@ -16,6 +16,7 @@ from postroom.config import Config
 from postroom.core.audit import ADOPTION
 from postroom.core.errors import NotFound
 from postroom.core.policy import Rules
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Shelf, Tools
@@ -23,7 +24,6 @@ from postroom.desk.log import ActionLog
 from postroom.desk.outbox import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
-from postroom.store.entries import Entry
 from postroom.store.ledger import Ledger
 from postroom.store.locks import held
 from postroom.vault.vault import Vault

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from tests.desks import Office
 from tests.providers import Courier
 

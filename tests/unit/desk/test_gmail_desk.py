@@ -16,6 +16,7 @@ import pytest
 from postroom.config import load
 from postroom.core import life
 from postroom.core.address import Address
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
@@ -23,7 +24,6 @@ from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Sent
 from postroom.services.office import Services
-from postroom.store.entries import Entry
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
 from tests.cases import for_each

@@ -10,8 +10,8 @@ from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Rejected, Sent
 from postroom.core.policy import DAY
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call, Proposal
-from postroom.store.entries import Entry
 from tests.desks import SEND, YOU, Office
 from tests.narrow import narrow
 from tests.providers import BARRED, Courier

@@ -8,9 +8,9 @@ from postroom.core.address import Address
 from postroom.core.errors import AuthRequired, Denied, Invalid, Limited, Unavailable
 from postroom.core.life import Approved
 from postroom.core.policy import DAY, Rules
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Arrival
-from postroom.store.entries import Entry
 from tests.desks import ANN, SEND, YOU, Office, state
 from tests.narrow import narrow
 from tests.providers import BARRED, BUSY, Courier

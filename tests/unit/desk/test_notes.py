@@ -8,8 +8,8 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced
 from postroom.vault.note import Note
 from tests.desks import (

@@ -11,9 +11,9 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Approved
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call, Proposal
 from postroom.mail.mailbox import Arrival
-from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.desks import ANN, SEND, START, Dead, Office, state

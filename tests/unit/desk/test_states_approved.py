@@ -12,7 +12,7 @@ import pytest
 from postroom.core.errors import Conflict, Unavailable
 from postroom.core.life import Approved, Failed, Sending
 from postroom.core.policy import BACK_OFF, DAY
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from postroom.vault.vault import Files, Vault
 from tests.desks import (
     APPROVED,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from postroom.core.life import Approved, Unknown
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from tests.desks import (
     APPROVED,
     DONE,

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.core.life import Approved
 from postroom.core.policy import BACK_OFF, DAY
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state

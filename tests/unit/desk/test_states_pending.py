@@ -10,8 +10,8 @@ import pytest
 
 from postroom.core import life
 from postroom.core.errors import Conflict, Denied, NotFound
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call
-from postroom.store.entries import Entry
 from tests.desks import (
     APPROVED,
     DONE,

@@ -10,12 +10,12 @@ import pytest
 
 from postroom.config import load
 from postroom.core.address import Address
+from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Call, Proposal
-from postroom.store.entries import Entry
 from postroom.store.locks import tried
 from postroom.wiring.desk import desk
 from tests.conftest import Person

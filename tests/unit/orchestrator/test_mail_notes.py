@@ -7,8 +7,8 @@ from typing import Never
 
 import pytest
 
+from postroom.core.records import InboxItem
 from postroom.orchestrator.mail_notes import MailNotes
-from postroom.store.errands import Errand
 from postroom.vault.note import Note
 from postroom.vault.vault import Ready, Vault
 from tests.desks import Dead
@@ -66,7 +66,7 @@ def test_what_a_person_adds_stays_through_every_move(rounds: Rounds) -> None:
     text = path.read_text().replace('type: "email"', 'mood: fine\ntype: "email"')
     path.write_text(f"{text}\n## My thoughts\n\nBring cake.\n")
     rounds.round()
-    rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="no")
+    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="no")
     rounds.round()
     change(rounds, id, 'status: "needs_info"', "status: done")
     rounds.round()
@@ -79,7 +79,7 @@ def test_what_a_person_adds_stays_through_every_move(rounds: Rounds) -> None:
 def test_a_note_that_a_person_moved_to_done_is_done(rounds: Rounds, asking: str) -> None:
     rounds.carry(rounds.mail_note(asking)[0], "Done")
     rounds.round()
-    assert rounds.errand(asking).state == "done"
+    assert rounds.item(asking).state == "done"
     assert rounds.status(asking) == ("Done", "done")
 
 
@@ -111,7 +111,7 @@ def test_a_note_that_was_renamed_is_still_the_mails(rounds: Rounds, asking: str)
 def test_a_note_that_was_deleted_is_let_go_and_said(rounds: Rounds, asking: str) -> None:
     (rounds.vault / rounds.mail_note(asking)[0]).unlink()
     rounds.round()
-    assert rounds.errand(asking).state == "gone"
+    assert rounds.item(asking).state == "gone"
     assert any("was deleted" in said["text"] for said in rounds.events("said"))
     rounds.restart()
     rounds.round()
@@ -127,7 +127,7 @@ def test_a_tools_note_does_not_become_a_deleted_mails(rounds: Rounds, asking: st
     with rounds.desk.ledger.write() as book:
         book.add_tool_note("Needs_Action/twin.md", twin.stat().st_ino, "0" * 16, "claude")
     rounds.round()
-    assert rounds.errand(asking).state == "gone"
+    assert rounds.item(asking).state == "gone"
     assert twin.read_text() == text
 
 
@@ -138,7 +138,7 @@ def test_a_note_that_only_names_a_mail_is_not_its_note(rounds: Rounds) -> None:
     text = (rounds.vault / rounds.mail_note(id)[0]).read_text()
     forged = rounds.write("Needs_Action/forged.md", text.replace("Come at four?", "Pay them."))
     rounds.round()
-    assert rounds.errand(id).state == "done"
+    assert rounds.item(id).state == "done"
     assert forged.exists()
     assert len(rounds.triaged()) == 1
 
@@ -158,7 +158,7 @@ def test_a_copy_of_a_mails_note_counts_for_nothing(rounds: Rounds, asking: str) 
     copy = path.with_name("copy.md")
     copy.write_text(path.read_text().replace("needs_info", "pending", 1))
     rounds.round()
-    assert rounds.errand(asking).state == "needs_info"
+    assert rounds.item(asking).state == "needs_info"
     assert "pending" in copy.read_text()
     assert len(rounds.triaged()) == 1
 
@@ -173,7 +173,7 @@ def test_a_note_of_ours_that_does_not_parse_any_more_is_put_aside_with_the_reaso
     assert failed.read_bytes() == broken
     why = Note.parse((rounds.vault / "Failed" / f"{path.stem} (why).md").read_bytes())
     assert why.text("reason").startswith("Line ")
-    assert rounds.errand(asking).state == "failed"
+    assert rounds.item(asking).state == "failed"
     assert path.stem in (rounds.vault / "Dashboard.md").read_text()
     # Mended and brought back, it goes on.
     failed.write_bytes(broken.replace(b'"needs_info', b'"pending"', 1))
@@ -229,7 +229,7 @@ def test_a_ledger_from_a_backup_does_not_bring_back_mail_that_is_done(rounds: Ro
 class Unfollowed(MailNotes):
     """Notes that are never brought up to the ledger: the process ends before."""
 
-    def sync_note(self, errand: Errand) -> Never:
+    def sync_note(self, item: InboxItem) -> Never:
         raise Dead
 
 
@@ -277,7 +277,7 @@ def test_a_note_of_the_same_name_elsewhere_is_not_the_mails(
     rounds.write(f"{folder}/{path.name}", forged)
     path.unlink()
     rounds.round()
-    assert rounds.errand(asking).state == "gone"
+    assert rounds.item(asking).state == "gone"
     assert not list(rounds.vault.glob("Needs_Action/*"))
 
 
@@ -315,7 +315,7 @@ def test_needs_action_that_is_away_for_a_moment_loses_no_mail(rounds: Rounds, as
     there = rounds.vault / "Needs_Action"
     there.rename(rounds.folder / "away")
     rounds.round()
-    assert rounds.errand(asking).state == "needs_info"
+    assert rounds.item(asking).state == "needs_info"
     if there.exists():
         there.rmdir()
     (rounds.folder / "away").rename(there)
@@ -347,9 +347,9 @@ def test_a_vault_that_is_another_desks_now_is_not_touched(rounds: Rounds, asking
     new = rounds.deliver("New")
     before = (rounds.vault / "Dashboard.md").read_bytes()
     rounds.round()
-    assert rounds.errand(asking).state == "needs_info"
+    assert rounds.item(asking).state == "needs_info"
     with rounds.desk.ledger.write(synced=False) as book:
-        assert book.errand("default", new) is None
+        assert book.item("default", new) is None
     assert (rounds.vault / "Dashboard.md").read_bytes() == before
     assert rounds.events("trouble")[0]["error"].startswith("Another desk has this vault")
 
@@ -361,7 +361,7 @@ def test_a_note_in_plans_is_not_the_mails_by_its_number_alone(rounds: Rounds, as
     path.write_text(forged)  # the very file, so that its number is that of the mail's note
     rounds.carry(f"Needs_Action/{path.name}", "Plans")
     rounds.round()
-    assert rounds.errand(asking).state == "gone"
+    assert rounds.item(asking).state == "gone"
 
 
 def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds: Rounds) -> None:

@@ -57,7 +57,7 @@ def test_draft_reply_puts_a_letter_into_drafts_and_waits(rounds: Rounds) -> None
     assert draft.text("reply_to_message_id") == id
     assert draft.text("priority") == ""
     assert rounds.letter_text(id) == "I shall come."
-    entry = rounds.desk.ledger.entry(rounds.errand(id).letter)
+    entry = rounds.desk.ledger.entry(rounds.item(id).letter)
     assert [address.spec for address in entry.letter.envelope] == ["ann@example.com"]
     assert entry.letter.in_reply_to == rounds.box.message(id).mail.message_id
     assert entry.letter.thread == rounds.box.message(id).thread
@@ -125,7 +125,7 @@ def test_a_rejected_answer_leaves_the_mail_to_the_person_with_the_reason(rounds:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
-    rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="I am away")
+    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="I am away")
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
     assert "I am away" in rounds.mail_note(id)[1].text("why")
@@ -135,7 +135,7 @@ def test_a_rejected_answer_that_is_wanted_after_all_takes_its_mail_along(rounds:
     rounds.handbook("anything: draft_reply I shall come.")
     id = rounds.deliver("Tea")
     rounds.round()
-    letter = rounds.errand(id).letter
+    letter = rounds.item(id).letter
     rounds.desk.reject(letter, by="ada", reason="no")
     rounds.round()
     rounds.carry(rounds.letter_note(id)[0], "Approved")  # it waits again
@@ -309,7 +309,7 @@ def test_only_notes_of_the_journal_are_triaged(rounds: Rounds) -> None:
 def test_another_version_that_nobody_can_write_is_left_to_the_person(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
-    rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="Shorter", revise=True)
+    rounds.desk.reject(rounds.item(id).letter, by="ada", reason="Shorter", revise=True)
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
     assert "Shorter" in rounds.mail_note(id)[1].text("why")
@@ -374,7 +374,7 @@ def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(round
     rounds.handbook("anything: draft_reply One.")
     id = rounds.deliver("Tea")
     rounds.round()
-    first = rounds.errand(id).letter
+    first = rounds.item(id).letter
     rounds.desk.reject(first, by="ada", reason="no")
     rounds.round()
     rounds.handbook("anything: draft_reply Two.")
@@ -382,7 +382,7 @@ def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(round
     path = rounds.vault / rounds.mail_note(id)[0]
     path.write_text(path.read_text().replace('"needs_info"', "pending", 1))
     rounds.round()
-    second = rounds.errand(id).letter
+    second = rounds.item(id).letter
     assert second != first
     assert rounds.status(id) == ("Needs_Action", "drafted")
     assert rounds.letter_text(id) == "Two."
@@ -391,7 +391,7 @@ def test_a_mail_that_is_judged_again_after_a_rejection_gets_its_new_answer(round
 def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
-    letter = rounds.errand(id).letter
+    letter = rounds.item(id).letter
     path = rounds.vault / rounds.mail_note(id)[0]
     path.write_text(path.read_text().replace('"drafted"', "Done", 1))
     rounds.round()
@@ -490,7 +490,7 @@ def test_the_handbook_that_init_writes_is_one() -> None:
 def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds: Rounds) -> None:
     id = rounds.deliver("Tea")
     rounds.round()
-    letter = rounds.errand(id).letter
+    letter = rounds.item(id).letter
     rounds.desk.reject(letter, by="ada", reason="no")
     rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]
@@ -506,11 +506,11 @@ def test_a_decision_is_answered_by_one_letter_however_the_clock_goes(rounds: Rou
     rounds.handbook("anything: draft_reply One.")
     id = rounds.deliver("Tea")
     rounds.round()
-    first = rounds.errand(id).letter
-    errand = rounds.errand(id)
+    first = rounds.item(id).letter
+    item = rounds.item(id)
     with rounds.desk.ledger.write() as book:  # as if it had ended before it was written down
-        book.change(errand, state="decided", letter="")
+        book.change(item, state="decided", letter="")
     rounds.clock.jump(-86_400)
     rounds.round()
-    assert rounds.errand(id).letter == first
+    assert rounds.item(id).letter == first
     assert len(rounds.desk.ledger.lines()) == 1

@@ -76,11 +76,11 @@ def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(
     model = with_model(rounds, WRITTEN, second)
     id = rounds.deliver("Tea")
     rounds.round()
-    first = rounds.errand(id).letter
+    first = rounds.item(id).letter
     rounds.desk.reject(first, by="ada", reason="Shorter, please", revise=True)
     for _ in range(2):
         rounds.round()
-    entry = rounds.desk.ledger.entry(rounds.errand(id).letter)
+    entry = rounds.desk.ledger.entry(rounds.item(id).letter)
     assert entry.replaces == first
     assert entry.letter.text.strip() == "Dear Ann, gladly."
     case = model.cases[1]
@@ -141,7 +141,7 @@ def test_the_person_may_ask_for_as_many_versions_as_they_like(rounds: Rounds) ->
     id = rounds.deliver("Tea")
     rounds.round()
     for number in range(1, 5):
-        rounds.desk.reject(rounds.errand(id).letter, by="ada", reason="Again", revise=True)
+        rounds.desk.reject(rounds.item(id).letter, by="ada", reason="Again", revise=True)
         for _ in range(2):
             rounds.round()
         assert rounds.letter_text(id) == f"Version {number}."
@@ -190,7 +190,7 @@ def test_a_fenced_draft_goes_home_and_keeps_what_it_shows(rounds: Rounds) -> Non
     rounds.round()
     rounds.carry(rounds.letter_note(id)[0], "Drafts")  # taken back
     rounds.round()
-    letter = rounds.errand(id).letter
+    letter = rounds.item(id).letter
     assert rounds.state_of(letter) == "pending"
     assert rounds.where(letter) == "Drafts"
     renamed = rounds.vault / rounds.letter_note(id)[0]

@@ -58,7 +58,7 @@ def test_a_backlog_is_taken_when_asked_for_and_only_once(tmp_path: Path) -> None
     for _ in range(2):
         rounds.round("subject:old")
     assert all(rounds.status(id) for id in old)
-    assert rounds.errand(other).state == "before"
+    assert rounds.item(other).state == "before"
     assert len(rounds.triaged()) == 3
     rounds.close()
 
@@ -68,7 +68,7 @@ def test_what_is_no_mail_of_the_inbox_becomes_no_note(rounds: Rounds, label: str
     labels = frozenset({label}) if label != TRASH else frozenset({INBOX, TRASH})
     id = rounds.deliver(labels=labels)
     rounds.round()
-    assert rounds.errand(id).state == "aside"
+    assert rounds.item(id).state == "aside"
     assert not list(rounds.vault.glob("Needs_Action/*"))
 
 
@@ -145,7 +145,7 @@ def test_a_lost_cursor_brings_nothing_back_that_was_there_before_watching_began(
     rounds.restart()
     rounds.round()
     assert len(rounds.triaged()) == 1
-    assert {rounds.errand(id).state for id in old} == {"before"}
+    assert {rounds.item(id).state for id in old} == {"before"}
     rounds.close()
 
 
@@ -171,7 +171,7 @@ def test_a_mail_that_is_gone_before_it_was_read_is_no_error(rounds: Rounds) -> N
     rounds.servers.answer = lambda _server, _tool, questions: [NotFound("gone") for _ in questions]
     id = rounds.deliver()
     rounds.round()
-    assert rounds.errand(id).state == "aside"
+    assert rounds.item(id).state == "aside"
 
 
 def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds: Rounds) -> None:
@@ -180,7 +180,7 @@ def test_a_mail_that_cannot_be_read_now_is_read_the_next_time(rounds: Rounds) ->
     ]
     id = rounds.deliver()
     rounds.round()
-    assert rounds.errand(id).state == "found"
+    assert rounds.item(id).state == "found"
     rounds.servers.answer = rounds.servers.alone
     rounds.round()
     assert rounds.status(id)[0] == "Needs_Action"

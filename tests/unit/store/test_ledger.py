@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 from postroom.core.card import Exposure
+from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
-from postroom.store.entries import ShownMail
 from postroom.store.ledger import Ledger
 from postroom.store.schema import MIGRATIONS
 

@@ -15,8 +15,8 @@ import pytest
 
 from postroom.config import load
 from postroom.core.life import Approved
+from postroom.core.records import Entry
 from postroom.desk.desk import Desk
-from postroom.store.entries import Entry
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import adopt

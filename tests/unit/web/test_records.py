@@ -12,9 +12,9 @@ from postroom.agents.roster import Me
 from postroom.core.address import Address
 from postroom.core.errors import Unavailable
 from postroom.core.health import Check
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call
 from postroom.services.correspondence import Correspondence
-from postroom.store.entries import Entry
 from postroom.web.markup import Html
 from postroom.web.records import chart
 from tests.desks import BOB, CAT, Office

@@ -13,9 +13,9 @@ import pytest
 from postroom.core.address import Address
 from postroom.core.health import Check
 from postroom.core.letter import Enclosure
+from postroom.core.records import Entry
 from postroom.desk.outbox import Call
 from postroom.mail.mailbox import Arrival
-from postroom.store.entries import Entry
 from tests.desks import BOB, START, YOU, Office
 from tests.mails import mail
 from tests.providers import Courier

@@ -7,7 +7,7 @@ import pytest
 
 from postroom.core import life
 from postroom.core.life import Approved, Rejected
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from tests.desks import BOB, HOUR, SEND, THREE_DAYS, Office, state
 from tests.providers import BARRED, Courier
 from tests.unit.web.browser import Answer, Browser, Site, at_once, opened, until

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from postroom.core.letter import Enclosure
-from postroom.store.entries import Entry
+from postroom.core.records import Entry
 from postroom.web.app import _Walls, app
 from postroom.web.live import Clerk, Live
 from postroom.web.request import MAX_FORM, Setup

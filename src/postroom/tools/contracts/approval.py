@@ -14,12 +14,12 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import MAX_SUBJECT
 from postroom.core.message import Summary
+from postroom.core.records import Entry
 from postroom.core.redaction import address as redacted
 from postroom.core.text import one_line
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Proposal
-from postroom.store.entries import Entry
 from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut

@@ -33,6 +33,7 @@ from postroom.core.errors import (
 from postroom.core.letter import Letter
 from postroom.core.message import Summary
 from postroom.core.outgoing_html import reduce_html
+from postroom.core.records import Entry
 from postroom.core.redaction import text as redacted
 from postroom.core.text import one_line
 from postroom.core.text import words as words_of
@@ -40,7 +41,6 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import Turn
 from postroom.desk.outbox import Proposal
 from postroom.mail.mailbox import Page
-from postroom.store.entries import Entry
 from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut as cut_to

@@ -15,11 +15,11 @@ from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.letter import MAX_SUBJECT
+from postroom.core.records import Entry
 from postroom.desk.compose import Written
 from postroom.desk.desk import PREVIEW, Desk
 from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
-from postroom.store.entries import Entry
 from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut

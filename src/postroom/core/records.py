@@ -1,0 +1,168 @@
+"""What the store keeps, as plain values: letters, their notes, proofs, and mail that came in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from postroom.core import life
+
+if TYPE_CHECKING:
+    from postroom.core.card import Card
+    from postroom.core.letter import Letter
+    from postroom.core.stamp import Stamp
+
+DAY: Final = 86_400  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A letter in the ledger; `digest` is the one it had when it was frozen."""
+
+    letter: Letter
+    agent: str
+    state: life.State
+    created: Stamp
+    card: Card
+    digest: str
+    content_key: str
+    home: str  # the folder of its note while it waits
+    form: str = "note"  # or "draft": a note whose whole body is the letter's text
+    replaces: str = ""
+    origins: tuple[str, ...] = field(default=())
+    version: int = 1
+
+    @property
+    def id(self) -> str:
+        """The letter's id."""
+        return self.letter.id
+
+    @property
+    def kind(self) -> str:
+        """The name of its state."""
+        return life.name(self.state)
+
+
+class LetterSummary(NamedTuple):
+    """A letter as a list shows it."""
+
+    id: str
+    agent: str
+    recipients: str
+    subject: str
+    level: int
+    warning: str
+    created: Stamp
+    state: life.State
+
+
+class LetterState(NamedTuple):
+    """The state of a letter, and the version that has it."""
+
+    state: life.State
+    version: int
+
+
+class AgentActivity(NamedTuple):
+    """How many letters an agent has in each state, and when it wrote the last one."""
+
+    agent: str
+    states: dict[str, int]
+    last: float
+
+
+class NoteLocation(NamedTuple):
+    """Where a letter's note was when it was last written or seen, and what it was."""
+
+    path: str
+    hash: str
+    notice: str
+    pages: str  # the sections that Postroom wrote into it, as JSON: title and hash
+    version: int  # of the letter that it shows
+    size: int
+    mtime: int
+    inode: int
+
+
+NOWHERE: Final = NoteLocation("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
+
+
+class ToolNote(NamedTuple):
+    """A file that a tool wrote; `agent` is empty where it is not known for which agent."""
+
+    agent: str
+    path: str = ""  # where it was when it was written
+    inode_only: bool = False  # nothing else matches, and file systems reuse inodes
+
+
+class ApprovalRequest(NamedTuple):
+    """A request that waits for a person: its author, and id and digest of each letter that it lists.
+
+    `agent` is None where a person wrote it, and empty where it is not known which agent did.
+    """
+
+    agent: str | None
+    letters: list[tuple[str, str]]
+
+
+class ProviderProof(NamedTuple):
+    """What a provider gave to settle a letter by: for which digest, and how many sends by it had no answer."""
+
+    text: str
+    digest: str
+    unanswered: int
+
+
+class ShownMail(NamedTuple):
+    """A mail whose text was shown to an agent, or written into a note or a file."""
+
+    account: str
+    id: str
+    sender: str  # the address in From
+    subject: str
+    date: float
+    sent: bool  # it lies in Sent
+
+
+class LabelChange(NamedTuple):
+    """A change of labels that an agent made, which can be undone."""
+
+    number: int
+    at: float
+    agent: str
+    account: str
+    message: str
+    added: frozenset[str]
+    removed: frozenset[str]
+
+
+class MailboxCursor(NamedTuple):
+    """How far a mailbox was followed: the provider's cursor, and how old mail was when it began."""
+
+    cursor: str
+    floor: int = 0
+
+
+class InboxItem(NamedTuple):
+    """A mail that came in, and what is to be done about it."""
+
+    account: str
+    message: str
+    thread: str = ""
+    state: str = "found"
+    facts: str = ""  # JSON
+    judgement: str = ""  # JSON
+    by: str = ""
+    letter: str = ""
+    wish: str = ""
+    held: str = ""
+    tries: int = 0
+    turn: int = 0  # how many times it was judged
+    seen: float = 0
+    changed: float = 0
+    version: int = 0
+
+    @property
+    def key(self) -> str:
+        """The key of its note."""
+        return f"mail {self.account} {self.message}"
