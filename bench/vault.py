@@ -22,7 +22,7 @@ from postroom.config import load
 from postroom.desk.outbox import Call
 from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
-from postroom.tools.table import Result, Visit
+from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document
 from postroom.wiring.desk import desk
 
@@ -74,10 +74,10 @@ def _measured(home: Path, size: int) -> list[Measure]:
 
 def _ask(services: Services, tool: str, **arguments: str) -> Result:
     """Call a tool as the server does, without the wire."""
-    visit = Visit(services, Call(tool, "bench", "vault"))
-    function: Callable[[Visit, Any], Any] = getattr(contract, tool)
+    context = ToolContext(services, Call(tool, "bench", "vault"))
+    function: Callable[[ToolContext, Any], Any] = getattr(contract, tool)
     model = {"search_notes": contract.SearchNotesInput, "list_notes": contract.ListNotesInput}[tool]
-    running = function(visit, model(**arguments))
+    running = function(context, model(**arguments))
     try:
         while True:
             time.sleep(next(running))

@@ -31,7 +31,7 @@ from postroom.desk import moves  # noqa: F401 - warm before the fork
 from postroom.desk.outbox import Call
 from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
-from postroom.tools.table import Result, Visit
+from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import desk as desk_of
 from tests.crash.counts import SECONDS
@@ -71,8 +71,8 @@ def _no_links(*_names: str, **_where: object) -> None:
 
 def ask(services: Services, agent: str, tool: str, **arguments: Any) -> Any:
     """Call a tool as the server does, without the wire."""
-    visit = Visit(services, Call(tool, agent, "vault"))
-    running = getattr(contract, tool)(visit, MODELS[tool](**arguments))
+    context = ToolContext(services, Call(tool, agent, "vault"))
+    running = getattr(contract, tool)(context, MODELS[tool](**arguments))
     if isinstance(running, Result):
         return running
     try:

@@ -23,7 +23,7 @@ from postroom.desk.outbox import Call
 from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
-from postroom.tools.table import Visit
+from postroom.tools.table import ToolContext
 from postroom.vault.access import Access
 from postroom.vault.index import Index, expression
 from postroom.vault.keeper import BATCH, Keeper, Watch, watching
@@ -85,7 +85,7 @@ def ask(found: Services, tool: str, **arguments: str) -> NoteList:
 
 def call(found: Services, tool: str, **arguments: str) -> object:
     """Call a tool as a server does, and wait for it within reason."""
-    running = getattr(contract, tool)(Visit(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
+    running = getattr(contract, tool)(ToolContext(found, Call(tool, "claude", "vault")), MODELS[tool](**arguments))  # fmt: skip
     deadline = time.monotonic() + LONGEST
     with closing(running):  # as a server gives a call up
         try:

@@ -13,7 +13,7 @@ from postroom.cli.mcp import mcp_command
 from postroom.tools import http
 
 
-class Introduced(http.Doorkeeper):
+class Introduced(http.BearerAuth):
     """A door with somebody before it, who hands the token to everyone that comes."""
 
     async def __call__(self, scope: http.Scope, receive: Any, send: Any) -> None:
@@ -25,5 +25,5 @@ class Introduced(http.Doorkeeper):
 
 
 if __name__ == "__main__":
-    http.Doorkeeper = Introduced  # type: ignore[misc]  # replaced in this process on purpose
+    http.BearerAuth = Introduced  # type: ignore[misc]  # replaced in this process on purpose
     mcp_command(sys.argv[1:])

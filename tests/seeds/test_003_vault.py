@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from postroom.tools.contracts import vault
-from postroom.tools.table import Reply, Result, Visit
+from postroom.tools.table import Reply, Result, ToolContext
 from tests.narrow import narrow
 from tests.seeds.conftest import Site, TimedSite
 from tests.seeds.test_003 import both, kinds_of_errors, wrong
@@ -281,7 +281,7 @@ def test_every_error_of_the_vault_has_one_of_the_documents_codes_or_conflict(
     """003 §5 MCPErrorCode, Error Taxonomy, vault"""
     problems = kinds_of_errors()
 
-    def read_note(_visit: Visit, asked: vault.ReadNoteInput) -> Reply:
+    def read_note(_context: ToolContext, asked: vault.ReadNoteInput) -> Reply:
         """Fail as the path says."""
         raise problems[asked.path]
 

@@ -54,7 +54,7 @@ _ID: Final = rb'"id":"([A-Za-z0-9]{8})"'
 _ABOUT: Final = re.compile(rb'\{"id":"([A-Za-z0-9]{8})"')
 
 
-class Taken:
+class Delivery:
     """A message that is being handed over: nobody else gets it until it is confirmed or let go."""
 
     def __init__(self, box: Mailbox, lock: int, found: Found) -> None:
@@ -67,7 +67,7 @@ class Taken:
         """Mark it as read: it was handed over."""
         self._mark(lambda: None)
 
-    def hand(
+    def deliver(
         self,
         handle: int,
         data: bytes,
@@ -90,7 +90,7 @@ class Taken:
             raise
         self._mark(lambda: write_out(handle, data[end:]), done=done)
 
-    def hand_at_once(self, handle: int, data: bytes) -> bool:
+    def try_deliver_now(self, handle: int, data: bytes) -> bool:
         """Do the same with what can be written without waiting, unless a lock must be waited for."""
         try:
             self._mark(lambda: write_out(handle, data), patience=0.0)
@@ -245,7 +245,7 @@ class Mailbox:
 
     # Receiving
 
-    def take(self, *, patience: float = PATIENCE) -> Taken | None:
+    def take(self, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message, for this process alone; or nothing where all is read."""
         end = time.monotonic() + patience
         if not os.path.lexists(self.path):
@@ -261,7 +261,7 @@ class Mailbox:
         if found is None:
             os.close(lock)
             return None
-        return Taken(self, lock, found)
+        return Delivery(self, lock, found)
 
     def _oldest(self, patience: float) -> Found | None:
         try:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from postroom.agents import roster
 from postroom.agents.files import PATIENCE
 from postroom.agents.folder import NO_ROOT, Folder, find
-from postroom.agents.mailbox import Mailbox, Taken
+from postroom.agents.mailbox import Delivery, Mailbox
 from postroom.agents.record import STATUSES, Message, seconds
 from postroom.agents.roster import Me
 from postroom.agents.states import set_status, states, was_read
@@ -133,7 +133,7 @@ class Post:
 
     # Receiving
 
-    def take(self, me: Me, *, patience: float = PATIENCE) -> Taken | None:
+    def take(self, me: Me, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; it is read once the caller confirms that it was handed over."""
         if not me.name:
             raise Unavailable("current window '' not found in tmux session")

@@ -298,7 +298,7 @@ def _receive(asked: Asked) -> int:
         raise
     patience = HOOK_PATIENCE if hook else USUAL
     # It ends as soon as it is marked: whoever sees it end otherwise has not got it.
-    taken.hand(2 if hook else 1, data, patience=patience, done=lambda: os._exit(code))
+    taken.deliver(2 if hook else 1, data, patience=patience, done=lambda: os._exit(code))
     return code
 
 

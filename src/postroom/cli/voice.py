@@ -104,5 +104,5 @@ def receive(asked: Asked) -> int:
         os.write(1, b"No unread messages\n")
         return 0
     data, code = shown(post, taken.message, PERSON, asked)
-    taken.hand(1, data)
+    taken.deliver(1, data)
     return code

@@ -25,7 +25,7 @@ from postroom.desk.duty import Duty
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_writer import NoteWriter
 from postroom.desk.notes import Notes, difference, text_of
-from postroom.desk.outbox import BEFORE, Call, Outbox, Proposal, check_name
+from postroom.desk.outbox import PRE_SEND_RECORD, Call, Outbox, Proposal, check_name
 from postroom.desk.passphrase import Unlocked
 from postroom.desk.reading import Reading
 from postroom.desk.slips import Slip
@@ -76,7 +76,7 @@ class Shelf:
     outgoing: Sequence[Path] = ()  # folders that attachments may be taken from
 
 
-class Turn(float):
+class PaceDelay(float):
     """Seconds to wait where too many letters leave at once."""
 
 
@@ -219,7 +219,7 @@ class Desk(Duty):
 
     def _keep_before(self, entry: Entry) -> None:
         """Keep of a letter that is about to leave what its contract wants kept; else it does not leave."""
-        answers = self.ledger.meta(f"{BEFORE}{entry.id}")
+        answers = self.ledger.meta(f"{PRE_SEND_RECORD}{entry.id}")
         if answers:
             letter = entry.letter
             self.log.before(
@@ -284,7 +284,7 @@ class Desk(Duty):
             with self._recorded(call):
                 entry = yield from self._leaving(call, entry)
             entry = self.outbox.record_letter(call, entry)
-        elif wish.once and isinstance(entry.state, life.Sent):
+        elif wish.refuse_if_sent and isinstance(entry.state, life.Sent):
             raise self._sent_already(entry)
         self.sync_notes_and_log(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
@@ -318,7 +318,7 @@ class Desk(Duty):
                 if left > (LONGEST_PACE if _paced(entry) else LONGEST_WAIT) or waited > LONGEST:
                     break
                 if wait:
-                    yield Turn(wait) if _paced(entry) else wait
+                    yield PaceDelay(wait) if _paced(entry) else wait
                 began = entry.state
                 entry = self.dispatcher.dispatch(entry.id)
                 died = isinstance(began, life.Sending) and self.due_in(entry) == 0

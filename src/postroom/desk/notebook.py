@@ -146,10 +146,10 @@ class Notebook:
     def remember(self, call: Call, kept: Kept, *, whole: bool = True) -> str:
         """Remember what an agent was shown, and return the etag for it."""
         tag = kept.etag if whole else f"{kept.etag}{PART}"
-        if call.visit is None:  # nobody knows whether the next call is the same client's
+        if call.client_session is None:  # nobody knows whether the next call is the same client's
             return tag
         with self._turn:
-            key = (call.agent, call.visit, kept.path)
+            key = (call.agent, call.client_session, kept.path)
             self._seen[key] = tag
             self._seen.move_to_end(key)
             if len(self._seen) > REMEMBERED:
@@ -247,7 +247,7 @@ class Notebook:
             )
 
     def _compare(self, call: Call, path: str, now: str, if_match: str, *, whole: bool) -> bool:
-        known = if_match or self._seen.get((call.agent, call.visit or "", path), "")
+        known = if_match or self._seen.get((call.agent, call.client_session or "", path), "")
         if known == now or (known == now + PART and not whole):
             return known == now
         if known == now + PART:
@@ -259,7 +259,7 @@ class Notebook:
         told = "was changed since you read it"
         if not known:
             told = "is there, and you have not read it yet"
-        if not known and call.visit is None:
+        if not known and call.client_session is None:
             told = "is there, and without a session it takes if_match to change it"
         raise Conflict(
             f"{path!r} {told}: nothing was written",

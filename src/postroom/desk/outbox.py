@@ -24,7 +24,7 @@ from postroom.desk.compose import settled
 from postroom.store.ledger import DISTRUSTED, TOOL_NOTES_SINCE, Book, Ledger
 
 HOME = "Pending_Approval"
-BEFORE = "before."
+PRE_SEND_RECORD = "before."
 FIELDS = "fields "  # in the ledger, with a letter's id: what else the frontmatter of its draft has
 ONCE = "once"
 PERSON = "person"
@@ -49,7 +49,9 @@ class Call(NamedTuple):
     agent: str
     actor: str = "email_mcp"
     trace: Trace | None = None
-    visit: str | None = ""  # which of several clients of this name; None where that is not known
+    client_session: str | None = (
+        ""  # which of several clients of this name; None where that is not known
+    )
     named: bool = False  # whether the person gave the name, and not the client itself
 
 
@@ -63,10 +65,12 @@ class Proposal(NamedTuple):
     form: str = "note"
     slip: str = ""  # the hash of one that fits
     verdict: str = ""  # whose word came with it: a draft that a person wrote and approved
-    once: bool = False  # what was sent already is refused, not answered as sent
-    theirs: bool = False  # a person's own letter of the same words, once approved, is this letter
-    before: str = ""  # a record is kept of it before it is sent, and answers this (JSON)
-    asks: bool = False  # it waits for a person, even where none is required
+    refuse_if_sent: bool = False  # what was sent already is refused, not answered as sent
+    match_persons_letter: bool = (
+        False  # a person's own letter of the same words, once approved, is this letter
+    )
+    pre_send_record: str = ""  # a record is kept of it before it is sent, and answers this (JSON)
+    always_ask: bool = False  # it waits for a person, even where none is required
     fields: Mapping[str, str] | None = None  # what its draft shows besides
 
 
@@ -130,7 +134,7 @@ class Outbox:
             known = book.entry(id)
             return None if isinstance(known.state, life.Rehearsal) else known
         latest = book.latest(call.agent, letter.content_key)
-        if wish.theirs and not (latest and latest.kind in ("approved", "sending")):
+        if wish.match_persons_letter and not (latest and latest.kind in ("approved", "sending")):
             theirs = book.latest(PERSON, letter.content_key)
             waits = latest is not None and latest.kind in life.OPEN
             counts = ("approved", "sending") if waits else ("approved", "sending", "sent")
@@ -151,8 +155,8 @@ class Outbox:
         """Answer a repeated call by the letter that is there."""
         if wish.key and known.kind in life.OPEN:
             book.bind(call.agent, wish.key, known)
-        if wish.before:
-            book.set(f"{BEFORE}{known.id}", wish.before)
+        if wish.pre_send_record:
+            book.set(f"{PRE_SEND_RECORD}{known.id}", wish.pre_send_record)
         # A slip is about what is asked for now, which a person may have changed since; and a draft
         # of the person's that comes back after a recall is a stale copy, not another word.
         verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
@@ -162,7 +166,7 @@ class Outbox:
         if waits and verdict and same:
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
-            again = wish.once and isinstance(known.state, life.Sent)
+            again = wish.refuse_if_sent and isinstance(known.state, life.Sent)
             self._line(book, call, known, "rejected" if again else "")
         return known
 
@@ -206,8 +210,8 @@ class Outbox:
         )
         if wish.key:
             book.bind(call.agent, wish.key, entry)
-        if wish.before:
-            book.set(f"{BEFORE}{entry.id}", wish.before)
+        if wish.pre_send_record:
+            book.set(f"{PRE_SEND_RECORD}{entry.id}", wish.pre_send_record)
         if wish.fields:
             book.set(f"{FIELDS}{entry.id}", json.dumps(wish.fields))
         if not isinstance(state, life.Approved) or wish.verdict:
@@ -230,7 +234,7 @@ class Outbox:
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
         now, folders_count = self.clock(), self._folders_count(book)
-        if wish.asks:
+        if wish.always_ask:
             return None
         if wish.verdict and folders_count:
             return life.Verdict(wish.verdict, "folder", now, digest)

@@ -367,7 +367,7 @@ class Triage:
             key=key,
             home=DRAFTS_FOLDER,
             replaces=replaced,
-            asks=True,
+            always_ask=True,
             fields={"reply_to_message_id": item.message, "answers": f"[[{name}]]", **urgent},
         )
         letter = self.setup.desk.composer.letter(written)

@@ -1,7 +1,7 @@
 """What agents do with letters to each other, each call with its one line in the log.
 
 The line and the deed come about together, but for a kill between the two: a message that was written
-has its line, and one that is handed out has it before it is marked as read.
+has its line, and one that is delivered has it before it is marked as read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from postroom.agents.files import Locked
-from postroom.agents.mailbox import Taken
+from postroom.agents.mailbox import Delivery
 from postroom.agents.post import MAX_BYTES, Letter, Post
 from postroom.agents.record import STATUSES, Message, seconds
 from postroom.agents.roster import Me, checked, everybody, person
@@ -28,21 +28,21 @@ INTERVAL: Final = 0.25  # seconds between two looks for mail that is waited for
 THREADED: Final = 64  # characters of a thread's name
 
 
-class Handed(NamedTuple):
-    """A message that is being handed out."""
+class ReceivedMessage(NamedTuple):
+    """A message that is being delivered."""
 
-    taken: Taken | None  # none where it was only looked at
+    delivery: Delivery | None  # none where it was only looked at
     letter: Letter
     owner: str
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Put it into words; where that fails, it was not handed out."""
+    def release_on_error(self) -> Iterator[None]:
+        """Put it into words; where that fails, it was not delivered."""
         try:
             yield
         except BaseException:
-            if self.taken:
-                self.taken.release()
+            if self.delivery:
+                self.delivery.release()
             raise
 
 
@@ -65,7 +65,7 @@ class Correspondence:
 
     def me(self, call: Call) -> Me:
         """Return who calls: never by their own word."""
-        if call.visit == "":
+        if call.client_session == "":
             return self.post.me(otherwise=call.agent if call.named else "")
         if not call.named:
             raise Denied(
@@ -121,7 +121,7 @@ class Correspondence:
 
     def receive(
         self, call: Call, wait: float = 0, *, peek: bool = False
-    ) -> Generator[float, None, Handed | None]:
+    ) -> Generator[float, None, ReceivedMessage | None]:
         """Take the oldest unread message, or only look at it; where there is none, wait so long for one."""
         me = self.me(call)
         seen = None
@@ -130,7 +130,7 @@ class Correspondence:
                 size = self.post.box(me.name).size()
                 taken = None if size == seen else self.post.take(me)
                 if taken:
-                    return self._handed(call, me, taken, peek=peek)
+                    return self._receive(call, me, taken, peek=peek)
                 if not wait:
                     break
                 seen = size
@@ -141,21 +141,21 @@ class Correspondence:
         self._record(call, me)
         return None
 
-    def _handed(self, call: Call, me: Me, taken: Taken, *, peek: bool) -> Handed:
+    def _receive(self, call: Call, me: Me, taken: Delivery, *, peek: bool) -> ReceivedMessage:
         try:
             letter = self.post.letter(taken.message, me.name)
             with self.outbox.recording(call, target=taken.message.sender) as keep:
                 keep(**_as(call, me, id=taken.message.id))
         except BaseException:
-            taken.release()  # it was not handed out
+            taken.release()  # it was not delivered
             raise
         if peek:
             taken.release()
-        return Handed(None if peek else taken, letter, me.name)
+        return ReceivedMessage(None if peek else taken, letter, me.name)
 
-    def left(self, handed: Handed) -> int:
+    def left(self, received: ReceivedMessage) -> int:
         """Return how many wait behind this one, of which its reader thereby knows."""
-        return max(0, self.post.waiting(handed.owner) - 1)
+        return max(0, self.post.waiting(received.owner) - 1)
 
     def set_status(self, call: Call, status: str) -> None:
         """Say whether this agent can be disturbed."""

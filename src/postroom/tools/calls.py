@@ -20,12 +20,12 @@ from postroom.core.text import one_line
 from postroom.desk.outbox import Call, Trace, check_name
 from postroom.services.office import Services
 from postroom.tools.table import (
+    CallFinished,
     Contract,
-    Heard,
     Reply,
     Result,
     Tool,
-    Visit,
+    ToolContext,
     Waiting,
 )
 
@@ -124,7 +124,7 @@ class Calls:
             raise NoResource(uri)
         call = Call(resource.action, caller.name)
         return self.run_guarded(
-            lambda: resource.function(Visit(self.services(), call), id.rstrip("/")), call
+            lambda: resource.function(ToolContext(self.services(), call), id.rstrip("/")), call
         )
 
     def run_guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
@@ -210,8 +210,8 @@ class RunningCall:
         if self._waiting is None:
             self._begun = True
             asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            visit = Visit(self._calls.services(), self.call, getattr(asked, "account", ""))
-            found = self._tool.function(visit, asked)
+            context = ToolContext(self._calls.services(), self.call, getattr(asked, "account", ""))
+            found = self._tool.function(context, asked)
             if isinstance(found, Reply | Result):
                 return self._tool.reply(found)
             self._waiting = found
@@ -222,10 +222,12 @@ class RunningCall:
 
     def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
         self._calls.forget(self)
-        if heard := self._calls.contract.heard:
+        if on_call_finished := self._calls.contract.on_call_finished:
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
-                about = Heard(self._tool.name, self._live(), reply.refused, error, self._took())
-                self._calls.run_guarded(lambda: heard(about))
+                about = CallFinished(
+                    self._tool.name, self._live(), reply.refused, error, self._took()
+                )
+                self._calls.run_guarded(lambda: on_call_finished(about))
         return reply
 
     def _live(self) -> bool:

@@ -20,7 +20,7 @@ LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 MAX_SESSIONS: Final = 20_000
 
 
-class Doorkeeper:
+class BearerAuth:
     """Lets in who has a token, says whose it is, and keeps each to the sessions that it began."""
 
     def __init__(self, app: App, tokens: Callable[[], Mapping[str, str]]) -> None:
@@ -87,7 +87,7 @@ def run_http(
     """Serve at this host, where somebody listens already, until a signal comes."""
     port = listener.getsockname()[1]
     hosts = [f"{name}:{port}" for name in (*LOOPBACK, host)]
-    app = Doorkeeper(service.app(hosts), tokens)
+    app = BearerAuth(service.app(hosts), tokens)
     config = uvicorn.Config(
         app,
         log_level="warning",

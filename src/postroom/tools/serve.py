@@ -28,7 +28,7 @@ from postroom.tools.table import Reply, Wait, refusal
 from postroom.tools.wire import PUBLISH, THREADS, WAIT
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Taken
+    from postroom.agents.mailbox import Delivery
 
 
 TOKEN_HOLDER: Final = "postroom.token_holder"  # noqa: S105 - a key of a request's scope
@@ -171,8 +171,8 @@ class Service:
             with anyio.CancelScope(shield=True):
                 await self._work(call.abandon)
             raise
-        if reply.handover:
-            await self._deliver(reply.handover)
+        if reply.delivery:
+            await self._deliver(reply.delivery)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=reply.text)],
             structured_content=reply.values,
@@ -183,7 +183,7 @@ class Service:
         waited = 0.0
         while not isinstance(step := await self._work(call.step), Reply):
             if isinstance(step, Wait):
-                await ctx.session.report_progress(step.done, step.total, step.told)
+                await ctx.session.report_progress(step.done, step.total, step.message)
                 await anyio.sleep(step)
                 continue
             end = waited + step
@@ -194,7 +194,7 @@ class Service:
                 waited += piece
         return step
 
-    async def _deliver(self, delivery: Taken) -> None:
+    async def _deliver(self, delivery: Delivery) -> None:
         """Mark a message as read before its answer, since nobody sees an answer leave over HTTP."""
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()  # then nothing will be answered

@@ -18,7 +18,7 @@ from postroom.agents.files import write_out
 from postroom.tools import protocol
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Taken
+    from postroom.agents.mailbox import Delivery
 
 MAX_LINE: Final = 16_000_000  # bytes of a message
 MAX_UNREAD: Final = 32_000_000  # bytes of answers that the client has not read
@@ -38,12 +38,12 @@ class Output:
         self._is_slow = stat.S_ISCHR(os.fstat(handle).st_mode)
         self._ready = select.poll()
         self._ready.register(handle, select.POLLOUT)
-        self._queue: deque[tuple[bytes, protocol.Id, Taken | None]] = deque()
+        self._queue: deque[tuple[bytes, protocol.Id, Delivery | None]] = deque()
         self._changed = threading.Condition()
         self._writer: threading.Thread | None = None
         self._is_closed = False
 
-    def send(self, message: dict[str, Any], delivery: Taken | None = None) -> None:
+    def send(self, message: dict[str, Any], delivery: Delivery | None = None) -> None:
         """Write a message; `delivery` is confirmed with its last byte, or released if it is not written."""
         text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
         data = text.encode("utf-8", "replace") + b"\n"
@@ -61,12 +61,12 @@ class Output:
                 self._writer = writer
             self._changed.notify_all()
 
-    def _try_send(self, data: bytes, delivery: Taken | None) -> bool:
+    def _try_send(self, data: bytes, delivery: Delivery | None) -> bool:
         if self._is_slow or len(data) > AT_ONCE or not self._ready.poll(0):
             return False
         try:
             if delivery is not None:
-                return delivery.hand_at_once(self._handle, data)
+                return delivery.try_deliver_now(self._handle, data)
             write_out(self._handle, data)
         except OSError as why:
             self._lost(why)
@@ -100,12 +100,12 @@ class Output:
             if was_full:
                 self.wake_reader()
 
-    def _deliver(self, data: bytes, id: protocol.Id, delivery: Taken) -> None:
+    def _deliver(self, data: bytes, id: protocol.Id, delivery: Delivery) -> None:
         from postroom.core.errors import Unavailable
         from postroom.tools.table import refusal
 
         try:
-            delivery.hand(self._handle, data)
+            delivery.deliver(self._handle, data)
         except Unavailable as locked:  # nothing of it is written yet
             error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
             answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
@@ -179,7 +179,7 @@ def take_streams() -> tuple[int, int]:
     return incoming, outgoing
 
 
-def release(delivery: Taken | None) -> None:
+def release(delivery: Delivery | None) -> None:
     """Let go of a message that was not delivered: it is there for the next who asks."""
     if delivery is not None:
         delivery.release()

@@ -25,7 +25,7 @@ from postroom.core.text import one_line
 from postroom.tools import arguments, listing
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Taken
+    from postroom.agents.mailbox import Delivery
     from postroom.desk.desk import Desk
     from postroom.desk.outbox import Call
     from postroom.services.office import Services
@@ -118,7 +118,7 @@ def _dumped(value: object) -> object:
 _REQUIRED: Final = object()
 
 
-class Visit(NamedTuple):
+class ToolContext(NamedTuple):
     """One call at the desk: by whom, by which tool, for which account."""
 
     services: Services
@@ -137,7 +137,7 @@ class Reply(NamedTuple):
     text: str
     result: Result
     refused: bool = False
-    handover: Taken | None = None  # is its reader's only once the answer was written out
+    delivery: Delivery | None = None  # is its reader's only once the answer was written out
 
     @property
     def values(self) -> dict[str, Any]:
@@ -150,13 +150,13 @@ class Wait(float):
 
     done: int
     total: int
-    told: str
+    message: str
 
     @classmethod
-    def of(cls, seconds: float, done: int, total: int, told: str) -> Wait:
+    def of(cls, seconds: float, done: int, total: int, message: str) -> Wait:
         """Return a wait that says how far it is."""
         made = cls(seconds)
-        made.done, made.total, made.told = done, total, told
+        made.done, made.total, made.message = done, total, message
         return made
 
 
@@ -164,7 +164,7 @@ class Wait(float):
 Answer = Reply | Result
 # A tool that waits yields how many seconds, and is called on afterwards; nobody else waits with it.
 Waiting = Generator[float, None, Answer]
-Function = Callable[[Visit, Any], Answer | Waiting]
+Function = Callable[[ToolContext, Any], Answer | Waiting]
 
 
 def in_json(result: Result) -> Reply:
@@ -246,7 +246,7 @@ class Resource(NamedTuple):
     title: str
     text: str
     action: str
-    function: Callable[[Visit, str], str]
+    function: Callable[[ToolContext, str], str]
 
 
 class Wrong(Result):
@@ -267,7 +267,7 @@ def refusal(_tool: str, error: PostroomError) -> Reply:
     return Reply(text, Wrong(error=about), refused=True)
 
 
-class Heard(NamedTuple):
+class CallFinished(NamedTuple):
     """A call that was answered."""
 
     tool: str
@@ -296,4 +296,6 @@ class Contract(NamedTuple):
     about: About = About()
     accounts: bool = True  # whether a tool has `account` where there are several
     refuse: Callable[[str, PostroomError], Reply] = refusal
-    heard: Callable[[Heard], None] | None = None  # told of each call when it is answered
+    on_call_finished: Callable[[CallFinished], None] | None = (
+        None  # told of each call when it is answered
+    )

@@ -31,7 +31,7 @@ from postroom.tools.streams import MAX_LINE, LineBuffer, Output, release, take_s
 from postroom.tools.workers import Workers
 
 if TYPE_CHECKING:
-    from postroom.agents.mailbox import Taken
+    from postroom.agents.mailbox import Delivery
     from postroom.tools.calls import Caller, Calls, RunningCall
     from postroom.tools.table import Reply
 
@@ -197,7 +197,7 @@ class Server:
         result: dict[str, Any] | None = None,
         *,
         error: dict[str, object] | None = None,
-        delivery: Taken | None = None,
+        delivery: Delivery | None = None,
     ) -> None:
         if not self._forget(request):  # it is cancelled, or the server ends
             release(delivery)
@@ -384,7 +384,7 @@ class Server:
                 step = call.step()
             if not isinstance(step, float):
                 request.call = None
-                self._answer(request, _tool_result(step), delivery=step.handover)
+                self._answer(request, _tool_result(step), delivery=step.delivery)
             elif request.cancelled:
                 request.call = None
                 call.abandon()
@@ -402,7 +402,7 @@ class Server:
         delay = step
         request.is_busy = isinstance(step, Wait)
         if isinstance(step, Wait):
-            self._report(request, step.done, step.total, step.told)
+            self._report(request, step.done, step.total, step.message)
         else:
             request.left += step
             delay = min(request.left, WAIT)

@@ -88,9 +88,9 @@ def test_nothing_is_written_of_what_cannot_be_marked(box: Mailbox, tmp_path: Pat
     box.append("alice", "one")
     taken = present(box.take())
     with open(tmp_path / "out", "wb") as out, locked(box.path):
-        assert not taken.hand_at_once(out.fileno(), b"one")
+        assert not taken.try_deliver_now(out.fileno(), b"one")
         with pytest.raises(Locked):
-            taken.hand(out.fileno(), b"x" * 2_000, patience=0.05)
+            taken.deliver(out.fileno(), b"x" * 2_000, patience=0.05)
     assert (tmp_path / "out").read_bytes() == b""
     assert received(box) == "one"
 

@@ -337,9 +337,9 @@ def test_a_persons_letter_of_long_ago_does_not_hide_the_agents_own_that_waits(
     letter, person = office.letter(), Call("approve_draft", "person", "person")
     assert office.propose(letter, call=person, verdict="person").kind == "sent"
     office.clock.go(2 * DAY)
-    first = again(office, letter, theirs=True)
+    first = again(office, letter, match_persons_letter=True)
     assert first.kind == "pending"
-    assert again(office, letter, 2, theirs=True).id == first.id
+    assert again(office, letter, 2, match_persons_letter=True).id == first.id
 
 
 def test_a_new_key_for_a_rejected_letter_is_not_used_up_by_the_answer(office: Office) -> None:
@@ -365,7 +365,7 @@ def test_a_persons_approved_letter_of_the_same_words_goes_before_the_agents_own_
     office.propose(letter)
     own = approved_draft(office, replace(letter, id="cccccccccc"))
     assert own.kind == "approved"
-    answer = again(office, letter, theirs=True)
+    answer = again(office, letter, match_persons_letter=True)
     assert (answer.id, answer.kind) == (own.id, "sent")
     assert office.state_of(letter.id) == "pending"
     assert len(courier.accepted) == 1
@@ -378,6 +378,6 @@ def test_the_agents_own_approved_letter_goes_before_a_persons_of_the_same_words(
     office.propose(letter)
     office.desk.approve(letter.id, by="ada", digest=letter.digest)
     own = approved_draft(office, replace(letter, id="cccccccccc"))
-    answer = again(office, letter, theirs=True)
+    answer = again(office, letter, match_persons_letter=True)
     assert (answer.id, answer.kind) == (letter.id, "sent")
     assert office.state_of(own.id) == "approved"

@@ -65,35 +65,35 @@ class ListRecipientsResponse(table.Result):
     recipients: tuple[RecipientInfo, ...]
 
 
-def send(visit: table.Visit, asked: SendParams) -> table.Result:
+def send(context: table.ToolContext, asked: SendParams) -> table.Result:
     """Send a message to another agent in a tmux window"""
-    sent = visit.services.correspondence.send(visit.call, asked.recipient, asked.message)
+    sent = context.services.correspondence.send(context.call, asked.recipient, asked.message)
     return SendResponse(message_id=sent.message.id)
 
 
-def receive(visit: table.Visit, _asked: ReceiveParams) -> table.Waiting:
+def receive(context: table.ToolContext, _asked: ReceiveParams) -> table.Waiting:
     """Read the oldest unread message from your mailbox"""
-    handed = yield from visit.services.correspondence.receive(visit.call)
-    if handed is None:
+    received = yield from context.services.correspondence.receive(context.call)
+    if received is None:
         return StatusResponse(status=NONE)
-    with handed.kept():
-        message = handed.letter.message
-        sender = sender_of(visit.services.correspondence, handed.letter)
+    with received.release_on_error():
+        message = received.letter.message
+        sender = sender_of(context.services.correspondence, received.letter)
         found = ReceiveResponse(
             sender=sender, id=one_line(message.id), message=bounded(message.text)
         )
-        return _said(found)._replace(handover=handed.taken)
+        return _said(found)._replace(delivery=received.delivery)
 
 
-def status(visit: table.Visit, asked: StatusParams) -> table.Result:
+def status(context: table.ToolContext, asked: StatusParams) -> table.Result:
     """Set your agent's availability status"""
-    visit.services.correspondence.set_status(visit.call, asked.status)
+    context.services.correspondence.set_status(context.call, asked.status)
     return StatusResponse(status="ok")
 
 
-def list_recipients(visit: table.Visit, _asked: ReceiveParams) -> table.Result:
+def list_recipients(context: table.ToolContext, _asked: ReceiveParams) -> table.Result:
     """List all available agents that can receive messages"""
-    found = visit.services.correspondence.agents(visit.call)
+    found = context.services.correspondence.agents(context.call)
     named = (RecipientInfo(name=one_line(one.name), is_current=one.is_current) for one in found)
     return ListRecipientsResponse(recipients=tuple(named))
 

@@ -77,10 +77,10 @@ class InvalidThread(NotFound):
     """There is no such thread; the message is the document's."""
 
 
-def search_email(visit: table.Visit, asked: SearchEmailRequest) -> table.Reply:
+def search_email(context: table.ToolContext, asked: SearchEmailRequest) -> table.Reply:
     """Search emails with Gmail's query language. Read-only: allowed in every mode."""
-    page = visit.services.mailbox.search(
-        visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
+    page = context.services.mailbox.search(
+        context.call, context.account, asked.query, limit=asked.max_results, cursor=""
     )
     query, found = one_line(asked.query), tuple(map(_email, page.items))
     result = EmailResults(emails=found, notes=page.notes[:5])
@@ -111,12 +111,12 @@ def _email(summary: Summary) -> EmailResult:
     )
 
 
-def draft_email(visit: table.Visit, asked: DraftEmailRequest) -> table.Reply:
+def draft_email(context: table.ToolContext, asked: DraftEmailRequest) -> table.Reply:
     """Keep an email as a draft; it is not sent."""
-    desk, written = visit.desk, _written(visit, asked)
+    desk, written = context.desk, _written(context, asked)
     if not desk.rules.live:
-        return _rehearsed(visit, written, "Draft logged but not created")
-    made = visit.services.mailbox.draft(visit.call, desk.composer.letter(written))
+        return _rehearsed(context, written, "Draft logged but not created")
+    made = context.services.mailbox.draft(context.call, desk.composer.letter(written))
     assert made is not None
     said = (
         f"Draft created successfully. Draft ID: {made.id}. Review it in your Gmail drafts folder."
@@ -124,49 +124,49 @@ def draft_email(visit: table.Visit, asked: DraftEmailRequest) -> table.Reply:
     return table.Reply(said, Outcome(message=said, draft_id=made.id))
 
 
-def send_email(visit: table.Visit, asked: SendEmailRequest) -> table.Waiting:
+def send_email(context: table.ToolContext, asked: SendEmailRequest) -> table.Waiting:
     """Send an email. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, written = visit.desk, _written(visit, asked)
+    desk, written = context.desk, _written(context, asked)
     if not desk.rules.live:
-        return _rehearsed(visit, written, "Send logged but not executed")
+        return _rehearsed(context, written, "Send logged but not executed")
     letter = desk.composer.letter(written)
-    entry = yield from desk.posting(visit.call, letter, Proposal(once=True), slips=True)
+    entry = yield from desk.posting(context.call, letter, Proposal(refuse_if_sent=True), slips=True)
     what = f"sending to {redacted(written.to[0].spec)}", "email_send"
     return _outcome(desk, entry, "Email sent", _unapproved(*what), "send_email")
 
 
-def reply_email(visit: table.Visit, asked: ReplyEmailRequest) -> table.Waiting:
+def reply_email(context: table.ToolContext, asked: ReplyEmailRequest) -> table.Waiting:
     """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, thread = visit.desk, plain.id(asked.thread_id)
+    desk, thread = context.desk, plain.id(asked.thread_id)
     if not desk.rules.live:
-        desk.rehearse(visit.call, None, thread=thread)
+        desk.rehearse(context.call, None, thread=thread)
         said = "[DEV_MODE] Reply logged but not executed."
         said += f" Thread: {thread}, Body length: {len(asked.body)} chars"
         return table.Reply(said, Outcome(message=said))
     unapproved = _unapproved(f"replying to thread {thread}", "email_reply")
     try:
-        answers, answer = visit.services.mailbox.answer(
-            visit.account, id=asked.message_id, thread=asked.thread_id, everyone=False
+        answers, answer = context.services.mailbox.answer(
+            context.account, id=asked.message_id, thread=asked.thread_id, everyone=False
         )
     except NotFound:
-        _refuse_in_order(visit, asked.thread_id, unapproved)
+        _refuse_in_order(context, asked.thread_id, unapproved)
         gone = f"Error: Thread ID {thread} not found or no longer accessible."
         raise InvalidThread(gone) from None
     letter = desk.composer.letter(
         Written(answer.to, answer.subject, asked.body, answer.cc, answers=answers)
     )
-    entry = yield from desk.posting(visit.call, letter, Proposal(once=True), slips=True)
+    entry = yield from desk.posting(context.call, letter, Proposal(refuse_if_sent=True), slips=True)
     return _outcome(desk, entry, "Reply sent", unapproved, "reply_email")
 
 
-def _written(visit: table.Visit, asked: DraftEmailRequest) -> Written:
+def _written(context: table.ToolContext, asked: DraftEmailRequest) -> Written:
     to = Address.parse(asked.to)
-    return Written((to,), asked.subject, asked.body, account=visit.account)
+    return Written((to,), asked.subject, asked.body, account=context.account)
 
 
-def _rehearsed(visit: table.Visit, written: Written, done: str) -> table.Reply:
-    letter = visit.desk.composer.rehearsed(written)
-    visit.desk.rehearse(visit.call, letter)
+def _rehearsed(context: table.ToolContext, written: Written, done: str) -> table.Reply:
+    letter = context.desk.composer.rehearsed(written)
+    context.desk.rehearse(context.call, letter)
     to = redacted(letter.to[0].spec)
     said = f"[DEV_MODE] {done}. To: {to}, Subject: {letter.subject}"
     return table.Reply(said, Outcome(message=said))
@@ -179,11 +179,11 @@ def _unapproved(what: str, kind: str) -> str:
     )
 
 
-def _refuse_in_order(visit: table.Visit, thread: str, unapproved: str) -> None:
+def _refuse_in_order(context: table.ToolContext, thread: str, unapproved: str) -> None:
     """Refuse an answer that has nothing to answer as the document's order has it: approval first."""
-    desk = visit.desk
+    desk = context.desk
     desk.reconcile()
-    approved = desk.ledger.lines("approved", agent=visit.call.agent)
+    approved = desk.ledger.lines("approved", agent=context.call.agent)
     if any(desk.ledger.entry(each.id).letter.thread == thread for each in approved):
         return
     slips = desk.slips() if desk.rules.trust == "folder" else []

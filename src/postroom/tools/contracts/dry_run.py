@@ -38,7 +38,7 @@ from postroom.core.redaction import text as redacted
 from postroom.core.text import one_line
 from postroom.core.text import words as words_of
 from postroom.desk.compose import Written
-from postroom.desk.desk import Turn
+from postroom.desk.desk import PaceDelay
 from postroom.desk.outbox import Proposal
 from postroom.mail.mailbox import Page
 from postroom.tools import plain, table
@@ -209,10 +209,12 @@ def dry_run_response(action: str, details: Mapping[str, str], tail: str) -> str:
     return "\n".join([*rows, *(["", tail] if tail else [])])
 
 
-def _said(visit: table.Visit, text: str, warnings: tuple[str, ...], **about: str) -> table.Reply:
+def _said(
+    context: table.ToolContext, text: str, warnings: tuple[str, ...], **about: str
+) -> table.Reply:
     """Return an answer, and below it what was changed before."""
     for warning in warnings:
-        log("warn", visit.call.action_type, dry_run=not visit.desk.rules.live, warning=warning)
+        log("warn", context.call.action_type, dry_run=not context.desk.rules.live, warning=warning)
     said = "\n\n".join([text, *(f"Warning: {warning}." for warning in warnings)])
     return table.Reply(said, Outcome(message=said, **about))
 
@@ -240,61 +242,61 @@ def _preview(letter: Letter, body: str, *always: str) -> dict[str, str]:
 # Section 4
 
 
-def send_email(visit: table.Visit, asked: SendEmail) -> table.Waiting:
+def send_email(context: table.ToolContext, asked: SendEmail) -> table.Waiting:
     """Send an email via Gmail. Requires DRY_RUN=false or returns a dry-run preview."""
-    desk, (written, warnings) = visit.desk, _checked(asked)
+    desk, (written, warnings) = context.desk, _checked(asked)
     if not desk.rules.live:
         letter = desk.composer.rehearsed(written)
-        desk.rehearse(visit.call, letter)
+        desk.rehearse(context.call, letter)
         details = _preview(letter, written.text, "CC", "BCC")
         shown = dry_run_response("send email", details, "Set DRY_RUN=false to send for real.")
-        return _said(visit, shown, warnings)
-    return (yield from _sent(visit, desk.composer.letter(written), "Email sent", warnings))
+        return _said(context, shown, warnings)
+    return (yield from _sent(context, desk.composer.letter(written), "Email sent", warnings))
 
 
-def draft_email(visit: table.Visit, asked: DraftEmail) -> table.Reply:
+def draft_email(context: table.ToolContext, asked: DraftEmail) -> table.Reply:
     """Create a draft in Gmail (doesn't send). Useful for HITL review."""
-    desk, (written, warnings) = visit.desk, _checked(asked)
+    desk, (written, warnings) = context.desk, _checked(asked)
     if not desk.rules.live:
         letter = desk.composer.rehearsed(written)
-        desk.rehearse(visit.call, letter)
+        desk.rehearse(context.call, letter)
         shown = dry_run_response("create draft", _preview(letter, written.text), "")
-        return _said(visit, shown, warnings)
+        return _said(context, shown, warnings)
     letter = desk.composer.letter(written)
-    made = visit.services.mailbox.draft(visit.call, letter)
+    made = context.services.mailbox.draft(context.call, letter)
     assert made is not None
     rows = ["Draft created successfully.", f"  Draft ID: {made.id}", f"  To: {_people(letter.to)}"]
     rows += [f"  Subject: {letter.subject}", f"  View in Gmail: {DRAFTS}"]
-    return _said(visit, "\n".join(rows), warnings, draft_id=made.id)
+    return _said(context, "\n".join(rows), warnings, draft_id=made.id)
 
 
-def search_emails(visit: table.Visit, asked: SearchEmails) -> table.Waiting:
+def search_emails(context: table.ToolContext, asked: SearchEmails) -> table.Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
-    yield from _turn(visit)
-    room, query, most = visit.services.mailbox, asked.query, asked.max_results
+    yield from _turn(context)
+    room, query, most = context.services.mailbox, asked.query, asked.max_results
     if not asked.include_body:
-        page = room.search(visit.call, visit.account, query, limit=most, cursor="")
+        page = room.search(context.call, context.account, query, limit=most, cursor="")
         return _listed(page, one_line(query), {})
-    page, whole = room.search_whole(visit.call, visit.account, query, limit=most)
+    page, whole = room.search_whole(context.call, context.account, query, limit=most)
     room_each = min(ONE_BODY, ALL_BODIES // max(1, len(whole)))
     bodies = {id: plain.body(message.mail.text, room_each) for id, message in whole.items()}
     return _listed(page, one_line(query), bodies)
 
 
-def _turn(visit: table.Visit) -> Iterator[float]:
+def _turn(context: table.ToolContext) -> Iterator[float]:
     """Section 10: wait where more searches come than a minute has room for."""
-    if not (left := visit.services.mailbox.turn()):
+    if not (left := context.services.mailbox.turn()):
         return
-    _log_wait(visit, left)
+    _log_wait(context, left)
     try:
         yield left
     except GeneratorExit:
-        visit.desk.outbox.record(visit.call, result="rate_limited", synced=False)
+        context.desk.outbox.record(context.call, result="rate_limited", synced=False)
         raise
 
 
-def _log_wait(visit: table.Visit, seconds: float) -> None:
-    live = visit.desk.rules.live
+def _log_wait(context: table.ToolContext, seconds: float) -> None:
+    live = context.desk.rules.live
     log("warn", "rate_limit_wait", dry_run=not live, wait_ms=round(seconds * 1000))
 
 
@@ -331,36 +333,36 @@ def _found(summary: Summary, body: str) -> Found:
     )
 
 
-def reply_to_thread(visit: table.Visit, asked: ReplyToThread) -> table.Waiting:
+def reply_to_thread(context: table.ToolContext, asked: ReplyToThread) -> table.Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
-    desk = visit.desk
+    desk = context.desk
     words, warnings = validate_body(asked.body)
-    answers, answer = visit.services.mailbox.answer(
-        visit.account, id="", thread=asked.thread_id, everyone=asked.reply_all
+    answers, answer = context.services.mailbox.answer(
+        context.account, id="", thread=asked.thread_id, everyone=asked.reply_all
     )
     page, left_out = validate_html(asked.html_body, words)
     warnings = tuple(filter(None, [*warnings, left_out]))
     written = Written(answer.to, answer.subject, words, answer.cc, html=page, answers=answers)
     if not desk.rules.live:
         letter = desk.composer.letter(written)
-        desk.rehearse(visit.call, letter)
+        desk.rehearse(context.call, letter)
         details = {"Thread ID": plain.id(asked.thread_id), **_preview(letter, words)}
         tail = "Set DRY_RUN=false to execute for real."
-        return _said(visit, dry_run_response("reply to thread", details, tail), warnings)
-    return (yield from _sent(visit, desk.composer.letter(written), "Reply sent", warnings))
+        return _said(context, dry_run_response("reply to thread", details, tail), warnings)
+    return (yield from _sent(context, desk.composer.letter(written), "Reply sent", warnings))
 
 
 def _sent(
-    visit: table.Visit, letter: Letter, done: str, warnings: tuple[str, ...]
+    context: table.ToolContext, letter: Letter, done: str, warnings: tuple[str, ...]
 ) -> table.Waiting:
-    running = visit.desk.posting(visit.call, letter, Proposal(once=True))
-    entry = yield from _logged(visit, running)
+    running = context.desk.posting(context.call, letter, Proposal(refuse_if_sent=True))
+    entry = yield from _logged(context, running)
     letter, state = entry.letter, entry.state  # as the person may have changed it
     if not isinstance(state, life.Sent):
-        left = visit.desk.due_in(entry) or 0.0
-        said = _failed(visit.call.action_type, *_unsent(entry, left))
+        left = context.desk.due_in(entry) or 0.0
+        said = _failed(context.call.action_type, *_unsent(entry, left))
         about = {"letter": entry.id, "status": entry.kind}
-        return _said(visit, said, warnings, **about)._replace(refused=True)
+        return _said(context, said, warnings, **about)._replace(refused=True)
     rows = [
         f"{done} successfully.",
         f"  Message ID: {state.message}",
@@ -370,17 +372,17 @@ def _sent(
     if state.refused:
         rows.append(f"  Refused: {', '.join(state.refused)}")
     about = {"message_id": state.message, "thread_id": state.thread}
-    return _said(visit, "\n".join(rows), warnings, **about)
+    return _said(context, "\n".join(rows), warnings, **about)
 
 
 def _logged(
-    visit: table.Visit, running: Generator[float, None, Entry]
+    context: table.ToolContext, running: Generator[float, None, Entry]
 ) -> Generator[float, None, Entry]:
     """Section 10: say when a send waits for its turn."""
 
     def logged(wait: float) -> float:
-        if isinstance(wait, Turn):
-            _log_wait(visit, wait)
+        if isinstance(wait, PaceDelay):
+            _log_wait(context, wait)
         return wait
 
     return (yield from table.waiting_for(running, logged))
@@ -465,7 +467,7 @@ def log(level: str, action: str, *, dry_run: bool, **details: object) -> None:
             os.write(out, f"{json.dumps(entry | details)}\n".encode()[: select.PIPE_BUF])
 
 
-def heard(call: table.Heard) -> None:
+def log_call(call: table.CallFinished) -> None:
     """Log a call that was answered."""
     about: dict[str, object] = {"duration_ms": round(call.seconds * 1000)}
     if call.error:
@@ -493,5 +495,5 @@ CONTRACT: Final = table.Contract(
     ),
     accounts=False,
     refuse=refuse,
-    heard=heard,
+    on_call_finished=log_call,
 )

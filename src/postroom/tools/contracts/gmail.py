@@ -101,10 +101,10 @@ class AddLabelResult(table.Result):
     labeled: bool
 
 
-def list_emails(visit: table.Visit, asked: ListEmailsInput) -> table.Reply:
+def list_emails(context: table.ToolContext, asked: ListEmailsInput) -> table.Reply:
     """List emails that match a Gmail search query, newest first."""
-    page = visit.services.mailbox.search(
-        visit.call, visit.account, asked.query, limit=asked.max_results, cursor=""
+    page = context.services.mailbox.search(
+        context.call, context.account, asked.query, limit=asked.max_results, cursor=""
     )
     found = tuple(
         EmailSummary(
@@ -120,9 +120,9 @@ def list_emails(visit: table.Visit, asked: ListEmailsInput) -> table.Reply:
     return table.Reply(text, EmailSummaries(result=found))
 
 
-def get_email(visit: table.Visit, asked: GetEmailInput) -> table.Result:
+def get_email(context: table.ToolContext, asked: GetEmailInput) -> table.Result:
     """Read one email."""
-    message = visit.services.mailbox.message(visit.call, visit.account, asked.message_id)
+    message = context.services.mailbox.message(context.call, context.account, asked.message_id)
     mail = message.mail
     names = tuple(cut(file.name, 200) for file in mail.attachments[:MAX_NAMES])
     return EmailFull(
@@ -137,21 +137,21 @@ def get_email(visit: table.Visit, asked: GetEmailInput) -> table.Result:
     )
 
 
-def send_email(visit: table.Visit, asked: SendEmailInput) -> table.Waiting:
+def send_email(context: table.ToolContext, asked: SendEmailInput) -> table.Waiting:
     """Send an email, or a reply in the thread of reply_to_message_id, once a person has approved it."""
-    desk, page = visit.desk, asked.body if _HTML.search(asked.body) else ""
+    desk, page = context.desk, asked.body if _HTML.search(asked.body) else ""
     written = Written(
         to=(Address.parse(asked.to),),
         subject=asked.subject,
         text=asked.body,
         html=page,
         answers=asked.reply_to_message_id or "",
-        account=visit.account,
+        account=context.account,
     )
     composer, answers = desk.composer, asked.reply_to_message_id
     if not desk.rules.live:
         letter = composer.letter(written) if answers else composer.rehearsed(written)
-        desk.rehearse(visit.call, letter)
+        desk.rehearse(context.call, letter)
         shown = {
             "to": letter.to[0].spec,
             "subject": letter.subject,
@@ -161,8 +161,10 @@ def send_email(visit: table.Visit, asked: SendEmailInput) -> table.Waiting:
         then = "not sent. With DRY_RUN=false it waits for a person"
         return mcp_error("permission_denied", _rehearsed(desk, then), preview=shown)
     # A draft that a person wrote and approved is sent by the call that has its words.
-    wish = Proposal(once=True, theirs=True, before=json.dumps(answers))
-    entry = yield from desk.posting(visit.call, composer.letter(written), wish, slips=True)
+    wish = Proposal(
+        refuse_if_sent=True, match_persons_letter=True, pre_send_record=json.dumps(answers)
+    )
+    entry = yield from desk.posting(context.call, composer.letter(written), wish, slips=True)
     return _outcome(desk, entry)
 
 
@@ -181,20 +183,20 @@ def _outcome(desk: Desk, entry: Entry) -> table.Answer:
     return mcp_error("send_failed", said, **about)
 
 
-def move_email(visit: table.Visit, asked: MoveEmailInput) -> table.Answer:
+def move_email(context: table.ToolContext, asked: MoveEmailInput) -> table.Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
-    done = visit.services.mailbox.move(
-        visit.call, visit.account, asked.message_id, asked.destination_label
+    done = context.services.mailbox.move(
+        context.call, context.account, asked.message_id, asked.destination_label
     )
-    return _filed(visit.desk, done, MoveEmailResult(moved=True))
+    return _filed(context.desk, done, MoveEmailResult(moved=True))
 
 
-def add_label(visit: table.Visit, asked: AddLabelInput) -> table.Answer:
+def add_label(context: table.ToolContext, asked: AddLabelInput) -> table.Answer:
     """Put a label on an email; it is made where there is none of that name."""
-    done = visit.services.mailbox.label(
-        visit.call, visit.account, asked.message_id, asked.label_name
+    done = context.services.mailbox.label(
+        context.call, context.account, asked.message_id, asked.label_name
     )
-    return _filed(visit.desk, done, AddLabelResult(labeled=True))
+    return _filed(context.desk, done, AddLabelResult(labeled=True))
 
 
 def _filed(desk: Desk, done: Sorted, result: table.Result) -> table.Answer:

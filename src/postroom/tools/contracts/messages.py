@@ -106,29 +106,29 @@ class Agents(table.Result):
     end: str
 
 
-def send_message(visit: table.Visit, asked: SendMessage) -> table.Reply:
+def send_message(context: table.ToolContext, asked: SendMessage) -> table.Reply:
     """Write to another agent, or answer one."""
     if not (asked.recipient or asked.reply_to):
         raise Invalid("There is no recipient", remedy="Name one, or give reply_to.")
-    sent = visit.services.correspondence.send(
-        visit.call, asked.recipient, asked.message, asked.reply_to
+    sent = context.services.correspondence.send(
+        context.call, asked.recipient, asked.message, asked.reply_to
     )
     id, thread = sent.message.id, one_line(sent.thread)
     told = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
     return table.Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
 
 
-def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
+def receive_message(context: table.ToolContext, asked: ReceiveMessage) -> table.Waiting:
     """Read the oldest unread message that another agent wrote to you; wait for one if you like."""
-    book = visit.services.correspondence
-    handed = yield from book.receive(visit.call, asked.wait_seconds, peek=asked.peek)
-    if handed is None:
+    book = context.services.correspondence
+    received = yield from book.receive(context.call, asked.wait_seconds, peek=asked.peek)
+    if received is None:
         return table.Reply("No unread messages.", Received())
-    with handed.kept():
-        whole, left = _whole(book, handed.letter, 0), book.left(handed)
+    with received.release_on_error():
+        whole, left = _whole(book, received.letter, 0), book.left(received)
         assert isinstance(whole.result, Messages)
         (one,), more = whole.result.messages, f"\n{left} more wait." if left else ""
-        received = Received(
+        values = Received(
             fence=whole.result.fence,
             sender=one.sender,
             message=one.message,
@@ -141,20 +141,20 @@ def receive_message(visit: table.Visit, asked: ReceiveMessage) -> table.Waiting:
             next_offset=whole.result.next_offset,
             left=left,
         )
-        return table.Reply(whole.text + more, received, handover=handed.taken)
+        return table.Reply(whole.text + more, values, delivery=received.delivery)
 
 
-def set_status(visit: table.Visit, asked: SetStatus) -> table.Reply:
+def set_status(context: table.ToolContext, asked: SetStatus) -> table.Reply:
     """Say whether other agents' letters may disturb you: ready, work or offline."""
-    visit.services.correspondence.set_status(visit.call, asked.status)
+    context.services.correspondence.set_status(context.call, asked.status)
     return table.Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
 
 
-def list_agents(visit: table.Visit, _asked: ListAgents) -> table.Reply:
+def list_agents(context: table.ToolContext, _asked: ListAgents) -> table.Reply:
     """List the agents that you can write to."""
     found = tuple(
         Agent(name=one_line(one.name), is_current=one.is_current, status=one.status)
-        for one in visit.services.correspondence.agents(visit.call)
+        for one in context.services.correspondence.agents(context.call)
     )
     rows = [
         f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
@@ -163,11 +163,11 @@ def list_agents(visit: table.Visit, _asked: ListAgents) -> table.Reply:
     return fenced_reply(Agents(fence="", agents=found, end=""), "", "\n".join(rows))
 
 
-def search_messages(visit: table.Visit, asked: SearchMessages) -> table.Reply:
+def search_messages(context: table.ToolContext, asked: SearchMessages) -> table.Reply:
     """Find messages to and from you, newest first, and their state: queued, delivered or read."""
-    book = visit.services.correspondence
+    book = context.services.correspondence
     found = book.search(
-        visit.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
+        context.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
     )
     if asked.id and found:
         return _whole(book, found[0], asked.offset, len(found))

@@ -45,65 +45,65 @@ MAX_PEOPLE: Final = 200
 _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
 
-def search_email(visit: table.Visit, asked: Search) -> table.Reply:
+def search_email(context: table.ToolContext, asked: Search) -> table.Reply:
     """Find mails, newest first.
 
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
     newer_than:7d OR -. All mail when empty.
     """
-    page = visit.services.mailbox.search(
-        visit.call, visit.account, asked.query, limit=asked.limit, cursor=asked.cursor
+    page = context.services.mailbox.search(
+        context.call, context.account, asked.query, limit=asked.limit, cursor=asked.cursor
     )
     return shapes.search_reply(page)
 
 
-def get_email(visit: table.Visit, asked: OneMail) -> table.Reply:
+def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
     """Read one mail.
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
     """
-    message = visit.services.mailbox.message(visit.call, visit.account, asked.id)
+    message = context.services.mailbox.message(context.call, context.account, asked.id)
     return shapes.mail_reply(
         message, offset=asked.offset, max_chars=asked.max_chars, quotes=asked.quotes
     )
 
 
-def get_thread(visit: table.Visit, asked: OneThread) -> table.Reply:
+def get_thread(context: table.ToolContext, asked: OneThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
-    thread = visit.services.mailbox.thread(visit.call, visit.account, asked.id)
+    thread = context.services.mailbox.thread(context.call, context.account, asked.id)
     return shapes.thread_reply(
         thread, cursor=asked.cursor, max_chars=asked.max_chars, quotes=asked.quotes
     )
 
 
-def get_attachment(visit: table.Visit, asked: OnePart) -> table.Reply:
+def get_attachment(context: table.ToolContext, asked: OnePart) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
-    saved = visit.services.mailbox.attachment(visit.call, visit.account, asked.id, asked.part)
+    saved = context.services.mailbox.attachment(context.call, context.account, asked.id, asked.part)
     path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
     result = shapes.FileResult(fence="", path=path, name=name, type=kind, end="", size=saved.size)
     return shapes.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
-def draft_email(visit: table.Visit, asked: KeptDraft) -> table.Reply:
+def draft_email(context: table.ToolContext, asked: KeptDraft) -> table.Reply:
     """Keep a letter as a draft in the mailbox; nothing is sent.
 
     draft_id revises a draft that you made, if nobody has changed it since.
     """
-    letter, _ = _written(visit, asked)
-    return _draft_reply(visit, letter, asked.draft_id)
+    letter, _ = _written(context, asked)
+    return _draft_reply(context, letter, asked.draft_id)
 
 
-def send_email(visit: table.Visit, asked: Send) -> table.Waiting:
+def send_email(context: table.ToolContext, asked: Send) -> table.Waiting:
     """Ask for a letter to be sent.
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
     """
-    letter, origins = _written(visit, asked)
-    return (yield from _post(visit, letter, asked, origins))
+    letter, origins = _written(context, asked)
+    return (yield from _post(context, letter, asked, origins))
 
 
-def reply_email(visit: table.Visit, asked: Answer) -> table.Waiting:
+def reply_email(context: table.ToolContext, asked: Answer) -> table.Waiting:
     """Answer a mail (id) or the newest mail of a conversation (thread).
 
     The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
@@ -114,63 +114,67 @@ def reply_email(visit: table.Visit, asked: Answer) -> table.Waiting:
     _one_body(asked)
     if not (asked.body or asked.html or asked.attachments):
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
-    answers, answer = visit.services.mailbox.answer(
-        visit.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
+    answers, answer = context.services.mailbox.answer(
+        context.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
     )
     letter, origins = _letter(
-        visit, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answers)
+        context, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answers)
     )
     try:
         if asked.as_draft:
-            return _draft_reply(visit, letter, "")
-        return (yield from _post(visit, letter, asked, origins))
+            return _draft_reply(context, letter, "")
+        return (yield from _post(context, letter, asked, origins))
     except PostroomError as refused:
         for address in (*answer.to, *answer.cc):  # the mail's word, which an error of ours is not
             refused.message = refused.message.replace(address.spec, "an address of that mail")
         raise
 
 
-def move_email(visit: table.Visit, asked: Move) -> table.Reply:
+def move_email(context: table.ToolContext, asked: Move) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
     """
-    done = visit.services.mailbox.move(visit.call, visit.account, asked.id, asked.destination)
-    return _sorted_reply(done, visit.desk.rules)
+    done = context.services.mailbox.move(context.call, context.account, asked.id, asked.destination)
+    return _sorted_reply(done, context.desk.rules)
 
 
-def add_label(visit: table.Visit, asked: Label) -> table.Reply:
+def add_label(context: table.ToolContext, asked: Label) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
-    done = visit.services.mailbox.label(visit.call, visit.account, asked.id, asked.label)
-    return _sorted_reply(done, visit.desk.rules)
+    done = context.services.mailbox.label(context.call, context.account, asked.id, asked.label)
+    return _sorted_reply(done, context.desk.rules)
 
 
-def letter_status(visit: table.Visit, asked: Status) -> table.Waiting:
+def letter_status(context: table.ToolContext, asked: Status) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
     Without id: all of yours that are open.
     """
     if not asked.id:
-        return _open_letters(visit)
-    entry = visit.desk.status(visit.call, asked.id)  # its line is there, however the waiting ends
+        return _open_letters(context)
+    entry = context.desk.status(
+        context.call, asked.id
+    )  # its line is there, however the waiting ends
     before = entry.kind
     for _ in range(asked.wait if before in OPEN else 0):
         yield 1.0
-        entry = visit.desk.glance(visit.call, asked.id)
+        entry = context.desk.glance(context.call, asked.id)
         if entry.kind != before:
             break
-    newer = visit.desk.replaced_by(entry)
-    reply = shapes.letter_reply(entry, visit.desk.rules, newer)
+    newer = context.desk.replaced_by(entry)
+    reply = shapes.letter_reply(entry, context.desk.rules, newer)
     return table.Reply(reply.text, shapes.StatusResult(**vars(reply.result)))
 
 
-def withdraw_letter(visit: table.Visit, asked: OneLetter) -> table.Reply:
+def withdraw_letter(context: table.ToolContext, asked: OneLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
     if _LETTER.fullmatch(asked.id):
-        return shapes.letter_reply(visit.desk.withdraw(visit.call, asked.id), visit.desk.rules)
-    if visit.services.mailbox.discard(visit.call, visit.account, asked.id):
+        return shapes.letter_reply(
+            context.desk.withdraw(context.call, asked.id), context.desk.rules
+        )
+    if context.services.mailbox.discard(context.call, context.account, asked.id):
         return shapes.draft_reply("deleted", f"The draft {asked.id} is deleted.", asked.id)
-    said = f"{shapes.rehearsal(visit.desk.rules)}: nothing is deleted."
+    said = f"{shapes.rehearsal(context.desk.rules)}: nothing is deleted."
     return shapes.draft_reply("rehearsal", said, asked.id)
 
 
@@ -183,25 +187,25 @@ def _people(given: list[str]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _written(visit: table.Visit, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
+def _written(context: table.ToolContext, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
     _one_body(asked)
-    return _letter(visit, asked, Written(_people(asked.to), asked.subject, ""))
+    return _letter(context, asked, Written(_people(asked.to), asked.subject, ""))
 
 
 def _letter(
-    visit: table.Visit, asked: Draft | Answer, to: Written
+    context: table.ToolContext, asked: Draft | Answer, to: Written
 ) -> tuple[Letter, tuple[str, ...]]:
     """Return a letter to these with the words and files that were given, and where the files are from."""
-    files, origins = visit.services.mailbox.enclosures(visit.account, asked.attachments)
+    files, origins = context.services.mailbox.enclosures(context.account, asked.attachments)
     written = to._replace(
         text=asked.body,
         cc=(*to.cc, *_people(asked.cc)),
         bcc=_people(asked.bcc),
         html=asked.html,
-        account=visit.account,
+        account=context.account,
         attachments=files,
     )
-    return visit.desk.composer.letter(written), origins
+    return context.desk.composer.letter(written), origins
 
 
 def _one_body(asked: Draft | Answer) -> None:
@@ -213,18 +217,18 @@ def _one_body(asked: Draft | Answer) -> None:
 
 
 def _post(
-    visit: table.Visit, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]
+    context: table.ToolContext, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]
 ) -> table.Waiting:
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
-    entry = yield from visit.desk.posting(visit.call, letter, wish)
-    return shapes.letter_reply(entry, visit.desk.rules)
+    entry = yield from context.desk.posting(context.call, letter, wish)
+    return shapes.letter_reply(entry, context.desk.rules)
 
 
-def _draft_reply(visit: table.Visit, letter: Letter, revises: str) -> table.Reply:
-    made = visit.services.mailbox.draft(visit.call, letter, revises)
+def _draft_reply(context: table.ToolContext, letter: Letter, revises: str) -> table.Reply:
+    made = context.services.mailbox.draft(context.call, letter, revises)
     if made is None:
-        said = f"{shapes.rehearsal(visit.desk.rules)}: no draft was made of:"
+        said = f"{shapes.rehearsal(context.desk.rules)}: no draft was made of:"
         text = f"{said}\n{shapes.quoted(shapes.preview(letter))}"
         return shapes.draft_reply("rehearsal", text, revises)
     return shapes.draft_reply("draft", f"Kept as the draft {made.id}. Nothing is sent.", made.id)
@@ -246,8 +250,8 @@ def _sorted_reply(found: Sorted, rules: Rules) -> table.Reply:
     return table.Reply(text, result)
 
 
-def _open_letters(visit: table.Visit) -> table.Reply:
-    found = visit.desk.letters(visit.call)[-20:]
+def _open_letters(context: table.ToolContext) -> table.Reply:
+    found = context.desk.letters(context.call)[-20:]
     rows = tuple(
         shapes.OpenLetter(
             letter=item.id,
@@ -258,23 +262,23 @@ def _open_letters(visit: table.Visit) -> table.Reply:
         for item in found
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
-    rules = visit.desk.rules
+    rules = context.desk.rules
     said = f"Letters open: {len(rows)}. Mode {rules.mode}, trust level {rules.trust}."
     result = shapes.StatusResult(status="open", sent=False, message=said, open=rows)
     return shapes.fenced_reply(result, said, text, notice=LETTER)
 
 
-def read_message(visit: table.Visit, id: str) -> str:
+def read_message(context: table.ToolContext, id: str) -> str:
     """Return a mail as a resource."""
-    message = visit.services.mailbox.message(visit.call, visit.account, id)
+    message = context.services.mailbox.message(context.call, context.account, id)
     return shapes.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 
-def read_letter(visit: table.Visit, id: str) -> str:
+def read_letter(context: table.ToolContext, id: str) -> str:
     """Return a letter of this agent's as a resource."""
-    entry = visit.desk.status(visit.call, id)
+    entry = context.desk.status(context.call, id)
     words = f"{shapes.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
-    return f"{shapes.told(entry, visit.desk.rules)}\n{shapes.quoted(words)}"
+    return f"{shapes.told(entry, context.desk.rules)}\n{shapes.quoted(words)}"
 
 
 ASKS: Final = table.Hints(idempotent=True, open_world=True)

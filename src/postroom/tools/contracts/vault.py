@@ -117,22 +117,22 @@ class NoteMoved(table.Result):
     links: int = 0
 
 
-def read_note(visit: table.Visit, asked: ReadNoteInput) -> table.Result:
+def read_note(context: table.ToolContext, asked: ReadNoteInput) -> table.Result:
     """Read a note; long text in windows: go on with offset=next_offset."""
-    book = visit.services.notebook
-    kept = book.read(visit.call, asked.path, raw=asked.raw)
-    return _content(visit, kept, asked.offset, asked.max_chars, raw=asked.raw)
+    book = context.services.notebook
+    kept = book.read(context.call, asked.path, raw=asked.raw)
+    return _content(context, kept, asked.offset, asked.max_chars, raw=asked.raw)
 
 
-def write_note(visit: table.Visit, asked: WriteNoteInput) -> table.Result:
+def write_note(context: table.ToolContext, asked: WriteNoteInput) -> table.Result:
     """Make a note, or replace one that you have read: its frontmatter and body become these."""
-    kept = visit.services.notebook.write(
-        visit.call, asked.path, asked.frontmatter, asked.body, asked.if_match
+    kept = context.services.notebook.write(
+        context.call, asked.path, asked.frontmatter, asked.body, asked.if_match
     )
-    return _content(visit, kept, 0, max(SHOWN, len(asked.body) + 1))
+    return _content(context, kept, 0, max(SHOWN, len(asked.body) + 1))
 
 
-def edit_note(visit: table.Visit, asked: EditNoteInput) -> table.Result:
+def edit_note(context: table.ToolContext, asked: EditNoteInput) -> table.Result:
     """Change a part of a note that you have read, all at once."""
     edit = Edit(
         append=asked.append,
@@ -143,20 +143,20 @@ def edit_note(visit: table.Visit, asked: EditNoteInput) -> table.Result:
         set=asked.set,
         remove=tuple(asked.remove),
     )
-    kept = visit.services.notebook.edit(visit.call, asked.path, edit, asked.if_match)
+    kept = context.services.notebook.edit(context.call, asked.path, edit, asked.if_match)
     return NoteWritten(path=kept.path, etag=kept.etag, letter=kept.letter, hint=kept.hint)
 
 
-def list_notes(visit: table.Visit, asked: ListNotesInput) -> table.Waiting:
+def list_notes(context: table.ToolContext, asked: ListNotesInput) -> table.Waiting:
     """List the notes of a folder and all below it, by path; cursor leads on.
 
     filter: field:value, joined by AND; a list matches by any value.
     """
-    book = visit.services.notebook
-    yield from _ready(visit, book)
+    book = context.services.notebook
+    yield from _ready(context, book)
     folder, wanted = asked.directory, asked.filter or ""
     after = _place(asked.cursor)
-    listed = book.list(visit.call, folder, wanted, limit=PAGE, after=after)
+    listed = book.list(context.call, folder, wanted, limit=PAGE, after=after)
     shown = tuple(_fitting(NoteMatch(path=match.path) for match in listed.matches))
     more = len(shown) < len(listed.matches) or len(listed.matches) == PAGE
     return NoteList(
@@ -168,11 +168,11 @@ def list_notes(visit: table.Visit, asked: ListNotesInput) -> table.Waiting:
     )
 
 
-def move_note(visit: table.Visit, asked: MoveNoteInput) -> table.Waiting:
+def move_note(context: table.ToolContext, asked: MoveNoteInput) -> table.Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
-    book = visit.services.notebook
-    yield from _ready(visit, book)
-    moving = book.mover.move(visit.call, asked.source, asked.destination)
+    book = context.services.notebook
+    yield from _ready(context, book)
+    moving = book.mover.move(context.call, asked.source, asked.destination)
     done = yield from table.waiting_for(moving, _rewriting)
     return NoteMoved(
         moved=True,
@@ -187,17 +187,17 @@ def move_note(visit: table.Visit, asked: MoveNoteInput) -> table.Waiting:
     )
 
 
-def search_notes(visit: table.Visit, asked: SearchNotesInput) -> table.Waiting:
+def search_notes(context: table.ToolContext, asked: SearchNotesInput) -> table.Waiting:
     """Find notes by their words, the best first; cursor leads on.
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
     """
-    book = visit.services.notebook
+    book = context.services.notebook
     offset = int(asked.cursor) if re.fullmatch("[0-9]{1,9}", asked.cursor, re.ASCII) else 0
     if asked.cursor and str(offset) != asked.cursor:
         raise _no_cursor()
-    yield from _ready(visit, book)
-    listed = book.search(visit.call, asked.query, limit=FEW, offset=offset)
+    yield from _ready(context, book)
+    listed = book.search(context.call, asked.query, limit=FEW, offset=offset)
     wanted = terms(asked.query)
     found = (
         NoteMatch(path=match.path, snippet=snippet(match.note, wanted) if match.note else "")
@@ -230,7 +230,7 @@ def _no_cursor() -> Invalid:
 
 
 def _content(
-    visit: table.Visit, kept: Kept, offset: int, most: int, *, raw: bool = False
+    context: table.ToolContext, kept: Kept, offset: int, most: int, *, raw: bool = False
 ) -> NoteContent:
     note, hidden = kept.note, 0
 
@@ -249,7 +249,7 @@ def _content(
         path=kept.path,
         frontmatter=fields,
         body=body,
-        etag=visit.services.notebook.remember(visit.call, kept, whole=whole),
+        etag=context.services.notebook.remember(context.call, kept, whole=whole),
         next_offset=offset + most if offset + most < len(note.body) else 0,
         total_chars=0 if whole else len(note.body),
         hidden_chars=hidden,
@@ -266,8 +266,8 @@ def _cleaned(value: Typed, shown: Callable[[str], str]) -> Typed:
     return shown(value) if isinstance(value, str) else value
 
 
-def _ready(visit: table.Visit, book: Notebook) -> Generator[float, None, None]:
-    for progress in book.settling(visit.call):
+def _ready(context: table.ToolContext, book: Notebook) -> Generator[float, None, None]:
+    for progress in book.settling(context.call):
         yield table.Wait.of(INTERVAL, *progress, "Indexing the vault")
 
 
