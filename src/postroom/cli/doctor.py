@@ -167,10 +167,10 @@ def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
         yield Check("handbook", "fail", wrong.message, wrong.remedy)
     given = config.triage
     if given.model or given.command:
-        from postroom.orchestrator.model import model
+        from postroom.orchestrator.model import open_model
 
         try:
-            model(given.model, given.command, endpoint=given.endpoint, timeout=1, stopping=threading.Event())  # fmt: skip
+            open_model(given.model, given.command, endpoint=given.endpoint, timeout=1, stopping=threading.Event())  # fmt: skip
             yield Check("model", "ok", given.model or given.command[0])
         except PostroomError as wrong:
             yield Check("model", "fail", wrong.message, wrong.remedy)

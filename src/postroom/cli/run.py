@@ -183,10 +183,10 @@ def _model(config: Config, stopping: threading.Event) -> Model | None:
                 remedy='Set triage.model too, such as "openai:NAME".',
             )
         return None
-    from postroom.orchestrator.model import Amiss, model
+    from postroom.orchestrator.model import MisconfiguredModel, open_model
 
     try:
-        return model(
+        return open_model(
             given.model,
             given.command,
             endpoint=given.endpoint,
@@ -194,4 +194,4 @@ def _model(config: Config, stopping: threading.Event) -> Model | None:
             stopping=stopping,
         )
     except (Invalid, AuthRequired) as why:  # mail is still noted, and what was approved still sent
-        return Amiss(why)
+        return MisconfiguredModel(why)

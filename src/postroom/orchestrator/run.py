@@ -40,7 +40,7 @@ class Orchestrator:
         self._said: set[str] = set()
         self._folders: list[str] = []
         setup.servers.between = self._between
-        if wrong := getattr(setup.model, "why", None):  # known before any mail is judged
+        if wrong := getattr(setup.model, "error", None):  # known before any mail is judged
             self._triage.trouble["model"] = wrong.message_with_remedy
 
     def run(self, *, once: bool, backlog: str = "") -> bool:

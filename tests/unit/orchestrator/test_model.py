@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, Unavailable
 from postroom.core.text import clean, words
 from postroom.core.triage import DECISIONS, MAX_TEXT, MAX_WHY, Case, Judgement
-from postroom.orchestrator import model as desk
-from postroom.orchestrator.model import Command, Named, mark, model, prompt
+from postroom.orchestrator.model import SERVICES, CommandModel, ProviderModel, open_model
+from postroom.orchestrator.prompt import build_prompt, draw_mark
 from tests.models import CHAT, MESSAGES, RESPONSES, Interface, Reply, Service
 
 SECRET = "sk-kept-from-everyone"
@@ -51,22 +51,24 @@ def one_tls_context() -> Iterator[None]:
 
 def command(
     program: str, *, timeout: float = 30, stopping: threading.Event | None = None
-) -> Command:
-    return Command(
+) -> CommandModel:
+    return CommandModel(
         [sys.executable, "-I", "-S", "-c", program],
         timeout=timeout,
         stopping=stopping or threading.Event(),
     )
 
 
-def saying(text: str) -> Command:
+def saying(text: str) -> CommandModel:
     argv = ["printf", "%s\\n", text]
-    return Command(argv, timeout=30, stopping=threading.Event())
+    return CommandModel(argv, timeout=30, stopping=threading.Event())
 
 
-def shell(script: str, *, timeout: float = 30, stopping: threading.Event | None = None) -> Command:
+def shell(
+    script: str, *, timeout: float = 30, stopping: threading.Event | None = None
+) -> CommandModel:
     argv = ["/bin/sh", "-c", script]
-    return Command(argv, timeout=timeout, stopping=stopping or threading.Event())
+    return CommandModel(argv, timeout=timeout, stopping=stopping or threading.Event())
 
 
 def named(
@@ -76,12 +78,12 @@ def named(
     stopping: threading.Event | None = None,
     key: str = SECRET,
     **options: Any,
-) -> Named:
-    return Named(
+) -> ProviderModel:
+    return ProviderModel(
         name,
         timeout=timeout,
         stopping=stopping or threading.Event(),
-        environ=dict.fromkeys(desk.KEYS.values(), key),
+        environ={service.key_variable: key for service in SERVICES.values()},
         **options,
     )
 
@@ -100,7 +102,7 @@ def between(text: str, drawn: str = "") -> tuple[str, str, str]:
 
 
 def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not() -> None:
-    instructions, mail = prompt(CASE, "0123456789abcdef")
+    instructions, mail = build_prompt(CASE, "0123456789abcdef")
     before, inside, after = between(mail)
     assert inside == (
         "From: Ann Archer <ann@example.org>\nTo: me@example.org\nSubject: Lunch on Friday?\n"
@@ -113,12 +115,12 @@ def test_the_mail_stands_between_the_marks_and_the_persons_own_words_do_not() ->
 
 
 def test_a_draft_and_the_wish_about_it_are_told() -> None:
-    told = prompt(CASE._replace(draft="I cannot.", wish="Say yes."), "0123456789abcdef")
+    told = build_prompt(CASE._replace(draft="I cannot.", wish="Say yes."), "0123456789abcdef")
     assert "Say yes." in told.instructions
     before, inside, after = between(told.mail)
     assert "I cannot." in inside  # a model wrote it: it is no more to be trusted than the mail
     assert "I cannot." not in told.instructions + before + after
-    assert "Former draft" not in prompt(CASE, "0123456789abcdef").mail
+    assert "Former draft" not in build_prompt(CASE, "0123456789abcdef").mail
 
 
 @pytest.mark.parametrize(
@@ -131,19 +133,19 @@ def test_a_draft_and_the_wish_about_it_are_told() -> None:
 )
 def test_a_mark_that_the_mail_holds_in_any_form_is_not_used(body: str) -> None:
     drawn = iter(["a" * 16, "b" * 16])
-    assert mark(CASE._replace(body=body), lambda: next(drawn)) == "b" * 16
+    assert draw_mark(CASE._replace(body=body), lambda: next(drawn)) == "b" * 16
 
 
 @pytest.mark.parametrize("field", [name for name in Case._fields if name != "files"])
 def test_a_mark_that_any_text_holds_is_not_used(field: str) -> None:
     drawn = iter(["a" * 16, "b" * 16])
     case = Case(**CASE._asdict() | {field: "A" * 16})
-    assert mark(case, lambda: next(drawn)) == "b" * 16
+    assert draw_mark(case, lambda: next(drawn)) == "b" * 16
 
 
 def test_a_mark_that_the_name_of_a_file_holds_is_not_used() -> None:
     drawn = iter(["a" * 16, "b" * 16])
-    assert mark(CASE._replace(files=("a.txt", "A" * 16)), lambda: next(drawn)) == "b" * 16
+    assert draw_mark(CASE._replace(files=("a.txt", "A" * 16)), lambda: next(drawn)) == "b" * 16
 
 
 HOSTILE = st.one_of(
@@ -161,9 +163,9 @@ def test_whatever_the_mail_holds_all_of_it_stands_between_one_pair_of_marks(
     sender: str, subject: str, body: str, file: str
 ) -> None:
     case = CASE._replace(sender=sender, subject=subject, body=body, files=(file,))
-    drawn = mark(case)
-    plain = prompt(Case("", "", "", "", ""), drawn)
-    told = prompt(case, drawn)
+    drawn = draw_mark(case)
+    plain = build_prompt(Case("", "", "", "", ""), drawn)
+    told = build_prompt(case, drawn)
     assert "\n".join(told).count(f"<<<{drawn}\n") == "\n".join(told).count(f"\n{drawn}>>>") == 1
     assert "\n".join(told).lower().count(drawn) == 2
     before, inside, after = between(told.mail, drawn)
@@ -176,7 +178,7 @@ def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail() -> N
     case = CASE._replace(
         body="q" * 20_005, handbook="h" * 9_000, subject="s" * 5_000, files=("f" * 5_000,) * 5_000
     )
-    instructions, mail = prompt(case, "0123456789abcdef")
+    instructions, mail = build_prompt(case, "0123456789abcdef")
     before, inside, _ = between(mail)
     assert inside.count("q") == 20_000
     assert "last 5 characters are left out" in before
@@ -187,7 +189,9 @@ def test_what_is_long_is_cut_and_the_model_is_told_so_outside_of_the_mail() -> N
 
 def test_characters_that_no_eye_sees_do_not_reach_the_model() -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
-    told = prompt(CASE._replace(body=f"Hi{hidden}\u202e!", subject=f"A{hidden}\nTo: x"), "0" * 16)
+    told = build_prompt(
+        CASE._replace(body=f"Hi{hidden}\u202e!", subject=f"A{hidden}\nTo: x"), "0" * 16
+    )
     assert "\n\nHi!\n" in told.mail
     assert "Subject: A To: x\n" in told.mail
 
@@ -329,7 +333,7 @@ def test_a_program_is_not_even_started_when_postroom_stops(tmp_path: Path) -> No
     assert not (tmp_path / "ran").exists()
 
 
-def hanging(born: Path, *, timeout: float, stopping: threading.Event | None = None) -> Command:
+def hanging(born: Path, *, timeout: float, stopping: threading.Event | None = None) -> CommandModel:
     """Return a program that has a child, writes its id down and never ends."""
     script = f"sleep 100 & echo $! >{born}.new; mv {born}.new {born}; wait"
     return shell(script, timeout=timeout, stopping=stopping)
@@ -386,7 +390,7 @@ def test_a_program_that_is_not_there_or_may_not_be_run_is_a_wrong_setting(tmp_pa
     files = (tmp_path, tmp_path / "plain", tmp_path / "empty", tmp_path / "none" / "such")
     for program in ("no-such-program-here", "a\0b", *map(str, files)):
         with pytest.raises(Invalid) as refused:
-            Command([program], timeout=30, stopping=threading.Event()).judge(CASE)
+            CommandModel([program], timeout=30, stopping=threading.Event()).judge(CASE)
         assert refused.value.remedy
 
 
@@ -397,7 +401,7 @@ def test_a_program_is_found_from_where_postroom_was_started(
     program.write_text(f"#!/bin/sh\necho {shlex.quote(json.dumps(ANSWER | {'text': 'Yes.'}))}\n")
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
-    judged = Command(["./decide"], timeout=30, stopping=threading.Event()).judge(CASE)
+    judged = CommandModel(["./decide"], timeout=30, stopping=threading.Event()).judge(CASE)
     assert judged.text == "Yes."
 
 
@@ -411,14 +415,13 @@ KINDS = [
 ]
 
 
-def served(name: str, service: Service, endpoint: bool = True, **options: Any) -> Named:
+def served(name: str, service: Service, endpoint: bool = True, **options: Any) -> ProviderModel:
     """Return the model that this service serves, at an endpoint or as the provider's own."""
-    where: dict[str, Any] = (
-        {"endpoint": service.address}
-        if endpoint
-        else {"homes": {name.partition(":")[0]: service.address}}
-    )
-    return named(name, **where, **options)
+    if endpoint:
+        return named(name, endpoint=service.address, **options)
+    provider = name.partition(":")[0]
+    own = {provider: SERVICES[provider]._replace(address=service.address)}
+    return named(name, services=own, **options)
 
 
 @pytest.mark.parametrize(("name", "interface", "endpoint"), KINDS)
@@ -488,7 +491,7 @@ def test_a_refusal_is_told_by_what_to_do_about_it(
     assert str(status) in refused.value.message
     kept_secret(refused.value)
     if kind is AuthRequired:
-        assert desk.KEYS[name.partition(":")[0]] in refused.value.remedy
+        assert SERVICES[name.partition(":")[0]].key_variable in refused.value.remedy
 
 
 def kept_secret(error: PostroomError) -> None:
@@ -597,7 +600,7 @@ def test_the_environment_cannot_send_the_mail_elsewhere(monkeypatch: pytest.Monk
 def test_a_key_goes_to_its_own_provider_alone() -> None:
     keys = {"OPENAI_API_KEY": "sk-openai", "ANTHROPIC_API_KEY": "sk-anthropic"}
     with Service(Reply(CHAT.reply(ANSWER))) as service:
-        Named(
+        ProviderModel(
             "ollama:m",
             endpoint=service.address,
             timeout=30,
@@ -699,8 +702,8 @@ def test_with_a_broken_extra_the_remedy_is_to_install_it(monkeypatch: pytest.Mon
 def test_settings_name_a_model_or_a_command_or_neither(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     rest: dict[str, Any] = {"endpoint": "", "timeout": 1.0, "stopping": threading.Event()}
-    assert model("", (), **rest) is None
-    assert isinstance(model("", ("cat",), **rest), Command)
-    assert isinstance(model("openai:m", (), **rest), Named)
+    assert open_model("", (), **rest) is None
+    assert isinstance(open_model("", ("cat",), **rest), CommandModel)
+    assert isinstance(open_model("openai:m", (), **rest), ProviderModel)
     with pytest.raises(Invalid, match="Both"):
-        model("openai:m", ("cat",), **rest)
+        open_model("openai:m", ("cat",), **rest)
