@@ -156,7 +156,7 @@ class SendingOffice(Office):
         entry = self.desk.dispatch(entry.id)
         self.clock.go(APART)
         if not isinstance(entry.state, life.Sent):
-            raise SystemExit(life.describe(entry.id, entry.state))
+            raise SystemExit(life.describe(entry.state))
         self.closed += 1
 
 

@@ -184,7 +184,7 @@ def _show(desk: Desk, entry: Entry) -> None:
         click.echo(edited)
     click.echo()
     for state in desk.ledger.history(entry.id):
-        click.echo(printing.folded(life.describe(entry.id, state)))
+        click.echo(printing.folded(life.describe(state)))
     click.echo(printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}."))
 
 
@@ -194,7 +194,7 @@ def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "state": entry.kind,
-        "said": life.describe(entry.id, entry.state),
+        "said": life.describe(entry.state, id=entry.id),
         "agent": entry.agent,
         "account": letter.account,
         "from": str(letter.sender),
@@ -212,7 +212,7 @@ def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
             for line in entry.card.lines
         ],
         "created": entry.created.iso,
-        "history": [life.describe(entry.id, state) for state in desk.ledger.history(entry.id)],
+        "history": [life.describe(state) for state in desk.ledger.history(entry.id)],
     }
 
 
@@ -307,7 +307,7 @@ def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
         printing.print_json({"letters": [_entry_json(desk, entry) for entry in entries]})
     for entry in entries:
         if not as_json:
-            click.echo(printing.folded(life.describe(entry.id, entry.state)))
+            click.echo(printing.folded(life.describe(entry.state, id=entry.id)))
             if path := desk.ledger.place(entry.id).path:
                 click.echo(f"  {path}")
     if any(_is_kept(entry) for entry in entries):

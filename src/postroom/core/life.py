@@ -6,8 +6,10 @@ An event that a state does not have raises `Conflict`, which says what became of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Conflict
 from postroom.core.stamp import Stamp
@@ -133,6 +135,39 @@ State = (
 )
 STATES: Final = {kind.__name__.lower(): kind for kind in State.__args__}
 OPEN: Final = ("pending", "approved", "sending", "unknown")
+CLOSED: Final = ("sent", "rejected", "withdrawn", "expired", "failed")
+
+
+class Event(NamedTuple):
+    """What can be done to a letter: in which states, what the log calls it, and its past participle."""
+
+    states: tuple[type, ...]
+    action: str
+    participle: str
+    by_person: bool = True
+
+
+# Every surface reads here what a state allows: the page its buttons, the terminal its commands.
+EVENTS: Final = {
+    "approve": Event((Pending,), "approve_letter", "approved"),
+    "edit": Event((Pending,), "edit_letter", "edited"),
+    "reject": Event((Pending, Approved), "reject_letter", "rejected"),
+    "revise": Event((Pending, Approved), "revise_letter", "sent back"),
+    "undo": Event((Approved,), "undo_letter", "recalled"),
+    "resolve": Event((Unknown,), "resolve_letter", "resolved"),
+    "reopen": Event((Rejected, Withdrawn, Expired, Failed), "reopen_letter", "opened again"),
+    "withdraw": Event((Pending, Approved), "withdraw_letter", "withdrawn", by_person=False),
+}
+
+
+def allows(state: State, event: str) -> bool:
+    """Whether the event can happen to a letter in this state."""
+    return isinstance(state, EVENTS[event].states)
+
+
+def offered(state: State) -> tuple[str, ...]:
+    """Return the events that a person can choose from in this state, the most likely first."""
+    return tuple(name for name, event in EVENTS.items() if event.by_person and allows(state, name))
 
 
 def name(state: State) -> str:
@@ -166,72 +201,133 @@ def load(kind: str, detail: str) -> State:
     return state
 
 
-def describe(id: str, state: State) -> str:
-    """Return one sentence on what became of a letter."""
+class Audience(Enum):
+    """Who reads a status text."""
+
+    PERSON = "person"  # the page, the note and the terminal
+    AGENT = "agent"  # a tool of the canonical contract, and errors
+    CONTRACT = "contract"  # a tool of a contract that has neither letter_status nor `replaces`
+
+
+def describe(
+    state: State,
+    audience: Audience = Audience.PERSON,
+    *,
+    id: str = "",
+    when: Callable[[Stamp], str] = lambda stamp: stamp.iso,
+) -> str:
+    """Return one sentence on what became of a letter.
+
+    With `id` it names the letter; without, it begins with what happened ("Sent at …"). `when` writes moments.
+    """
     match state:
         case Rehearsal():
-            said = "is a rehearsal and can never be sent"
+            clause = "is a rehearsal and can never be sent"
         case Pending():
-            said = "waits for a person"
+            you = audience is Audience.PERSON
+            clause = "waits for your decision" if you else "waits for a person"
         case Approved(verdict=verdict, held=held):
-            said = f"was approved at {verdict.at.iso} by {verdict.by}"
-            said = "needs no approval" if verdict.by == "nobody" else said
-            said += f" and is held: {held}" if held else " and is about to be sent"
-        case Sending():
-            said = "is being sent"
-        case Sent(at=at, refused=refused):
-            said = f"was sent at {at.iso}"
-            said += f", but not to {', '.join(refused)}" if refused else ""
-        case Rejected(revise=True, reason=reason):
-            said = f"was sent back for another version: {reason}"
-        case Rejected(reason=reason):
-            said = f"was rejected{f': {reason}' if reason else ''}"
+            clause = f"was approved at {when(verdict.at)} by {verdict.by}"
+            clause = "needs no approval" if verdict.by == "nobody" else clause
+            clause += f" and is held: {held}" if held else " and is about to be sent"
+        case Sending(at=at):
+            clause = f"is being sent since {when(at)}"
+        case Sent(at=at, refused=refused, how=how):
+            clause = f"was sent at {when(at)}"
+            clause += f", but not to {', '.join(refused)}" if refused else ""
+            you = audience is Audience.PERSON
+            clause += f" ({how})" if you and how != "accepted" else ""
+        case Rejected(at=at, by=by, reason=reason, revise=revise):
+            clause = "was sent back for another version" if revise else "was rejected"
+            clause += f" by {by} at {when(at)}" if audience is Audience.PERSON else ""
+            clause += f": {reason}" if reason or revise else ""
         case Withdrawn():
-            said = "was withdrawn by its agent"
+            clause = "was withdrawn by its agent"
         case Expired():
-            said = "expired without a verdict"
+            clause = "expired without a verdict"
         case Failed(reason=reason):
-            said = f"cannot be sent: {reason}"
+            clause = f"cannot be sent: {reason}"
         case Unknown(why=why):
-            said = f"may or may not have been sent ({why}): a person must look"
-    return f"The letter {id} {said.rstrip('.')}."
+            clause = f"may or may not have been sent ({why}): "
+            you = audience is Audience.PERSON
+            clause += "look into the mailbox, then decide" if you else "a person must look"
+    clause = clause.rstrip(".")
+    if id:
+        return f"The letter {id} {clause}."
+    clause = clause.removeprefix("was ").removeprefix("is ")
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
+def advise_agent(id: str, state: State, audience: Audience, newer: str = "") -> str:
+    """Return what became of its letter and what the agent does next; `newer` is the letter that replaces it."""
+    text = describe(state, audience, id=id)
+    if audience is Audience.CONTRACT:
+        match state:
+            case Pending():
+                return (
+                    f"Not sent. The letter {id} waits for a person to approve it."
+                    " Do not send it again before that."
+                )
+            case Approved():
+                return f"{text} Do not write another one: the same call sends it when it may leave."
+            case Rejected() | Failed():
+                return text
+        return f"{text} Do not send it again."
+    match state:
+        case Pending():
+            return (
+                f"Not sent. Letter {id} waits for a person to approve it.\n"
+                "Do not send it again: letter_status tells what becomes of it."
+            )
+        case Approved() | Sending():
+            return f"Not sent yet. {text}\nDo not send it again."
+        case Sent():
+            return text
+        case Rejected(revise=True):
+            then = f"Letter {newer} replaces it: ask after that one."
+            return f"{text}\n{then if newer else f'Write it anew with replaces={id}.'}"
+        case Unknown():
+            return f"{text}\nDo not send it again."
+    return f"Not sent. {text}"
 
 
 def refuse(id: str, state: State, wish: str) -> Conflict:
-    """Return the error for an event that this state does not have."""
+    """Return the error for something that this state does not allow."""
     return Conflict(
-        f"{describe(id, state)} It cannot be {wish}.", remedy=f"See it with `postroom show {id}`."
+        f"{describe(state, Audience.AGENT, id=id)} It cannot be {wish}.",
+        remedy=f"See it with `postroom show {id}`.",
     )
+
+
+def _require(id: str, state: State, event: str) -> None:
+    if not allows(state, event):
+        raise refuse(id, state, EVENTS[event].participle)
 
 
 def approve(id: str, state: State, verdict: Verdict, wait: float) -> Approved:
     """A person says yes to a letter that waits."""
-    if isinstance(state, Pending):
-        return Approved(verdict, verdict.at, wait)
-    raise refuse(id, state, "approved")
+    _require(id, state, "approve")
+    return Approved(verdict, verdict.at, wait)
 
 
 def recall(id: str, state: State, now: Stamp) -> Pending:
     """An approval is taken back before anybody claimed the letter."""
-    if isinstance(state, Approved):
-        return Pending(now)
-    raise refuse(id, state, "recalled")
+    _require(id, state, "undo")
+    return Pending(now)
 
 
 def reject(
     id: str, state: State, now: Stamp, *, by: str, reason: str, revise: bool = False
 ) -> Rejected:
     """A person says no, or asks for another version."""
-    if isinstance(state, Pending | Approved):
-        return Rejected(now, by, reason, revise)
-    raise refuse(id, state, "sent back" if revise else "rejected")
+    _require(id, state, "revise" if revise else "reject")
+    return Rejected(now, by, reason, revise)
 
 
 def withdraw(id: str, state: State, now: Stamp) -> Withdrawn:
     """The agent takes its letter back."""
-    if isinstance(state, Pending | Approved):
-        return Withdrawn(now)
-    raise refuse(id, state, "withdrawn")
+    _require(id, state, "withdraw")
+    return Withdrawn(now)
 
 
 def hold(state: Approved, now: Stamp, wait: float, reason: str, code: str = "") -> Approved:
@@ -251,13 +347,12 @@ def retry(state: Sending, now: Stamp, wait: float, reason: str, code: str = "") 
 
 def resolve(id: str, state: State, now: Stamp, by: str, *, sent: bool) -> Sent | Pending:
     """A person found out what became of a letter whose fate was unknown."""
-    if not isinstance(state, Unknown):
-        raise refuse(id, state, "resolved")
-    return Sent(now, "", "", (), state.verdict, f"resolved by {by}") if sent else Pending(now)
+    _require(id, state, "resolve")
+    verdict = getattr(state, "verdict", None)
+    return Sent(now, "", "", (), verdict, f"resolved by {by}") if sent else Pending(now)
 
 
 def reopen(id: str, state: State, now: Stamp) -> Pending:
     """A person wants a closed letter after all; it waits for a new verdict."""
-    if isinstance(state, Rejected | Withdrawn | Expired | Failed):
-        return Pending(now)
-    raise refuse(id, state, "opened again")
+    _require(id, state, "reopen")
+    return Pending(now)

@@ -331,7 +331,7 @@ class Desk(Duty):
 
     def _sent_already(self, entry: Entry) -> Conflict:
         refused = Conflict(
-            f"{life.describe(entry.id, entry.state)} It is not sent again",
+            f"{life.describe(entry.state, life.Audience.AGENT, id=entry.id)} It is not sent again",
             remedy="Change the letter if another one is meant.",
         )
         refused.logged = True  # by the outbox, which knew it

@@ -319,7 +319,7 @@ class Notes:
                     f" `postroom resolve {id} --sent` or `postroom resolve {id} --not-sent`."
                 )
             case _:
-                said = quote(life.describe(id, state))
+                said = quote(life.describe(state))
         level = (
             "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
         )

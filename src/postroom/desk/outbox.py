@@ -177,7 +177,7 @@ class Outbox:
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
         if wish.replaces and (newer := book.replacement(call.agent, wish.replaces)):
             raise Conflict(
-                f"The letter {wish.replaces} was replaced already: {life.describe(*newer)}",
+                f"The letter {wish.replaces} was replaced already: {life.describe(newer[1], life.Audience.AGENT, id=newer[0])}",
                 remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
             )
         if call.agent != PERSON:

@@ -168,7 +168,9 @@ class UnownedNotes:
             return None
         if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", one.path):
             # A copy, or what a sync client brought back.
-            self.say(f"{one.path} counts for nothing again. {life.describe(entry.id, entry.state)}")
+            self.say(
+                f"{one.path} counts for nothing again. {life.describe(entry.state, id=entry.id)}"
+            )
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
         with self.ledger.write(synced=False) as book:

@@ -424,7 +424,7 @@ class Triage:
                 case _ if entry.kind in life.OPEN:
                     changes = {"state": "drafted"}
                 case state:
-                    why = life.describe(entry.id, state)[:300]
+                    why = life.describe(state, id=entry.id)[:300]
                     judged = Judgement("needs_info", why=why)
                     changes = {"state": "needs_info", "judgement": json.dumps(asdict(judged))}
             if item.state == changes["state"]:

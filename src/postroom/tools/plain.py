@@ -69,18 +69,8 @@ def told(error: PostroomError, tool: str) -> str:
 
 def sentence(entry: Entry) -> str:
     """Return what became of a letter that was not sent, where its document has no words for it."""
-    said = one_line(life.describe(entry.id, entry.state))[:MAX_ERROR]
-    match entry.state:
-        case life.Pending():
-            return (
-                f"Not sent. The letter {entry.id} waits for a person to approve it."
-                " Do not send it again before that."
-            )
-        case life.Approved():
-            return f"{said} Do not write another one: the same call sends it when it may leave."
-        case life.Rejected() | life.Failed():
-            return said
-    return f"{said} Do not send it again."
+    said = life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT)
+    return one_line(said)[:MAX_ERROR]
 
 
 def minutes(seconds: float) -> int:

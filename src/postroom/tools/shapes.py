@@ -397,35 +397,14 @@ def draft_reply(status: str, text: str, id: str = "") -> Reply:
 
 def told(entry: Entry, rules: Rules, newer: str = "") -> str:
     """Return what an agent should know of its letter; `newer` stands in its place."""
-    said = _told(entry, rules, newer)
-    if entry.letter.in_reply_to and not isinstance(entry.state, life.Rehearsal):
+    if isinstance(entry.state, life.Rehearsal):
+        said = f"{rehearsal(rules)}: not sent, and it never will be. Letter {entry.id}:"
+        return f"{said}\n{quoted(preview(entry.letter))}"
+    said = life.advise_agent(entry.id, entry.state, life.Audience.AGENT, newer)
+    if entry.letter.in_reply_to:
         for address in entry.letter.envelope:  # a mail named them, and this stands in no fence
             said = said.replace(address.spec, "a recipient")
     return said
-
-
-def _told(entry: Entry, rules: Rules, newer: str) -> str:
-    id = entry.id
-    match entry.state:
-        case life.Pending():
-            return (
-                f"Not sent. Letter {id} waits for a person to approve it.\n"
-                "Do not send it again: letter_status tells what becomes of it."
-            )
-        case life.Rehearsal():
-            said = f"{rehearsal(rules)}: not sent, and it never will be. Letter {id}:"
-            return f"{said}\n{quoted(preview(entry.letter))}"
-        case life.Approved() | life.Sending():
-            return f"Not sent yet. {life.describe(id, entry.state)}\nDo not send it again."
-        case life.Sent():
-            return life.describe(id, entry.state)
-        case life.Rejected(revise=True):
-            then = f"Letter {newer} replaces it: ask after that one."
-            then = then if newer else f"Write it anew with replaces={id}."
-            return f"{life.describe(id, entry.state)}\n{then}"
-        case life.Unknown():
-            return f"{life.describe(id, entry.state)}\nDo not send it again."
-    return f"Not sent. {life.describe(id, entry.state)}"
 
 
 def quoted(text: str) -> str:

@@ -66,13 +66,13 @@ def test_an_event_happens_only_in_the_states_that_have_it(event: str, state: lif
     else:
         with pytest.raises(Conflict) as refused:
             EVENTS[event](state)
-        assert life.describe(ID, state) in refused.value.message
+        assert life.describe(state, life.Audience.AGENT, id=ID) in refused.value.message
         assert f"postroom show {ID}" in refused.value.remedy
 
 
 @for_each("state", STATES)
 def test_what_became_of_a_letter_is_one_sentence_that_names_it(state: life.State) -> None:
-    said = life.describe(ID, state)
+    said = life.describe(state, id=ID)
     assert said.startswith(f"The letter {ID} ")
     assert said.endswith(".")
     for part in fields(state):
@@ -82,7 +82,7 @@ def test_what_became_of_a_letter_is_one_sentence_that_names_it(state: life.State
 
 
 def test_partial_refusals_are_told() -> None:
-    assert "but not to eve@example.com, bob@example.com" in life.describe(ID, STATES[6])
+    assert "but not to eve@example.com, bob@example.com" in life.describe(STATES[6])
 
 
 def test_a_retry_keeps_the_verdict_the_first_try_and_the_count() -> None:
@@ -134,3 +134,14 @@ def test_within_one_boot_the_steady_clock_counts_across_boots_the_wall_clock_els
 
 def test_a_stamp_is_written_in_utc_to_the_second() -> None:
     assert Stamp(1_794_700_800.9).iso == "2026-11-15T00:00:00Z"
+
+
+def test_a_state_offers_exactly_the_events_that_its_functions_accept() -> None:
+    for state in STATES:
+        allowed = {event for event in life.EVENTS if life.allows(state, event)}
+        named = {"recall": "undo"}
+        expected = {named.get(event, event) for event in HAS if life.name(state) in HAS[event]}
+        assert allowed - {"edit", "revise"} == expected
+        assert set(life.offered(state)) == allowed - {"withdraw"}
+        assert ("revise" in allowed) == ("reject" in allowed)
+    assert life.offered(life.Pending(NOW)) == ("approve", "edit", "reject", "revise")

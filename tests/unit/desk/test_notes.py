@@ -203,10 +203,10 @@ def test_every_note_says_what_can_be_done_or_what_became_of_it(
         "approved": f"postroom undo {entry.id}",
         "held": "the server is busy",
         "unknown": f"postroom resolve {entry.id} --not-sent",
-        "sent": "was sent at 2026-11-15T00:00:10Z",
-        "rejected": "was rejected: no",
-        "withdrawn": "was withdrawn by its agent",
-        "expired": "expired without a verdict",
+        "sent": "Sent at 2026-11-15T00:00:10Z",
+        "rejected": "Rejected by ada at 2026-11-15T00:00:00Z: no",
+        "withdrawn": "Withdrawn by its agent",
+        "expired": "Expired without a verdict",
         "failed": "wants none of this",
     }
     assert expected[kind] in said

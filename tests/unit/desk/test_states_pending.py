@@ -214,7 +214,7 @@ def test_another_version_is_a_rejection_with_a_wish_and_the_next_letter_names_wh
     office.desk.reject(entry.id, by="ada", reason="Warmer, please", revise=True)
     told = narrow(office.desk.status(SEND, entry.id).state, life.Rejected)
     assert (told.revise, told.reason) == (True, "Warmer, please")
-    assert "another version: Warmer, please" in life.describe(entry.id, told)
+    assert "another version: Warmer, please" in life.describe(told, life.Audience.AGENT)
     assert office.where(entry.id) == REJECTED
     second = office.propose(office.letter(text="Dear, dear Ann.\n"), replaces=entry.id)
     assert (second.kind, second.replaces) == ("pending", entry.id)
