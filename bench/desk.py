@@ -27,7 +27,8 @@ from postroom.core.records import NOWHERE, Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Tools
-from postroom.desk.outbox import HOME, Call
+from postroom.desk.outbox import HOME
+from postroom.desk.recorder import Call
 from postroom.vault import folders
 from postroom.wiring.desk import clock, open_desk
 

@@ -19,7 +19,7 @@ from bench.report import MISSING, Bound, Measure, folder, progress, say
 from bench.server import Call as Asked
 from bench.server import Wire
 from postroom.config import load
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, ToolContext

@@ -21,7 +21,8 @@ from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.desk import Desk, Tools
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.services.office import Services

@@ -15,7 +15,7 @@ from pathlib import Path
 from postroom.core.address import Address
 from postroom.core.card import Card
 from postroom.desk.compose import Written
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.mail import files
 from tests.desks import Office
 

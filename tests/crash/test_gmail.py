@@ -16,7 +16,8 @@ from postroom.config import load
 from postroom.core.address import Address
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.crash.counts import GMAIL_LETTERS as LETTERS

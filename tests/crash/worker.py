@@ -24,7 +24,8 @@ from postroom.core.letter import ID_BYTES, Enclosure, Letter, letter_id
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
 from postroom.desk.desk import Desk, Tools
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
 from postroom.mail.local import LocalMailbox
 from postroom.store.ledger import Ledger

@@ -19,7 +19,7 @@ import pytest
 from postroom.config import load
 from postroom.core.errors import PostroomError, Unavailable
 from postroom.desk.moves import Intent
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.services.office import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved

@@ -23,7 +23,8 @@ from postroom.core.letter import Letter
 from postroom.core.records import Entry
 from postroom.desk.compose import settled
 from postroom.desk.notes import folder, text_of
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.desk.slips import slip
 from postroom.mail import mime
 from postroom.store.ledger import Book, Ledger

@@ -86,12 +86,12 @@ def auth_command(
 
 def _record(config: Config, what: str, **parameters: str) -> None:
     """Leave a line in the log of actions: who may send has changed."""
-    from postroom.desk.outbox import Call
+    from postroom.desk.recorder import Call
     from postroom.wiring.desk import desk
 
     with desk(config) as found:
         if found is not None:
-            found.outbox.record(Call(what, "", "person"), parameters=parameters)
+            found.recorder.write(Call(what, "", "person"), parameters=parameters)
             found.publish()
 
 

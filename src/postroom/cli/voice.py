@@ -67,7 +67,7 @@ def send(asked: Asked) -> int:
     from postroom.agents.roster import known, person
     from postroom.cli import terminal
     from postroom.cli.agentmail import addressed
-    from postroom.desk.outbox import Call
+    from postroom.desk.recorder import Call
     from postroom.wiring.desk import desk
 
     recipient, text = addressed(asked)
@@ -86,7 +86,7 @@ def send(asked: Asked) -> int:
         key, root = wiring.voice_key(config, make=True), post.folder.root
         sent = post.send(me, recipient, text, seal=lambda message: seal(key, root, message))
         if found is not None:
-            found.outbox.record(Call("send_message", "", "person"), target=recipient)
+            found.recorder.write(Call("send_message", "", "person"), target=recipient)
     os.write(1, f"Message #{sent.id} sent\n".encode())
     return 0
 

@@ -25,9 +25,10 @@ from postroom.desk.duty import Duty
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_writer import NoteWriter
 from postroom.desk.notes import Notes, difference, text_of
-from postroom.desk.outbox import PRE_SEND_RECORD, Call, Outbox, Proposal, check_name
+from postroom.desk.outbox import PRE_SEND_RECORD, Outbox, Proposal
 from postroom.desk.passphrase import Unlocked
 from postroom.desk.reading import Reading
+from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.slips import Slip
 from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.ledger import Ledger
@@ -107,7 +108,8 @@ class Desk(Duty):
         self.clock = clock = tools.clock
         self.reading = Reading(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, tools.draw, account)
-        self.outbox = Outbox(ledger, rules, self.reading, clock)
+        self.recorder = CallRecorder(ledger)
+        self.outbox = Outbox(ledger, rules, self.reading, clock, self.recorder)
         self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
         self._notes = Notes(vault, ledger, rules, clock, id, NoteWriter(vault, ledger))
         said: list[str] = []
@@ -272,7 +274,7 @@ class Desk(Duty):
         leaves now; for an undo window or a pace that passes soon, the seconds to wait are yielded.
         """
         wish = wish or Proposal()
-        with self._recorded(call):
+        with self._recording_refusals(call):
             self.reconcile()
             if slips and self.rules.live and self.rules.trust == "folder":
                 whom = self.reading.answered(letter)
@@ -281,9 +283,9 @@ class Desk(Duty):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
         if isinstance(entry.state, life.Approved | life.Sending):
-            with self._recorded(call):
+            with self._recording_refusals(call):
                 entry = yield from self._leaving(call, entry)
-            entry = self.outbox.record_letter(call, entry)
+            entry = self.recorder.write_letter(call, entry)
         elif wish.refuse_if_sent and isinstance(entry.state, life.Sent):
             raise self._sent_already(entry)
         self.sync_notes_and_log(entry)
@@ -325,7 +327,7 @@ class Desk(Duty):
                 if not (_paced(entry) or _at_work(entry) or died):
                     break
         except GeneratorExit:  # nobody waits for the answer any more; the letter stays as it is
-            self.outbox.record_letter(call, entry)
+            self.recorder.write_letter(call, entry)
             raise
         return entry
 
@@ -346,7 +348,7 @@ class Desk(Duty):
 
     def rehearse(self, call: Call, letter: Letter | None, **parameters: Value) -> None:
         """Refuse a letter that never could be sent, and leave the line of the call; nothing is entered."""
-        with self._recorded(call):
+        with self._recording_refusals(call):
             self.outbox.rehearse(call, letter, parameters)
         with suppress(PostroomError):  # the next look writes the log
             self.publish()
@@ -364,14 +366,14 @@ class Desk(Duty):
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's."""
-        with self._recorded(call):
+        with self._recording_refusals(call):
             self.reconcile()
             entry = self.outbox.withdraw(call, id)
         return self._followed(entry)
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
-        with self._recorded(call):
+        with self._recording_refusals(call):
             self.reconcile()
             entry = self.outbox.status(call, id)
         self.publish()
@@ -390,20 +392,20 @@ class Desk(Duty):
 
     def letters(self, call: Call) -> list[LetterSummary]:
         """Return the letters of this agent that are open, newest last."""
-        with self._recorded(call):
+        with self._recording_refusals(call):
             check_name(call)
             self.reconcile()
             found = self.ledger.lines(agent=call.agent)
-        self.outbox.record(call, synced=False)
+        self.recorder.write(call, synced=False)
         return found
 
     @contextmanager
-    def _recorded(self, call: Call) -> Iterator[None]:
-        """Leave the one line of a call that is refused."""
+    def _recording_refusals(self, call: Call) -> Iterator[None]:
+        """Write the line of a call that is refused, and show it in the log file."""
         try:
-            yield
-        except PostroomError as refused:
-            self.outbox.record(call, error=refused)
+            with self.recorder.refusals(call):
+                yield
+        except PostroomError:
             with suppress(PostroomError):  # the next look writes the log
                 self.publish()
             raise
@@ -499,7 +501,7 @@ class Desk(Duty):
         with self.ledger.write() as book:
             for key, value in pins.items():
                 book.set(key, value)
-        self.outbox.record(Call("lower_trust", "", "person"))
+        self.recorder.write(Call("lower_trust", "", "person"))
         self.publish()
 
     def set_passphrase(self, new: str, *, old: str | None = None) -> None:
@@ -509,7 +511,7 @@ class Desk(Duty):
         sealed = passphrase.sealed(new, self.tools.draw(16))
         with self.ledger.write() as book:
             book.set(passphrase.KEY, sealed)
-        self.outbox.record(Call("set_passphrase", "", "person"))
+        self.recorder.write(Call("set_passphrase", "", "person"))
         self.publish()
 
     def refuse_edited(self, entry: Entry) -> None:

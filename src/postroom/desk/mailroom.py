@@ -8,17 +8,15 @@ import threading
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
 from postroom.core.answer import Answer, answer, answered
-from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.filename import file_name, numbered
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
@@ -38,8 +36,9 @@ from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
 from postroom.core.text import one_line
-from postroom.desk.outbox import Call, Outbox, check_name, refuse_other_html
+from postroom.desk.outbox import refuse_other_html
 from postroom.desk.reading import READABLE, Reading
+from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
@@ -86,7 +85,7 @@ class Mailroom:
     vault: Vault
     mailboxes: Callable[[str], Mailbox]
     account: str
-    outbox: Outbox
+    recorder: CallRecorder
     reading: Reading
     rules: Rules
     outgoing: Sequence[Path]  # folders that files may go out from, beside the vault's
@@ -98,34 +97,23 @@ class Mailroom:
         """Return the account's mailbox; without a name, the default one's."""
         return self.mailboxes(account or self.account)
 
-    @contextmanager
-    def _recorded(
-        self, call: Call, *, changes: bool = False, target: str = "", **parameters: Value
-    ) -> Iterator[None]:
-        """Leave the one line of a call; what changes a mailbox is only rehearsed where we rehearse."""
-        write = partial(
-            self.outbox.record, call, target=target, parameters=parameters, synced=changes
-        )
-        try:
-            check_name(call)
-            yield
-        except PostroomError as refused:
-            write(error=refused)
-            raise
-        write(result="dev_mode" if changes and not self.rules.live else "success")
+    @property
+    def _result(self) -> str:
+        """How the log names a change that succeeds."""
+        return "success" if self.rules.live else "dev_mode"
 
     # Reading
 
     def search(self, call: Call, account: str, query: str, *, limit: int, cursor: str) -> Page:
         """Return mails that match, newest first."""
-        with self._recorded(call, query=query[:200]):
+        with self.recorder.recording(call, query=query[:200]):
             return self._page(account, query, limit, cursor)
 
     def search_whole(
         self, call: Call, account: str, query: str, *, limit: int
     ) -> tuple[Page, dict[str, Message]]:
         """Return mails that match, newest first, and each of them whole."""
-        with self._recorded(call, query=query[:200]):
+        with self.recorder.recording(call, query=query[:200]):
             page, found = self._page(account, query, limit, ""), {}
             for item in page.items:
                 with suppress(NotFound):  # it may be gone since
@@ -158,21 +146,21 @@ class Mailroom:
 
     def message(self, call: Call, account: str, id: str) -> Message:
         """Return one mail."""
-        with self._recorded(call, message=id[:60]):
+        with self.recorder.recording(call, message=id[:60]):
             found = self.box(account).message(id)
             self.reading.shown(account, found)
         return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
         """Return a conversation."""
-        with self._recorded(call, thread=id[:60]):
+        with self.recorder.recording(call, thread=id[:60]):
             found = self.box(account).thread(id)
             self.reading.shown(account, *found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
         """Save an attachment in the vault, never over another file."""
-        with self._recorded(call, message=id[:60], part=part[:20]):
+        with self.recorder.recording(call, message=id[:60], part=part[:20]):
             box = self.box(account)
             file, message = box.attachment(id, part), box.message(id)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
@@ -261,7 +249,7 @@ class Mailroom:
         """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
         about = {"subject": letter.subject, **({"revises": revises[:60]} if revises else {})}
         target = addresses([address.spec for address in letter.envelope])
-        with self._recorded(call, changes=True, target=target, **about):
+        with self.recorder.recording(call, target, changes=True, result=self._result, **about):
             box = self.box(letter.account)
             refuse_other_html(letter)
             policy.admit(letter, self.rules, self.reading.own(letter.account))
@@ -302,7 +290,7 @@ class Mailroom:
     def discard(self, call: Call, account: str, id: str) -> bool:
         """Delete a draft of this agent's; False in a rehearsal."""
         account = account or self.account
-        with self._recorded(call, changes=True, draft=id[:60]):
+        with self.recorder.recording(call, changes=True, result=self._result, draft=id[:60]):
             id, version = self._draft(call, account, id)
             if self.rules.live:
                 self.box(account).discard_draft(id, version=version)
@@ -346,7 +334,9 @@ class Mailroom:
         self, call: Call, account: str, id: str, add: frozenset[str], remove: frozenset[str]
     ) -> Sorted:
         account = account or self.account
-        with self._recorded(call, changes=True, message=id[:60], to=", ".join(sorted(add))):
+        with self.recorder.recording(
+            call, changes=True, result=self._result, message=id[:60], to=", ".join(sorted(add))
+        ):
             box = self.box(account)
             there = {label_key(label): label for label in box.message(id).labels}
             if there.keys() & _LEFT_ALONE:
@@ -379,7 +369,7 @@ class Mailroom:
     def undo(self, move: LabelChange) -> None:
         """Put a mail back to where an agent moved it from."""
         call = Call("undo_move", move.agent, "person")
-        with self._recorded(call, message=move.message):
+        with self.recorder.recording(call, message=move.message):
             box = self.box(move.account)
             # What the person has thrown away since does not come back into the inbox.
             gone = box.message(move.message).labels & {TRASH, SPAM}

@@ -11,11 +11,12 @@ import os
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, astuple, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.store.database import private_folder
 from postroom.store.locks import tried
 from postroom.vault.access import NOTE
@@ -78,8 +79,12 @@ class Mover:
         with ExitStack() as stack:
             yield from self._locked(call, stack)
             self._finish()
-            about = {"destination": target[:200]}
-            with book.recorded(call, source, changes=True, once=id, **about):
+            with (
+                book.recorder.recording(
+                    call, source, changes=True, once=id, destination=target[:200]
+                ),
+                book.recorder.abandonment(call, partial(self.begun, id)),
+            ):
                 moved, raw, file = self._allowed(source, target)
                 done = yield from self._move(call.agent, moved, raw, file, id)
             self._intent.unlink(missing_ok=True)  # once the line is there that tells of it
@@ -87,7 +92,7 @@ class Mover:
 
     def _locked(self, call: Call, stack: ExitStack) -> Generator[Progress, None, None]:
         """Wait for others who move; a thread that waited for them could be the one that they need."""
-        with self._book.given_up(call):
+        with self._book.recorder.abandonment(call):
             for _ in range(PATIENCE):
                 if stack.enter_context(tried(self._lock)):
                     return
@@ -289,7 +294,7 @@ class Mover:
             for _ in self._rewrite(intent.agent, moved, done):
                 pass
             call = Call("move_note", intent.agent, "vault")
-            with book.recorded(call, intent.source, changes=True, once=intent.id):
+            with book.recorder.recording(call, intent.source, changes=True, once=intent.id):
                 pass
         self._intent.unlink()
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from postroom.core.audit import Value
 from postroom.core.errors import (
     Conflict,
     Corrupt,
@@ -22,7 +21,7 @@ from postroom.core.errors import (
     Unavailable,
 )
 from postroom.core.text import clean, one_line
-from postroom.desk.outbox import Call, Outbox, check_name
+from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.slips import TYPES
 from postroom.desk.unowned_notes import PROPOSED
 from postroom.store.ledger import Ledger
@@ -87,7 +86,7 @@ class Notebook:
     active: bool
     state: Path
     ledger: Ledger
-    outbox: Outbox
+    recorder: CallRecorder
     settle: Callable[[], Sequence[str]]
     rehearses: str  # by what; nothing where letters leave
     in_room: Callable[[str], str]
@@ -102,26 +101,11 @@ class Notebook:
             self.index.close()
         self.vault.close()
 
-    @contextmanager
-    def recorded(
-        self, call: Call, target: str = "", *, changes: bool = False, once: str = "", **about: Value
-    ) -> Iterator[None]:
-        """Leave the one line of a call, on the disk where it changes something."""
-        write = partial(self.outbox.record, call, target=target, parameters=about, once=once)
-        try:
-            check_name(call)
-            with self.given_up(call, once):
-                yield
-        except PostroomError as refused:
-            write(error=refused, synced=False)
-            raise
-        write(synced=changes)
-
     # One note
 
     def read(self, call: Call, path: str, *, raw: bool = False) -> Kept:
         """Return a note; `raw`, its whole text as it is, though it be broken."""
-        with self.recorded(call, path):
+        with self.recorder.recording(call, path):
             self._settle_move()
             found = self.find(path)
             self.access.refuse_reading(found)
@@ -160,7 +144,7 @@ class Notebook:
         self, call: Call, path: str, values: Mapping[str, Typed], body: str, if_match: str
     ) -> Kept:
         """Make a note, or give one that is known as it is another content."""
-        with self.recorded(call, path, changes=True):
+        with self.recorder.recording(call, path, changes=True):
             self._settle_move()
             place = self._note_path(self.find(path))
             found = self._opened(call, place, if_match, whole=True)
@@ -179,7 +163,7 @@ class Notebook:
 
     def edit(self, call: Call, path: str, edit: Edit, if_match: str) -> Kept:
         """Change a part of a note that is known as it is."""
-        with self.recorded(call, path, changes=True):
+        with self.recorder.recording(call, path, changes=True):
             self._settle_move()
             place = self._note_path(self.find(path))
             mends = not (edit.set or edit.remove or edit.append or edit.prepend)
@@ -450,7 +434,7 @@ class Notebook:
         """Return the notes of a folder and all below that a filter lets through, by path."""
         from postroom.vault.index import conditions
 
-        with self.recorded(call, folder, filter=asked[:200]):
+        with self.recorder.recording(call, folder, filter=asked[:200]):
             place = self.folder(folder)
             wanted = conditions(asked) if asked.strip() else []
             found = self._checked(lambda: self.index.list(place, wanted, limit=limit, after=after))
@@ -465,7 +449,7 @@ class Notebook:
         """Return notes that have these words, the best first."""
         from postroom.vault.index import expression
 
-        with self.recorded(call, query=query[:200]):
+        with self.recorder.recording(call, query=query[:200]):
             match, loose = expression(query), False
             ask = lambda: self.index.search(match, limit=limit, offset=offset)  # noqa: E731
             found = self._checked(ask)
@@ -482,7 +466,7 @@ class Notebook:
     def settling(self, call: Call) -> Generator[Progress, None, None]:
         """Yield how far the index is until it shows the vault; ask again a tenth of a second later."""
         told = ""
-        with self.given_up(call):
+        with self.recorder.abandonment(call):
             for _ in range(PATIENCE):
                 progress = self.ready()
                 if progress is None:
@@ -492,17 +476,6 @@ class Notebook:
         raise Unavailable(
             f"The index of the vault is being made: {told}", remedy="Try again in a while."
         )
-
-    @contextmanager
-    def given_up(self, call: Call, once: str = "") -> Iterator[None]:
-        """Leave the line of a call that its client gives up while it waits."""
-        try:
-            yield
-        except GeneratorExit:
-            if not (once and self.mover.begun(once)):  # which is finished, and told then
-                gone = Unavailable("The client gave it up")
-                self.outbox.record(call, gone, synced=False)
-            raise
 
     def folder(self, folder: str) -> str:
         """Return the path of a folder that is there; the root's is empty."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from postroom.core import life, policy
-from postroom.core.agent_name import check_agent_name
-from postroom.core.audit import Action, Read, Value
+from postroom.core.audit import Read, Value
 from postroom.core.card import Card
-from postroom.core.errors import Conflict, Denied, Invalid, NotFound, PostroomError
+from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.core.letter import Letter
 from postroom.core.outgoing_html import is_reduced, reduce_html
 from postroom.core.policy import DAY, Rules
@@ -21,38 +19,17 @@ from postroom.core.records import Entry, LetterState
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
+from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.store.ledger import DISTRUSTED, TOOL_NOTES_SINCE, Book, Ledger
 
 HOME = "Pending_Approval"
 PRE_SEND_RECORD = "before."
 FIELDS = "fields "  # in the ledger, with a letter's id: what else the frontmatter of its draft has
-ONCE = "once"
 PERSON = "person"
 WHO = {PERSON: "a person, by hand", "vault": "not known: a note in the vault"}  # no agents
 MAX_KEY = 200
 NOT_LIVE = "Postroom rehearses"
 ORCHESTRATOR = "orchestrator"
-
-
-@dataclass(slots=True)
-class Trace:
-    """How long a call takes, and whether its line is written."""
-
-    took: Callable[[], float]
-    written: bool = False
-
-
-class Call(NamedTuple):
-    """Who asks, and by which tool: what the one line of a call in the log says."""
-
-    action_type: str
-    agent: str
-    actor: str = "email_mcp"
-    trace: Trace | None = None
-    client_session: str | None = (
-        ""  # which of several clients of this name; None where that is not known
-    )
-    named: bool = False  # whether the person gave the name, and not the client itself
 
 
 class Proposal(NamedTuple):
@@ -94,6 +71,7 @@ class Outbox:
     rules: Rules
     assessor: Assessor
     clock: Callable[[], Stamp]
+    recorder: CallRecorder
 
     # Agents
 
@@ -167,7 +145,7 @@ class Outbox:
             known = book.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = wish.refuse_if_sent and isinstance(known.state, life.Sent)
-            self._line(book, call, known, "rejected" if again else "")
+            self.recorder.add_line(book, call, known, "rejected" if again else "")
         return known
 
     def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
@@ -215,7 +193,7 @@ class Outbox:
         if wish.fields:
             book.set(f"{FIELDS}{entry.id}", json.dumps(wish.fields))
         if not isinstance(state, life.Approved) or wish.verdict:
-            self._line(book, call, entry)
+            self.recorder.add_line(book, call, entry)
         return entry
 
     def rehearse(
@@ -229,7 +207,7 @@ class Outbox:
             policy.admit(letter, self.rules, own)
             target = addresses([address.spec for address in letter.envelope])
             parameters = {"subject": letter.subject}
-        self.record(call, result="dev_mode", target=target, parameters=parameters)
+        self.recorder.write(call, result="dev_mode", target=target, parameters=parameters)
 
     def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
@@ -260,14 +238,14 @@ class Outbox:
                 why.remedy = "There is nothing more to do."
                 raise
             entry = book.swap(entry, state)
-            self._line(book, call, entry, result="success")
+            self.recorder.add_line(book, call, entry, result="success")
             return entry
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
         with self.ledger.write() as book:
             entry = self._of(book, call, id)
-            self._line(book, call, entry, result="success")
+            self.recorder.add_line(book, call, entry, result="success")
             return entry
 
     def of(self, call: Call, id: str) -> Entry:
@@ -357,7 +335,9 @@ class Outbox:
         letter, card = self.edited(entry, letter)
         with self.ledger.write() as book:
             new = book.swap(entry, entry.state, letter=letter, card=card)
-            self._line(book, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by)
+            self.recorder.add_line(
+                book, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by
+            )
             return new
 
     def edited(self, entry: Entry, letter: Letter) -> tuple[Letter, Card]:
@@ -389,7 +369,9 @@ class Outbox:
         self, book: Book, entry: Entry, state: life.State, action: str, by: str = ""
     ) -> Entry:
         new = book.swap(entry, state)
-        self._line(book, Call(action, entry.agent, PERSON), new, result="success", by=by)
+        self.recorder.add_line(
+            book, Call(action, entry.agent, PERSON), new, result="success", by=by
+        )
         return new
 
     # Time, and backups
@@ -407,7 +389,9 @@ class Outbox:
                 entry = book.entry(id)
                 if self._lapsed(entry.state):
                     new = book.swap(entry, life.Expired(self.clock()))
-                    self._line(book, Call("expire_letter", entry.agent, "desk"), new, "success")
+                    self.recorder.add_line(
+                        book, Call("expire_letter", entry.agent, "desk"), new, "success"
+                    )
                     closed.append(new)
         return closed
 
@@ -431,7 +415,9 @@ class Outbox:
             state = life.Pending(self.clock()) if approved else entry.state
             new = book.swap(entry, state, letter=letter, card=card)
             book.rekey(letter, done=True)
-            self._line(book, Call("refreeze_letter", entry.agent, "desk"), new, "success")
+            self.recorder.add_line(
+                book, Call("refreeze_letter", entry.agent, "desk"), new, "success"
+            )
             return new
 
     def distrust(self, ahead: Sequence[Read], why: str) -> int:
@@ -457,7 +443,9 @@ class Outbox:
                 state = self._logged(named.get(entry.id), why)
                 doubtful += isinstance(state, life.Unknown)
                 new = book.swap(entry, state)
-                self._line(book, Call("restore_ledger", entry.agent, "desk"), new, "success")
+                self.recorder.add_line(
+                    book, Call("restore_ledger", entry.agent, "desk"), new, "success"
+                )
             return doubtful
 
     def _logged(self, read: Read | None, why: str) -> life.State:
@@ -473,106 +461,6 @@ class Outbox:
             "failed": life.Failed(now, "as the log says"),
         }
         return logged.get(read.state if read else "", life.Unknown(now, why, now))
-
-    # The log
-
-    def record_letter(self, call: Call, entry: Entry) -> Entry:
-        """Write the one line of a call about a letter, as it is now; return it."""
-        with self.ledger.write() as book:
-            # What the log says last of a letter is believed: it must be no older than the ledger.
-            now = book.entry(entry.id)
-            self._line(book, call, now)
-        return now
-
-    def record(
-        self,
-        call: Call,
-        error: PostroomError | None = None,
-        *,
-        result: str = "",
-        target: str = "",
-        parameters: Mapping[str, Value] | None = None,
-        synced: bool = True,
-        once: str = "",
-    ) -> None:
-        """Write the one line of a call; what goes wrong after it was written adds none.
-
-        `once` names a thing that several may bring to its end, of whom one writes the line.
-        """
-        if not (error and call.trace and call.trace.written):
-            with self.ledger.write(synced=synced) as book:
-                if once and book.get(ONCE) == once:
-                    return
-                self._line(book, call, None, result, error, parameters, target=target)
-                if once:
-                    book.set(ONCE, once)
-        if error is not None:
-            error.logged = True
-
-    @contextmanager
-    def recording(self, call: Call, *, target: str = "") -> Iterator[Callable[..., None]]:
-        """Hold the ledger while something is done: what is lent keeps the one line of it, for good.
-
-        Who does not call it leaves none.
-        """
-        with self.ledger.write(synced=False, early=True) as book:
-
-            def keep(**parameters: Value) -> None:
-                try:
-                    self._line(book, call, None, parameters=parameters, target=target)
-                    book.commit()
-                except BaseException:
-                    if call.trace:
-                        call.trace.written = False
-                    raise
-
-            yield keep
-
-    def _line(
-        self,
-        book: Book,
-        call: Call,
-        entry: Entry | None,
-        result: str = "",
-        error: PostroomError | None = None,
-        parameters: Mapping[str, Value] | None = None,
-        *,
-        target: str = "",
-        by: str = "",
-    ) -> None:
-        if error is not None:
-            result = _RESULTS.get(error.code, "error")
-        elif not result:
-            result = _result(entry.state) if entry else "success"
-        if entry:
-            target = addresses([a.spec for a in entry.letter.envelope])
-            parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
-        book.log(
-            Action(
-                actor=call.actor,
-                action_type=call.action_type,
-                agent=call.agent,
-                result=result,
-                target=target,
-                letter=entry.id if entry else "",
-                state=entry.kind if entry else "",
-                parameters=parameters or {},
-                error=error.message if error else "",
-                duration_ms=round(call.trace.took() * 1000) if call.trace else None,
-            )
-        )
-        if call.trace:
-            call.trace.written = True
-
-
-# What the log calls an error, by its code; every other is an error.
-_RESULTS: Final = {
-    "rate_limited": "rate_limited",
-    "pace": "rate_limited",
-    "quota": "rate_limited",
-    "permission_denied": "rejected",
-    "": "rejected",
-}
 
 
 def _not_as_seen(entry: Entry) -> Conflict:
@@ -598,24 +486,3 @@ def refuse_other_html(letter: Letter) -> None:
     """Refuse a letter whose HTML part was not built here, or whose text was not made from it."""
     if not is_reduced(letter.html, letter.text):
         raise Invalid("The HTML part and the text of a letter are made by Postroom alone")
-
-
-def _result(state: life.State) -> str:
-    """Return what the log calls the outcome of a call that asked for a letter to be sent."""
-    match state:
-        case life.Rehearsal():
-            return "dev_mode"
-        case life.Sent():
-            return "success"
-        case life.Failed() | life.Unknown():
-            return "error"
-        case life.Approved(code=code):
-            return _RESULTS.get(code, "error")
-    return "rejected"
-
-
-def check_name(call: Call) -> None:
-    """Refuse an agent whose name could be taken for one of ours, or cannot be shown."""
-    # What we do ourselves comes from no tool, and has no trace.
-    if call.actor == "email_mcp" or call.trace is not None:
-        check_agent_name(call.agent)

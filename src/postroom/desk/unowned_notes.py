@@ -25,8 +25,9 @@ from postroom.core.records import ApprovalRequest, Entry, ToolNote
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
 from postroom.desk.notes import LEVELS, MARKS, Notes, begun, inert_fields
-from postroom.desk.outbox import ORCHESTRATOR, PERSON, Call, Outbox, Proposal
+from postroom.desk.outbox import ORCHESTRATOR, PERSON, Outbox, Proposal
 from postroom.desk.reading import Reading
+from postroom.desk.recorder import Call
 from postroom.desk.slips import Slip, slip
 from postroom.store.ledger import TOOL_NOTES_SINCE, Ledger
 from postroom.vault import folders
@@ -283,7 +284,7 @@ class UnownedNotes:
         by = self._tool_note(one, one.note)
         agent = by.agent if by and not by.inode_only else None
         if self._put_before(one, one.note, agent, doubtful=bool(by)):
-            self.outbox.record(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            self.outbox.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             self.say(f"{one.path} asks for approval and went to {folders.PENDING}/.")
 
     def _request(self, written: Slip, one: Found, note: Note, by: ToolNote) -> str | None:

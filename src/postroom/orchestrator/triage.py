@@ -42,7 +42,8 @@ from postroom.core.triage import (
     settled,
 )
 from postroom.desk.compose import Written
-from postroom.desk.outbox import ORCHESTRATOR, Call, Proposal
+from postroom.desk.outbox import ORCHESTRATOR, Proposal
+from postroom.desk.recorder import Call
 from postroom.orchestrator.incoming import facts_of, judgement_of, text_of
 from postroom.orchestrator.mail_notes import BY_HAND, MailNotes
 from postroom.orchestrator.servers import Answer, Question
@@ -389,7 +390,7 @@ class Triage:
             f"Postroom rehearses ({self.setup.desk.rules.source}): it is drafted when that is over."
         )
         if item.held != said:
-            self.setup.desk.outbox.record(
+            self.setup.desk.recorder.write(
                 _CALL, result="dev_mode", parameters={"message": item.message}
             )
             self._held(item, said)

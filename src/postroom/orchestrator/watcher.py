@@ -14,7 +14,8 @@ from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, MailboxCursor
 from postroom.core.triage import Facts
-from postroom.desk.outbox import ORCHESTRATOR, Call
+from postroom.desk.outbox import ORCHESTRATOR
+from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, Page
 from postroom.orchestrator.incoming import (
     BODY,

@@ -20,7 +20,7 @@ from postroom.agents.voice import sealed
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
-from postroom.desk.outbox import Call, Outbox
+from postroom.desk.recorder import Call, CallRecorder
 
 PAUSE: Final = 0.02  # seconds between two looks at whether a mailbox is free
 TURNS: Final = 500
@@ -59,7 +59,7 @@ class Correspondence:
     """Agent mail as the tools have it."""
 
     post: Post
-    outbox: Outbox
+    recorder: CallRecorder
     voice: Callable[[], bytes]
     sleep: Callable[[float], None]
 
@@ -104,13 +104,13 @@ class Correspondence:
         turns = TURNS
         while True:
             try:
-                with self.outbox.recording(call, target=recipient) as keep:
+                with self.recorder.transaction(call, recipient) as commit:
                     return self.post.send(
                         me,
                         recipient,
                         text,
                         about=about,
-                        then=lambda message: keep(**_as(call, me, id=message.id)),
+                        then=lambda message: commit(**_as(call, me, id=message.id)),
                         patience=0.0,
                     )
             except Locked:
@@ -144,8 +144,8 @@ class Correspondence:
     def _receive(self, call: Call, me: Me, taken: Delivery, *, peek: bool) -> ReceivedMessage:
         try:
             letter = self.post.letter(taken.message, me.name)
-            with self.outbox.recording(call, target=taken.message.sender) as keep:
-                keep(**_as(call, me, id=taken.message.id))
+            with self.recorder.transaction(call, taken.message.sender) as commit:
+                commit(**_as(call, me, id=taken.message.id))
         except BaseException:
             taken.release()  # it was not delivered
             raise
@@ -216,7 +216,7 @@ class Correspondence:
     def _record(
         self, call: Call, me: Me, error: Unavailable | None = None, **parameters: Value
     ) -> None:
-        self.outbox.record(call, error, parameters=_as(call, me, **parameters), synced=False)
+        self.recorder.write(call, error, parameters=_as(call, me, **parameters), synced=False)
 
 
 def _as(call: Call, me: Me, **parameters: Value) -> dict[str, Value]:

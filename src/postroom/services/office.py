@@ -32,7 +32,7 @@ class Services:
             vault=desk.vault,
             mailboxes=desk.mailboxes,
             account=desk.account,
-            outbox=desk.outbox,
+            recorder=desk.recorder,
             reading=desk.reading,
             rules=desk.rules,
             outgoing=desk.shelf.outgoing,
@@ -54,7 +54,7 @@ class Services:
             active=shelf.active,
             state=desk.state,
             ledger=desk.ledger,
-            outbox=desk.outbox,
+            recorder=desk.recorder,
             settle=desk.reconcile,
             rehearses="" if desk.rules.live else desk.rules.source,
             in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
@@ -68,7 +68,7 @@ class Services:
 
         tools = self.desk.tools
         post = Post(tools.cwd, tools.environ)
-        return Correspondence(post, self.desk.outbox, tools.voice, tools.sleep)
+        return Correspondence(post, self.desk.recorder, tools.voice, tools.sleep)
 
     def close(self) -> None:
         """Close the notebook, if it was opened. The desk stays open."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from postroom.core.agent_name import MAX_AGENT
 from postroom.core.errors import PostroomError, Unavailable, unexpected
 from postroom.core.text import one_line
-from postroom.desk.outbox import Call, Trace, check_name
+from postroom.desk.recorder import Call, Trace, check_name
 from postroom.services.office import Services
 from postroom.tools.table import (
     CallFinished,
@@ -148,7 +148,7 @@ class Calls:
             return
         self._is_unpublished = True
         with suppress(Exception):  # the desk itself may be what is wrong
-            self.provider.desk().outbox.record(call, error=error, synced=False)
+            self.provider.desk().recorder.write(call, error=error, synced=False)
 
     def forget(self, call: RunningCall) -> None:
         """Forget a call that is answered or abandoned."""
@@ -167,7 +167,7 @@ class Calls:
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
-                self.provider.desk().outbox.record(call.call, error=ended, synced=False)
+                self.provider.desk().recorder.write(call.call, error=ended, synced=False)
         if self._is_unpublished:
             self.publish()
         if self._services:

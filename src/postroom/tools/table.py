@@ -27,7 +27,7 @@ from postroom.tools import arguments, listing
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
     from postroom.desk.desk import Desk
-    from postroom.desk.outbox import Call
+    from postroom.desk.recorder import Call
     from postroom.services.office import Services
 
 S = TypeVar("S")

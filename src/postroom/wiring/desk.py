@@ -21,7 +21,7 @@ from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
 from postroom.desk.desk import Desk, Shelf, Tools
 from postroom.desk.log import ActionLog
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.ledger import Ledger
@@ -229,7 +229,7 @@ def adopt(config: Config) -> str:
             former.project()
         mark_unknown_drafts(desk.vault, ledger)
         identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
-        desk.outbox.record(Call(ADOPTION, "", "person"))
+        desk.recorder.write(Call(ADOPTION, "", "person"))
         desk.reconcile()
     return new
 

@@ -11,7 +11,8 @@ from postroom.core import audit, life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.desk import passphrase
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Page
 from tests.desks import SEND, Office

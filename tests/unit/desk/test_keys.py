@@ -11,7 +11,8 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Rejected, Sent
 from postroom.core.policy import DAY
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from tests.desks import SEND, YOU, Office
 from tests.narrow import narrow
 from tests.providers import BARRED, Courier

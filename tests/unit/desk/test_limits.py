@@ -9,7 +9,7 @@ from postroom.core.errors import AuthRequired, Denied, Invalid, Limited, Unavail
 from postroom.core.life import Approved
 from postroom.core.policy import DAY, Rules
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import ANN, SEND, YOU, Office, state
 from tests.narrow import narrow

@@ -9,7 +9,7 @@ import pytest
 
 from postroom.core.address import Address
 from postroom.core.letter import Enclosure
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.vault.markdown import inert
 from tests.desks import ANN, BOB, CAT, Office, titles
 from tests.providers import BARRED, BUSY, Courier

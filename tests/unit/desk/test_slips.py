@@ -12,7 +12,8 @@ from postroom.core.errors import Denied, Unavailable
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Approved
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note

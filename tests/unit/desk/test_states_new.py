@@ -12,7 +12,8 @@ import pytest
 from postroom.core import life
 from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
-from postroom.desk.outbox import Call, Proposal, Trace
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call, Trace
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Files, Ready, Vault
@@ -281,9 +282,9 @@ def test_a_call_whose_line_cannot_be_kept_leaves_the_line_of_its_refusal(office:
     office.reopen()
     call = Call("send_message", "claude", trace=Trace(lambda: 0.0))
     before = office.desk.ledger.head()
-    with pytest.raises(Unavailable) as full, office.desk.outbox.recording(call) as keep:
+    with pytest.raises(Unavailable) as full, office.desk.recorder.transaction(call) as keep:
         keep(to="codex")
-    office.desk.outbox.record(call, error=full.value)
+    office.desk.recorder.write(call, error=full.value)
     ((_, line),) = office.desk.ledger.actions(before)
     assert json.loads(line)["error"] == "The disk is full"
 
@@ -293,7 +294,7 @@ def test_what_goes_wrong_after_a_call_left_its_line_adds_no_second_one(office: O
     before = office.desk.ledger.head()
     entry = office.propose(call=call)
     late = Unavailable("The answer could not be given")
-    office.desk.outbox.record(call, error=late)
+    office.desk.recorder.write(call, error=late)
     ((_, line),) = office.desk.ledger.actions(before)
     assert (json.loads(line)["letter"], json.loads(line)["state"]) == (entry.id, "pending")
     assert late.logged

@@ -11,7 +11,7 @@ import pytest
 from postroom.core import life
 from postroom.core.errors import Conflict, Denied, NotFound
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from tests.desks import (
     APPROVED,
     DONE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import Dead, Office

@@ -15,7 +15,8 @@ from postroom.core.stamp import Stamp
 from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
-from postroom.desk.outbox import Call, Proposal
+from postroom.desk.outbox import Proposal
+from postroom.desk.recorder import Call
 from postroom.store.locks import tried
 from postroom.wiring.desk import desk
 from tests.conftest import Person

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from postroom.core.address import Address
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from tests.desks import ANN, BOB, START, Office
 
 DAY = 86_400.0

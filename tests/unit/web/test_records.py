@@ -13,7 +13,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Unavailable
 from postroom.core.health import Check
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.services.correspondence import Correspondence
 from postroom.web.markup import Html
 from postroom.web.records import chart
@@ -136,7 +136,7 @@ def alone(office: Office, tmp_path: Path) -> Path:
     """The desk, started in a folder that is no repository."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    office.services.correspondence = Correspondence(Post(str(folder), {}), office.desk.outbox, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+    office.services.correspondence = Correspondence(Post(str(folder), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
     return folder
 
 
@@ -172,7 +172,7 @@ def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_
     post.set_status(Me("bob"), "ready")
     for n in range(3):
         post.send(Me("alice"), "bob", f"hello {n}")
-    office.services.correspondence = Correspondence(Post(str(alone), {}), office.desk.outbox, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+    office.services.correspondence = Correspondence(Post(str(alone), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
     shown = rows(browser.get("/agents").page)
     assert shown["bob"][:2] == ["ready", "3"]
     assert shown["alice"][1] == "0"
@@ -186,7 +186,7 @@ def test_agent_mail_that_cannot_be_looked_at_is_said(
             raise Unavailable("a lock is held", remedy="Wait.")
 
     office.propose()
-    office.services.correspondence = Broken(Post(str(alone), {}), office.desk.outbox, bytes, lambda _s: None)  # fmt: skip
+    office.services.correspondence = Broken(Post(str(alone), {}), office.desk.recorder, bytes, lambda _s: None)  # fmt: skip
     answer = browser.get("/agents")
     assert answer.status == 200
     assert "Agent mail cannot be looked at: a lock is held. Wait." in answer.words

@@ -14,7 +14,7 @@ from postroom.core.address import Address
 from postroom.core.health import Check
 from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
-from postroom.desk.outbox import Call
+from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import BOB, START, YOU, Office
 from tests.mails import mail

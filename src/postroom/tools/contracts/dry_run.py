@@ -291,7 +291,7 @@ def _turn(context: table.ToolContext) -> Iterator[float]:
     try:
         yield left
     except GeneratorExit:
-        context.desk.outbox.record(context.call, result="rate_limited", synced=False)
+        context.desk.recorder.write(context.call, result="rate_limited", synced=False)
         raise
 
 

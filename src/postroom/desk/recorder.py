@@ -1,0 +1,216 @@
+"""Records calls: each leaves exactly one line in the audit log, however it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from postroom.core import life
+from postroom.core.agent_name import check_agent_name
+from postroom.core.audit import Action, Value
+from postroom.core.errors import PostroomError, Unavailable
+from postroom.core.records import Entry
+from postroom.core.redaction import addresses
+from postroom.store.ledger import Book, Ledger
+
+MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail
+_ONCE: Final = "once"  # in the ledger: what the last line of its kind was about
+# How the log names a failure, by the code of its error; every other is an error.
+_FAILURES: Final = {
+    "rate_limited": "rate_limited",
+    "pace": "rate_limited",
+    "quota": "rate_limited",
+    "permission_denied": "rejected",
+    "": "rejected",
+}
+
+
+@dataclass(slots=True)
+class Trace:
+    """How long a call has taken, and whether its line is written."""
+
+    took: Callable[[], float]
+    written: bool = False
+
+
+class Call(NamedTuple):
+    """Who calls, and by which tool: what the call's line in the log says."""
+
+    action_type: str
+    agent: str
+    actor: str = MAIL_ACTOR
+    trace: Trace | None = None
+    client_session: str | None = ""  # which of several clients of this name; None if not known
+    named: bool = False  # whether the person gave the name, and not the client itself
+
+
+def check_name(call: Call) -> None:
+    """Refuse an agent whose name could be taken for one of ours, or cannot be shown."""
+    # What we do ourselves comes from no tool, and has no trace.
+    if call.actor == MAIL_ACTOR or call.trace is not None:
+        check_agent_name(call.agent)
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecorder:
+    """Writes the lines of calls into one ledger."""
+
+    ledger: Ledger
+
+    @contextmanager
+    def recording(
+        self,
+        call: Call,
+        target: str = "",
+        *,
+        changes: bool = False,
+        result: str = "success",
+        once: str = "",
+        **parameters: Value,
+    ) -> Iterator[None]:
+        """Write the line of a call when it succeeds or is refused.
+
+        With `changes` the line is on the disk before the call is answered; `once` is that of `write`.
+        """
+        write = partial(
+            self.write, call, target=target, parameters=parameters, once=once, synced=changes
+        )
+        try:
+            check_name(call)
+            yield
+        except PostroomError as refused:
+            write(refused)
+            raise
+        write(result=result)
+
+    @contextmanager
+    def refusals(self, call: Call) -> Iterator[None]:
+        """Write the line of a call if it is refused."""
+        try:
+            yield
+        except PostroomError as refused:
+            self.write(call, refused)
+            raise
+
+    @contextmanager
+    def abandonment(
+        self, call: Call, goes_on: Callable[[], bool] = lambda: False
+    ) -> Iterator[None]:
+        """Write the line of a call whose client gives it up while it waits.
+
+        None if the work `goes_on` without the client: whoever finishes it writes the line.
+        """
+        try:
+            yield
+        except GeneratorExit:
+            if not goes_on():
+                self.write(call, Unavailable("The client gave it up"), synced=False)
+            raise
+
+    @contextmanager
+    def transaction(self, call: Call, target: str = "") -> Iterator[Callable[..., None]]:
+        """Hold the ledger while something is done; the function yielded writes the line and commits.
+
+        If it is not called, there is no line.
+        """
+        with self.ledger.write(synced=False, early=True) as book:
+
+            def commit(**parameters: Value) -> None:
+                try:
+                    self.add_line(book, call, parameters=parameters, target=target)
+                    book.commit()
+                except BaseException:
+                    if call.trace:
+                        call.trace.written = False
+                    raise
+
+            yield commit
+
+    def write(
+        self,
+        call: Call,
+        error: PostroomError | None = None,
+        *,
+        result: str = "",
+        target: str = "",
+        parameters: Mapping[str, Value] | None = None,
+        synced: bool = True,
+        once: str = "",
+    ) -> None:
+        """Write the line of a call; an error after its line was written adds none.
+
+        `once` names work that several processes may finish, of which one writes the line.
+        """
+        if not (error and call.trace and call.trace.written):
+            with self.ledger.write(synced=synced) as book:
+                if once and book.get(_ONCE) == once:
+                    return
+                self.add_line(
+                    book, call, result=result, error=error, parameters=parameters, target=target
+                )
+                if once:
+                    book.set(_ONCE, once)
+        if error is not None:
+            error.logged = True
+
+    def write_letter(self, call: Call, entry: Entry) -> Entry:
+        """Write the line of a call about a letter, and return the letter as it is now."""
+        with self.ledger.write() as book:
+            # What the log says last of a letter is believed: it must be no older than the ledger.
+            now = book.entry(entry.id)
+            self.add_line(book, call, now)
+        return now
+
+    def add_line(
+        self,
+        book: Book,
+        call: Call,
+        entry: Entry | None = None,
+        result: str = "",
+        error: PostroomError | None = None,
+        parameters: Mapping[str, Value] | None = None,
+        *,
+        target: str = "",
+        by: str = "",
+    ) -> None:
+        """Add the line of a call to a transaction; of a letter it says the recipients and the subject."""
+        if error is not None:
+            result = _FAILURES.get(error.code, "error")
+        elif not result:
+            result = _result(entry.state) if entry else "success"
+        if entry:
+            target = addresses([a.spec for a in entry.letter.envelope])
+            parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
+        book.log(
+            Action(
+                actor=call.actor,
+                action_type=call.action_type,
+                agent=call.agent,
+                result=result,
+                target=target,
+                letter=entry.id if entry else "",
+                state=entry.kind if entry else "",
+                parameters=parameters or {},
+                error=error.message if error else "",
+                duration_ms=round(call.trace.took() * 1000) if call.trace else None,
+            )
+        )
+        if call.trace:
+            call.trace.written = True
+
+
+def _result(state: life.State) -> str:
+    """Return how the log names the outcome of a call that asked for a letter to be sent."""
+    match state:
+        case life.Rehearsal():
+            return "dev_mode"
+        case life.Sent():
+            return "success"
+        case life.Failed() | life.Unknown():
+            return "error"
+        case life.Approved(code=code):
+            return _FAILURES.get(code, "error")
+    return "rejected"
