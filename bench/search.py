@@ -143,7 +143,7 @@ def _answers(size: int) -> dict[str, Answer]:
 def _fill(box: LocalMailbox, size: int) -> None:
     began, done = time.perf_counter(), 0
     for batch in _batches(mails.shuffled(size)):
-        box.keep([made.arrival for made in batch])
+        box.add_mails([made.arrival for made in batch])
         done += len(batch)
         if done % PROGRESS_EVERY == 0 or done == size:
             rate = done / (time.perf_counter() - began)

@@ -133,7 +133,7 @@ _LINK = re.compile(r"https?://[^\s<>)\"]+")
 def keep(office: Office, path: Path) -> None:
     """Bring the mails of an mbox file into the mailbox."""
     (source,) = files.sources(path)
-    office.box.keep([read.arrival for read in files.read(source) if read.arrival])
+    office.box.add_mails([read.arrival for read in files.read(source) if read.arrival])
 
 
 def read_all(office: Office) -> dict[str, str]:

@@ -10,7 +10,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Unavailable, Uncertain
 from postroom.core.letter import Letter
 from postroom.mail.local import LocalMailbox
-from postroom.mail.mailbox import Mailbox, Sent, Settled, Unknown
+from postroom.mail.mailbox import Accepted, Mailbox, SendOutcome, Unproven
 
 BUSY = Unavailable("the server is busy")
 BARRED = Denied("the server wants none of this")
@@ -21,7 +21,7 @@ LOST = Uncertain("the line went dead")
 Arranged: TypeAlias = tuple[Exception | None, bool, tuple[Address, ...]]
 
 
-class Accepted(NamedTuple):
+class AcceptedLetter(NamedTuple):
     """A letter that the provider took, as it was then, and the bytes that went out."""
 
     letter: Letter
@@ -36,7 +36,7 @@ class Courier:
     """
 
     def __init__(self) -> None:
-        self.accepted: list[Accepted] = []
+        self.accepted: list[AcceptedLetter] = []
         self.tried = 0
         self.settles = True
         self.away = False
@@ -71,31 +71,33 @@ class Line:
     def __getattr__(self, name: str) -> Any:  # the rest of `Mailbox`
         return getattr(self._box, name)
 
-    def own(self) -> tuple[Address, ...]:
+    def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, if the provider can be reached."""
         if self._courier.away:
             raise Unavailable("no network")
-        return self._box.own()
+        return self._box.own_addresses()
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         """Return the bytes, or what they were made into."""
         return self._courier.forges(self._box.wire(letter, date=date))
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Accepted:
         """Do what was arranged."""
         courier = self._courier
         courier.tried += 1
         why, taken, refused = courier.arranged.pop(0) if courier.arranged else (None, True, ())
-        sent = Sent("", "")
+        sent = Accepted("", "")
         if taken:
             courier.watch(letter, wire)
-            courier.accepted.append(Accepted(letter, wire))
+            courier.accepted.append(AcceptedLetter(letter, wire))
             sent = self._box.send(letter, wire)
         if why is not None:
             raise why
-        return Sent(sent.message, sent.thread, refused)
+        return Accepted(sent.message, sent.thread, refused)
 
-    def settle(self, letter: Letter, proof: str) -> Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> SendOutcome:
         """Say what became of it, if this provider can tell."""
         settles = self._courier.settles
-        return self._box.settle(letter) if settles else Unknown("this server keeps no record")
+        return (
+            self._box.find_outcome(letter) if settles else Unproven("this server keeps no record")
+        )

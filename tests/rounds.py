@@ -133,7 +133,7 @@ class Rounds(Office):
             message[name] = value
         message.set_content(text)
         before = set(self.ids())
-        self.box.keep([Arrival(message.as_bytes(), labels, int(self.clock.wall) + self.drawn)])
+        self.box.add_mails([Arrival(message.as_bytes(), labels, int(self.clock.wall) + self.drawn)])
         (new,) = set(self.ids()) - before
         return new
 

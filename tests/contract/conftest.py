@@ -15,7 +15,7 @@ from postroom.core.address import Address
 from postroom.core.letter import Letter
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
-from postroom.mail.mailbox import Arrival, Mailbox, Sent
+from postroom.mail.mailbox import Accepted, Arrival, Mailbox
 from tests.gmail.boxes import NOW, SENDING, YOU, box_on, gmail_box, letter, token_file
 from tests.gmail.double import Gmail
 
@@ -36,7 +36,7 @@ class Post:
         self.drawn += 1
         return letter(self.drawn, **changes)
 
-    def send(self, letter: Letter) -> Sent:
+    def send(self, letter: Letter) -> Accepted:
         wire = self.box.wire(letter, date=SENDING)
         self.proof = self.box.prepare(letter, wire)
         return self.box.send(letter, wire, self.proof)
@@ -49,7 +49,7 @@ def local(folder: Path) -> Iterator[Post]:
 
     def receive(raw: bytes, labels: frozenset[str] = frozenset({INBOX, UNREAD})) -> str:
         before = box.changes().cursor
-        box.keep([Arrival(raw, labels, NOW)])
+        box.add_mails([Arrival(raw, labels, NOW)])
         return box.changes(before).added[0]
 
     with closing(box):

@@ -8,7 +8,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure
 from postroom.core.message import DRAFT, INBOX, SENT, STARRED, TRASH, UNREAD
-from postroom.mail.mailbox import NotSent, Page, Sent, move
+from postroom.mail.mailbox import Accepted, NotSent, SearchPage, move
 from tests.contract.conftest import Post
 from tests.mails import DAY, mail
 
@@ -16,7 +16,7 @@ SENDING = datetime(2026, 11, 15, 12, tzinfo=UTC)
 YOU = Address.parse("You <you@example.org>")
 
 
-def subjects(page: Page) -> list[str]:
+def subjects(page: SearchPage) -> list[str]:
     return [item.subject for item in page.items]
 
 
@@ -150,7 +150,7 @@ def test_an_attachment_is_listed_and_its_bytes_come_back(post: Post) -> None:
     id = post.receive(post.box.wire(letter, date=SENDING))
     (listed,) = post.box.message(id).mail.attachments
     assert (listed.name, listed.type, listed.size) == ("report.pdf", "application/pdf", 10)
-    assert post.box.attachment(id, listed.part).whole() == Enclosure(
+    assert post.box.attachment(id, listed.part).read_all() == Enclosure(
         "report.pdf", "application/pdf", b"%PDF-1.4\0\xff"
     )
     assert post.box.search("has:attachment filename:report").items[0].attachments == 1
@@ -296,7 +296,7 @@ def test_a_cursor_of_another_mailbox_is_not_found(post: Post, cursor: str) -> No
 def test_a_letter_that_was_sent_is_under_sent_with_its_own_mark(post: Post) -> None:
     letter = post.letter(subject="Offer", text="As agreed.\n")
     sent = post.send(letter)
-    assert isinstance(sent, Sent)
+    assert isinstance(sent, Accepted)
     message = post.box.message(sent.message)
     assert SENT in message.labels
     assert INBOX not in message.labels
@@ -328,9 +328,9 @@ def test_a_letter_to_oneself_arrives_in_the_inbox(post: Post) -> None:
 
 def test_what_became_of_a_letter_is_told_with_proof(post: Post) -> None:
     letter = post.letter()
-    assert isinstance(post.box.settle(letter, ""), NotSent)
+    assert isinstance(post.box.find_outcome(letter, ""), NotSent)
     sent = post.send(letter)
-    assert post.box.settle(letter, post.proof) == sent
+    assert post.box.find_outcome(letter, post.proof) == sent
 
 
 def test_the_bytes_that_go_out_are_the_same_each_time_they_are_made(post: Post) -> None:
@@ -341,4 +341,7 @@ def test_the_bytes_that_go_out_are_the_same_each_time_they_are_made(post: Post) 
 
 
 def test_own_addresses_are_known_the_main_one_first(post: Post) -> None:
-    assert [address.spec for address in post.box.own()] == ["you@example.org", "desk@example.org"]
+    assert [address.spec for address in post.box.own_addresses()] == [
+        "you@example.org",
+        "desk@example.org",
+    ]

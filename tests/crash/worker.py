@@ -91,7 +91,7 @@ class Asked:
         self.at_hand = letter.id
         return self.box.wire(letter, date=date)
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Accepted:
         self.step("handing")
         try:
             sent = self.box.send(letter, wire, proof)
@@ -101,9 +101,9 @@ class Asked:
         self.step("accepted")
         return sent
 
-    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> mailbox.SendOutcome:
         self.step("asking")
-        return self.box.settle(letter, proof)
+        return self.box.find_outcome(letter, proof)
 
     @classmethod
     def accepted(cls, folder: Path) -> list[tuple[str, str]]:
@@ -117,15 +117,15 @@ class Asked:
 class Mute(Asked):
     """A server that takes every mail it is given, twice if it is given twice, and tells nothing."""
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> mailbox.Accepted:
         self.step("handing")
         append(self.folder / "spool", letter.id, sha(wire), base64.b64encode(wire).decode())
         self.step("accepted")
-        return mailbox.Sent(f"m-{letter.id}", f"t-{letter.id}")
+        return mailbox.Accepted(f"m-{letter.id}", f"t-{letter.id}")
 
-    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> mailbox.SendOutcome:
         self.step("asking")
-        return mailbox.Unknown("this provider tells nothing")
+        return mailbox.Unproven("this provider tells nothing")
 
     @classmethod
     def accepted(cls, folder: Path) -> list[tuple[str, str]]:
@@ -138,13 +138,13 @@ class Mute(Asked):
 class Late(Mute):
     """A server that finds what it sent only after a while, and never proves that it did not send."""
 
-    def settle(self, letter: Letter, proof: str) -> mailbox.Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> mailbox.SendOutcome:
         self.step("asking")
         append(self.folder / "asked", letter.id)
         asked = lines(self.folder / "asked").count([letter.id])
         if asked < ASKS or letter.id not in {id for id, *_ in lines(self.folder / "spool")}:
-            return mailbox.Unknown("the search does not find it")
-        return mailbox.Sent(f"m-{letter.id}", f"t-{letter.id}")
+            return mailbox.Unproven("the search does not find it")
+        return mailbox.Accepted(f"m-{letter.id}", f"t-{letter.id}")
 
 
 def sha(wire: bytes) -> str:

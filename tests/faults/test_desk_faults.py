@@ -20,7 +20,7 @@ from postroom.core.life import Failed
 from postroom.core.records import Entry
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.mail.mailbox import NotSent, Sent, Settled, Unknown
+from postroom.mail.mailbox import Accepted, NotSent, SendOutcome, Unproven
 from postroom.store.ledger import Book, Ledger
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office, state
@@ -62,16 +62,16 @@ class Line:
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
         return self._provider.forge(self._box.wire(letter, date=date))
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Accepted:
         self._provider.accepted.append(letter)
         self._provider.meanwhile()
-        return Sent("m", "t")
+        return Accepted("m", "t")
 
-    def settle(self, letter: Letter, proof: str) -> Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> SendOutcome:
         if not self._provider.tells:
-            return Unknown("it tells nothing")
+            return Unproven("it tells nothing")
         taken = letter.id in self._provider.ids()
-        return Sent("m", "t") if taken else NotSent("it was never handed over")
+        return Accepted("m", "t") if taken else NotSent("it was never handed over")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.message import Attachment, Mail, Message, Party, Summary, Thread
-from postroom.mail.mailbox import Page
+from postroom.mail.mailbox import SearchPage
 from postroom.tools import shapes
 from postroom.tools.fence import NOTICE, mark
 from postroom.tools.table import Reply, dump
@@ -107,7 +107,7 @@ def test_no_conversation_closes_the_fence(messages: list[Message]) -> None:
 
 @given(st.lists(SUMMARY, min_size=1, max_size=50))
 def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
-    outside, after = held(shapes.search_reply(Page(tuple(summaries), "next")))
+    outside, after = held(shapes.search_reply(SearchPage(tuple(summaries), "next")))
     assert after == {"cursor": "next"}
     assert outside.endswith("\nMore: cursor=next")
 
@@ -115,7 +115,7 @@ def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
 @given(st.lists(SUMMARY, min_size=1, max_size=3), TEXT)
 def test_a_list_of_fifty_fits_whatever_it_says(few: list[Summary], blown: str) -> None:
     grown = [replace(one, subject=one.subject + blown * 50, snippet=blown * 200) for one in few]
-    reply = shapes.search_reply(Page(tuple((grown * 50)[:50])))
+    reply = shapes.search_reply(SearchPage(tuple((grown * 50)[:50])))
     values = dump(reply.result)
     assert len(values["mails"]) == 50
     assert len(json.dumps(values, ensure_ascii=False).encode()) + len(reply.text.encode()) < 15_800

@@ -177,7 +177,7 @@ def test_compiled_sql_and_matches_agree_on_every_mail(
         box = mailbox(folder)
         try:
             for raw, labels in arrivals:
-                box.keep([Arrival(raw, labels, NOW)])
+                box.add_mails([Arrival(raw, labels, NOW)])
             ids = list(box.changes("".join([box.changes().cursor.split("-")[0], "-0"])).added)
             for at, add, remove in changes:
                 if at < len(ids):
@@ -210,7 +210,7 @@ def nested(leaf: str, other: str) -> str:
 
 def test_the_deepest_and_the_longest_query_that_parse_accepts_is_answered(tmp_path: Path) -> None:
     box = mailbox(str(tmp_path))
-    box.keep([Arrival(b"Subject: a\r\n\r\nb\r\n", frozenset({"INBOX"}), NOW)])
+    box.add_mails([Arrival(b"Subject: a\r\n\r\nb\r\n", frozenset({"INBOX"}), NOW)])
     (id,) = (item.id for item in box.search("").items)
     view = View(now=NOW, me=(YOU.spec,), zone=ZONE)
     many = [f"w{n}" for n in range(MAX_TERMS)]

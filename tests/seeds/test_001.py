@@ -19,7 +19,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from postroom.core.address import Address
-from postroom.mail.mailbox import Mailbox, Page
+from postroom.mail.mailbox import Mailbox, SearchPage
 from tests.agents import Wire, contract_of, visiting_inside
 from tests.arrivals import arrive
 from tests.cases import for_each
@@ -963,10 +963,10 @@ class Broken:
     def __getattr__(self, name: str) -> object:
         return getattr(self._box, name)
 
-    def search(self, query: str, **_more: object) -> Page:
+    def search(self, query: str, **_more: object) -> SearchPage:
         raise RuntimeError(f"the secret sentence of a mail with {query}")
 
-    def own(self) -> tuple[Address, ...]:
+    def own_addresses(self) -> tuple[Address, ...]:
         raise RuntimeError("the secret sentence of a mail")
 
 
@@ -979,5 +979,5 @@ def test_what_nobody_foresaw_is_an_unexpected_error(
     said = site.refusal("search_emails", query="tea")
     assert re.fullmatch("Error: " + told_of.format("search"), said)
     said = site.refusal("send_email", **letter())
-    assert re.fullmatch("Failed to send email: " + told_of.format("own"), said)
+    assert re.fullmatch("Failed to send email: " + told_of.format("own_addresses"), said)
     assert "secret" not in json.dumps(site.actions())

@@ -481,7 +481,7 @@ class Failing:
     def message(self, id: str) -> Message:
         raise self.why or AssertionError
 
-    def own(self) -> tuple[Address, ...]:
+    def own_addresses(self) -> tuple[Address, ...]:
         raise self.why or AssertionError
 
 

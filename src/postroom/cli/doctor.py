@@ -184,7 +184,7 @@ def _account_checks(config: Config, account: Account) -> Iterator[Check]:
         empty = True
         if box is not None:
             with closing(box):
-                address, empty = box.own()[0].spec, not box.search("", limit=1).items
+                address, empty = box.own_addresses()[0].spec, not box.search("", limit=1).items
     except PostroomError as wrong:
         yield Check("account", "fail", f"{name}: {wrong.message}", wrong.remedy)
         return

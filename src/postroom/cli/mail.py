@@ -18,7 +18,7 @@ from postroom.core.language import parse
 from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
-from postroom.mail.mailbox import Page
+from postroom.mail.mailbox import SearchPage
 
 if TYPE_CHECKING:
     from postroom.config import Config
@@ -95,7 +95,7 @@ def search_command(
     box = wiring.mailbox(config, account)
     if box is None:
         parse(text)
-        page = Page((), notes=(_empty(config, account), FIRST_STEPS))
+        page = SearchPage((), notes=(_empty(config, account), FIRST_STEPS))
     else:
         with closing(box):
             page = box.search(text, limit=limit, cursor=cursor)

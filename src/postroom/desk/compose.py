@@ -60,7 +60,7 @@ class Composer:
         rehearsed = self.rehearsed(written)
         return replace(
             rehearsed,
-            sender=box.own()[0],
+            sender=box.own_addresses()[0],
             thread=thread,
             in_reply_to=message_id,
             references=references,

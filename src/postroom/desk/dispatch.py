@@ -115,9 +115,9 @@ class Dispatcher:
             except PostroomError:  # the next round does it
                 return entry
             match news:
-                case mailbox.Sent() as sent:
+                case mailbox.Accepted() as sent:
                     return self._sent(entry, sent, "proved by the provider")
-                case mailbox.Unknown(why=why, spent=True):
+                case mailbox.Unproven(reason=why, final=True):
                     return self._unknown(entry, why, None, spent=True)
             return entry
 
@@ -165,7 +165,7 @@ class Dispatcher:
         now = self.clock()
         try:
             box = self.mailboxes(entry.letter.account)
-            own = {address.key for address in box.own()}
+            own = {address.key for address in box.own_addresses()}
             why = self._never(entry, state, own)
             paused = self.paused()
         except PostroomError as absent:
@@ -245,7 +245,7 @@ class Dispatcher:
         self.step("answered")
         return self._sent(entry, sent, "accepted")
 
-    def _sent(self, entry: Entry, sent: mailbox.Sent, how: str) -> Entry:
+    def _sent(self, entry: Entry, sent: mailbox.Accepted, how: str) -> Entry:
         refused = tuple(address.spec for address in sent.refused)
         verdict = getattr(entry.state, "verdict", None)
         state = life.Sent(self.clock(), sent.message, sent.thread, refused, verdict, how)
@@ -256,13 +256,15 @@ class Dispatcher:
 
         If nobody can tell now, a refusal for the moment is no risk: the next try has the same proof.
         """
-        found: mailbox.Settled
+        found: mailbox.SendOutcome
         answered = False
         try:
-            found, answered = box.settle(entry.letter, proof), True
+            found, answered = box.find_outcome(entry.letter, proof), True
         except Exception as unseen:  # noqa: BLE001 - whatever broke, nothing is proved
-            found = mailbox.Unknown(str(unseen), spent=not isinstance(why, _FOR_NOW))
-        if isinstance(found, mailbox.Sent) or (isinstance(found, mailbox.Unknown) and found.spent):
+            found = mailbox.Unproven(str(unseen), final=not isinstance(why, _FOR_NOW))
+        if isinstance(found, mailbox.Accepted) or (
+            isinstance(found, mailbox.Unproven) and found.final
+        ):
             return self._settle(entry, why.message)
         return self._refused(entry, why, answered=answered)
 
@@ -292,14 +294,14 @@ class Dispatcher:
             return self.ledger.entry(entry.id)
         self.step("claim taken")
         match self._proofs.ask(entry):
-            case mailbox.Sent() as sent:
+            case mailbox.Accepted() as sent:
                 return self._sent(entry, sent, "proved by the provider")
-            case mailbox.NotSent(proof=proof):
+            case mailbox.NotSent(evidence=proof):
                 tries = state.tries - AT_ONCE
                 wait = policy.back_off(tries) if tries > 0 else 0.0
                 again = life.retry(state, now, wait, f"{why}; {proof}", Unavailable.code)
                 return self._record(entry, again, error=why, refund=True)
-            case mailbox.Unknown(why=unproved, spent=spent):
+            case mailbox.Unproven(reason=unproved, final=spent):
                 return self._unknown(entry, f"{why}; {unproved}", state.verdict, spent=spent)
 
     def _unknown(
@@ -319,15 +321,15 @@ class Dispatcher:
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
         proof, answer = self.ledger.proof(entry.id), self._proofs.ask(entry)
-        if isinstance(answer, mailbox.Sent):
+        if isinstance(answer, mailbox.Accepted):
             return self._sent(entry, answer, "proved by the provider")
         if isinstance(answer, mailbox.NotSent) and proof and state.verdict:
             old = elapsed(state.at, now) >= DAY
-            again = life.Approved(state.verdict, now, 0, answer.proof, 1, state.at)
+            again = life.Approved(state.verdict, now, 0, answer.evidence, 1, state.at)
             return self._record(
-                entry, life.Pending(now) if old else again, error=answer.proof, refund=True
+                entry, life.Pending(now) if old else again, error=answer.evidence, refund=True
             )
-        spent = isinstance(answer, mailbox.Unknown) and answer.spent
+        spent = isinstance(answer, mailbox.Unproven) and answer.final
         return self._swap(entry, replace(state, asked=now), drop=spent)
 
     # The ledger

@@ -43,7 +43,7 @@ from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from postroom.mail.mailbox import Draft, Mailbox, Page
+    from postroom.mail.mailbox import Mailbox, MailboxDraft, SearchPage
 
 OUTGOING: Final = "Outgoing"
 MAIL_FILES: Final = "Mail_Files"
@@ -104,14 +104,16 @@ class Mailroom:
 
     # Reading
 
-    def search(self, call: Call, account: str, query: str, *, limit: int, cursor: str) -> Page:
+    def search(
+        self, call: Call, account: str, query: str, *, limit: int, cursor: str
+    ) -> SearchPage:
         """Return mails that match, newest first."""
         with self.recorder.recording(call, query=query[:200]):
             return self._page(account, query, limit, cursor)
 
     def search_whole(
         self, call: Call, account: str, query: str, *, limit: int
-    ) -> tuple[Page, dict[str, Message]]:
+    ) -> tuple[SearchPage, dict[str, Message]]:
         """Return mails that match, newest first, and each of them whole."""
         with self.recorder.recording(call, query=query[:200]):
             page, found = self._page(account, query, limit, ""), {}
@@ -121,7 +123,7 @@ class Mailroom:
             self.reading.shown(account, *found.values())
         return page, found
 
-    def _page(self, account: str, query: str, limit: int, cursor: str) -> Page:
+    def _page(self, account: str, query: str, limit: int, cursor: str) -> SearchPage:
         box = self.box(account)
         page = box.search(query, limit=limit, cursor=cursor)
         self.reading.listed(account, page.items)
@@ -196,7 +198,7 @@ class Mailroom:
             )
         message = named[0] if named else answered(there)
         self.reading.shown(account, message)  # whom it names is told of, in the letter
-        own = {address.key for address in box.own()}
+        own = {address.key for address in box.own_addresses()}
         sent = SENT in message.labels
         return message.id, answer(message.mail, own, sent=sent, everyone=everyone)
 
@@ -219,7 +221,7 @@ class Mailroom:
     def _enclosure(self, account: str, path: str) -> tuple[Enclosure, str]:
         if path.startswith(FROM_MAIL):
             id, _, part = path.removeprefix(FROM_MAIL).partition("/")
-            return self.box(account).attachment(id, part).whole(), "mail"
+            return self.box(account).attachment(id, part).read_all(), "mail"
         content, origin = self._outgoing(path)
         from mimetypes import guess_type  # reads the system's tables
 
@@ -245,7 +247,7 @@ class Mailroom:
             remedy=f"Put it into {allowed}; or name a mail's file as mail:ID/PART.",
         )
 
-    def draft(self, call: Call, letter: Letter, revises: str = "") -> Draft | None:
+    def draft(self, call: Call, letter: Letter, revises: str = "") -> MailboxDraft | None:
         """Store a letter as a draft, or put it in the place of one; None in a rehearsal."""
         about = {"subject": letter.subject, **({"revises": revises[:60]} if revises else {})}
         target = addresses([address.spec for address in letter.envelope])

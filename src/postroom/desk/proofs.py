@@ -17,7 +17,7 @@ from typing import Final
 from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.core.records import Entry, ProviderProof
-from postroom.mail.mailbox import Mailbox, NotSent, Sent, Settled, Unknown
+from postroom.mail.mailbox import Accepted, Mailbox, NotSent, SendOutcome, Unproven
 from postroom.store.ledger import DISTRUSTED, Ledger
 
 EARLIER: Final = "an earlier version of it may have left"
@@ -53,7 +53,7 @@ class Proofs:
     def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
         if self.ledger.meta(DISTRUSTED):
             box.sweep(entry.letter)  # first: what is not there any more by then is looked for
-            if isinstance(box.settle(entry.letter, ""), Sent):
+            if isinstance(box.find_outcome(entry.letter, ""), Accepted):
                 raise Uncertain("The provider has this letter, of which the ledger knows nothing")
         try:
             proof = box.prepare(entry.letter, wire)
@@ -65,35 +65,35 @@ class Proofs:
             self.step("prepared")
         return proof
 
-    def ask(self, entry: Entry) -> Settled:
+    def ask(self, entry: Entry) -> SendOutcome:
         """Ask the provider what became of a letter; whatever goes wrong is no answer."""
         try:
             return self._asked(entry, self._box(entry))
         except PostroomError as why:
-            return Unknown(why.message)
+            return Unproven(why.message)
         except Exception as why:  # noqa: BLE001 - one strange answer must not hold up other letters
-            return Unknown(f"{type(why).__name__} while the provider was asked")
+            return Unproven(f"{type(why).__name__} while the provider was asked")
 
-    def _asked(self, entry: Entry, box: Mailbox) -> Settled:
+    def _asked(self, entry: Entry, box: Mailbox) -> SendOutcome:
         kept = self.ledger.proof(entry.id)
         if kept and kept.digest != entry.digest:
             if self._take_back(entry, kept, box):
-                return Unknown(EARLIER, spent=True)
+                return Unproven(EARLIER, final=True)
             return NotSent("what was prepared for an earlier version is taken back")
         if not kept:
             with suppress(PostroomError):
                 box.sweep(entry.letter)
             if self.ledger.claimed_before_edit(entry.id):
-                return Unknown(EARLIER)
-        return box.settle(entry.letter, kept.text if kept else "")
+                return Unproven(EARLIER)
+        return box.find_outcome(entry.letter, kept.text if kept else "")
 
-    def release(self, entry: Entry) -> Settled | None:
+    def release(self, entry: Entry) -> SendOutcome | None:
         """Take back what was prepared for a closed letter; return what is news of it, if anything."""
         kept = self.ledger.proof(entry.id)
         if not kept or not (found := self._take_back(entry, kept, self._box(entry))):
             return None
         if entry.kind != "sent":
-            return found if kept.digest == entry.digest else Unknown(EARLIER, spent=True)
+            return found if kept.digest == entry.digest else Unproven(EARLIER, final=True)
         with self.ledger.write() as book:  # that it has left is no news
             book.drop_proof(entry.id, kept.text)
         return None
@@ -103,7 +103,9 @@ class Proofs:
         kept = self.ledger.proof(entry.id)
         return self._box(entry).sweep(entry.letter, kept.text if kept else "")
 
-    def _take_back(self, entry: Entry, kept: ProviderProof, box: Mailbox) -> Sent | Unknown | None:
+    def _take_back(
+        self, entry: Entry, kept: ProviderProof, box: Mailbox
+    ) -> Accepted | Unproven | None:
         """Have nothing leave by a proof any more, and forget it; return what it may have sent before.
 
         Raises `Unavailable` if the provider does not do it now.
@@ -111,7 +113,7 @@ class Proofs:
         self.step("releasing")
         try:
             gone = not box.release(kept.text)
-            found = box.settle(entry.letter, kept.text) if gone else None
+            found = box.find_outcome(entry.letter, kept.text) if gone else None
         except PostroomError as why:
             raise Unavailable(
                 f"What was prepared for this letter could not be taken back: {why.message}",
@@ -120,7 +122,7 @@ class Proofs:
         self.step("released")
         if isinstance(found, NotSent):
             raise Unavailable("What was prepared for this letter is still there")
-        if isinstance(found, Sent) or (found and kept.unanswered):
+        if isinstance(found, Accepted) or (found and kept.unanswered):
             return found
         with self.ledger.write() as book:
             dropped = book.drop_proof(entry.id, kept.text, unanswered=not gone)
@@ -131,6 +133,6 @@ class Proofs:
     def _box(self, entry: Entry) -> Mailbox:
         """Return the letter's mailbox, if it is still that of its sender."""
         box = self.mailboxes(entry.letter.account)
-        if entry.letter.sender.key not in {address.key for address in box.own()}:
+        if entry.letter.sender.key not in {address.key for address in box.own_addresses()}:
             raise Unavailable(f"The account is no longer that of {entry.letter.sender.spec}")
         return box

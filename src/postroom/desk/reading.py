@@ -116,7 +116,7 @@ class Reading:
 
     def own(self, account: str) -> frozenset[str]:
         """Return the keys of the account's own addresses."""
-        return frozenset(address.key for address in self.mailboxes(account).own())
+        return frozenset(address.key for address in self.mailboxes(account).own_addresses())
 
     def answered(self, letter: Letter) -> str:
         """Return the key of the address that an answer to the answered mail goes to."""
@@ -150,7 +150,7 @@ class Reading:
         )
         new = [address for address in letter.envelope if address.key not in written_to]
         return Facts(
-            own=box.own(),
+            own=box.own_addresses(),
             written_to=written_to,
             contacts=self._contacts(box, letter.account),
             wrote={a.key: date for a in new[:MAX_NEW] if (date := _wrote(box, a))},

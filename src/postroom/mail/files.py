@@ -26,7 +26,7 @@ from postroom.core.message import (
 )
 from postroom.core.text import one_line
 from postroom.mail import headers
-from postroom.mail.mailbox import Arrival, Keeper
+from postroom.mail.mailbox import Arrival, MailImporter
 
 MAX_MAIL = 150_000_000  # bytes; Gmail takes 25 MB, the largest servers a hundred or so
 MAX_LINE = 1_000_000
@@ -284,7 +284,7 @@ class Report:
 
 
 def load(
-    keeper: Keeper,
+    keeper: MailImporter,
     sources: Iterable[Source],
     report: Report,
     on_progress: Callable[[int], None],
@@ -312,7 +312,7 @@ def load(
         if chunk:
             yield chunk
 
-    for kept in keeper.keep_all(chunks()):
+    for kept in keeper.add_batches(chunks()):
         report.added += kept.added
         report.known += kept.known
         on_progress(done)

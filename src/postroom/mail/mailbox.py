@@ -1,4 +1,10 @@
-"""The protocol that every provider keeps, and the values that it speaks in."""
+"""The protocols of a mail provider and the values they exchange.
+
+A provider implements `Mailbox`: reading (`MailReader`), labels (`LabelStore`), drafts (`DraftStore`) and sending
+(`MailSender`). It lives in a package of its own beside `mail/local` and `mail/gmail`, is named once in `wiring`, and gets
+an entry in `tests/contract/conftest.py`, whose suite says what each method must do. `MailImporter` is for providers that
+store mail themselves.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +16,17 @@ from typing import NamedTuple, Protocol
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, Invalid, NotFound
 from postroom.core.letter import Enclosure, Letter
-from postroom.core.message import (
-    DRAFT,
-    INBOX,
-    SENT,
-    Message,
-    Summary,
-    Thread,
-    system_label,
-)
+from postroom.core.message import DRAFT, INBOX, SENT, Message, Summary, Thread, system_label
 from postroom.core.text import one_line
 
 MAX_PAGE = 100
 MAX_LABEL = 225  # characters
 SNIPPET = 200  # characters
 
+_NO_LABELS: frozenset[str] = frozenset()
 
-class Page(NamedTuple):
+
+class SearchPage(NamedTuple):
     """Summaries, newest first; `cursor` continues after them and is empty at the end."""
 
     items: tuple[Summary, ...]
@@ -35,41 +35,41 @@ class Page(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """A mail to be kept, with the labels it comes with; `date` serves where it gives none itself."""
+    """A mail to import with its labels; `date` is used if the mail itself has no valid one."""
 
     raw: bytes
     labels: frozenset[str]
     date: int
 
 
-class Kept(NamedTuple):
-    """How many mails were new, and how many were there already."""
+class ImportCount(NamedTuple):
+    """How many mails were new, and how many the mailbox already had."""
 
     added: int
     known: int
 
 
-class Relabelled(NamedTuple):
-    """What a change of labels did, so that it can be undone."""
+class RelabelResult(NamedTuple):
+    """The labels that a mail really gained and lost: enough to undo the change."""
 
     id: str
     added: frozenset[str]
     removed: frozenset[str]
 
 
-class Attached(NamedTuple):
-    """A file of a mail, its bytes piece by piece: it may be too large to be held twice."""
+class AttachmentStream(NamedTuple):
+    """An attachment whose bytes arrive in pieces, since it may be large."""
 
     name: str
     type: str
     pieces: Iterator[bytes]
 
-    def whole(self) -> Enclosure:
-        """Return the file with all of its bytes."""
+    def read_all(self) -> Enclosure:
+        """Return the attachment with all of its bytes."""
         return Enclosure(self.name, self.type, b"".join(self.pieces))
 
 
-class Draft(NamedTuple):
+class MailboxDraft(NamedTuple):
     """A draft in the mailbox; `version` changes with every change, whoever makes it."""
 
     id: str
@@ -78,7 +78,7 @@ class Draft(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What happened since a cursor: ids in the order in which it happened, each once."""
+    """Ids of mails that changed since a cursor, in order, each once."""
 
     cursor: str
     added: tuple[str, ...] = ()
@@ -87,8 +87,8 @@ class Changes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """The provider has the letter; `refused` are recipients that it turned down."""
+class Accepted:
+    """The provider has the letter; it refused the recipients in `refused`."""
 
     message: str
     thread: str
@@ -99,183 +99,171 @@ class Sent:
 class NotSent:
     """The provider proves that it does not have the letter."""
 
-    proof: str
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """Nothing proves it either way; where the proof is `spent`, nothing ever will by it."""
+class Unproven:
+    """Nothing proves whether the letter was sent; if `final`, its proof never will."""
 
-    why: str
-    spent: bool = False
-
-
-Settled = Sent | NotSent | Unknown
+    reason: str
+    final: bool = False
 
 
-class Keeper(Protocol):
-    """Where mail is taken in."""
-
-    def keep(self, arrivals: Sequence[Arrival]) -> Kept:
-        """Keep these mails, all or none; one that is there already stays as it is."""
-        ...
-
-    def keep_all(self, chunks: Iterable[Sequence[Arrival]]) -> Iterator[Kept]:
-        """Keep very many mails, some thousand in a transaction, and yield what each transaction did."""
-        ...
+SendOutcome = Accepted | NotSent | Unproven
 
 
-class Mailbox(Protocol):
-    """An account of a provider."""
+class MailImporter(Protocol):
+    """A provider that stores mail given to it."""
 
-    def close(self) -> None:
-        """Let go of files and connections."""
-        ...
+    def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
+        """Store these mails, all or none; a mail that is already there stays unchanged."""
 
-    # Reading
+    def add_batches(self, batches: Iterable[Sequence[Arrival]]) -> Iterator[ImportCount]:
+        """Store very many mails, some thousand per transaction, and yield the count of each transaction."""
 
-    def own(self) -> tuple[Address, ...]:
+
+class MailReader(Protocol):
+    """Reading, searching and following an account's mail."""
+
+    def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""
-        ...
 
-    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
-        """Return the newest mails that match, at most `limit`."""
-        ...
+    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
+        """Return the newest matching mails, at most `limit`."""
 
     def message(self, id: str) -> Message:
         """Return one mail, or raise `NotFound`."""
-        ...
 
     def thread(self, id: str) -> Thread:
-        """Return a conversation by its id or that of one of its mails, or raise `NotFound`."""
-        ...
+        """Return a conversation by its id or the id of one of its mails, or raise `NotFound`."""
 
     def raw(self, id: str) -> bytes:
         """Return the bytes of a mail."""
-        ...
 
-    def attachment(self, id: str, part: str) -> Attached:
+    def attachment(self, id: str, part: str) -> AttachmentStream:
         """Return one attachment, or raise `NotFound`."""
-        ...
 
-    # Sorting
+    def changes(self, since: str = "") -> Changes:
+        """Return what changed since the cursor; without one, only the current cursor.
+
+        Raises `NotFound` for a cursor that the provider no longer knows: start again from a search.
+        """
+
+
+class LabelStore(Protocol):
+    """The labels of an account."""
 
     def labels(self) -> tuple[str, ...]:
-        """Return the names of all labels, the system's first."""
-        ...
+        """Return the names of all labels, system labels first."""
 
     def relabel(
-        self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
-    ) -> Relabelled:
-        """Add and remove labels; one that does not exist is made when it is first added."""
-        ...
+        self, id: str, *, add: frozenset[str] = _NO_LABELS, remove: frozenset[str] = _NO_LABELS
+    ) -> RelabelResult:
+        """Add and remove labels; adding a label that does not exist creates it."""
 
-    # Drafts
+
+class DraftStore(Protocol):
+    """The drafts of an account."""
 
     def drafts(self) -> Mapping[str, str]:
-        """Return the ids of all drafts, newest first, each with that of its mail, which is its version."""
-        ...
+        """Return the ids of all drafts, newest first, each with its version (the id of its mail)."""
 
-    def draft(self, id: str) -> Draft:
+    def draft(self, id: str) -> MailboxDraft:
         """Return one draft, or raise `NotFound`."""
-        ...
 
-    def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
+    def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         """Store the letter as a draft."""
-        ...
 
-    def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
+    def revise_draft(
+        self, id: str, letter: Letter, *, version: str, date: datetime
+    ) -> MailboxDraft:
         """Replace a draft that is still at this version, or raise `Conflict`."""
-        ...
 
     def discard_draft(self, id: str, *, version: str) -> None:
         """Delete a draft that is still at this version, or raise `Conflict`."""
-        ...
 
-    # Following
 
-    def changes(self, since: str = "") -> Changes:
-        """Return what happened since the cursor; without one, only the cursor of now.
-
-        A cursor that the provider no longer knows raises `NotFound`: start again from a search.
-        """
-        ...
-
-    # Sending; nothing here asks whether a letter may be sent: the desk has
+class MailSender(Protocol):
+    """Sending one letter at most once. The desk, not the provider, checks whether a letter may be sent."""
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
-        """Return the very bytes that `send` will hand over."""
-        ...
+        """Return the exact bytes that `send` will hand over."""
 
     def prepare(self, letter: Letter, wire: bytes) -> str:
-        """Make ready for `send` what can later prove what became of it; nothing leaves.
+        """Return a proof by which `find_outcome` can later tell whether `send` succeeded; nothing is sent.
 
-        What is returned is kept before `send` is called: without it, `send` never was. It serves
-        every try, and counts once. After `Uncertain`, something may be left that `sweep` removes.
+        The caller stores the proof before it calls `send`, and uses it for every retry, so that two tries send one
+        mail. After `Uncertain`, leftovers may exist, which `sweep` removes.
         """
-        ...
 
     def release(self, proof: str) -> bool:
-        """Take back what `prepare` made: nothing leaves by it any more. False if it seems to be gone."""
-        ...
+        """Undo `prepare`: nothing can be sent by this proof any more. Return False if it is already gone."""
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
-        """Send once. `Uncertain`: it may have happened; other errors are refusals of this request.
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Accepted:
+        """Send once, by one request that is never repeated.
 
-        A refusal with a `status` was answered by the provider; without one, nothing left.
+        Raises `Uncertain` if it may have been sent. Every other error means that this request was refused: with a
+        `status` by the provider's answer, without one before anything left.
         """
-        ...
 
-    def settle(self, letter: Letter, proof: str) -> Settled:
-        """Say what became of a letter, by what `prepare` returned; nothing is changed."""
-        ...
+    def find_outcome(self, letter: Letter, proof: str) -> SendOutcome:
+        """Return what became of a letter, by the proof from `prepare`; changes nothing."""
 
     def sweep(self, letter: Letter, proof: str = "") -> bool:
-        """Remove what `prepare` left of this letter beside `proof`; return whether more may turn up."""
-        ...
+        """Remove leftovers of `prepare` for this letter except `proof`; return whether more may appear later."""
 
 
-def move(mailbox: Mailbox, id: str, destination: str) -> Relabelled:
-    """File a mail under a label and take it out of the inbox; moving to the inbox only adds it there."""
+class Mailbox(MailReader, LabelStore, DraftStore, MailSender, Protocol):
+    """One account at a provider."""
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+
+def move(mailbox: LabelStore, id: str, destination: str) -> RelabelResult:
+    """File a mail under a label and take it out of the inbox; moving to the inbox only adds that label."""
     inbox = system_label(destination) == INBOX
     return mailbox.relabel(
-        id, add=frozenset({destination}), remove=frozenset() if inbox else frozenset({INBOX})
+        id, add=frozenset({destination}), remove=_NO_LABELS if inbox else frozenset({INBOX})
     )
 
 
-def check_page(limit: int) -> None:
-    """Refuse a page of no size that is served."""
+def check_page_size(limit: int) -> None:
+    """Raise `Invalid` for a page size outside 1 to `MAX_PAGE`."""
     if not 1 <= limit <= MAX_PAGE:
         raise Invalid(f"{limit} is no page size", remedy=f"Ask for 1 to {MAX_PAGE}.")
 
 
-def missing(what: str, id: str) -> NotFound:
-    """Return the error for a message, thread, draft or page that is not there."""
+def not_found(what: str, id: str) -> NotFound:
+    """Return the error for an unknown message, thread, draft or page."""
     return NotFound(f"{what} ID {one_line(id[:40])} not found", remedy="Search for it again.")
 
 
-def no_cursor() -> Invalid:
-    """Return the error for a page that continues no other."""
+def invalid_cursor() -> Invalid:
+    """Return the error for a cursor that no search returned."""
     return Invalid("That is no cursor", remedy="Give the one that the last answer ended with.")
 
 
-def changed_draft(id: str) -> Conflict:
-    """Return the error for a draft that is not at the version that was read."""
+def draft_changed(id: str) -> Conflict:
+    """Return the error for a draft that is no longer at the version that was read."""
     return Conflict(f"The draft {id} was changed since", remedy="Read it again, then decide.")
 
 
-def label_name(name: str) -> str:
-    """Return the name under which a new label is made, or refuse it."""
-    shown = one_line(name)
-    if len(shown) > MAX_LABEL or not all(part.strip() for part in shown.split("/")):
+def new_label_name(name: str) -> str:
+    """Return the name for a new label, or raise `Invalid`."""
+    cleaned = one_line(name)
+    if len(cleaned) > MAX_LABEL or not all(part.strip() for part in cleaned.split("/")):
         raise Invalid(
-            f"{shown[:80]!r} is no label's name", remedy="Give one such as Work or Work/Clients."
+            f"{cleaned[:80]!r} is no label's name", remedy="Give one such as Work or Work/Clients."
         )
-    return shown
+    return cleaned
 
 
-def check_relabel(before: frozenset[str], *, add: frozenset[str], remove: frozenset[str]) -> None:
-    """Refuse to change the labels that say what a mail is."""
+def check_label_change(
+    before: frozenset[str], *, add: frozenset[str], remove: frozenset[str]
+) -> None:
+    """Raise `Invalid` for a change of the labels that a mail's nature decides."""
     for fixed in (SENT, DRAFT):
         if fixed in add - before or fixed in remove & before:
             raise Invalid(

@@ -16,7 +16,7 @@ from postroom.core.records import InboxItem, MailboxCursor
 from postroom.core.triage import Facts
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.desk.recorder import Call
-from postroom.mail.mailbox import MAX_PAGE, Mailbox, Page
+from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
 from postroom.orchestrator.incoming import (
     BODY,
     IncomingMail,
@@ -134,7 +134,7 @@ class Watcher:
                     new += book.watch(account, watch, [id])
         self.setup.tell("found", account=account, mails=new)
 
-    def _pages(self, box: Mailbox, query: str, most: int) -> Iterator[Page]:
+    def _pages(self, box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:
         cursor = ""
         for _ in range(most):
             page = box.search(query, limit=MAX_PAGE, cursor=cursor)

@@ -23,7 +23,7 @@ from postroom.core.quoting import split
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
-from postroom.mail.mailbox import Page
+from postroom.mail.mailbox import SearchPage
 from postroom.tools.fence import LETTER, NOTICE, fenced, mark
 from postroom.tools.table import Reply, Result
 
@@ -189,7 +189,7 @@ def fenced_reply(
     return Reply("\n".join(filter(None, said)), marked)
 
 
-def search_reply(page: Page) -> Reply:
+def search_reply(page: SearchPage) -> Reply:
     """Return found mails; the more there are, the less of each."""
     room = (SEARCH_BYTES // max(1, len(page.items)) - _ROW) // 2
     hits = tuple(_hit(item, max(30, min(room, 420))) for item in page.items)

@@ -98,7 +98,7 @@ def status(config: Config, account: Account) -> Signed:
     assert box is not None
     with closing(box):
         try:
-            own = [address.spec for address in box.own()]
+            own = [address.spec for address in box.own_addresses()]
             return signed._replace(address=own[0], expected=_expected(config, account, own))
         except PostroomError as wrong:
             return signed._replace(problem=wrong)

@@ -14,7 +14,7 @@ from postroom.desk import passphrase
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.mail.mailbox import Page
+from postroom.mail.mailbox import SearchPage
 from tests.desks import SEND, Office
 from tests.narrow import present
 from tests.providers import BUSY, Courier
@@ -405,7 +405,7 @@ class Fuzzy:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.box, name)
 
-    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
+    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         found = "in:sent" if query.startswith("in:sent") else query
         return self.box.search(found, limit=limit, cursor=cursor)
 

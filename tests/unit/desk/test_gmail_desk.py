@@ -23,7 +23,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.mail.mailbox import Sent
+from postroom.mail.mailbox import Accepted
 from postroom.services.office import Services
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
@@ -279,7 +279,7 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
         assert name(post.approve(desk, id)) == "sent"
         entry = desk.ledger.entry(id)
         box = Services(desk).mailbox.box("")
-        settled = narrow(box.settle(entry.letter, ""), Sent)
+        settled = narrow(box.find_outcome(entry.letter, ""), Accepted)
         assert settled.message == narrow(entry.state, life.Sent).message
 
 
@@ -294,13 +294,13 @@ def test_signing_in_as_somebody_else_is_noticed_by_a_server_that_runs(
 ) -> None:
     with post.desk() as desk:
         box = Services(desk).mailbox.box("")
-        assert box.own()[0].spec == "you@example.org"
+        assert box.own_addresses()[0].spec == "you@example.org"
         keep(post.token, service.token())
         service.expire()
         service.requests.clear()
         keep(post.token, service.token())
         box.search("x")
-        box.own()
+        box.own_addresses()
         assert [one.path for one in service.requests if "sendAs" in one.path]
 
 

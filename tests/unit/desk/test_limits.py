@@ -238,7 +238,7 @@ def test_one_conversation_gets_so_many_letters_in_an_hour(office: Office) -> Non
 def test_agents_move_so_many_mails_in_a_window_whatever_the_clock_says(office: Office) -> None:
     limit(office, moves_per_hour=2)
     inbox = frozenset({"INBOX"})
-    office.box.keep(
+    office.box.add_mails(
         [Arrival(f"Subject: {n}\r\n\r\nHi\r\n".encode(), inbox, n + 1) for n in range(3)]
     )
     ids = [found.id for found in office.box.search("in:inbox").items]

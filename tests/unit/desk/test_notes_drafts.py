@@ -150,7 +150,9 @@ def test_everybody_named_in_a_draft_is_in_its_envelope(office: Office) -> None:
 
 
 def test_a_draft_that_answers_a_mail_is_threaded(office: Office) -> None:
-    office.box.keep([Arrival(mail(message_id="<q@example.com>"), frozenset({"INBOX"}), int(START))])
+    office.box.add_mails(
+        [Arrival(mail(message_id="<q@example.com>"), frozenset({"INBOX"}), int(START))]
+    )
     (found,) = office.box.search("in:inbox").items
     head = (
         f"to: ann@example.com\nsubject: 'Re: Hello'\nstatus: pending_approval\n"

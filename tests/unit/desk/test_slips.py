@@ -58,7 +58,7 @@ def done(office: Office, name: str = "ann") -> bool:
 def answer(office: Office, **changes: str | tuple[Address]) -> Letter:
     """Return a letter that answers a mail from Ann, whose conversation is known."""
     raw = mail(message_id="<q@example.com>", sender="ann@example.com")
-    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
     values = {
         "in_reply_to": "<q@example.com>",

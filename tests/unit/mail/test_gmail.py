@@ -510,7 +510,7 @@ def test_a_snippet_is_text_and_not_html(box: GmailMailbox, service: Gmail) -> No
 
 
 def test_addresses_that_are_not_confirmed_are_not_own(box: GmailMailbox) -> None:
-    assert "pending@example.net" not in {address.spec for address in box.own()}
+    assert "pending@example.net" not in {address.spec for address in box.own_addresses()}
 
 
 def test_gmails_name_for_the_primary_category_is_ours(box: GmailMailbox, service: Gmail) -> None:
@@ -564,7 +564,7 @@ def test_a_large_mail_is_read_by_its_texts_and_its_files_are_the_ones_that_are_l
         ("b.txt", 2_000_000),
     ]
     for listed, sent in zip(found.attachments, files, strict=True):
-        assert box.attachment(id, listed.part).whole() == sent
+        assert box.attachment(id, listed.part).read_all() == sent
     with pytest.raises(NotFound):
         box.attachment(id, "1.1")
 

@@ -20,7 +20,7 @@ from postroom.core.errors import (
 from postroom.core.letter import Letter
 from postroom.core.message import SENT
 from postroom.mail.gmail.mailbox import GmailMailbox
-from postroom.mail.mailbox import NotSent, Sent, Unknown
+from postroom.mail.mailbox import Accepted, NotSent, Unproven
 from tests.cases import for_each
 from tests.gmail.boxes import SENDING, asked, box_on, gmail_box, letter
 from tests.gmail.double import Gmail
@@ -34,7 +34,7 @@ def prepared(box: GmailMailbox, one: Letter) -> tuple[bytes, str]:
     return wire, box.prepare(one, wire)
 
 
-def try_to_send(box: GmailMailbox, one: Letter | None = None) -> Sent:
+def try_to_send(box: GmailMailbox, one: Letter | None = None) -> Accepted:
     one = one or letter()
     wire, proof = prepared(box, one)
     return box.send(one, wire, proof)
@@ -151,10 +151,10 @@ def test_a_lost_answer_is_settled_by_the_draft_and_the_next_try_goes_by_the_same
     service.fail(ACT, lost="before")
     with pytest.raises(Uncertain):
         box.send(one, wire, proof)
-    assert isinstance(box.settle(one, proof), NotSent)
-    assert isinstance(box.settle(one, proof), NotSent)
+    assert isinstance(box.find_outcome(one, proof), NotSent)
+    assert isinstance(box.find_outcome(one, proof), NotSent)
     sent = box.send(one, wire, proof)
-    assert box.settle(one, proof) == sent
+    assert box.find_outcome(one, proof) == sent
     with pytest.raises(NotFound):  # however often it is tried
         box.send(one, wire, proof)
     assert len(service.sent) == 1
@@ -175,8 +175,8 @@ def test_a_letter_that_was_sent_is_found_though_its_message_id_is_gone_and_searc
         if forgotten:
             service.forget_history()
         assert not box.search("in:sent").items
-        found = box.settle(one, proof)
-        assert isinstance(found, Sent)
+        found = box.find_outcome(one, proof)
+        assert isinstance(found, Accepted)
         assert SENT in box.message(found.message).labels
 
 
@@ -189,7 +189,7 @@ def test_not_finding_a_letter_is_never_proof_that_it_was_not_sent(
         service.fail(ACT, lost="before")
         with pytest.raises(Uncertain):
             box.send(one, wire, proof)
-        assert isinstance(box.settle(one, proof), Unknown)
+        assert isinstance(box.find_outcome(one, proof), Unproven)
 
 
 def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box: GmailMailbox) -> None:
@@ -197,7 +197,7 @@ def test_a_draft_that_a_person_deleted_leaves_the_letter_unknown(box: GmailMailb
     _, proof = prepared(box, one)
     for draft, version in box.drafts().items():
         box.discard_draft(draft, version=version)
-    assert isinstance(box.settle(one, proof), Unknown)
+    assert isinstance(box.find_outcome(one, proof), Unproven)
 
 
 def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(
@@ -209,7 +209,7 @@ def test_before_anything_was_handed_over_nothing_was_sent_and_stray_drafts_go(
     _, proof = prepared(box, letter())
     prepared(box, letter(2))  # and the process dies here, before its proof was kept
     mine = box.create_draft(letter(3), date=SENDING)
-    assert isinstance(box.settle(letter(2), ""), NotSent)
+    assert isinstance(box.find_outcome(letter(2), ""), NotSent)
     assert len(box.drafts()) == 4
     assert box.sweep(letter(), proof)
     assert box.sweep(letter(2))
@@ -222,7 +222,7 @@ def test_a_letter_with_a_large_file_is_uploaded(box: GmailMailbox, service: Gmai
     one = letter(attachments=(Enclosure("a.bin", "application/octet-stream", b"\1" * 2_000_000),))
     sent = try_to_send(box, one)
     assert asked(service, r"POST /upload/gmail/v1/users/me/drafts/send$") == 1
-    assert box.attachment(sent.message, "2").whole().content == b"\1" * 2_000_000
+    assert box.attachment(sent.message, "2").read_all().content == b"\1" * 2_000_000
 
 
 def test_bcc_reaches_gmail_and_no_recipient(box: GmailMailbox, service: Gmail) -> None:

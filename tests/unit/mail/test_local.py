@@ -14,7 +14,7 @@ from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.letter import Letter, letter_id
 from postroom.core.message import INBOX, UNREAD
 from postroom.mail.local import LocalMailbox
-from postroom.mail.mailbox import Arrival, Sent
+from postroom.mail.mailbox import Accepted, Arrival
 from tests.mails import DAY, mail
 from tests.narrow import narrow, present
 
@@ -60,7 +60,7 @@ def subjects(box: LocalMailbox, query: str = "") -> list[str]:
 
 def test_many_mails_of_one_second_keep_their_order_of_arrival(open_box: Opener) -> None:
     box = open_box()
-    box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(50)])
+    box.add_mails([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(50)])
     assert subjects(box) == [f"number {n}" for n in reversed(range(50))]
 
 
@@ -72,7 +72,7 @@ def test_a_second_that_is_full_spills_into_the_next_even_the_last_of_all(
     with box._database.write() as connection:
         connection.execute("INSERT INTO gone VALUES (?)", [(second << 20) | 0xFFFFF])
     undated = b"Subject: one more\r\n\r\nhello\r\n"
-    box.keep([Arrival(undated, IN, second)])
+    box.add_mails([Arrival(undated, IN, second)])
     (found,) = box.search("more").items
     assert found.date == second + 1
     assert box.message(found.id).mail.subject == "one more"
@@ -92,7 +92,7 @@ def test_a_date_that_cannot_be_believed_gives_way_to_that_of_arrival(
     open_box: Opener, header: str, expected: int
 ) -> None:
     box = open_box()
-    box.keep([Arrival(f"Subject: x\r\n{header}\r\n\r\nhello\r\n".encode(), IN, NOW - 5)])
+    box.add_mails([Arrival(f"Subject: x\r\n{header}\r\n\r\nhello\r\n".encode(), IN, NOW - 5)])
     assert box.search("").items[0].date == expected
 
 
@@ -101,10 +101,10 @@ def test_the_same_mail_is_kept_once_and_stays_as_the_person_left_it(
 ) -> None:
     box = open_box()
     raw = mail(subject="once")
-    assert box.keep([Arrival(raw, IN, NOW), Arrival(raw, IN, NOW)]) == (1, 1)
+    assert box.add_mails([Arrival(raw, IN, NOW), Arrival(raw, IN, NOW)]) == (1, 1)
     id = box.search("").items[0].id
     box.relabel(id, remove=frozenset({UNREAD}))
-    assert box.keep([Arrival(raw, IN, NOW)]) == (0, 1)
+    assert box.add_mails([Arrival(raw, IN, NOW)]) == (0, 1)
     assert box.message(id).labels == {INBOX}
 
 
@@ -112,7 +112,7 @@ def test_two_openings_of_one_mailbox_see_each_others_mail_at_once(
     open_box: Opener,
 ) -> None:
     one, other = open_box(), open_box()
-    one.keep([Arrival(mail(subject="first"), IN, NOW)])
+    one.add_mails([Arrival(mail(subject="first"), IN, NOW)])
     assert subjects(other) == ["first"]
     other.relabel(other.search("").items[0].id, add=frozenset({"Seen"}))
     assert subjects(one, "label:seen") == ["first"]
@@ -143,12 +143,13 @@ def test_a_letter_to_a_neighbour_arrives_once_unread_and_without_bcc(
         assert message.mail.message_id == sent.message_id
         assert (
             box.raw(found.id).split(b"\r\n\r\n", 1)[1]
-            == you.raw(narrow(you.settle(sent), Sent).message).split(b"\r\n\r\n", 1)[1]
+            == you.raw(narrow(you.find_outcome(sent), Accepted).message).split(b"\r\n\r\n", 1)[1]
         )
     assert (
-        you.message(narrow(you.settle(sent), Sent).message).mail.bcc[0].address == "eve@example.org"
+        you.message(narrow(you.find_outcome(sent), Accepted).message).mail.bcc[0].address
+        == "eve@example.org"
     )
-    assert you.settle(sent) == you.settle(sent)
+    assert you.find_outcome(sent) == you.find_outcome(sent)
     assert len(subjects(bob)) == 1
 
 
@@ -161,7 +162,7 @@ def test_delivery_that_failed_is_made_up_for_when_the_letter_is_settled(
     sent = letter()
     assert you.send(sent, you.wire(sent, date=SENDING)).message
     place.unlink()
-    you.settle(sent)
+    you.find_outcome(sent)
     assert subjects(open_box("bob", (BOB,))) == ["Hi"]
 
 
@@ -177,7 +178,7 @@ def test_a_cursor_from_before_a_restored_backup_is_not_found(
     open_box: Opener, tmp_path: Path
 ) -> None:
     box = open_box()
-    box.keep([Arrival(mail(), IN, NOW)])
+    box.add_mails([Arrival(mail(), IN, NOW)])
     cursor = box.changes().cursor
     epoch, head = cursor.split("-")
     with pytest.raises(NotFound):
@@ -195,7 +196,7 @@ def test_a_label_that_does_not_exist_is_said_beside_the_empty_answer(
 def test_hostile_references_cost_no_more_than_their_bound(open_box: Opener) -> None:
     box = open_box()
     references = " ".join(f"<{n}@example.com>" for n in range(20_000))
-    box.keep([Arrival(mail(more=f"References: {references}\r\n"), IN, NOW)])
+    box.add_mails([Arrival(mail(more=f"References: {references}\r\n"), IN, NOW)])
     (count,) = present(box._database.row("SELECT count(*) FROM reference"))
     assert count <= 101
 
@@ -205,19 +206,19 @@ def test_labels_that_no_mailbox_can_have_are_mended_and_stop_no_import(
 ) -> None:
     box = open_box()
     labels = frozenset({"a//b", "/", "  ", "x" * 400, INBOX})
-    assert box.keep([Arrival(mail(), labels, NOW)]).added == 1
+    assert box.add_mails([Arrival(mail(), labels, NOW)]).added == 1
     assert box.search("").items[0].labels == {INBOX, "a/b", "x" * 225}
 
 
 def test_a_stranger_cannot_make_two_conversations_one(open_box: Opener) -> None:
     box = open_box()
-    box.keep([Arrival(mail(subject="Salaries", message_id="<a1@example.com>"), IN, NOW)])
-    box.keep([Arrival(mail(subject="Diagnosis", message_id="<b1@example.com>"), IN, NOW)])
+    box.add_mails([Arrival(mail(subject="Salaries", message_id="<a1@example.com>"), IN, NOW)])
+    box.add_mails([Arrival(mail(subject="Diagnosis", message_id="<b1@example.com>"), IN, NOW)])
     both = "References: <a1@example.com> <b1@example.com>\r\n"
-    box.keep([Arrival(mail(subject="Pills", more=both), IN, NOW)])
+    box.add_mails([Arrival(mail(subject="Pills", more=both), IN, NOW)])
     threads = {item.subject: item.thread for item in box.search("").items}
     assert threads["Salaries"] != threads["Diagnosis"] == threads["Pills"]
-    box.keep([Arrival(mail(subject="Spam", more=both), frozenset({"SPAM"}), NOW)])
+    box.add_mails([Arrival(mail(subject="Spam", more=both), frozenset({"SPAM"}), NOW)])
     (spam,) = box.search("in:spam").items
     assert len(box.thread(spam.id).messages) == 1
 
@@ -240,7 +241,7 @@ def test_a_draft_is_forgotten_by_the_tokens_it_was_stored_with(
 
 def test_an_entry_of_the_index_without_its_mail_ends_no_page(open_box: Opener) -> None:
     box = open_box()
-    box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(30)])
+    box.add_mails([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(30)])
     newest = box.search("number", limit=1).items[0].id
     with box._database.write() as connection:
         connection.execute("DELETE FROM message WHERE id = ?", [int(newest, 16)])
@@ -262,7 +263,7 @@ def test_a_search_that_takes_too_long_is_given_up_and_the_next_is_answered(
     open_box: Opener,
 ) -> None:
     box = open_box(patience=0.0)
-    box.keep([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(300)])
+    box.add_mails([Arrival(mail(subject=f"number {n}"), IN, NOW) for n in range(300)])
     with pytest.raises(Invalid, match="too long"):
         box.search("{" + " ".join(f"larger:{n}G" for n in range(1, 390)) + "}")
     assert box.search("number").items
@@ -279,7 +280,7 @@ def test_worker_processes_keep_the_same_mails_under_the_same_ids(tmp_path: Path)
     for workers in (0, 2):
         path = tmp_path / f"{workers}.sqlite"
         with closing(LocalMailbox(path, (YOU,), now=lambda: NOW, zone=UTC)) as box:
-            kept = list(box.keep_all(many_mails(), workers))
+            kept = list(box.add_batches(many_mails(), workers))
             found = box.search("number", limit=100).items
             results.append([(item.id, item.thread, item.subject, item.snippet) for item in found])
         assert (sum(k.added for k in kept), sum(k.known for k in kept)) == (60, 60)
@@ -290,7 +291,7 @@ def test_worker_processes_keep_the_same_mails_under_the_same_ids(tmp_path: Path)
 def test_a_worker_that_dies_stops_the_import_and_what_was_kept_stays(tmp_path: Path) -> None:
     with closing(LocalMailbox(tmp_path / "x.sqlite", (YOU,), now=lambda: NOW, zone=UTC)) as box:
         chunks = many_mails()
-        box.keep(chunks[0])
+        box.add_mails(chunks[0])
 
         def killing() -> Iterator[list[Arrival]]:
             yield from chunks[:6]
@@ -300,6 +301,6 @@ def test_a_worker_that_dies_stops_the_import_and_what_was_kept_stays(tmp_path: P
             yield from chunks[6:]
 
         with pytest.raises(Unavailable, match="ended early"):
-            list(box.keep_all(killing(), 2))
+            list(box.add_batches(killing(), 2))
         assert len(box.search("number", limit=100).items) == 5
         assert not multiprocessing.active_children()

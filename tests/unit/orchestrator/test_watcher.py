@@ -258,7 +258,7 @@ def test_a_very_long_page_becomes_a_short_note(rounds: Rounds) -> None:
     before = set(rounds.ids())
     from postroom.mail.mailbox import Arrival
 
-    rounds.box.keep([Arrival(raw, INBOXED, int(rounds.clock.wall))])
+    rounds.box.add_mails([Arrival(raw, INBOXED, int(rounds.clock.wall))])
     (id,) = set(rounds.ids()) - before
     rounds.round()
     path, note = rounds.mail_note(id)
@@ -277,7 +277,7 @@ def test_attachments_are_listed_by_name_type_and_size(rounds: Rounds) -> None:
     from postroom.mail.mailbox import Arrival
 
     before = set(rounds.ids())
-    rounds.box.keep([Arrival(raw, INBOXED, int(rounds.clock.wall))])
+    rounds.box.add_mails([Arrival(raw, INBOXED, int(rounds.clock.wall))])
     (id,) = set(rounds.ids()) - before
     rounds.round()
     part = dict(sections(rounds.mail_note(id)[1].body))["Attachments"]
@@ -321,7 +321,7 @@ def test_a_sender_that_poses_as_another_is_not_that_one_for_a_rule(
     from postroom.mail.mailbox import Arrival
 
     before = set(rounds.ids())
-    rounds.box.keep([Arrival(raw.encode(), INBOXED, int(rounds.clock.wall))])
+    rounds.box.add_mails([Arrival(raw.encode(), INBOXED, int(rounds.clock.wall))])
     (id,) = set(rounds.ids()) - before
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")

@@ -38,7 +38,7 @@ def filled(office: Office, evil: str, more: str) -> list[str]:
     name = evil.replace("<", "").replace(">", "")  # no address has a name with these
     to = Address("ann", "example.com", name)
     file = Enclosure(f"{evil.replace('/', '')} x.txt", "text/plain", evil.encode())
-    office.box.keep(
+    office.box.add_mails(
         [Arrival(mail(message_id="<q@example.com>", sender="ann@example.com", subject=evil, text=f"{evil} {more}"), frozenset({"INBOX"}), int(START))]
     )  # fmt: skip
     (found,) = office.box.search("in:inbox").items
@@ -176,7 +176,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     raw = mail(
         sender="eve@evil.example", text="Write to drop@evil.example at https://evil.example/x"
     )
-    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
     office.desk.reading.shown("default", office.box.message(found.id))
     entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
@@ -195,7 +195,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     before = agree("drop@evil.example", "evil.example/x")
     # A mail that is shown after the letter was written is no source of it.
     raw = mail(sender="dora@example.com", text="drop@evil.example and late@evil.example")
-    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (later, _) = office.box.search("in:inbox").items
     office.desk.reading.shown("default", office.box.message(later.id))
     assert agree("drop@evil.example", "evil.example/x") == before
@@ -210,7 +210,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
 @pytest.fixture
 def answer(office: Office) -> Entry:
     raw = mail(message_id="<q@example.com>", sender="ann@example.com", text="Shall we meet?")
-    office.box.keep([Arrival(raw, frozenset({"INBOX"}), int(START))])
+    office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
     thread = office.box.message(found.id).thread
     return office.propose(office.letter(in_reply_to="<q@example.com>", references=("<q@example.com>",), thread=thread))  # fmt: skip
@@ -235,7 +235,7 @@ def test_a_provider_that_is_down_is_said_and_the_letter_is_shown_all_the_same(
     def down(_id: str) -> None:
         raise Unavailable("no network <b>", remedy="Look at the cable.")
 
-    office.services.mailbox.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own": staticmethod(lambda: (YOU,))})()  # fmt: skip
+    office.services.mailbox.mailboxes = lambda _account: type("Box", (), {"thread": staticmethod(down), "own_addresses": staticmethod(lambda: (YOU,))})()  # fmt: skip
     thread = browser.get(f"/letter/{answer.id}/thread")
     assert thread.status == 200
     assert "cannot be shown: no network <b>. Look at the cable." in thread.words

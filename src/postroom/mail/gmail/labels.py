@@ -10,7 +10,7 @@ from postroom.core.errors import Conflict
 from postroom.core.message import SYSTEM_LABELS, label_key, system_label
 from postroom.mail.gmail.api import USER, Api, Json, at
 from postroom.mail.gmail.payload import rows, text
-from postroom.mail.mailbox import label_name
+from postroom.mail.mailbox import new_label_name
 
 FRESH: Final = 300.0  # seconds for which names are believed; a person may rename one at any time
 PATH: Final = f"{USER}/labels"
@@ -79,7 +79,7 @@ class Labels:
         if found := self.find(name):
             return found
         try:
-            made = self._api.change("POST", PATH, {"name": label_name(name)})
+            made = self._api.change("POST", PATH, {"name": new_label_name(name)})
         except Conflict:  # made in this moment, by somebody else or by a try whose answer was lost
             self._load()
             if found := self.find(name):

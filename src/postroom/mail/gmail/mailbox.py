@@ -26,17 +26,17 @@ from postroom.mail.gmail.labels import Labels
 from postroom.mail.gmail.payload import LARGE, checked, inner, name, names, number, rows
 from postroom.mail.gmail.sending import MAX_PAGES, Outgoing, in_thread
 from postroom.mail.mailbox import (
-    Attached,
+    AttachmentStream,
     Changes,
-    Draft,
-    Page,
-    Relabelled,
-    changed_draft,
-    check_page,
-    check_relabel,
-    label_name,
-    missing,
-    no_cursor,
+    MailboxDraft,
+    RelabelResult,
+    SearchPage,
+    check_label_change,
+    check_page_size,
+    draft_changed,
+    invalid_cursor,
+    new_label_name,
+    not_found,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ class GmailMailbox:
         self._api = api
         self._labels = Labels(api, now)
         self._outgoing = outgoing = Outgoing(self._api, by_draft=by_draft)
-        self.prepare, self.send, self.settle = outgoing.prepare, outgoing.send, outgoing.settle
+        self.prepare, self.send, self.find_outcome = (
+            outgoing.prepare,
+            outgoing.send,
+            outgoing.find_outcome,
+        )
         self.release = outgoing.release
         self._sizes: dict[str, int] = {}
         self._own: tuple[Address, ...] = ()
@@ -75,7 +79,7 @@ class GmailMailbox:
 
     # Reading
 
-    def own(self) -> tuple[Address, ...]:
+    def own_addresses(self) -> tuple[Address, ...]:
         """Return the addresses that the account sends as, the usual one first."""
         whose = self._api.whose  # another may have signed in meanwhile
         if whose != self._whose or not 0 <= self._now() - self._own_asked < OWN_SECONDS:
@@ -88,11 +92,11 @@ class GmailMailbox:
             raise Unavailable("Gmail names no address of this account", remedy="Try again.")
         return self._own
 
-    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
+    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         """Return the newest mails that match, at most `limit`; Gmail reads the query itself."""
-        check_page(limit)
+        check_page_size(limit)
         if cursor and not _CURSOR.fullmatch(cursor):
-            raise no_cursor()
+            raise invalid_cursor()
         try:
             found = self._api.get(
                 f"{USER}/messages",
@@ -103,7 +107,7 @@ class GmailMailbox:
                 fields="messages(id),nextPageToken",
             )
         except Invalid as refused:
-            raise no_cursor() if cursor else refused from refused
+            raise invalid_cursor() if cursor else refused from refused
         ids = [name(row, "id") for row in rows(found, "messages")]
         how = {"fields": payload.SUMMARY, "format": "metadata"}
         items = self._all([_path(id, **how, metadataHeaders=payload.SUMMARY_HEADERS) for id in ids])
@@ -112,7 +116,7 @@ class GmailMailbox:
             self._sizes.clear()
         self._sizes.update((item.id, item.size) for item in summaries)
         more = found.get("nextPageToken")
-        return Page(summaries, more if isinstance(more, str) else "", _notes(query))
+        return SearchPage(summaries, more if isinstance(more, str) else "", _notes(query))
 
     def message(self, id: str) -> Message:
         with _named_missing("Message", id):
@@ -136,7 +140,7 @@ class GmailMailbox:
             items = self._all(paths)
         mails = [payload.message(item, self._named(item)) for item in items]
         if not mails:
-            raise missing("Thread", id)
+            raise not_found("Thread", id)
         mails.sort(key=lambda mail: mail.date)
         return Thread(name(found, "id"), tuple(mails))
 
@@ -144,26 +148,26 @@ class GmailMailbox:
         with _named_missing("Message", id):
             return b"".join(self._api.stream(f"{USER}/messages/{id}", "raw", format="raw"))
 
-    def attachment(self, id: str, part: str) -> Attached:
+    def attachment(self, id: str, part: str) -> AttachmentStream:
         with _named_missing("Message", id):
             large = self._size(id) > LARGE
         if not large:
             file = mime.attachment(self.raw(id), part)
-            return Attached(file.name, file.type, iter([file.content]))
+            return AttachmentStream(file.name, file.type, iter([file.content]))
         found = self._api.get(f"{USER}/messages/{id}", **_how(large=True))
         message = payload.message(found, frozenset())
         for listed in message.mail.attachments:
             if listed.part == part:
                 body = inner(payload.parts(found["payload"])[part], "body")
                 pieces = self._pieces(id, body, listed.size)
-                return Attached(listed.name, listed.type, pieces)
+                return AttachmentStream(listed.name, listed.type, pieces)
         raise NotFound(
             f"The mail has no attachment at part {part[:20]!r}",
             remedy="Read the mail: it lists its attachments.",
         )
 
     def _pieces(self, id: str, body: Json, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a file as they come, and notice where some are missing."""
+        """Yield the bytes of a file as they come, and notice where some are not_found."""
         if "attachmentId" not in body:
             yield payload.decoded(body.get("data", ""))
             return
@@ -207,23 +211,23 @@ class GmailMailbox:
 
     def relabel(
         self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
-    ) -> Relabelled:
+    ) -> RelabelResult:
         for label in add:
-            label_name(label)
+            new_label_name(label)
         with _named_missing("Message", id):
             found = self._api.get(f"{USER}/messages/{id}", format="minimal", fields="labelIds")
             before = self._named(found)
             new, gone = self._ids(add, make=False), self._ids(remove, make=False)
-            check_relabel(before, add=self._labels.named(new), remove=self._labels.named(gone))
+            check_label_change(before, add=self._labels.named(new), remove=self._labels.named(gone))
             wish = {
                 "addLabelIds": sorted(self._ids(add, make=True)),
                 "removeLabelIds": sorted(gone),
             }
             if not any(wish.values()):
-                return Relabelled(id, frozenset(), frozenset())
+                return RelabelResult(id, frozenset(), frozenset())
             changed = self._api.change("POST", f"{USER}/messages/{id}/modify", wish)
         after = self._named(changed)
-        return Relabelled(id, after - before, before - after)
+        return RelabelResult(id, after - before, before - after)
 
     def _ids(self, labels: frozenset[str], *, make: bool) -> frozenset[str]:
         ids = map(self._labels.make if make else self._labels.find, labels)
@@ -249,16 +253,18 @@ class GmailMailbox:
             token = more
         return found
 
-    def draft(self, id: str) -> Draft:
+    def draft(self, id: str) -> MailboxDraft:
         version = self._version(id)
-        return Draft(id, version, self.message(version))
+        return MailboxDraft(id, version, self.message(version))
 
-    def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
+    def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         raw, mail = self.wire(letter, date=date), in_thread(letter)
         made = self._api.act(f"{USER}/drafts", {"message": mail}, mail, raw)
         return self._made(made, raw)
 
-    def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
+    def revise_draft(
+        self, id: str, letter: Letter, *, version: str, date: datetime
+    ) -> MailboxDraft:
         self._check(id, version)
         raw, mail = self.wire(letter, date=date), in_thread(letter)
         with _named_missing("Draft", id):
@@ -280,16 +286,16 @@ class GmailMailbox:
 
     def _check(self, id: str, version: str) -> None:
         if self._version(id) != version:
-            raise changed_draft(id)
+            raise draft_changed(id)
 
-    def _made(self, found: Json, raw: bytes) -> Draft:
+    def _made(self, found: Json, raw: bytes) -> MailboxDraft:
         made = inner(found)
         mail = name(made, "id")
         labels = self._named(made) | {DRAFT}
         message = Message(
             mail, name(made, "threadId"), int(self._now()), len(raw), labels, mime.read(raw)
         )
-        return Draft(name(found, "id"), mail, message)
+        return MailboxDraft(name(found, "id"), mail, message)
 
     # Following
 
@@ -356,4 +362,4 @@ def _named_missing(what: str, id: str) -> Iterator[None]:
     try:
         yield
     except NotFound:
-        raise missing(what, id) from None
+        raise not_found(what, id) from None

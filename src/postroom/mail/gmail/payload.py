@@ -13,7 +13,7 @@ from postroom.core.errors import Unavailable
 from postroom.core.message import Mail, Message, Party, Summary
 from postroom.core.text import one_line
 from postroom.mail import mime
-from postroom.mail.mailbox import SNIPPET, missing
+from postroom.mail.mailbox import SNIPPET, not_found
 
 Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ _BREAKS: Final = re.compile(r"[\r\n\0]+")
 def checked(what: str, id: str) -> str:
     """Return an id that can stand in an address, or raise `NotFound` for what cannot be one."""
     if not _SAFE.fullmatch(id):
-        raise missing(what, id)
+        raise not_found(what, id)
     return id
 
 

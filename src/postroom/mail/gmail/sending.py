@@ -6,7 +6,7 @@ as a draft, whose id the desk keeps. The act carries the approved bytes again, i
 changed the draft in between. After a lost answer, a draft that is still there proves that nothing
 was sent so far; the next try goes by the same draft, so that if the first request is carried out
 late, one of the two finds it gone. Where it is gone, the sent mail is looked for by its header in
-what happened since, among the newest under Sent and in its conversation.
+what happened since, among the newest under Accepted and in its conversation.
 
 With `by_draft` false the letter goes out by one `messages.send`; a lost answer is then only ever
 settled by finding the mail, and a refusal is Gmail's own error alone.
@@ -23,7 +23,7 @@ from postroom.core.letter import Letter
 from postroom.core.message import DRAFT, SENT
 from postroom.mail.gmail.api import USER, Api, Json, at
 from postroom.mail.gmail.payload import inner, name, names, number, rows
-from postroom.mail.mailbox import Changes, NotSent, Sent, Settled, Unknown
+from postroom.mail.mailbox import Accepted, Changes, NotSent, SendOutcome, Unproven
 
 MARK: Final = "X-Postroom-Letter"
 HEADERS: Final = (MARK, "Message-ID", "X-Google-Original-Message-ID")
@@ -53,7 +53,7 @@ class Outgoing:
             history = number(found, "historyId")
         return f"draft:{name(made, 'id')}:{history or ''}"
 
-    def send(self, letter: Letter, wire: bytes, proof: str) -> Sent:
+    def send(self, letter: Letter, wire: bytes, proof: str) -> Accepted:
         """Send by one request, which is never repeated."""
         kind, draft, _ = _read(proof)
         mail = in_thread(letter)
@@ -62,7 +62,7 @@ class Outgoing:
         body: Json = {"id": draft, "message": mail}
         return _accepted(self._api.act(f"{USER}/drafts/send", body, mail, wire))
 
-    def settle(self, letter: Letter, proof: str) -> Settled:
+    def find_outcome(self, letter: Letter, proof: str) -> SendOutcome:
         """Say what became of a letter; a draft that is still there proves that it was not sent."""
         if not proof:
             return self._find(letter, "") or NotSent("nothing had been handed to Gmail yet")
@@ -72,8 +72,8 @@ class Outgoing:
         if found := self._find(letter, history):
             return found
         if kind == "draft":  # a person deleted it, or Gmail does not show yet what it sent
-            return Unknown("its draft is gone, and no sent mail of it was found", spent=True)
-        return Unknown("Gmail shows no sent mail of this letter, which proves nothing")
+            return Unproven("its draft is gone, and no sent mail of it was found", final=True)
+        return Unproven("Gmail shows no sent mail of this letter, which proves nothing")
 
     def release(self, proof: str) -> bool:
         """Delete the draft of a letter that does not leave after all; false where it is gone."""
@@ -109,7 +109,7 @@ class Outgoing:
 
     # Finding what was sent
 
-    def _find(self, letter: Letter, history: str) -> Sent | None:
+    def _find(self, letter: Letter, history: str) -> Accepted | None:
         """Return the sent mail of this letter: by the history, among the newest, in its conversation."""
         for look, place in (
             (self._since, history),
@@ -122,7 +122,7 @@ class Outgoing:
             for mail in self._marked(ids, letter):
                 labels = names(mail, "labelIds")
                 if SENT in labels and DRAFT not in labels:
-                    return Sent(name(mail, "id"), name(mail, "threadId"))
+                    return Accepted(name(mail, "id"), name(mail, "threadId"))
         return None
 
     def _since(self, history: str) -> list[str]:
@@ -220,11 +220,11 @@ def _cursor(found: Json) -> str:
     raise Unavailable("Gmail's answer lacks its historyId", remedy="Try again in a while.")
 
 
-def _accepted(answer: Json) -> Sent:
+def _accepted(answer: Json) -> Accepted:
     try:
-        return Sent(name(answer, "id"), name(answer, "threadId"))
+        return Accepted(name(answer, "id"), name(answer, "threadId"))
     except Unavailable as garbled:
-        raise Uncertain(garbled.message, remedy="Look at Sent.") from garbled
+        raise Uncertain(garbled.message, remedy="Look at Accepted.") from garbled
 
 
 def _is(mail: Json, letter: Letter) -> bool:

@@ -31,20 +31,20 @@ from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, Document, plan, row_date
 from postroom.mail.local.rows import Prepared, id_of, row_of
 from postroom.mail.mailbox import (
+    Accepted,
     Arrival,
-    Attached,
+    AttachmentStream,
     Changes,
-    Draft,
-    Kept,
+    ImportCount,
+    MailboxDraft,
     NotSent,
-    Page,
-    Relabelled,
-    Sent,
-    Settled,
-    changed_draft,
-    check_page,
-    missing,
-    no_cursor,
+    RelabelResult,
+    SearchPage,
+    SendOutcome,
+    check_page_size,
+    draft_changed,
+    invalid_cursor,
+    not_found,
 )
 from postroom.store.database import Database
 
@@ -83,11 +83,11 @@ class LocalMailbox:
 
     # Reading
 
-    def own(self) -> tuple[Address, ...]:
+    def own_addresses(self) -> tuple[Address, ...]:
         return self._addresses
 
-    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> Page:
-        check_page(limit)
+    def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
+        check_page_size(limit)
         me = tuple(address.spec for address in self._addresses)
         asked = parse(query)
         condition, values = plan(asked, View(now=int(self._now()), me=me, zone=self._zone))
@@ -105,7 +105,7 @@ class LocalMailbox:
         # The index is derived: an entry of it without its mail is passed over.
         items = tuple(rows.summary(row) for row in found[:limit] if row[1] is not None)
         notes = () if found or cursor else self._notes(asked)
-        return Page(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
+        return SearchPage(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
         """Say why an answer may be empty: a label that does not exist, an address that `me` is not."""
@@ -123,7 +123,7 @@ class LocalMailbox:
     def message(self, id: str) -> Message:
         found = self._messages("id = ?", row_of(id, "Message"))
         if not found:
-            raise missing("Message", id)
+            raise not_found("Message", id)
         return found[0]
 
     def thread(self, id: str) -> Thread:
@@ -132,7 +132,7 @@ class LocalMailbox:
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
         found = self._messages("thread = ?", known[0] if known else row)
         if not found:
-            raise missing("Thread", id)
+            raise not_found("Thread", id)
         return Thread(found[0].thread, found)
 
     def _messages(self, condition: str, value: object) -> tuple[Message, ...]:
@@ -156,12 +156,12 @@ class LocalMailbox:
     def raw(self, id: str) -> bytes:
         found = self._database.row("SELECT content FROM raw WHERE id = ?", [row_of(id, "Message")])
         if not found:
-            raise missing("Message", id)
+            raise not_found("Message", id)
         return bytes(found[0])
 
-    def attachment(self, id: str, part: str) -> Attached:
+    def attachment(self, id: str, part: str) -> AttachmentStream:
         file = mime.attachment(self.raw(id), part)
-        return Attached(file.name, file.type, iter([file.content]))
+        return AttachmentStream(file.name, file.type, iter([file.content]))
 
     # Sorting and taking in
 
@@ -171,17 +171,17 @@ class LocalMailbox:
 
     def relabel(
         self, id: str, *, add: frozenset[str] = frozenset(), remove: frozenset[str] = frozenset()
-    ) -> Relabelled:
+    ) -> RelabelResult:
         with self._database.write() as connection:
             return rows.relabel(connection, id, add, remove)
 
-    def keep(self, arrivals: Sequence[Arrival]) -> Kept:
+    def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
         unknown = self._unknown(self._database, arrivals)
         return self._store([rows.prepare(item, self._now()) for item in unknown], len(arrivals))
 
-    def keep_all(
+    def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
-    ) -> Iterator[Kept]:
+    ) -> Iterator[ImportCount]:
         """Keep very many mails, parsed by so many worker processes, and yield what each transaction did.
 
         The default is one worker a core. Few mails, or no workers: this process parses them. The mails are stored in the order of the chunks, so
@@ -191,7 +191,7 @@ class LocalMailbox:
         first = list(islice(source, FEW_CHUNKS))
         if len(first) < FEW_CHUNKS or workers == 0:
             for chunk in chain(first, source):
-                yield self.keep(chunk)
+                yield self.add_mails(chunk)
             return
         from postroom.mail.local import parallel
 
@@ -211,12 +211,12 @@ class LocalMailbox:
         }
         return list(found.values())
 
-    def _store(self, prepared: Sequence[Prepared], offered: int) -> Kept:
+    def _store(self, prepared: Sequence[Prepared], offered: int) -> ImportCount:
         """Store the parsed ones of so many mails in one transaction."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             added = len(rows.store(connection, prepared))
-        return Kept(added, offered - added)
+        return ImportCount(added, offered - added)
 
     # Drafts
 
@@ -224,13 +224,13 @@ class LocalMailbox:
         found = self._database.rows("SELECT id, message FROM draft ORDER BY message DESC")
         return {id: id_of(row) for id, row in found}
 
-    def draft(self, id: str) -> Draft:
+    def draft(self, id: str) -> MailboxDraft:
         found = self._messages("id = (SELECT message FROM draft WHERE draft.id = ?)", id)
         if not found:
-            raise missing("Draft", id)
-        return Draft(id, found[0].id, found[0])
+            raise not_found("Draft", id)
+        return MailboxDraft(id, found[0].id, found[0])
 
-    def create_draft(self, letter: Letter, *, date: datetime) -> Draft:
+    def create_draft(self, letter: Letter, *, date: datetime) -> MailboxDraft:
         id = f"r{letter.id}"
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM draft WHERE id = ?", [id]).fetchone():
@@ -238,7 +238,9 @@ class LocalMailbox:
             self._put_draft(connection, id, letter, date)
         return self.draft(id)
 
-    def revise_draft(self, id: str, letter: Letter, *, version: str, date: datetime) -> Draft:
+    def revise_draft(
+        self, id: str, letter: Letter, *, version: str, date: datetime
+    ) -> MailboxDraft:
         with self._database.write() as connection:
             self._remove_draft(connection, id, version)
             self._put_draft(connection, id, letter, date)
@@ -262,9 +264,9 @@ class LocalMailbox:
             "SELECT message, tokens FROM draft WHERE id = ?", [id]
         ).fetchone()
         if not found:
-            raise missing("Draft", id)
+            raise not_found("Draft", id)
         if id_of(found[0]) != version:
-            raise changed_draft(id)
+            raise draft_changed(id)
         connection.execute("DELETE FROM draft WHERE id = ?", [id])
         rows.forget(connection, *found)
 
@@ -323,8 +325,8 @@ class LocalMailbox:
         """Nothing was made ready here."""
         raise _elsewhere(proof)
 
-    def send(self, letter: Letter, wire: bytes, proof: str = "") -> Sent:
-        """Send once: the transaction that puts the mail under Sent is the act, and its proof."""
+    def send(self, letter: Letter, wire: bytes, proof: str = "") -> Accepted:
+        """Send once: the transaction that puts the mail under Accepted is the act, and its proof."""
         if proof:
             raise _elsewhere(proof)
         own = {address.key for address in self._addresses}
@@ -344,7 +346,7 @@ class LocalMailbox:
         self._deliver()
         return self._sent(row)
 
-    def settle(self, letter: Letter, proof: str = "") -> Settled:
+    def find_outcome(self, letter: Letter, proof: str = "") -> SendOutcome:
         """Say what became of a letter: the transaction is there, or it is not."""
         if proof:
             raise _elsewhere(proof)
@@ -358,9 +360,9 @@ class LocalMailbox:
         """Remove nothing: nothing is ever made ready here."""
         return False
 
-    def _sent(self, row: int) -> Sent:
+    def _sent(self, row: int) -> Accepted:
         found = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
-        return Sent(id_of(row), id_of(found[0] if found else row))
+        return Accepted(id_of(row), id_of(found[0] if found else row))
 
     def _deliver(self) -> None:
         """Put sent mail into the mailboxes of local neighbours; what fails waits for the next call."""
@@ -374,9 +376,9 @@ class LocalMailbox:
             arrival = Arrival(_without_bcc(wire), frozenset({INBOX, UNREAD}), int(self._now()))
             place = self._neighbours[recipient]
             with suppress(PostroomError):
-                # Kept under the hash of its bytes: delivered twice, it is there once.
+                # ImportCount under the hash of its bytes: delivered twice, it is there once.
                 with closing(LocalMailbox(place, (), now=self._now, zone=self._zone)) as neighbour:
-                    neighbour.keep([arrival])
+                    neighbour.add_mails([arrival])
                 with self._database.write() as connection:
                     connection.execute(
                         "DELETE FROM outgoing WHERE letter = ? AND recipient = ?",
@@ -396,7 +398,7 @@ def _after(cursor: str) -> int:
     try:
         return row_of(cursor, "Page")
     except NotFound:
-        raise no_cursor() from None
+        raise invalid_cursor() from None
 
 
 def _without_bcc(wire: bytes) -> bytes:

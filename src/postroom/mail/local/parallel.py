@@ -18,7 +18,7 @@ from types import TracebackType
 
 from postroom.core.errors import Unavailable
 from postroom.mail.local.rows import Prepared, prepare
-from postroom.mail.mailbox import Arrival, Kept
+from postroom.mail.mailbox import Arrival, ImportCount
 
 MAX_WORKERS = 4  # the one writer keeps up with about as many
 
@@ -37,10 +37,10 @@ def worker_count() -> int:
 
 def keep_all(
     offered: Iterable[tuple[int, Chunk]],
-    store: Callable[[list[Prepared], int], Kept],
+    store: Callable[[list[Prepared], int], ImportCount],
     workers: int,
     now: float,
-) -> Iterator[Kept]:
+) -> Iterator[ImportCount]:
     """Parse chunks in worker processes, store them in batches, and yield what each batch did.
 
     `offered` gives each chunk with the number of mails it was chosen from, which `store` gets summed up.
@@ -55,7 +55,7 @@ def keep_all(
             yield chunk
 
     with Parsers(workers, now) as parsers, ThreadPoolExecutor(1) as writer:
-        writing: Future[Kept] | None = None
+        writing: Future[ImportCount] | None = None
         for parsed in parsers.parse(chunks()):
             batch += parsed
             count += chosen.popleft()

@@ -25,10 +25,10 @@ from postroom.mail.mailbox import (
     MAX_LABEL,
     SNIPPET,
     Arrival,
-    Relabelled,
-    check_relabel,
-    label_name,
-    missing,
+    RelabelResult,
+    check_label_change,
+    new_label_name,
+    not_found,
 )
 from postroom.store.database import Row
 
@@ -50,7 +50,7 @@ def id_of(row: int) -> str:
 def row_of(id: str, what: str) -> int:
     """Return the row of an id, or raise `NotFound` for what cannot be one."""
     if not re.fullmatch(r"[0-9a-f]{1,15}", id):
-        raise missing(what, id)
+        raise not_found(what, id)
     return int(id, 16)
 
 
@@ -234,16 +234,16 @@ def _label_text(labels: frozenset[str]) -> str:
 
 def relabel(
     connection: sqlite3.Connection, id: str, add: frozenset[str], remove: frozenset[str]
-) -> Relabelled:
+) -> RelabelResult:
     """Change the labels of a mail, its row and its tokens together."""
     row = row_of(id, "Message")
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     if not found:
-        raise missing("Message", id)
+        raise not_found("Message", id)
     before = labels_of(found[0])
     gone = frozenset(_canonical(connection, name, make=False) for name in remove)
     new = frozenset(_canonical(connection, name, make=True) for name in add)
-    check_relabel(before, add=new, remove=gone)
+    check_label_change(before, add=new, remove=gone)
     after = (before - gone) | new
     if after != before:
         connection.execute("UPDATE message SET labels = ? WHERE id = ?", [_label_text(after), row])
@@ -256,7 +256,7 @@ def relabel(
             "INSERT INTO word (rowid, marks) VALUES (?, ?)", [row, " ".join(fresh - old)]
         )
         record(connection, [row], "relabelled")
-    return Relabelled(id, after - before, before - after)
+    return RelabelResult(id, after - before, before - after)
 
 
 def _valid_label(name: str) -> str:
@@ -277,7 +277,7 @@ def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
     if found:
         return str(found[0])
     if make:
-        connection.execute("INSERT INTO label VALUES (?, ?)", [key, label_name(name)])
+        connection.execute("INSERT INTO label VALUES (?, ?)", [key, new_label_name(name)])
     return shown
 
 

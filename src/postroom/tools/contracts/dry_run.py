@@ -40,7 +40,7 @@ from postroom.core.text import words as words_of
 from postroom.desk.compose import Written
 from postroom.desk.desk import PaceDelay
 from postroom.desk.outbox import Proposal
-from postroom.mail.mailbox import Page
+from postroom.mail.mailbox import SearchPage
 from postroom.tools import plain, table
 from postroom.tools.plain import Outcome
 from postroom.tools.shapes import cut as cut_to
@@ -300,7 +300,7 @@ def _log_wait(context: table.ToolContext, seconds: float) -> None:
     log("warn", "rate_limit_wait", dry_run=not live, wait_ms=round(seconds * 1000))
 
 
-def _listed(page: Page, query: str, bodies: Mapping[str, str]) -> table.Reply:
+def _listed(page: SearchPage, query: str, bodies: Mapping[str, str]) -> table.Reply:
     found = tuple(_found(item, bodies.get(item.id, "")) for item in page.items)
     result = FoundEmails(emails=found, notes=page.notes[:5])
     if not found:
