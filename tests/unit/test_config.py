@@ -16,25 +16,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from postroom import config as module
 from postroom.config import (
-    NOTHING,
     SETTINGS,
     Account,
-    Approvals,
     Config,
-    Gmail,
-    Limits,
-    Notify,
-    Recipients,
+    ProjectOverride,
     Setting,
+    kinds,
     load,
+    loading,
 )
+from postroom.config.settings import SECTIONS, ApprovalSettings, LimitSettings
 from postroom.core.address import Address
 from postroom.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from postroom.wiring import gmail_files
 from tests.cases import for_each
 
-ANYWHERE = module.Origin(None, Path("/"), Path("/"))
+NOT_ALLOWED = ProjectOverride.NOT_ALLOWED
+ANYWHERE = kinds.Origin(None, Path("/"), Path("/"))
 
 
 @dataclass
@@ -156,8 +155,6 @@ def value(config: Config, key: str) -> object:
     section, _, name = key.rpartition(".")
     if section.startswith("accounts") or key in ("provider", "address"):
         return getattr(config.account(), name)
-    if section == "vault":
-        return config.vault if name == "path" else getattr(config, name)
     return getattr(getattr(config, section) if section else config, name)
 
 
@@ -175,7 +172,7 @@ def test_every_setting_has_a_case_here() -> None:
     assert set(CASES) == {row.key for row in KEYED}
     for row in KEYED:
         assert bool(CASES[row.key].text) == bool(row.variable), row.key
-        assert bool(CASES[row.key].looser) == (row.project is not NOTHING), row.key
+        assert bool(CASES[row.key].looser) == (row.override is not NOT_ALLOWED), row.key
 
 
 def test_keys_and_variables_are_each_in_the_table_once() -> None:
@@ -183,16 +180,15 @@ def test_keys_and_variables_are_each_in_the_table_once() -> None:
         assert len(names) == len(set(names))
 
 
-@for_each("group", [Limits, Recipients, Notify, Approvals, Gmail, Account])
-def test_each_group_has_a_field_for_each_of_its_rows(group: Any) -> None:
-    section = {Account: "accounts.NAME"}.get(group, group.__name__.lower())
-    listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{section}.")}
-    assert {field.name for field in fields(group)} - {"cwd", "name"} == listed
+@for_each(("name", "section"), [*SECTIONS.items(), ("accounts.NAME", Account)])
+def test_each_field_of_a_section_is_a_setting(name: str, section: Any) -> None:
+    listed = {row.key.rpartition(".")[2] for row in KEYED if row.key.startswith(f"{name}.")}
+    assert {field.name for field in fields(section)} - {"name"} == listed
 
 
 @for_each("row", SETTINGS)
 def test_each_row_tells_its_default_once_and_its_meaning_in_a_sentence(row: Setting) -> None:
-    assert bool(row.default) != bool(row.otherwise)
+    assert bool(row.default_text) != bool(row.no_value)
     assert row.meaning.endswith(".")
 
 
@@ -201,9 +197,15 @@ def test_without_a_word_the_default_holds(machine: Machine, row: Setting) -> Non
     config = machine.load()
     key = row.key.replace("NAME", "default")
     assert config.source(key) == "default"
-    if row.default:
-        at_home = module.Origin(None, machine.cwd, machine.home)
-        assert value(config, row.key) == row.kind.read(row.default, at_home)
+    default = row.default
+    if row.key == "default_account":
+        default = "default"
+    assert value(config, row.key) == (
+        machine.cwd / default if isinstance(default, Path) else default
+    )
+    if row.default_text:
+        at_home = kinds.Origin(None, machine.cwd, machine.home)
+        assert value(config, row.key) == row.kind.read(row.default_text, at_home)
 
 
 @rows(but=MODE)
@@ -217,7 +219,8 @@ def test_the_persons_file_sets_it(machine: Machine, row: Setting) -> None:
 
 @rows(but=MODE, only=lambda row: row.variable)
 def test_the_environment_sets_it_over_the_file(machine: Machine, row: Setting) -> None:
-    default = f'"{row.default}"' if row.default and not row.default.isdigit() else row.default
+    text = row.default_text
+    default = f'"{text}"' if text and not text.isdigit() else text
     machine.write(written(row.key, default or '"/elsewhere"'))
     config = machine.load(**{row.variable: CASES[row.key].text})
     assert value(config, row.key) == CASES[row.key].gives
@@ -253,7 +256,7 @@ def test_a_wrong_variable_is_refused_by_name_and_what_is_allowed(
     assert row.variable in refused.value.remedy
 
 
-@rows(only=lambda row: row.project is not NOTHING)
+@rows(only=lambda row: row.override is not NOT_ALLOWED)
 def test_a_project_file_may_tighten(machine: Machine, row: Setting) -> None:
     machine.write(written(row.key, CASES[row.key].tighter), machine.project)
     config = machine.load()
@@ -266,7 +269,7 @@ def test_a_project_file_may_tighten(machine: Machine, row: Setting) -> None:
         assert shown == CASES[row.key].tighter.strip('"')
 
 
-@rows(only=lambda row: row.project is not NOTHING)
+@rows(only=lambda row: row.override is not NOT_ALLOWED)
 def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(
     machine: Machine, row: Setting
 ) -> None:
@@ -276,11 +279,11 @@ def test_a_project_file_that_loosens_is_refused_by_name_and_told_where_to(
     with pytest.raises(Invalid) as refused:
         machine.load()
     assert f"{row.key} in {machine.project}" in refused.value.message
-    assert row.project.said in refused.value.message
+    assert row.override.words in refused.value.message
     assert refused.value.remedy == f"Put it into {machine.own}."
 
 
-@rows(only=lambda row: row.project is NOTHING)
+@rows(only=lambda row: row.override is NOT_ALLOWED)
 def test_a_project_file_may_not_touch_the_rest_even_with_the_default(
     machine: Machine, row: Setting
 ) -> None:
@@ -330,12 +333,12 @@ def test_a_project_file_is_checked_whole_even_where_the_environment_covers_it(
 
 def test_without_any_file_all_defaults_hold(tmp_path: Path) -> None:
     config = load({}, tmp_path / "nowhere", tmp_path / "nobody", platform="linux")
-    assert config.vault == tmp_path / "nowhere" / "vault"
+    assert config.vault.path == tmp_path / "nowhere" / "vault"
     assert config.state_for("a" * 16) == tmp_path / "nobody/.local/state/postroom" / ("a" * 16)
     assert config.accounts == (Account("default", "local", "you@example.org"),)
     assert (config.limits, config.approvals) == (
-        Limits(10, 3600, 10, 60, 25, 50, 20, 30, 5, 200),
-        Approvals(required=True, trust="folder", undo_seconds=10, expiry_hours=72),
+        LimitSettings(10, 3600, 10, 60, 25, 50, 20, 30, 5, 200),
+        ApprovalSettings(required=True, trust="folder", undo_seconds=10, expiry_hours=72),
     )
     assert not config.mode.live
 
@@ -371,7 +374,7 @@ def test_the_variable_names_the_file_instead_of_the_usual_one(machine: Machine, 
 
 
 def test_a_named_file_that_is_missing_is_an_error(machine: Machine) -> None:
-    with pytest.raises(Invalid, match=r"POSTROOM_CONFIG names .*/gone.toml, which is not there"):
+    with pytest.raises(Invalid, match=r"POSTROOM_CONFIG names .*/gone.toml, which does not exist"):
         machine.load(POSTROOM_CONFIG="gone.toml")
     assert machine.load(POSTROOM_CONFIG=os.devnull) == machine.load()
 
@@ -440,9 +443,9 @@ def test_a_path_in_a_file_is_relative_to_it_and_one_in_the_environment_to_the_wo
     machine: Machine,
 ) -> None:
     machine.write('[vault]\npath = "notes"\n')
-    assert machine.load().vault == machine.own.parent / "notes"
-    assert machine.load(VAULT_PATH="notes").vault == machine.cwd / "notes"
-    assert machine.load(VAULT_PATH="~/notes").vault == machine.home / "notes"
+    assert machine.load().vault.path == machine.own.parent / "notes"
+    assert machine.load(VAULT_PATH="notes").vault.path == machine.cwd / "notes"
+    assert machine.load(VAULT_PATH="~/notes").vault.path == machine.home / "notes"
 
 
 # Files that are wrong
@@ -543,9 +546,9 @@ def test_a_file_that_cannot_be_read_is_said_and_not_skipped(machine: Machine) ->
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.booleans() | st.lists(st.text())))
 def test_any_document_loads_or_is_refused_as_invalid(document: dict[str, Any]) -> None:
-    origin = module.Origin(Path("/x/postroom.toml"), Path("/x"), Path("/home/me"))
+    origin = kinds.Origin(Path("/x/postroom.toml"), Path("/x"), Path("/home/me"))
     try:
-        layer = module._layer(document, origin)
+        layer = loading._read_layer(document, origin)
     except Invalid as refused:
         assert str(origin.file) in refused.message
     else:
@@ -564,11 +567,11 @@ def test_live_only_where_something_says_false_and_nothing_anything_else(said: li
         words = {key: word for key, word in zip(MODE, rest, strict=False) if word}
         layers.append(
             {
-                key: module.Found(module._read_switch(word, ANYWHERE), f"{key} {place}")
+                key: loading.Value(kinds.read_switch(word, ANYWHERE), f"{key} {place}")
                 for key, word in words.items()
             }
         )
-    mode = module._mode(tuple(layers))
+    mode = loading.decide_mode(tuple(layers))
     assert mode.live == ("false" in said and not {"true", "maybe"} & set(said))
     assert len(mode.warnings) == said.count("maybe")
     assert (mode.source == "default") == (not any(said))
@@ -682,7 +685,7 @@ def test_a_default_that_names_no_account_is_refused(machine: Machine) -> None:
 
 def test_plain_keys_beside_tables_of_accounts_are_refused(machine: Machine) -> None:
     machine.write("provider = 'gmail'\n[accounts.work]\n")
-    with pytest.raises(Invalid, match=r"provider in .* says nothing") as refused:
+    with pytest.raises(Invalid, match=r"provider in .* has no effect") as refused:
         machine.load()
     assert "[accounts.work]" in refused.value.remedy
 
@@ -726,13 +729,13 @@ def test_an_address_is_accepted_exactly_where_the_full_parser_accepts_it(text: s
         parsed = Address.parse(text)
     except Invalid:
         with pytest.raises(ValueError):
-            module._read_address(text, ANYWHERE)
+            kinds.read_address(text, ANYWHERE)
     else:
-        assert parsed.name or module._read_address(text, ANYWHERE) == parsed.spec
+        assert parsed.name or kinds.read_address(text, ANYWHERE) == parsed.spec
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-@given(LIKELY.filter(lambda text: re.fullmatch(module._PLAIN_ADDRESS, text)))
+@given(LIKELY.filter(lambda text: re.fullmatch(kinds.PLAIN_ADDRESS, text)))
 def test_an_address_that_is_right_at_first_sight_is_so_for_the_full_parser(text: str) -> None:
     assert Address.parse(text) == Address(*text.split("@"))
 
@@ -786,18 +789,17 @@ def test_an_endpoint_elsewhere_is_refused_however_it_is_spelt(
 
 
 def test_gmails_files_are_looked_for_in_the_state_folder_then_here(machine: Machine) -> None:
-    gmail, state = machine.load().gmail, Path("/state")
-    assert gmail.credentials_files(state) == (
-        state / "credentials.json",
-        machine.cwd / "credentials.json",
-    )
-    assert gmail.token_files(state) == (state / "token.json", machine.cwd / "token.json")
+    config, state = machine.load(POSTROOM_STATE="/state"), Path("/state")
+    tokens, clients = gmail_files(config, config.account())
+    assert clients == (state / "credentials.json", machine.cwd / "credentials.json")
+    assert tokens == (state / "token.json", machine.cwd / "token.json")
 
 
 def test_gmails_files_that_are_named_are_the_only_places(machine: Machine) -> None:
-    gmail = machine.load(GMAIL_CREDENTIALS_PATH="~/c.json", GMAIL_TOKEN_PATH="t.json").gmail
-    assert gmail.credentials_files(Path("/state")) == (machine.home / "c.json",)
-    assert gmail.token_files(Path("/state")) == (machine.cwd / "t.json",)
+    config = machine.load(GMAIL_CREDENTIALS_PATH="~/c.json", GMAIL_TOKEN_PATH="t.json")
+    tokens, clients = gmail_files(config, config.account())
+    assert clients == (machine.home / "c.json",)
+    assert tokens == (machine.cwd / "t.json",)
 
 
 # State

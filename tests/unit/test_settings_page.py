@@ -22,9 +22,9 @@ def documented() -> list[tuple[str, ...]]:
 
 @for_each("row", SETTINGS)
 def test_every_setting_is_documented_with_key_variable_default_and_meaning(row: Setting) -> None:
-    default = code(row.default) if row.default else row.otherwise
-    told = (code(row.key), code(row.variable), default, row.meaning, row.project.said)
-    assert documented().count(told) == 1
+    default = row.no_value or code(row.default_text)
+    line = (code(row.key), code(row.variable), default, row.meaning, row.override.words)
+    assert documented().count(line) == 1
 
 
 def test_nothing_is_documented_that_does_not_exist() -> None:

@@ -146,7 +146,7 @@ def _orchestrate() -> str:
 
     config = wiring.settings()
     handbook = (files("postroom.sample") / "Handbook.md").read_text("utf-8")
-    (config.vault / "Handbook.md").write_text(handbook)
+    (config.vault.path / "Handbook.md").write_text(handbook)
     _tell("Meanwhile `postroom run` watches the mailbox. These are your rules, in Handbook.md:")
     for row in handbook.splitlines()[4:]:
         click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
@@ -156,7 +156,7 @@ def _orchestrate() -> str:
     _run("run", "--once", "--text", shown="run --once")
     _tell("Each is a note in the vault now, and one is answered by a draft, which waits:")
     for folder in ("Needs_Action", "Drafts", "Done"):
-        for file in sorted((config.vault / folder).glob("*.md")):
+        for file in sorted((config.vault.path / folder).glob("*.md")):
             click.echo(f"  {folder}/{file.name}")
     with desk(config) as found:
         assert found is not None
@@ -278,13 +278,13 @@ def _decided(letters: Waiting) -> None:
     with desk(config) as found:
         assert found is not None
         digest = found.ledger.entry(letters.good).digest.removeprefix("sha256:")[:8]
-        draft = config.vault / found.ledger.place(letters.drafted).path
+        draft = config.vault.path / found.ledger.place(letters.drafted).path
     _tell("A person says no to it, and approves the other by the digest that they saw:")
     _run("reject", letters.lured, "--reason", "It came from a mail, not from me.")
     _run("approve", letters.good, "--yes", digest)
     _tell("The draft they approve in Obsidian, by moving its note; then it leaves by itself:")
     click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
-    draft.rename(config.vault / "Approved" / draft.name)
+    draft.rename(config.vault.path / "Approved" / draft.name)
     _run("run", "--once", "--text", shown="run --once")
     with _desk(
         "All of it is in the browser, too: `postroom desk` opens the page and stays while you decide.",

@@ -207,6 +207,6 @@ def _opened(stack: ExitStack, page: Page, config: Config) -> None:
     if browser is None:
         say("No browser was found to open it in: open the address yourself.")
         return
-    state = config.state_for(desk_id(config.vault) or "")
+    state = config.state_for(desk_id(config.vault.path) or "")
     file = stack.enter_context(doorstep(state, page.sign_in))
     threading.Thread(target=browser.open, args=(file,), daemon=True).start()

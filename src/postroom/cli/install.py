@@ -189,7 +189,7 @@ def _by_hand(
     snippet = "" if remove else _snippet(client, words, agents=agents)
     forbid = (
         f"If it has file tools or a shell, forbid it {config.state or config.desks}, changes to "
-        f"{folders} in {config.vault / config.room}, and `postroom` with {', '.join(PERSONAL)} or agentmail --person."
+        f"{folders} in {config.vault.postroom_folder}, and `postroom` with {', '.join(PERSONAL)} or agentmail --person."
     )
     notes = [f"Paste this into the settings of {client}.", *_desk(), forbid, REMAINS]
     notes += [NO_HOOKS] if agents else []
@@ -247,7 +247,7 @@ def _lacking() -> list[str]:
         found.close()
         return []
     lacking = (
-        f"There is no mail in the vault {config.vault}. Run `postroom init VAULT` and `postroom import`"
+        f"There is no mail in the vault {config.vault.path}. Run `postroom init VAULT` and `postroom import`"
         " first, or set path under [vault] in your settings if it is in another."
     )
     return [lacking]
@@ -343,7 +343,7 @@ def _entry(client: str, words: list[str], *, agents: bool = False) -> dict[str, 
     """Return the entry that starts Postroom with these words, without any secret."""
     program, *module = _program()
     config, settings = wiring.settings(), wiring.settings_file()
-    env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.absolute())}
+    env = {"DRY_RUN": "true", "VAULT_PATH": str(config.vault.path.absolute())}
     if settings.exists() or os.environ.get("POSTROOM_CONFIG"):
         env["POSTROOM_CONFIG"] = str(settings.absolute())
     if os.environ.get("POSTROOM_STATE") and config.state:
@@ -366,17 +366,17 @@ def _entry(client: str, words: list[str], *, agents: bool = False) -> dict[str, 
 def _rules(client: str) -> list[str]:
     """Return what this client's own tools may not do."""
     config = wiring.settings()
-    room = config.vault / config.room
+    room = config.vault.postroom_folder
     closed = [config.state or config.desks, *(room / f.name for f in FOLDERS if f.tools == "none")]
     fixed = [*closed, *(room / folder.name for folder in FOLDERS if folder.tools == "read")]
     files = [room / file.name for file in FILES if file.tools in ("read", "none")]
     files += [wiring.settings_file(), _servers(client), Path.cwd() / CLIENTS[client].rules]
     unread = _patterns(closed, "/**")
     keys = [config.gmail.token_path, config.gmail.credentials_path]
-    keys += [config.gmail.cwd / name for name in ("token.json", "credentials.json")]
+    keys += [config.cwd / name for name in ("token.json", "credentials.json")]
     unread += _patterns([key for key in keys if key and key.exists()], "")
     # PAUSED.md pauses as well: what has no ending may have any.
-    unchanged = _patterns([*fixed, config.vault / ".postroom"], "/**")
+    unchanged = _patterns([*fixed, config.vault.path / ".postroom"], "/**")
     unchanged += [text for file in files for text in _patterns([file], "" if file.suffix else "*")]
     program, *module = _program()
     if client == "cursor":

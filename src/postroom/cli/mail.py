@@ -37,7 +37,7 @@ _account = click.option("--account", metavar="NAME", help="The account, where th
 
 
 def _empty(config: Config, account: str | None) -> str:
-    place = config.state or config.vault
+    place = config.state or config.vault.path
     return f"There is no mail of the account {config.account(account).name} at {place}."
 
 
@@ -211,7 +211,7 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
     unnamed = config.source("vault.path") == "default"
     if known is None and config.state is None and unnamed:
         say(
-            f"The mailbox belongs to the vault {config.vault}; search from here, or set VAULT_PATH."
+            f"The mailbox belongs to the vault {config.vault.path}; search from here, or set VAULT_PATH."
         )
 
 

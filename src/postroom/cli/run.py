@@ -163,7 +163,7 @@ def _setup(
                 services=Services(found),
                 accounts=[account.name for account in config.accounts],
                 servers=asked,
-                room=f"{config.room}/" if config.room else "",
+                room=config.vault.room_prefix,
                 model=model,
                 model_name=config.triage.model or " ".join(config.triage.command[:1]),
                 most_drafts=config.triage.drafts_per_thread,

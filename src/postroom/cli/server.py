@@ -57,7 +57,7 @@ class ConfiguredDesk:
         with self._lock:
             if self._opened is None:
                 config = self.config()
-                _make(config.vault)
+                _make(config.vault.path)
                 self._opened = self._stack.enter_context(desk(config, make=True))
                 assert self._opened is not None
             return self._opened
@@ -86,7 +86,7 @@ def load_listing(name: str, provider: ConfiguredDesk) -> dict[str, Any]:
         config = provider.config()
     except PostroomError:  # each call says what is wrong, and clients show that
         return {**found, "instructions": instructions.replace("{room}", "")}
-    room = f"{config.room}/" if config.room else ""
+    room = config.vault.room_prefix
     found = {**found, "instructions": instructions.replace("{room}", room)}
     accounts = [account.name for account in config.accounts]
     return listing.with_accounts(found, accounts, config.default_account)

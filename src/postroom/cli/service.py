@@ -50,8 +50,10 @@ def install_command(printed: bool, with_desk: bool, as_json: bool) -> None:
     if printed:
         click.echo(text, nl=False)
         return
-    if not config.vault.is_dir():
-        raise Invalid(f"There is no vault at {config.vault} yet", remedy="Run `postroom init`.")
+    if not config.vault.path.is_dir():
+        raise Invalid(
+            f"There is no vault at {config.vault.path} yet", remedy="Run `postroom init`."
+        )
     old = file.read_text() if file.is_file() else ""
     if old != text:
         try:
@@ -109,7 +111,7 @@ def _environment(config: Config) -> dict[str, str]:
             path = row.kind is PATH and not value.startswith("~")
             found[row.variable] = str(Path(value).absolute()) if path else value
     if config.source("vault.path") == "default":
-        found["VAULT_PATH"] = str(config.vault.absolute())
+        found["VAULT_PATH"] = str(config.vault.path.absolute())
     return found
 
 

@@ -58,27 +58,27 @@ def init_command(
     unnamed = _name_vault(vault.expanduser().absolute()) if vault is not None else None
     config = _roomed(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
-    config.vault.mkdir(parents=True, exist_ok=True)
+    config.vault.path.mkdir(parents=True, exist_ok=True)
     with desk(config, make=True, moved=True) as made:
         assert made is not None
         new = _folders(made, config)
         _passphrase(made, config, asked=with_passphrase)
         made.reconcile()
         report = {
-            "vault": str(config.vault),
-            "room": config.room,
+            "vault": str(config.vault.path),
+            "room": config.vault.room,
             "desk": made.id,
             "state": str(config.state_for(made.id)),
             "made": new,
             "token": str(make_token(config.state_for(made.id), agent or "")),
         }
     if unnamed is not None and not unnamed.exists():
-        _write_settings(unnamed, config.vault)
-        say(f"Wrote {unnamed}: every folder finds the vault {config.vault} now.")
+        _write_settings(unnamed, config.vault.path)
+        say(f"Wrote {unnamed}: every folder finds the vault {config.vault.path} now.")
     if as_json:
         printing.print_json(report)
         return
-    click.echo(f"Vault   {config.vault / config.room}")
+    click.echo(f"Vault   {config.vault.postroom_folder}")
     click.echo(f"State   {report['state']}")
     click.echo(f"Token   {report['token']}")
     made_now = ", ".join(new) if new else "nothing: all was there"
@@ -97,10 +97,10 @@ def _name_vault(vault: Path) -> Path | None:
     file, config = wiring.settings_file(), wiring.settings()
     source = config.source("vault.path")
     if source != "default":
-        if config.vault.absolute() == vault:
+        if config.vault.path.absolute() == vault:
             return None
         raise Invalid(
-            f"{source} names another vault, {config.vault}",
+            f"{source} names another vault, {config.vault.path}",
             remedy=f"Change it there to {vault}, or run `postroom init` without a folder.",
         )
     if file.exists() or file.is_symlink():
@@ -120,16 +120,16 @@ def _write_settings(file: Path, vault: Path, room: str = "") -> None:
 
 def _roomed(config: Config) -> Config:
     """Return the settings with a room of Postroom's own where the vault has notes already."""
-    theirs = [] if config.room else _theirs(config.vault)
+    theirs = [] if config.vault.room else _theirs(config.vault.path)
     if not theirs:
         return config
     file = wiring.settings_file()
     if file.exists():
         raise Invalid(
-            f"The vault {config.vault} has notes of its own ({', '.join(sorted(theirs)[:3])})",
+            f"The vault {config.vault.path} has notes of its own ({', '.join(sorted(theirs)[:3])})",
             remedy=f'Add `room = "{ROOM}"` under [vault] in {file}, then run it again.',
         )
-    _write_settings(file, config.vault.resolve(), ROOM)
+    _write_settings(file, config.vault.path.resolve(), ROOM)
     say(f"Wrote {file}: the vault has notes of its own, so Postroom's go into {ROOM}/.")
     return wiring.settings()
 
@@ -150,13 +150,13 @@ def _theirs(vault: Path) -> list[str]:
 
 def _folders(desk: Desk, config: Config) -> list[str]:
     made = []
-    root = config.vault / config.room
+    root = config.vault.postroom_folder
     for folder in FOLDERS:
         if not (root / folder.name).is_dir():
             (root / folder.name).mkdir(parents=True)
             made.append(f"{folder.name}/")
     rows = "\n".join(f"| `{f.name}/` | {f.purpose} |" for f in FOLDERS)
-    room = f"{config.room}/" if config.room else ""
+    room = config.vault.room_prefix
     for name in ("Dashboard.md", "Handbook.md"):
         if desk.vault.stat(name) is None:
             text = (TEXTS / name).read_text("utf-8").replace("{room}", room)
@@ -197,9 +197,11 @@ def adopt_command(as_json: bool) -> None:
     from postroom.wiring.desk import adopt
 
     config = wiring.settings()
-    question = f"Send from the vault {config.vault} on this machine from now on?"
+    question = f"Send from the vault {config.vault.path} on this machine from now on?"
     if _sends(config):
-        say(f"This machine sends from the vault {config.vault} already, and its desk is whole.")
+        say(
+            f"This machine sends from the vault {config.vault.path} already, and its desk is whole."
+        )
         question = "Begin a new desk all the same, with all open letters unknown?"
     if not terminal.agrees(question, "Run it in one."):
         raise click.Abort
@@ -207,7 +209,7 @@ def adopt_command(as_json: bool) -> None:
     if as_json:
         printing.print_json({"desk": new})
     else:
-        click.echo(f"This machine sends from {config.vault} now, as desk {new}.")
+        click.echo(f"This machine sends from {config.vault.path} now, as desk {new}.")
 
 
 def _sends(config: Config) -> bool:
@@ -246,7 +248,7 @@ def status_command(as_json: bool) -> None:
         "trust": held.trust,
         "trust_source": config.source("approvals.trust"),
         "approval_required": held.required,
-        "vault": str(config.vault / config.room),
+        "vault": str(config.vault.postroom_folder),
         "letters": counts,
         "sent_in_window": spent,
         "sends_allowed": held.sends,

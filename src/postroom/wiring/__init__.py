@@ -109,7 +109,7 @@ def _gmail(config: Config, account: Account, transport: BaseTransport | None) ->
     return GmailMailbox(
         api,
         now=time.time,
-        by_draft=config.by_draft(account),
+        by_draft=config.sends_by_draft(account),
     )
 
 
@@ -117,8 +117,14 @@ def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tup
     """Return where the account's token and its OAuth client may be, in the order of trial."""
     # Where there is no desk yet there is no state folder, and nothing in it.
     state = state_folder(config, make=False) or config.desks
-    tokens = config.gmail.token_files(state, gmail_name(config, account))
-    return tokens, config.gmail.credentials_files(state)
+
+    def places(given: Path | None, file: str) -> tuple[Path, ...]:
+        return (given,) if given else (state / file, config.cwd / file)
+
+    clients = places(config.gmail.credentials_path, "credentials.json")
+    if name := gmail_name(config, account):
+        return (state / f"token-{name}.json",), clients
+    return places(config.gmail.token_path, "token.json"), clients
 
 
 def gmail_name(config: Config, account: Account) -> str:
@@ -131,11 +137,11 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
     """Return the state folder; None where no desk was made yet, unless it is to be."""
     if config.state is not None:
         return config.state
-    refuse_lost(config.vault, config.desks)
-    desk = desk_id(config.vault)
+    refuse_lost(config.vault.path, config.desks)
+    desk = desk_id(config.vault.path)
     if desk is None and make:
-        desk = make_desk(config.vault, draw_id)
-        register(config.vault, config.desks, desk)
+        desk = make_desk(config.vault.path, draw_id)
+        register(config.vault.path, config.desks, desk)
     return None if desk is None else config.state_for(desk)
 
 

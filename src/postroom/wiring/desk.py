@@ -50,7 +50,7 @@ def desk(
     """
     state = state_folder(config, make=make)
     if state is not None:
-        identity.refuse_strangers(config.vault, _ledger(state))
+        identity.refuse_strangers(config.vault.path, _ledger(state))
     if state is None or not (make or _ledger(state).exists()):
         yield None
         return
@@ -62,10 +62,10 @@ def desk(
 def needed(config: Config, *, make: bool = True) -> Iterator[Desk]:
     """Lend the desk of these settings, in a vault that is there; refuse where there is none yet."""
     # A vault that is not there is only made by `init`.
-    with desk(config, make=make and config.vault.is_dir()) as found:
+    with desk(config, make=make and config.vault.path.is_dir()) as found:
         if found is None:
             raise NotFound(
-                f"There is no desk in the vault {config.vault} yet",
+                f"There is no desk in the vault {config.vault.path} yet",
                 remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
             )
         yield found
@@ -87,14 +87,14 @@ def open_desk(
     """
     tools = tools or _tools(config)
     if not adopts:
-        identity.refuse_strangers(config.vault, _ledger(state))
-    id = make_desk(config.vault, draw_id)
+        identity.refuse_strangers(config.vault.path, _ledger(state))
+    id = make_desk(config.vault.path, draw_id)
     ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
     stack.callback(ledger.close)
     if not adopts:
-        identity.bind(config.vault, ledger, desk=id, machine=machine(), draw=draw_id)
-    identity.keep_room(ledger, config.room, moved=moved)
-    vault = Vault(config.vault, *filter(None, [config.room]))
+        identity.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
+    identity.keep_room(ledger, config.vault.room, moved=moved)
+    vault = Vault(config.vault.path, *filter(None, [config.vault.room]))
     stack.callback(vault.close)
     opened: dict[str, Mailbox] = {}
     opening = threading.Lock()
@@ -116,12 +116,12 @@ def open_desk(
         mailboxes=mailboxes,
         account=config.default_account,
         rules=pinned(rules(config), ledger),
-        tools=replace(tools, belongs=lambda: identity.check(config.vault, ledger)),
+        tools=replace(tools, belongs=lambda: identity.check(config.vault.path, ledger)),
         shelf=Shelf(
-            config.vault,
-            config.room,
-            config.agent_folders,
-            config.active_content,
+            config.vault.path,
+            config.vault.room,
+            config.vault.agent_folders,
+            config.vault.active_content,
             config.attachments.folders,
         ),
     )
@@ -212,12 +212,12 @@ def _first_line(file: str) -> str:
 
 def adopt(config: Config) -> str:
     """Make this machine the one that sends from the vault; return the new desk's id."""
-    old, new = registered(config.vault, config.desks) or desk_id(config.vault), draw_id()
+    old, new = registered(config.vault.path, config.desks) or desk_id(config.vault.path), draw_id()
     if config.state is None and old and config.state_for(old).exists():
         config.state_for(old).rename(config.state_for(new))
-    renew_desk(config.vault, new)
+    renew_desk(config.vault.path, new)
     if config.state is None:
-        register(config.vault, config.desks, new)
+        register(config.vault.path, config.desks, new)
     state = config.state_for(new)
     with ExitStack() as stack:
         desk = open_desk(config, state, stack, adopts=True)
@@ -228,7 +228,7 @@ def adopt(config: Config) -> str:
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
             former.project()
         mark_unknown_drafts(desk.vault, ledger)
-        identity.rebind(config.vault, ledger, desk=new, machine=machine(), draw=draw_id)
+        identity.rebind(config.vault.path, ledger, desk=new, machine=machine(), draw=draw_id)
         desk.recorder.write(Call(ADOPTION, "", "person"))
         desk.reconcile()
     return new

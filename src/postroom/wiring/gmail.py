@@ -46,7 +46,7 @@ def sign_in(
     client = keys.find_client(clients)
     if level != "read":
         say(CAN_SEND)
-    by_draft = config.by_draft(account)
+    by_draft = config.sends_by_draft(account)
     given = consent.ask(
         client,
         consent.scopes(level, by_draft=by_draft),
@@ -70,7 +70,8 @@ def _places(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[P
     named = config.gmail.token_path and config.gmail.credentials_path
     if not named and state_folder(config, make=False) is None:
         raise Invalid(
-            f"There is no desk at the vault {config.vault} yet", remedy="Run `postroom init` first."
+            f"There is no desk at the vault {config.vault.path} yet",
+            remedy="Run `postroom init` first.",
         )
     return gmail_files(config, account)
 

@@ -1,0 +1,21 @@
+"""The settings: postroom.toml and the environment, parsed once into frozen values.
+
+`settings` has the rows, `kinds` the values that are allowed, `loading` finds and reads the files.
+"""
+
+from postroom.config.kinds import PATH, WEB_ORIGIN, ProjectOverride
+from postroom.config.loading import load, user_file
+from postroom.config.settings import SETTINGS, Account, Config, Mode, Setting
+
+__all__ = [
+    "PATH",
+    "SETTINGS",
+    "WEB_ORIGIN",
+    "Account",
+    "Config",
+    "Mode",
+    "ProjectOverride",
+    "Setting",
+    "load",
+    "user_file",
+]

@@ -1,0 +1,310 @@
+"""Finds the settings files, reads them and the environment, and returns one `Config`.
+
+The person's own file may set everything. A `postroom.toml` that is found upward from the working
+directory is often within an agent's reach, so it may only tighten. The environment overrides both,
+except for the mode: there one `true` anywhere keeps Postroom in rehearsal.
+
+No message repeats a value, because a value may be a password in the wrong place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from postroom.config import settings
+from postroom.config.kinds import ACCOUNT_NAME, NAME, Origin, ProjectOverride
+from postroom.config.settings import Account, Config, Mode, Setting, printable, unknown_setting
+from postroom.core.errors import Corrupt, Invalid, Unavailable
+
+FILE_NAME = "postroom.toml"
+MAX_FILE = 1_000_000  # bytes of a settings file that are read
+
+_ROWS = {tuple(row.key.split(".")): row for row in settings.SETTINGS if row.key}
+_TABLES = {path[:length] for path in _ROWS for length in range(1, len(path))}
+
+
+class Value(NamedTuple):
+    """A parsed value, and its source: "default", a variable, or a key and its file."""
+
+    value: Any
+    source: str
+
+
+def load(
+    environ: Mapping[str, str], cwd: Path, home: Path, *, platform: str = sys.platform
+) -> Config:
+    """Return the settings that hold in this environment and folder; raise what is wrong, by name."""
+    environment = _read_environment(environ, Origin(None, cwd, home))
+    usual_file = user_file({**environ, "POSTROOM_CONFIG": ""}, home, platform=platform)
+    named = environment.pop("", None)
+    own = named.value if named else usual_file
+    document = _read_file(own, required=named is not None)
+    person = _read_layer(document, Origin(own, own.parent, home))
+    defaults = {row.key: _default(row, cwd) for row in _ROWS.values()}
+    project = _read_project_files(cwd, home, (own, usual_file), defaults | person)
+    values = defaults | person | project | environment
+
+    default_account, names = _choose_accounts(document, person, environment, values)
+    sections = {
+        name: kind(**_fields(values, kind, f"{name}.")) for name, kind in settings.SECTIONS.items()
+    }
+    config = Config(
+        **sections,
+        state=values["state"].value,
+        desks=_user_folder(environ, home, platform, "XDG_STATE_HOME", ".local/state"),
+        cwd=cwd,
+        accounts=tuple(
+            Account(name, **_fields(values, Account, f"accounts.{name}.")) for name in names
+        ),
+        default_account=default_account,
+        mode=decide_mode((environment, person, project)),
+        sources=MappingProxyType(
+            {key: value.source for key, value in values.items() if ".NAME." not in key}
+        ),
+    )
+    _refuse_shared_address(config)
+    _refuse_state_in_vault(config)
+    return config
+
+
+def user_file(environ: Mapping[str, str], home: Path, *, platform: str = sys.platform) -> Path:
+    """Return the person's own settings file, whether it exists or not."""
+    named = environ.get("POSTROOM_CONFIG")
+    folder = _user_folder(environ, home, platform, "XDG_CONFIG_HOME", ".config")
+    return Path(named) if named else folder / FILE_NAME
+
+
+def _fields(values: Mapping[str, Value], section: type[Any], prefix: str) -> dict[str, Any]:
+    """Return the values of one section by the names of its fields."""
+    keys = [row.key for row in settings.rows_of(section, prefix)]
+    return {key.removeprefix(prefix): values[key].value for key in keys}
+
+
+# Files
+
+
+def _user_folder(
+    environ: Mapping[str, str], home: Path, platform: str, variable: str, usual: str
+) -> Path:
+    # XDG Base Directory Specification: a path there that is not absolute is ignored.
+    if environ.get(variable, "").startswith("/"):
+        return Path(environ[variable], "postroom")
+    if platform == "darwin":
+        return home / "Library" / "Application Support" / "postroom"
+    return home / usual / "postroom"
+
+
+def _read_project_files(
+    cwd: Path, home: Path, own: tuple[Path, ...], before: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Return what the postroom.toml files from the home directory down to `cwd` tighten."""
+    files = []
+    for folder in (cwd, *cwd.parents):
+        file = folder / FILE_NAME
+        if _is_file(file) and not any(_is_same(file, other) for other in own):
+            files.append(file)
+        if _is_same(folder, home):
+            break
+    tightened: dict[str, Value] = {}
+    # The outermost first: a nearer one, in a folder that agents write to, cannot loosen it again.
+    for file in reversed(files):
+        for key, value in _read_layer(_read_file(file), Origin(file, file.parent, home)).items():
+            override = _row(key).override
+            if override is ProjectOverride.NOT_ALLOWED:
+                problem = "may not be set in a project's file"
+            elif not override.allows(tightened.get(key, before[key]).value, value.value):
+                problem = f"would loosen it; a project's file may only {override.words}"
+            else:
+                tightened[key] = value
+                continue
+            raise Invalid(f"{value.source} {problem}.", remedy=f"Put it into {own[0]}.")
+    return tightened
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no permission for a folder above it
+        return False
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Return whether both are one place, also through links and on a disk that ignores case."""
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_file(file: Path, *, required: bool = False) -> dict[str, Any]:
+    """Return the file's tables; a missing file that is not required has none."""
+    try:
+        # Without blocking: a pipe in the place of the file must not hang every command.
+        with open(
+            file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)
+        ) as stream:
+            raw = stream.read(MAX_FILE + 1)
+    except (FileNotFoundError, NotADirectoryError) as missing:
+        if not required:
+            return {}
+        raise Invalid(
+            f"POSTROOM_CONFIG names {file}, which does not exist.",
+            remedy="Create the file, or unset POSTROOM_CONFIG.",
+        ) from missing
+    except OSError as why:
+        raise Unavailable(
+            f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
+        ) from why
+    if len(raw) > MAX_FILE:
+        raise Corrupt(f"{file} is too long for a settings file.", remedy="Shorten it.")
+    # Imported where there is a file: without one, the settings cost nothing.
+    import tomllib
+
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as wrong:
+        raise Corrupt(
+            f"{file} is not TOML: {wrong}.", remedy="Correct the file; it was not changed."
+        ) from wrong
+
+
+# Parsing
+
+
+def _default(row: Setting, cwd: Path) -> Value:
+    default = cwd / row.default if isinstance(row.default, Path) else row.default
+    return Value(default, "default")
+
+
+def _read_environment(environ: Mapping[str, str], origin: Origin) -> dict[str, Value]:
+    return {
+        row.key: Value(_parse(row, row.variable, environ[row.variable], origin), row.variable)
+        for row in settings.SETTINGS
+        if row.variable and environ.get(row.variable)
+    }
+
+
+def _read_layer(document: Mapping[str, object], origin: Origin) -> dict[str, Value]:
+    """Return every setting of a file, parsed; refuse by name what is no setting."""
+    layer = {}
+    for key, raw in _entries(document, f" in {origin.file}"):
+        source = f"{key} in {origin.file}"
+        layer[key] = Value(_parse(_row(key), source, raw, origin), source)
+    return layer
+
+
+def _entries(
+    table: Mapping[str, object], where: str, above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, object]]:
+    for name, raw in table.items():
+        path = (*above, name)
+        key = ".".join(path)
+        if above == ("accounts",) and not re.fullmatch(ACCOUNT_NAME, name):
+            raise Invalid(f"{printable(key)}{where} must have {NAME.allowed}.", remedy="Rename it.")
+        if _general(path) in _ROWS:
+            yield key, raw
+        elif _general(path) not in _TABLES:
+            raise unknown_setting(key, where)
+        elif isinstance(raw, dict):
+            yield from _entries(raw, where, path)
+        else:
+            raise Invalid(f"{key}{where} must be a table.", remedy=f"Write it as [{key}].")
+
+
+def _general(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the path as the rows have it: with NAME for an account's name."""
+    return (path[0], "NAME", *path[2:]) if path[0] == "accounts" and len(path) > 1 else path
+
+
+def _row(key: str) -> Setting:
+    return _ROWS[_general(tuple(key.split(".")))]
+
+
+def _parse(row: Setting, source: str, raw: object, origin: Origin) -> object:
+    try:
+        return row.kind.read(raw, origin)
+    except ValueError:
+        remedy = "Change it there." if origin.file else f"Change or unset {source}."
+        # Without its cause, which may hold the value.
+        raise Invalid(f"{source} must be {row.kind.allowed}.", remedy=remedy) from None
+
+
+# Values that depend on each other
+
+
+def decide_mode(layers: tuple[Mapping[str, Value], ...]) -> Mode:
+    """Return live where at least one layer says false and no layer says anything else."""
+    switches = [layer[key] for layer in layers for key in ("dry_run", "dev_mode") if key in layer]
+    warnings = tuple(
+        f"{switch.source} is neither true nor false and counts as true."
+        for switch in switches
+        if switch.value is None
+    )
+    holding = [switch for switch in switches if switch.value is not False]
+    deciding = holding or switches
+    source = deciding[0].source if deciding else "default"
+    return Mode(bool(switches) and not holding, source, warnings)
+
+
+def _choose_accounts(
+    document: Mapping[str, Any],
+    person: Mapping[str, Value],
+    environment: Mapping[str, Value],
+    values: dict[str, Value],
+) -> tuple[str, tuple[str, ...]]:
+    """Add each account's settings to `values`; return the default account and all names."""
+    tables = tuple(document.get("accounts", ()))
+    names = tables or ("default",)
+    for key in ("provider", "address"):
+        if tables and key in person:
+            raise Invalid(
+                f"{person[key].source} has no effect beside tables of accounts.",
+                remedy=f"Put it into one of: {', '.join(f'[accounts.{name}]' for name in names)}.",
+            )
+    chosen = values["default_account"]
+    default = chosen.value or (names[0] if len(names) == 1 else "")
+    if default not in names:
+        problem = f"{chosen.source} names no account"
+        if not default:
+            problem = "default_account is needed where there are several accounts"
+        raise Invalid(f"{problem}.", remedy=f"Set it to one of: {', '.join(names)}.")
+    for row in settings.rows_of(Account, ""):
+        for name in names:
+            key = f"accounts.{name}.{row.key}"
+            is_plain = not tables or (name == default and row.key in environment)
+            general = values[f"accounts.NAME.{row.key}"]
+            values[key] = values.get(row.key if is_plain else key, general)
+    return default, names
+
+
+def _refuse_shared_address(config: Config) -> None:
+    """Refuse two local accounts with one address: Postroom could not tell whose mail it is."""
+    seen: dict[str, str] = {}
+    for account in config.accounts:
+        if account.provider == "gmail":  # Google knows its addresses
+            continue
+        for address in (account.address, *account.aliases):
+            other = seen.setdefault(address.casefold(), account.name)
+            if other != account.name:
+                raise Invalid(
+                    f"The accounts {other} and {account.name} have the same address.",
+                    remedy=f"Give accounts.{account.name}.address a value of its own.",
+                )
+
+
+def _refuse_state_in_vault(config: Config) -> None:
+    """Refuse records inside the vault, where notes are synced, shared and written by tools."""
+    state = config.state or config.desks
+    # The links of both are followed: what counts is where the bytes are.
+    vault, real = (Path(os.path.realpath(path)) for path in (config.vault.path, state))
+    if any(_is_same(folder, vault) for folder in (real, *real.parents)):
+        raise Invalid(
+            f"The state folder {state} ({config.source('state')}) is inside the vault {config.vault.path}.",
+            remedy="Set POSTROOM_STATE, or state in your settings file, to a folder outside the vault.",
+        )
