@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from postroom.agents.files import content, opened
+from postroom.agents.files import content, open_own
 from postroom.core.errors import Denied
 
 TAIL: Final = (
@@ -64,7 +64,7 @@ def keeping(path: str, handle: int, offset: int) -> Iterator[Callable[[], None]]
     """Lend what remembers it, with two calls of the system: the rest is done before."""
     place = Place.at(handle, offset)
     try:
-        cursor = opened(path, os.O_WRONLY | os.O_CREAT)
+        cursor = open_own(path, os.O_WRONLY | os.O_CREAT)
     except (OSError, Denied):  # without it, the next look takes longer
         yield lambda: None
         return

@@ -6,8 +6,9 @@ import os
 import stat
 from typing import Final
 
-from postroom.agents.files import content, put
+from postroom.agents.files import content
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+from postroom.store.files import create
 
 NO_ROOT: Final = "not in a git repository: not in a git repository"
 PERSON: Final = "person"  # who has a voice that no agent has
@@ -48,7 +49,7 @@ class Folder:
             except FileExistsError:
                 continue
             if path == self.path:  # letters are no part of what the repository keeps
-                put(os.path.join(path, ".gitignore"), b"*\n")
+                create(os.path.join(path, ".gitignore"), b"*\n", 0o600)
 
     def box(self, name: str) -> str:
         """Return the file of a mailbox."""

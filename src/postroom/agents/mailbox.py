@@ -20,18 +20,14 @@ from postroom.agents import cursor, scan
 from postroom.agents.cursor import Place
 from postroom.agents.files import (
     PATIENCE,
-    Locked,
-    lent,
+    append,
     locked,
-    opened,
-    put,
+    open_own,
+    opened_own,
     read_all,
     replace_all,
-    until_writable,
-    wait,
     whole,
-    write_all,
-    write_out,
+    write_at,
 )
 from postroom.agents.folder import Folder
 from postroom.agents.record import (
@@ -46,6 +42,8 @@ from postroom.agents.record import (
 from postroom.agents.rewrite import finish, rewrite
 from postroom.agents.scan import Found
 from postroom.core.errors import Denied, PostroomError, Unavailable
+from postroom.store.files import wait_until_writable, write_all
+from postroom.store.locks import Locked, acquire
 
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 FULL: Final = 64_000_000  # bytes of a mailbox that takes no more
@@ -83,17 +81,19 @@ class Delivery:
         end = max(0, len(data) - LAST)
         try:
             self._box.wait(patience)
-            write_out(handle, data[:end])
-            until_writable(handle)  # then it takes the rest at once, and nobody waits for the lock
+            write_all(handle, data[:end])
+            wait_until_writable(
+                handle
+            )  # then it takes the rest at once, and nobody waits for the lock
         except BaseException:
             self.release()
             raise
-        self._mark(lambda: write_out(handle, data[end:]), done=done)
+        self._mark(lambda: write_all(handle, data[end:]), done=done)
 
     def try_deliver_now(self, handle: int, data: bytes) -> bool:
         """Do the same with what can be written without waiting, unless a lock must be waited for."""
         try:
-            self._mark(lambda: write_out(handle, data), patience=0.0)
+            self._mark(lambda: write_all(handle, data), patience=0.0)
         except Locked:
             return False
         return True
@@ -179,7 +179,7 @@ class Mailbox:
             try:
                 if said := about(message):
                     self._say({"id": message.id, **said})
-                write_all(handle, line, size)
+                write_at(handle, line, size)
                 then(message)
             except BaseException:
                 os.ftruncate(handle, size)  # a full disk leaves half a line
@@ -206,11 +206,11 @@ class Mailbox:
     # What is kept beside messages; changed under the mailbox's own lock
 
     def _say(self, about: dict[str, str]) -> None:
-        with lent(f"{self._beside}about", os.O_RDWR | os.O_CREAT) as handle:
+        with opened_own(f"{self._beside}about", os.O_RDWR | os.O_CREAT) as handle:
             size = os.fstat(handle).st_size
             torn = size and os.pread(handle, 1, size - 1) != b"\n"
             line = json.dumps(about, separators=(",", ":")).encode() + b"\n"
-            write_all(handle, b"\n" + line if torn else line, size)
+            write_at(handle, b"\n" + line if torn else line, size)
 
     def about(self, id: str) -> dict[str, str]:
         """Return what is kept beside a message."""
@@ -231,7 +231,7 @@ class Mailbox:
     def _forget(self, ids: set[str]) -> None:
         """Drop what is kept beside messages that are gone."""
         try:
-            handle = opened(f"{self._beside}about", os.O_RDWR)
+            handle = open_own(f"{self._beside}about", os.O_RDWR)
         except (OSError, Denied):
             return
         try:
@@ -251,9 +251,12 @@ class Mailbox:
         if not os.path.lexists(self.path):
             return None
         self._folder.make()
-        lock = opened(f"{self._beside}take", os.O_RDWR | os.O_CREAT)
+        lock = open_own(f"{self._beside}take", os.O_RDWR | os.O_CREAT)
         try:
-            wait(lock, end, self.path)
+            if not acquire(lock, end):
+                raise Locked(
+                    f"{self.path} is locked by another process", remedy="Try again in a moment."
+                )
             found = self._oldest(patience)
         except BaseException:
             os.close(lock)
@@ -348,7 +351,7 @@ class Mailbox:
     def may_have(self) -> bool:
         """Whether a message may wait: for certain where not. Without any lock."""
         try:
-            with lent(self.path, os.O_RDONLY) as handle:
+            with opened_own(self.path, os.O_RDONLY) as handle:
                 return self._cursor(handle) < os.fstat(handle).st_size
         except FileNotFoundError:
             return False
@@ -387,7 +390,7 @@ class Mailbox:
     def tell(self) -> None:
         """Remember that the owner knows now that mail waits."""
         path = f"{self._beside}told"
-        os.close(opened(path, os.O_WRONLY | os.O_CREAT))
+        os.close(open_own(path, os.O_WRONLY | os.O_CREAT))
         # The kernel's own stamps are milliseconds behind: what was just written would be after this.
         os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
 
@@ -440,7 +443,7 @@ class Mailbox:
             return size
         start, tail = scan.last_line(handle, size)
         if read_message(tail) is not None:  # whole but for its end
-            write_all(handle, b"\n", size)
+            write_at(handle, b"\n", size)
             return size + 1
         self._set_aside(tail)
         os.ftruncate(handle, start)
@@ -450,7 +453,7 @@ class Mailbox:
         if torn:
             self._folder.make()
             data = b"".join(piece + b"\n" for piece in torn)
-            put(f"{self._beside}torn", data, os.O_APPEND, synced=True)
+            append(f"{self._beside}torn", data)
 
     def _rewrite(self, handle: int, old: bytes, new: bytes) -> None:
         rewrite(f"{self._beside}rewrite", handle, old, new)

@@ -7,18 +7,15 @@ import os
 import stat
 import zlib
 
-from postroom.agents.files import lent, put, read_all, replace_all
+from postroom.agents.files import opened_own, read_all, replace_all
 from postroom.core.errors import Denied
+from postroom.store.files import replace
 
 
 def rewrite(path: str, handle: int, old: bytes, new: bytes) -> None:
     """Put `new` in the place of `old`; both are at `path` until that is done."""
     head = json.dumps([os.fstat(handle).st_ino, len(old), zlib.crc32(old + new)]).encode()
-    beside = f"{path}.new"
-    if os.path.lexists(beside):
-        os.unlink(beside)  # of somebody who was killed, or a link that was planted
-    put(beside, head + b"\n" + old + new, os.O_EXCL, synced=True)
-    os.rename(beside, path)
+    replace(path, head + b"\n" + old + new, 0o600)
     replace_all(handle, new)
     os.unlink(path)
 
@@ -28,7 +25,7 @@ def finish(path: str, handle: int) -> None:
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return  # nothing of ours
-        with lent(path, os.O_RDONLY) as copy:
+        with opened_own(path, os.O_RDONLY) as copy:
             head, _, both = read_all(copy).partition(b"\n")
     except (FileNotFoundError, Denied):
         return

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from postroom.agents import tmux
-from postroom.agents.files import content, put
+from postroom.agents.files import content
 from postroom.agents.folder import NO_ROOT, PERSON, Folder
 from postroom.agents.states import states
 from postroom.core.errors import Denied, Invalid, NotFound, Unavailable
+from postroom.store.files import replace
 
 NAME: Final = "AGENTMAIL_NAME"
 LONGEST: Final = 64
@@ -119,11 +120,7 @@ def register(folder: Folder, me: Me, socket: str = "") -> None:
     if content(path) == text:
         os.utime(path, follow_symlinks=False)
         return
-    beside = f"{path}.{os.getpid()}.new"
-    if os.path.lexists(beside):
-        os.unlink(beside)
-    put(beside, text, os.O_EXCL)
-    os.rename(beside, path)
+    replace(path, text, 0o600)
 
 
 def registered(folder: Folder, *, lasts: float = LASTS) -> dict[str, dict[str, Any]]:

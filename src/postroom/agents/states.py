@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from postroom.agents.files import PATIENCE, content, locked, put, read_all, replace_all
+from postroom.agents.files import PATIENCE, append, content, locked, read_all, replace_all
 from postroom.agents.folder import Folder
 from postroom.agents.record import ZERO, State, now, read_state, write_state
 from postroom.core.errors import Unavailable
@@ -33,7 +33,7 @@ def change(
         torn = [line for line, state in found if state is None]
         if torn:
             lost = b"".join(line + b"\n" for line in torn)
-            put(os.path.join(folder.ours, "recipients.torn"), lost, os.O_APPEND, synced=True)
+            append(os.path.join(folder.ours, "recipients.torn"), lost)
         new = b"".join(map(write_state, decide([state for _, state in found if state])))
         if new != data:
             replace_all(handle, new)

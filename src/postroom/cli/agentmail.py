@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from postroom.agents.files import PATIENCE as USUAL
-from postroom.agents.files import write_out
 from postroom.agents.post import Post, Self
 from postroom.agents.record import STATUSES
 from postroom.agents.roster import Me, Outside
 from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.store.files import write_all
 
 OUTSIDE: Final = 2
 PATIENCE: Final = 0.25  # seconds that stdin has to say something where an argument says it too
@@ -368,17 +368,17 @@ def _print(values: Mapping[str, object], text: str, asked: Asked) -> int:
         import json
 
         text = json.dumps(values) + "\n"
-    write_out(1, text.encode("utf-8", "replace"))
+    write_all(1, text.encode("utf-8", "replace"))
     return 0
 
 
 def _say(text: str) -> None:
-    write_out(1, text.encode("utf-8", "replace") + b"\n")
+    write_all(1, text.encode("utf-8", "replace") + b"\n")
 
 
 def _err(text: str) -> None:
     try:
-        write_out(2, text.encode("utf-8", "replace") + b"\n")
+        write_all(2, text.encode("utf-8", "replace") + b"\n")
     except OSError:
         return  # there is nobody to tell
 

@@ -98,8 +98,7 @@ class Sheet:
             names = (Path(f"{self.path}.postroom-backup{number or ''}") for number in count())
             backup = next(name for name in names if self._kept(name, mode))
         if new is None:
-            real.unlink()
-            files.sync(real.parent)
+            files.remove(real)
         else:
             files.replace(real, new, mode)
         return backup

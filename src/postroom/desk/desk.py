@@ -32,7 +32,7 @@ from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.slips import Slip
 from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held
+from postroom.store.locks import locked
 from postroom.vault import folders
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -195,7 +195,7 @@ class Desk(Duty):
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes; return what a person should know."""
         self.tools.belongs()
-        with held(self._lock):
+        with locked(self._lock):
             said = self._restored()
             said += self._reconciler.reconcile(adopt=adopt)
             self.log.project()
@@ -216,7 +216,7 @@ class Desk(Duty):
 
     def publish(self) -> None:
         """Bring the log up to the ledger."""
-        with held(self._lock):
+        with locked(self._lock):
             self.log.project()
 
     def _keep_before(self, entry: Entry) -> None:
@@ -240,7 +240,7 @@ class Desk(Duty):
         What cannot be written now is no error of what was decided: the next look writes it.
         """
         try:
-            with held(self._lock):
+            with locked(self._lock):
                 for entry in entries:
                     self._notes.sync_note(entry, retext=retext)
                 self.log.project()

@@ -40,7 +40,7 @@ from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
 from postroom.store.ledger import Book, Ledger
-from postroom.store.locks import tried
+from postroom.store.locks import try_lock
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
 LATEST = 3600.0  # seconds after which nothing that was prepared without an answer turns up any more
@@ -69,7 +69,7 @@ class Dispatcher:
 
     def dispatch(self, id: str) -> Entry:
         """Send a letter if it is approved and due, settle it if its sender died; return it as it is then."""
-        with tried(self.claims / id) as mine:
+        with try_lock(self.claims / id) as mine:
             entry = self.ledger.entry(id)
             if not mine:
                 return entry
@@ -106,7 +106,7 @@ class Dispatcher:
 
         Where an earlier try was carried out late, that is recorded.
         """
-        with tried(self.claims / id) as mine:
+        with try_lock(self.claims / id) as mine:
             entry = self.ledger.entry(id)
             if not mine or entry.kind in life.OPEN:
                 return entry
@@ -126,7 +126,7 @@ class Dispatcher:
 
         Its lists may show that late, so it is looked for until some time has passed.
         """
-        with tried(self.claims / id) as mine:
+        with try_lock(self.claims / id) as mine:
             entry = self.ledger.entry(id)
             if not mine or entry.kind == "sending":
                 return

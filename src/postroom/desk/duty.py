@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held, taken
+from postroom.store.locks import is_locked, locked
 from postroom.vault.vault import Vault
 
 PAGE = "page"  # in the ledger: where the page was last served
@@ -26,7 +26,7 @@ class Duty:
         """Hold the orchestrator's place at this desk, or say that it is taken."""
         with ExitStack() as stack:
             try:  # who only asks whether it is taken holds it for a moment
-                stack.enter_context(held(self._orchestrator, patience=0.5))
+                stack.enter_context(locked(self._orchestrator, patience=0.5))
             except Unavailable as why:
                 raise Conflict(
                     f"Another orchestrator works on the vault {self.vault.root} already",
@@ -37,14 +37,14 @@ class Duty:
 
     def orchestrated(self) -> bool:
         """Whether an orchestrator works at this desk now."""
-        return taken(self._orchestrator)
+        return is_locked(self._orchestrator)
 
     @contextmanager
     def serving(self) -> Iterator[bool]:
         """Hold the place of who serves the page, if nobody does, and say whether."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(held(self._server, patience=0.5))
+                stack.enter_context(locked(self._server, patience=0.5))
             except Unavailable:
                 yield False
             else:
@@ -57,7 +57,7 @@ class Duty:
 
     def served(self) -> str:
         """Return where the page is served now, if it is."""
-        return self.ledger.meta(PAGE) if taken(self._server) else ""
+        return self.ledger.meta(PAGE) if is_locked(self._server) else ""
 
     @property
     def _orchestrator(self) -> Path:

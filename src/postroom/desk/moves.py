@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError, Unavailable
 from postroom.desk.recorder import Call
-from postroom.store.database import private_folder
-from postroom.store.locks import tried
+from postroom.store.files import private_folder, replace
+from postroom.store.locks import try_lock
 from postroom.vault.access import NOTE
 from postroom.vault.index import CANVAS
 from postroom.vault.keeper import Progress
@@ -94,7 +94,7 @@ class Mover:
         """Wait for others who move; a thread that waited for them could be the one that they need."""
         with self._book.recorder.abandonment(call):
             for _ in range(PATIENCE):
-                if stack.enter_context(tried(self._lock)):
+                if stack.enter_context(try_lock(self._lock)):
                     return
                 yield WAITING
         raise Unavailable("Other notes are being moved", remedy="Try again in a while.")
@@ -231,24 +231,19 @@ class Mover:
     # Crashes
 
     def _begin(self, intent: Intent) -> None:
-        beside = self._intent.with_suffix(".new")
-        with beside.open("w") as file:
-            json.dump(asdict(intent), file)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._intent)
+        replace(self._intent, json.dumps(asdict(intent)).encode())
 
     def recover(self) -> None:
         """Finish a move that a crash left, unless somebody is at it."""
         if self._intent.exists():
-            with tried(self._lock) as ours:
+            with try_lock(self._lock) as ours:
                 if ours:
                     with suppress(PostroomError):  # the next look tries again
                         self._finish()
 
     def settle(self) -> None:
         """Finish what a crash left of a move as far as the file itself goes; links take an index."""
-        with tried(self._lock) as ours:
+        with try_lock(self._lock) as ours:
             intent = self._left() if ours else None
             if intent:
                 self._settle(intent)

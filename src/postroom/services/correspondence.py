@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from postroom.agents.files import Locked
 from postroom.agents.mailbox import Delivery
 from postroom.agents.post import MAX_BYTES, Letter, Post
 from postroom.agents.record import STATUSES, Message, seconds
@@ -21,6 +20,7 @@ from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
 from postroom.desk.recorder import Call, CallRecorder
+from postroom.store.locks import Locked
 
 PAUSE: Final = 0.02  # seconds between two looks at whether a mailbox is free
 TURNS: Final = 500

@@ -10,31 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from postroom.core.errors import Corrupt, Denied, Invalid, PostroomError, Unavailable
+from postroom.core.errors import Corrupt, Invalid, PostroomError, Unavailable
+from postroom.store.files import private_folder
 
 BUSY_SECONDS = 10.0
 STEPS = 20_000  # of SQLite's machine between two looks at the clock
 Row = tuple[Any, ...]  # SQLite's values; whoever asks names their types
 _RETRY = "Run the command again."
-
-
-def private_folder(path: Path) -> Path:
-    """Return the folder, made if it is missing (its parents too), for its owner alone."""
-    try:
-        if not path.parent.is_dir():
-            private_folder(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
-    except OSError as why:
-        raise Unavailable(
-            f"{path} cannot be made: {why.strerror}",
-            remedy="Set POSTROOM_STATE to a folder that you may write to.",
-        ) from why
-    if path.stat().st_mode & 0o002:
-        raise Denied(
-            f"Everybody may write to {path}",
-            remedy=f"Run `chmod 700 {path}`, or use another folder.",
-        )
-    return path
 
 
 def discard(path: Path) -> None:

@@ -6,12 +6,12 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from postroom.core.errors import Corrupt, Denied, Unavailable
 from postroom.store import files
-from postroom.store.database import private_folder
+from postroom.store.files import private_folder
 
 _DESK_ID = r"[a-z2-7]{16}"
 
@@ -67,12 +67,11 @@ def _registered(vault: Path, desks: Path) -> Path:
 
 def _read(file: Path) -> str | None:
     try:
-        # Without blocking: a pipe in the place of the file must not hang every command.
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as stream:
-            raw = stream.read(64).decode("ascii", "replace")
+        raw = files.read(file, 64, follow=True).decode("ascii", "replace")
     except FileNotFoundError:
         return None
+    except files.NotRegularFile:
+        raw = ""
     except OSError as why:
         raise Unavailable(
             f"{file} cannot be read: {why.strerror}.", remedy="Make it a file that you may read."
@@ -101,9 +100,7 @@ def _replace(file: Path, id: str) -> None:
         files.replace(file, f"{id}\n".encode())
 
 
-def make_desk(
-    vault: Path, draw: Callable[[], str], *, link: Callable[[Path, Path], None] = os.link
-) -> str:
+def make_desk(vault: Path, draw: Callable[[], str], *, link: Callable[..., None] = os.link) -> str:
     """Return the vault's desk id, drawn now where it has none; callers at the same time agree."""
     known = desk_id(vault)
     if known is not None:
@@ -112,19 +109,9 @@ def make_desk(
     if not re.fullmatch(_DESK_ID, drawn):
         raise ValueError("a desk id is 16 characters of a-z and 2-7")
     file = _file(vault, "desk")
-    beside, line = file.with_name(f"desk.{drawn}.new"), f"{drawn}\n".encode()
     with _writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            files.create(beside, line)
-            with suppress(FileExistsError):  # somebody was first
-                link(beside, file)
-        except OSError:
-            # FAT and some mounted folders have no hard links; there, creating it decides.
-            files.create(file, line)
-        finally:
-            beside.unlink(missing_ok=True)
-        files.sync(file.parent)
+        files.create(file, f"{drawn}\n".encode(), link=link)
     # Read back: where another caller was first, theirs is the desk.
     return desk_id(vault) or drawn
 

@@ -1,50 +1,231 @@
-"""Small files of ours, written whole and down to the disk, or not at all."""
+"""Files that are opened only if they are regular, and written whole or not at all.
+
+Every module that opens a file which others may have planted, or writes one that must survive a crash,
+uses these functions. The hooks of agents load this module at each of their steps, so it imports
+neither `pathlib` nor anything heavy. A path is whatever `os.open` takes.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
-from pathlib import Path
+import select
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from postroom.core.errors import Denied, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    AnyPath = str | os.PathLike[str]
+
+# How file systems without hard links, and systems that forbid them, refuse one.
+_NO_LINKS: Final = frozenset(
+    {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK}
+)
+_NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP})
 
 
-def create(file: Path, data: bytes, mode: int | None = None) -> bool:
-    """Write a file that is not there yet, and return whether it was made.
+class NotRegularFile(OSError):
+    """The path names a folder, a pipe, a socket or a device."""
 
-    `mode` are its rights; without one they are as the system's umask has them.
+
+def open_regular(
+    path: AnyPath,
+    flags: int,
+    mode: int = 0o600,
+    *,
+    folder: int | None = None,
+    follow: bool = False,
+) -> int:
+    """Open a regular file and return its descriptor; a pipe in its place keeps nobody waiting.
+
+    `folder` is a descriptor that `path` is relative to. A link is refused (ELOOP) unless `follow`.
+    Raises `NotRegularFile`, or another `OSError`.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags, mode, dir_fd=folder)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise NotRegularFile(errno.ENXIO, "Not a regular file", os.fspath(path))
+
+
+@contextmanager
+def opened(
+    path: AnyPath,
+    flags: int,
+    mode: int = 0o600,
+    *,
+    folder: int | None = None,
+    follow: bool = False,
+) -> Iterator[int]:
+    """Open a file as `open_regular` does, and close it after the block."""
+    handle = open_regular(path, flags, mode, folder=folder, follow=follow)
     try:
-        handle = os.open(file, flags, 0o666 if mode is None else 0o600)
-    except FileExistsError:
-        return False
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def read(path: AnyPath, limit: int, *, follow: bool = False) -> bytes:
+    """Return the first `limit` bytes of a regular file."""
+    with opened(path, os.O_RDONLY, follow=follow) as handle:
+        return os.pread(handle, limit, 0)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write all of the data to a file or stream, waiting for a stream that does not block."""
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(handle, rest) :]
+        except BlockingIOError:
+            wait_until_writable(handle)
+
+
+def wait_until_writable(handle: int) -> None:
+    """Wait until a stream takes more data, or reports that it never will."""
+    poll = select.poll()
+    poll.register(handle, select.POLLOUT)
+    poll.poll()
+
+
+@contextmanager
+def temporary(
+    folder: int, pieces: Iterable[bytes], mode: int, *, exact: bool = False
+) -> Iterator[tuple[str, os.stat_result]]:
+    """Write a synced file under a hidden name in a folder; yield the name and its status.
+
+    The umask limits `mode` unless it is `exact`. The file is removed after the block if the block
+    has not renamed it.
+    """
+    name = f".postroom-{os.urandom(8).hex()}.tmp"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
     try:
-        with os.fdopen(handle, "wb") as stream:
-            if mode is not None:
+        try:
+            if exact:
                 os.fchmod(handle, mode)
-            stream.write(data)
-            stream.flush()
+            for piece in pieces:
+                write_all(handle, piece)
+            # The kernel's own timestamps are milliseconds coarse: two versions would look alike.
+            os.utime(handle, ns=(time.time_ns(),) * 2)
             os.fsync(handle)
-    except OSError:  # a full disk leaves no half of it
-        file.unlink(missing_ok=True)
+            status = os.fstat(handle)
+        finally:
+            os.close(handle)
+        yield name, status
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+
+
+def publish(
+    source: int, old: str, target: int, new: str, link: Callable[..., None] = os.link
+) -> bool:
+    """Give a file a second name that is free; return whether it still has the old name too.
+
+    `source` and `target` are descriptors of folders. Raises `FileExistsError` if the name is taken.
+    """
+    try:
+        link(old, new, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    else:
+        return True
+    # A rename would replace another's file: an empty file reserves the name first.
+    os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=target))
+    try:
+        os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+    except OSError:
+        os.unlink(new, dir_fd=target)
         raise
+    return False
+
+
+def create(
+    path: AnyPath,
+    data: bytes,
+    mode: int | None = None,
+    *,
+    link: Callable[..., None] = os.link,
+) -> bool:
+    """Write a new file, whole; return False and change nothing if something has that name.
+
+    `mode` are its exact permissions; by default the umask decides.
+    """
+    with _folder_of(path) as (folder, name):
+        try:
+            with _temporary_file(folder, data, mode) as temp:
+                publish(folder, temp, folder, name, link)
+        except FileExistsError:
+            return False
+        sync_folder(folder)
     return True
 
 
-def replace(file: Path, data: bytes, mode: int | None = None) -> None:
-    """Put a whole file in the place of another; its folder is made where it is missing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".postroom-{os.urandom(8).hex()}.tmp")
-    try:
-        create(beside, data, mode)
-        beside.replace(file)
-    finally:
-        beside.unlink(missing_ok=True)
-    sync(file.parent)
+def replace(path: AnyPath, data: bytes, mode: int | None = None) -> None:
+    """Write a file, whole, in the place of whatever has that name; make its folder if missing."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with _folder_of(path) as (folder, name):
+        with _temporary_file(folder, data, mode) as temp:
+            os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
+        sync_folder(folder)
 
 
-def sync(folder: Path) -> None:
-    """Have the names in a folder on the disk."""
-    handle = os.open(folder, os.O_RDONLY)
+def remove(path: AnyPath) -> None:
+    """Remove a file, so that a power failure does not bring it back."""
+    with _folder_of(path) as (folder, name):
+        os.unlink(name, dir_fd=folder)
+        sync_folder(folder)
+
+
+def sync_folder(folder: int) -> None:
+    """Flush the names in an open folder to the disk, where its file system can do that."""
     try:
-        os.fsync(handle)
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+@contextmanager
+def _folder_of(path: AnyPath) -> Iterator[tuple[int, str]]:
+    """Open the folder that a path is in; yield its descriptor and the path's last name."""
+    parent, name = os.path.split(os.fspath(path))
+    folder = os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder, name
     finally:
-        os.close(handle)
+        os.close(folder)
+
+
+@contextmanager
+def _temporary_file(folder: int, data: bytes, mode: int | None) -> Iterator[str]:
+    asked = 0o666 if mode is None else mode
+    with temporary(folder, [data], asked, exact=mode is not None) as (name, _status):
+        yield name
+
+
+def private_folder(path: Path) -> Path:
+    """Return the folder, made if it is missing (its parents too), for its owner alone."""
+    try:
+        if not path.parent.is_dir():
+            private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be made: {error.strerror}",
+            remedy="Set POSTROOM_STATE to a folder that you may write to.",
+        ) from error
+    if path.stat().st_mode & 0o002:
+        raise Denied(
+            f"Everybody may write to {path}",
+            remedy=f"Run `chmod 700 {path}`, or use another folder.",
+        )
+    return path

@@ -1,32 +1,76 @@
-"""Kernel locks: they end with the process that holds them, however it ends."""
+"""Kernel locks on files: one ends with the process that holds it, however that process ends."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from postroom.core.errors import Unavailable
-from postroom.store.database import private_folder
+from postroom.store.files import open_regular, opened, private_folder
 
-PATIENCE = 30.0
-STEP = 0.01
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATIENCE: Final = 30.0  # seconds to wait for another process
+STEP: Final = 0.002  # seconds between two attempts
+
+
+class Locked(Unavailable):
+    """Another process holds the lock."""
+
+
+def acquire(handle: int, end: float = float("inf")) -> bool:
+    """Lock an open file until it is closed; return False if `end` (monotonic clock) passes first."""
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(STEP)
+        else:
+            return True
+
+
+def open_locked(
+    path: str | Path,
+    patience: float,
+    *,
+    create: bool = True,
+    open_file: Callable[[str | Path, int], int] = open_regular,
+) -> int:
+    """Return the descriptor of a locked file; closing it releases the lock.
+
+    A file that is unlinked while this waits is opened again: its new name is another file. Raises
+    `Locked` after `patience` seconds, and `FileNotFoundError` if it is missing and not to be created.
+    """
+    end = time.monotonic() + patience
+    while True:
+        handle = open_file(path, os.O_RDWR | (os.O_CREAT if create else 0))
+        try:
+            if not acquire(handle, end):
+                raise Locked(
+                    f"{path} is locked by another process",
+                    remedy="Wait for it to finish, then try again.",
+                )
+            if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 @contextmanager
-def held(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock of this name, waiting for it at most so long."""
-    end = time.monotonic() + patience
-    while (handle := _taken(path)) is None:
-        if time.monotonic() >= end:
-            raise Unavailable(
-                f"Another process has held {path} for {patience:g} seconds",
-                remedy="Wait for it to finish, then run the command again.",
-            )
-        time.sleep(STEP)
+def locked(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
+    """Hold the lock of this name in the state folder, waiting for it at most so long."""
+    handle = _open_state_lock(path, patience)
     try:
         yield
     finally:
@@ -34,53 +78,42 @@ def held(path: Path, *, patience: float = PATIENCE) -> Iterator[None]:
 
 
 @contextmanager
-def tried(path: Path) -> Iterator[bool]:
-    """Hold the lock if nobody else does, and say whether; its file is gone afterwards."""
-    handle = _taken(path)
+def try_lock(path: Path) -> Iterator[bool]:
+    """Hold the lock if it is free, and yield whether it is held; its file is removed afterwards."""
     try:
-        yield handle is not None
+        handle = _open_state_lock(path, 0.0)
+    except Locked:
+        handle = -1
+    try:
+        yield handle >= 0
     finally:
-        if handle is not None:
-            # Unlinked while it is held: whoever opened it meanwhile sees another inode, and retries.
+        if handle >= 0:
+            # Unlinked while it is held: a process that waits for it sees another inode, and retries.
             path.unlink(missing_ok=True)
             os.close(handle)
 
 
-def taken(path: Path) -> bool:
-    """Whether somebody holds the lock now; who asks keeps nobody else who asks from the answer."""
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock now; two processes that ask do not disturb each other."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:  # nobody holds what is not there
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with opened(path, os.O_RDONLY) as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(handle)
+    except OSError:  # a file that is missing is locked by nobody
+        return False
     return False
 
 
-def _taken(path: Path) -> int | None:
-    while True:
+def _open_state_lock(path: Path, patience: float) -> int:
+    try:
         try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            return open_locked(path, patience)
         except FileNotFoundError:
             private_folder(path.parent)
-            continue
-        except OSError as why:
-            raise Unavailable(
-                f"{path} cannot be opened: {why.strerror}",
-                remedy="Make its folder one that you may write to, and take away what is in its place.",
-            ) from why
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return None
-        try:
-            if path.stat().st_ino == os.fstat(handle).st_ino:
-                return handle
-        except FileNotFoundError:
-            pass
-        os.close(handle)
+            return open_locked(path, patience)
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be opened: {error.strerror}",
+            remedy="Make its folder one that you may write to, and take away what is in its place.",
+        ) from error

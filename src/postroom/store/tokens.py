@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.core.errors import Invalid, Unavailable
 from postroom.store import files
-from postroom.store.database import private_folder
+from postroom.store.files import private_folder
 
 ANYBODY = "token"  # of whoever has no name from the person: the client's own counts
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -35,7 +35,7 @@ def secret(file: Path, *, make: bool) -> bytes:
     if make:
         _made(file)
     try:
-        found = file.read_text("ascii").strip()
+        found = files.read(file, 1000, follow=True).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return b""
     return found.encode() if _TOKEN.fullmatch(found) else b""

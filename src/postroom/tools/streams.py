@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from postroom.agents.files import write_out
+from postroom.store.files import write_all
 from postroom.tools import protocol
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Output:
         try:
             if delivery is not None:
                 return delivery.try_deliver_now(self._handle, data)
-            write_out(self._handle, data)
+            write_all(self._handle, data)
         except OSError as why:
             self._lost(why)
             release(delivery)
@@ -87,7 +87,7 @@ class Output:
                 data, id, delivery = self._queue.popleft()
             try:
                 if delivery is None:
-                    write_out(self._handle, data)
+                    write_all(self._handle, data)
                 else:
                     self._deliver(data, id, delivery)
             except OSError as why:
@@ -109,7 +109,7 @@ class Output:
         except Unavailable as locked:  # nothing of it is written yet
             error = {"code": protocol.INTERNAL_ERROR, "message": refusal("", locked).text}
             answer = json.dumps({"jsonrpc": "2.0", "id": id, "error": error})
-            write_out(self._handle, answer.encode() + b"\n")
+            write_all(self._handle, answer.encode() + b"\n")
         finally:
             delivery.release()
 

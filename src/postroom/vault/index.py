@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.text import words
 from postroom.store.database import Database, Row, discard
-from postroom.store.locks import held
+from postroom.store.locks import locked
 from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import headings, outside_code
@@ -279,7 +279,7 @@ class Index:
             self._inode = path.stat().st_ino
 
     def _opening(self) -> AbstractContextManager[None]:
-        return held(self._path.with_name("index.opening"))
+        return locked(self._path.with_name("index.opening"))
 
     def renew(self) -> None:
         """Begin anew, without what is damaged."""

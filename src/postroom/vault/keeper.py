@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Corrupt, PostroomError, Unavailable
-from postroom.store.locks import tried
+from postroom.store.locks import try_lock
 from postroom.vault.index import Index
 from postroom.vault.vault import Vault
 
@@ -121,7 +121,7 @@ class Keeper:
 
     def _turn(self) -> None:
         try:
-            with tried(self._lock) as ours:
+            with try_lock(self._lock) as ours:
                 self._trouble = None
                 if ours:
                     self._keep()

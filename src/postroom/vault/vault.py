@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -25,6 +24,8 @@ from postroom.core.errors import (
     Unavailable,
     Uncertain,
 )
+from postroom.store.files import opened, publish, sync_folder, temporary, write_all
+from postroom.store.locks import acquire
 
 MAX_SIZE = 30_000_000
 MAX_NAME = 255  # bytes, as file systems have it
@@ -33,11 +34,7 @@ _NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
 _TEMP = re.compile(r"\.postroom-[0-9a-f]{16}\.tmp")
 ABANDONED = 3600.0  # seconds after which nobody writes to such a file any more
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_FILE = os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe in a note's place must not hold us up
-# How file systems without hard links, and systems that forbid them, refuse one.
-_NO_LINKS = {errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL, errno.EMLINK}
 _PIECE = 1_000_000  # bytes that are compared at once
-_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP}
 
 
 class File(NamedTuple):
@@ -182,7 +179,7 @@ class Vault:
 
     def read(self, path: str) -> tuple[bytes, File]:
         """Return a file's bytes, and the version that they are."""
-        with self._at(path) as (folder, name), _opened(folder, name, os.O_RDONLY) as fd:
+        with self._at(path) as (folder, name), opened(name, os.O_RDONLY, folder=folder) as fd:
             for _ in range(3):
                 before = _file(name, os.fstat(fd))
                 if before.size > MAX_SIZE:
@@ -198,9 +195,9 @@ class Vault:
     def create(self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = _nothing) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
         with self._at(path, make=True) as (folder, name):
-            with _beside(folder, [data], mode) as (temp, made):
+            with temporary(folder, [data], mode) as (temp, made):
                 ready(made.st_ino)
-                self._publish(folder, temp, folder, name)
+                publish(folder, temp, folder, name, self._link)
             _sync(folder, path)
         return _file(name, made)
 
@@ -217,7 +214,7 @@ class Vault:
         """
         with (
             self._held(folder, folder, make=True) as fd,
-            _beside(fd, pieces, 0o644) as (temp, made),
+            temporary(fd, pieces, 0o644) as (temp, made),
         ):
             for name in names:
                 _parts(name)
@@ -225,7 +222,7 @@ class Vault:
                     return name, _file(name, made)
                 ready(name, made.st_ino)
                 try:
-                    self._publish(fd, temp, fd, name)
+                    publish(fd, temp, fd, name, self._link)
                 except FileExistsError:
                     if _same(fd, temp, name):  # another call was quicker
                         return name, _file(name, made)
@@ -238,7 +235,7 @@ class Vault:
         """Give a file that is still as it was another content; its permissions stay."""
         with self._at(path) as (folder, name):
             mode = _checked(folder, name, was, path)
-            with _beside(folder, [data], mode, exact=True) as (temp, made):
+            with temporary(folder, [data], mode, exact=True) as (temp, made):
                 ready(made.st_ino)
                 _lock(folder)
                 _checked(folder, name, was, path)
@@ -261,14 +258,14 @@ class Vault:
                 ready(was.inode)
                 _lock(here)
                 _checked(here, old, was, source)
-                stands = self._publish(here, old, there, new)
+                stands = publish(here, old, there, new, self._link)
                 made = os.stat(new, dir_fd=there, follow_symlinks=False)
             else:
-                with _beside(there, [data], mode, exact=True) as (temp, made):
+                with temporary(there, [data], mode, exact=True) as (temp, made):
                     ready(made.st_ino)
                     _lock(here)
                     _checked(here, old, was, source)
-                    self._publish(there, temp, there, new)
+                    publish(there, temp, there, new, self._link)
             _sync(there, target)  # on the disk before the old one goes
             if stands:
                 try:
@@ -295,11 +292,11 @@ class Vault:
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._at(path, make=True) as (folder, name):
-            with _opened(folder, name, flags, mode) as fd:
+            with opened(name, flags, mode, folder=folder) as fd:
                 _lock(fd)  # so that what is cut off below is nobody else's
                 size = os.fstat(fd).st_size
                 try:
-                    _write(fd, data)
+                    write_all(fd, data)
                     os.fsync(fd)
                 except OSError:
                     os.ftruncate(fd, size)
@@ -311,7 +308,7 @@ class Vault:
     def tail(self, path: str, size: int = 65_536) -> bytes:
         """Return the last bytes of a file, none where it is missing."""
         try:
-            with self._at(path) as (folder, name), _opened(folder, name, os.O_RDONLY) as fd:
+            with self._at(path) as (folder, name), opened(name, os.O_RDONLY, folder=folder) as fd:
                 return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
         except NotFound:
             return b""
@@ -344,24 +341,6 @@ class Vault:
                 os.close(fd)
         except OSError as why:
             raise _in_our_words(why, path) from why
-
-    def _publish(self, here: int, old: str, there: int, new: str) -> bool:
-        """Give a file a name that no other has; return whether it still has the old one too."""
-        try:
-            self._link(old, new, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
-        except OSError as why:
-            if why.errno not in _NO_LINKS:
-                raise
-        else:
-            return True
-        # A rename would replace another's file: the name is first taken, with an empty one.
-        os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=there))
-        try:
-            os.rename(old, new, src_dir_fd=here, dst_dir_fd=there)
-        except OSError:
-            os.unlink(new, dir_fd=there)
-            raise
-        return False
 
 
 def _clear(fd: int, entry: os.DirEntry[str]) -> None:
@@ -405,54 +384,12 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
     return fd
 
 
-@contextmanager
-def _opened(folder: int, name: str, flags: int, mode: int = 0o600) -> Iterator[int]:
-    fd = os.open(name, flags | _FILE, mode, dir_fd=folder)
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.ENXIO, "no regular file")
-        yield fd
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _beside(
-    folder: int, pieces: Iterable[bytes], mode: int, *, exact: bool = False
-) -> Iterator[tuple[str, os.stat_result]]:
-    """Hold a synced file with a hidden name; where nobody renames it, it is gone afterwards."""
-    temp = f".postroom-{os.urandom(8).hex()}.tmp"
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder)
-    try:
-        try:
-            if exact:
-                os.fchmod(fd, mode)
-            for piece in pieces:
-                _write(fd, piece)
-            # The kernel's own stamps are milliseconds coarse: two versions would look alike.
-            os.utime(fd, ns=(time.time_ns(),) * 2)
-            os.fsync(fd)
-            made = os.fstat(fd)
-        finally:
-            os.close(fd)
-        yield temp, made
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(temp, dir_fd=folder)
-
-
-def _write(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-
-
 def _same(folder: int, one: str, other: str) -> bool:
     """Whether two files of a folder hold the same."""
     try:
         with (
-            _opened(folder, one, os.O_RDONLY) as first,
-            _opened(folder, other, os.O_RDONLY) as second,
+            opened(one, os.O_RDONLY, folder=folder) as first,
+            opened(other, os.O_RDONLY, folder=folder) as second,
         ):
             while (piece := os.read(first, _PIECE)) == os.read(second, _PIECE):
                 if not piece:
@@ -464,19 +401,18 @@ def _same(folder: int, one: str, other: str) -> bool:
 
 def _sync(folder: int, path: str) -> None:
     try:
-        os.fsync(folder)
+        sync_folder(folder)
     except OSError as why:
-        if why.errno not in _NO_FOLDER_SYNC:
-            raise Uncertain(
-                f"{path!r} may be lost when the power fails: {why.strerror}",
-                remedy="Check the disk, and look at the file.",
-            ) from why
+        raise Uncertain(
+            f"{path!r} may be lost when the power fails: {why.strerror}",
+            remedy="Check the disk, and look at the file.",
+        ) from why
 
 
 def _lock(fd: int) -> None:
     """Keep other processes of ours out until the file is closed, where the file system can."""
     with suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        acquire(fd)
 
 
 def _file(name: str, seen: os.stat_result) -> File:

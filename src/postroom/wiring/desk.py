@@ -25,7 +25,7 @@ from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
 from postroom.store.ledger import Ledger
-from postroom.store.locks import held
+from postroom.store.locks import locked
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
@@ -224,7 +224,7 @@ def adopt(config: Config) -> str:
         ledger = desk.ledger
         former = ActionLog(desk.vault, ledger, desk=ledger.meta("desk"), trusted=ledger.wrote)
         # The letters first: until they are unknown, an adoption that was interrupted sends nothing.
-        with held(state / "desk.lock"):
+        with locked(state / "desk.lock"):
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
             former.project()
         mark_unknown_drafts(desk.vault, ledger)

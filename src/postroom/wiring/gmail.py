@@ -11,8 +11,8 @@ from urllib.parse import urljoin
 from postroom.config import Account, Config
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 from postroom.mail.gmail import consent, keys
-from postroom.store.database import private_folder
-from postroom.store.locks import held
+from postroom.store.files import private_folder
+from postroom.store.locks import locked
 from postroom.wiring import gmail_files, gmail_name, mailbox, state_folder
 
 CAN_SEND = (
@@ -57,7 +57,7 @@ def sign_in(
     file = tokens[0]
     if not file.parent.exists():
         private_folder(file.parent)
-    with held(keys.lock_of(file)):
+    with locked(keys.lock_of(file)):
         keys.write_token(file, given.token)
     signed = status(config, account)
     missed = consent.allowed(tuple(given.lacking))

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agents.files import Locked, locked
+from postroom.agents.files import locked
 from postroom.agents.folder import Folder, find
 from postroom.agents.mailbox import Mailbox
 from postroom.agents.record import Message, read_message, write_message
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
+from postroom.store.locks import Locked
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear

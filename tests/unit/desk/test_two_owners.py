@@ -17,7 +17,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.store.locks import tried
+from postroom.store.locks import try_lock
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
@@ -177,7 +177,7 @@ def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_r
         service.fail(ACT, lost="before")
         desk.dispatcher.everything()
         desk.reject(id, by="ada", reason="no")
-        with tried(desk.dispatcher.claims / id) as mine:
+        with try_lock(desk.dispatcher.claims / id) as mine:
             assert mine
             assert desk.dispatcher.everything() == []
             assert len(service.mailbox.drafts) == 1

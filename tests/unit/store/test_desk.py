@@ -50,13 +50,13 @@ def test_an_id_that_is_none_is_never_written(tmp_path: Path, drawn: str) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def no_links(_beside: Path, _file: Path) -> None:
+def no_links(_old: str, _new: str, **_folders: object) -> None:
     raise PermissionError(1, "Operation not permitted")
 
 
 @pytest.mark.parametrize("link", [os.link, no_links])
 def test_whoever_is_first_makes_the_desk_and_the_other_takes_it(
-    tmp_path: Path, link: Callable[[Path, Path], None]
+    tmp_path: Path, link: Callable[..., None]
 ) -> None:
     def draw_second() -> str:
         make_desk(tmp_path, lambda: "a" * 16)
@@ -122,7 +122,7 @@ from pathlib import Path
 from postroom.store.desk import make_desk
 from postroom.core.errors import Unavailable
 
-def fill(*_):
+def fill(*_, **folders):
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     raise PermissionError(1, "no links here")
 
@@ -134,8 +134,7 @@ def draw():
 try:
     make_desk(Path(sys.argv[1]), draw, link=fill)
 except Unavailable as refused:
-    sys.exit(0 if "File too large" in refused.message else refused.message)
-sys.exit("it was written")
+    sys.exit(1 if "File too large" in refused.message else refused.message)
 """
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path), full],
@@ -143,8 +142,11 @@ sys.exit("it was written")
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert list((tmp_path / ".postroom").iterdir()) == []
+    # Its bytes are on the disk before it gets its name.
+    written = {} if full == "before" else {"desk": "a" * 16 + "\n"}
+    assert (done.returncode, done.stderr) == (int(full == "before"), "")
+    files = (tmp_path / ".postroom").iterdir()
+    assert {file.name: file.read_text() for file in files} == written
 
 
 def test_a_pipe_in_the_place_of_a_desk_hangs_nothing(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import AuthRequired, Corrupt, Denied, Invalid, Unavailable
 from postroom.core.text import one_line
-from postroom.store.files import replace
-from postroom.store.locks import held
+from postroom.store.files import NotRegularFile, open_regular, replace
+from postroom.store.locks import locked
 
 EARLY: Final = 60.0  # seconds before its end at which a token counts as spent
 MAX_SECONDS: Final = 10_000_000  # that an access token can last
@@ -119,7 +119,7 @@ class Keys:
         return bool(token.access) and token.access != spent and fresh
 
     def _renewed(self, file: Path, post: Post, spent: str) -> Token:
-        with held(lock_of(file)):
+        with locked(lock_of(file)):
             token = find_token([file], self.remedy)
             return token if self._good(token, spent) else self._renew(token, post)
 
@@ -296,17 +296,16 @@ def read_client(file: Path) -> Client:
 def _owned_json(file: Path, others: int, again: str) -> dict[str, Any]:
     """Return what a file of this user's holds, which others have not these rights to."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+        handle = open_regular(file, os.O_RDONLY, follow=True)
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(file) from None
+    except NotRegularFile as why:
+        raise Denied(f"{file} is no plain file", remedy="Name the file itself.") from why
     except OSError as why:
         raise Unavailable(
             f"{file} cannot be read: {why.strerror}", remedy="Make it a file that you may read."
         ) from why
     seen = os.fstat(handle)
-    if not stat.S_ISREG(seen.st_mode):
-        os.close(handle)
-        raise Denied(f"{file} is no plain file", remedy="Name the file itself.")
     with os.fdopen(handle, "rb") as stream:
         if seen.st_uid != os.geteuid():
             raise Denied(
