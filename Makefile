@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 WORKERS ?= $(shell getconf _NPROCESSORS_ONLN)
 
-.PHONY: help demo test crash test-real check nightly lint listings picture screens bench lock coverage mutants clean
+.PHONY: help demo test crash test-real check nightly lint listings picture confusables screens bench lock coverage mutants clean
 
 help:           ## show these tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -64,6 +64,9 @@ listings: $(VENV)/.runtime  ## write anew what servers list, after a change of a
 
 picture: $(VENV)/.runtime  ## redraw docs/desk.svg
 	$(BIN)/python docs/picture.py
+
+confusables: $(VENV)/.runtime  ## write the table of confusable letters anew, from ICU (Debian: libicu72)
+	$(BIN)/python docs/confusables.py
 
 screens: $(VENV)/.browser  ## retake the screenshots of the page in docs/, in a real browser
 	bash tests/real/install

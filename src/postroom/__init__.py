@@ -20,7 +20,7 @@ guards that::
                what there, links, and the search index with its keeper
     agents     letters between agents: the original's files, who is who, tmux, the mailman
     mail       where mail lives: the protocols, MIME, and one package or module a provider
-    review     what code finds in a text, and the risk card made from it: findings, levels, risk
+    review     what code finds in a text, and the risk card made from it: links, lookalikes, secrets, tokens, risk; word lists and the table of findings are data files beside them
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
     core       pure words and rules: agent_name, errors, text, address, message, query, letter, answer, life, policy,

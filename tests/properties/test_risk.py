@@ -11,8 +11,10 @@ from postroom.core.address import Address
 from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.text import clean, one_line
-from postroom.review.findings import MAX_TOKENS, all_text, links, masked, secrets, tokens
-from postroom.review.risk import MAX_LINES, assess, letter_tokens
+from postroom.review.links import all_text, links
+from postroom.review.risk import MAX_LINES, assess
+from postroom.review.secrets import masked, secrets
+from postroom.review.tokens import MAX_TOKENS, letter_tokens, tokens
 
 SPICE = (
     "https:// http:// www. mailto: javascript: data:text/html, //evil.org \\\\host @ . / : ? # [ ]( ] [1]: ![ ( ) < >",

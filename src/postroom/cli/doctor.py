@@ -13,7 +13,7 @@ from postroom.cli import printing
 from postroom.cli.setup import RUNS, sends, spent_in_window, trust_said
 from postroom.core.errors import PostroomError
 from postroom.core.health import Check
-from postroom.core.policy import duration
+from postroom.core.text import duration
 
 if TYPE_CHECKING:
     from postroom.config import Account, Config

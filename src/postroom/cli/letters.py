@@ -18,8 +18,8 @@ from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.core import life
 from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
-from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
+from postroom.core.text import duration
 
 if TYPE_CHECKING:
     from postroom.core.letter import Letter

@@ -12,8 +12,8 @@ from postroom import wiring
 from postroom.cli import printing
 from postroom.cli.printing import say
 from postroom.core.errors import Invalid, PostroomError
-from postroom.core.policy import duration
 from postroom.core.stamp import elapsed
+from postroom.core.text import duration
 from postroom.store import files
 from postroom.vault.folders import FOLDERS
 

@@ -1,33 +1,44 @@
-"""Which names a reader could confuse: letters of other scripts, small capitals, digits for letters."""
+"""Which names a reader can confuse: letters of other scripts, small capitals, digits for letters."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Collection
+from functools import cache
+from pkgutil import get_data
 from typing import Final
 
 from postroom.core.text import clean
 
-# Both sides of a comparison are mapped.
-_ALIKE: Final = str.maketrans(
-    "авекмнорстухіјѕԁһӏԛԝьгпиαβγεηικμνορστυχωօսհոցզıłøđħŧɑɡ01i|53",
-    "abekmhopctyxljsdhlqwbrnuabyenlkuvopotuxwouhngqllodhtagolllse",
+# Both sides of a comparison are mapped. Letters that Unicode's table does not call confusable, though a reader
+# in a hurry confuses them, and the digits that stand for letters.
+_ALSO: Final = str.maketrans(
+    "вкмнтьпиβεηκμτχωłøđħŧ01i|53",
+    "bkmhtbnubenkutxwlodhtolllse",
 )
-# Capitals that look like Latin ones, while their small letters look like others (Η and η).
-_CAPITALS: Final = str.maketrans("ΖΗΜΝΥ", "zhmny")
 _SYMBOL: Final = "?"
 _SYMBOLS: Final = re.compile(r"\?+")
 _SMALL_CAPITAL: Final = "LATIN LETTER SMALL CAPITAL "
 
 
+@cache
+def _confusables() -> dict[int, str]:
+    """Return Unicode's table (UTS 39) of letters that look like ASCII; ASCII names never load it."""
+    table = (get_data(__package__, "confusables.txt") or b"").decode()
+    rows = (row.split(" ") for row in table.splitlines() if row[0] != "#")
+    return {ord(char): look for look, chars in rows for char in chars}
+
+
 def skeleton(text: str) -> str:
     """Return what a text is taken for at a glance, the same for all texts that look alike."""
-    text = text.translate(_CAPITALS).casefold()
     if not text.isascii():
-        marked = unicodedata.normalize("NFKD", text).casefold()
-        text = "".join(_letter(char) for char in marked if not unicodedata.combining(char))
-    return text.translate(_ALIKE).replace("rn", "m").replace("vv", "w").replace("cl", "d")
+        table = _confusables()  # before the case is folded: Η looks like H, η like n
+        folded = unicodedata.normalize("NFKD", text.translate(table).casefold()).casefold()
+        text = "".join(_letter(char) for char in folded if not unicodedata.combining(char))
+        text = text.translate(table)
+    text = text.casefold().translate(_ALSO)
+    return text.replace("rn", "m").replace("vv", "w").replace("cl", "d")
 
 
 def _letter(char: str) -> str:

@@ -10,6 +10,7 @@ from postroom.core.address import Address
 from postroom.core.errors import Denied, Invalid, Limited
 from postroom.core.letter import Letter
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import duration
 
 DAY: Final = 86_400.0
 SLIP_SECONDS: Final = 72 * 3600.0  # for which a slip counts after it was first seen
@@ -161,17 +162,6 @@ def _within(
         remedy=f"There is room again in {duration(seconds)}.",
         pace=pace,
     )
-
-
-def duration(seconds: float) -> str:
-    """Return a time to wait, in words."""
-    if seconds < 90:
-        count, unit = max(1, round(seconds)), "second"
-    elif seconds < 5400 and seconds != 3600:
-        count, unit = -int(-seconds // 60), "minute"
-    else:
-        count, unit = round(seconds / 3600), "hour"
-    return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
 def back_off(tries: int) -> float:

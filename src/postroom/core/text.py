@@ -26,15 +26,17 @@ _MARKS = (
 # The two large ones are compiled at their first use: `re` keeps them, and most commands need none.
 _MARK_RUN = f"((?:(?![^\\W\\d])[{_MARKS}]){{30}})(?:(?![^\\W\\d])[{_MARKS}])+"
 
-# Controls but tab and newline; soft hyphen, fillers, joiners, direction marks and overrides; tags,
-# variation selectors, lone surrogates and noncharacters. Joiners and selectors that shape the
-# letter or emoji before them are told apart by `_kept`.
-_INVISIBLE = re.compile(
+# The one table of invisible characters: controls but tab and newline; soft hyphen, fillers, joiners, direction
+# marks and overrides; tags, variation selectors, lone surrogates and noncharacters. `is_shaping` tells apart the
+# joiners and selectors that shape the letter or emoji before them.
+INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     "\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
+    "\U00013430-\U0001343f\U000e0000-\U000e0fff]"
 )
+# Those that can carry a message: programs do not write them into ordinary text.
+HIDDEN_CARRIER = re.compile("[\u180e\u200b\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]")
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
 _KEYCAPS = "#*0123456789"
@@ -47,20 +49,20 @@ class Cleaned(NamedTuple):
     removed: int
 
 
-def _kept(text: str, at: int) -> bool:
+def is_shaping(text: str, at: int) -> bool:
     """Whether the joiner or selector at this place shapes what a reader sees on both sides of it."""
     before, after = text[max(0, at - 1) : at], text[at + 1 : at + 2]
     if text[at] in _SELECTORS:
-        return _seen(before) and (before > "\u00a8" or before in _KEYCAPS)
+        return _is_visible(before) and (before > "\u00a8" or before in _KEYCAPS)
     if text[at] in _JOINERS:
         if before and before in _SELECTORS:
             before = text[max(0, at - 2) : at - 1]
-        return _seen(before) and _seen(after) and min(before, after) > "\u02ff"
+        return _is_visible(before) and _is_visible(after) and min(before, after) > "\u02ff"
     return False
 
 
-def _seen(char: str) -> bool:
-    return bool(char) and not _INVISIBLE.match(char)
+def _is_visible(char: str) -> bool:
+    return bool(char) and not INVISIBLE.match(char)
 
 
 def clean(text: str) -> Cleaned:
@@ -70,12 +72,17 @@ def clean(text: str) -> Cleaned:
 
     def judge(found: re.Match[str]) -> str:
         nonlocal removed
-        if _kept(text, found.start()):
+        if is_shaping(text, found.start()):
             return found.group()
         removed += 1
         return "\n" if found.group() in "\u2028\u2029" else ""
 
-    return Cleaned(_INVISIBLE.sub(judge, text), removed)
+    return Cleaned(INVISIBLE.sub(judge, text), removed)
+
+
+def without_invisible(text: str) -> str:
+    """Return the text without invisible characters, also without those that shape an emoji: for comparing words."""
+    return text if text.isascii() else INVISIBLE.sub("", text)
 
 
 def one_line(text: str) -> str:
@@ -99,3 +106,25 @@ def words(text: str) -> list[str]:
     if found and max(map(len, found)) > TOKEN_CHARS:
         return [token[:TOKEN_CHARS] for token in found]
     return found
+
+
+def plural(count: int, noun: str, nouns: str = "") -> str:
+    """Return a count with its noun: `1 letter`, `2 letters`."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time to wait, in words: `40 seconds`, `5 minutes`, `2 hours`."""
+    if seconds < 90:
+        return plural(max(1, round(seconds)), "second")
+    if seconds < 5400 and seconds != 3600:
+        return plural(-int(-seconds // 60), "minute")
+    return plural(round(seconds / 3600), "hour")
+
+
+def short_duration(seconds: float) -> str:
+    """Return a time as a list shows it: `40 s`, `5 min`, `2 h`, `3 d`."""
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{int(seconds // unit)} {name}"
+    return f"{int(seconds)} s"

@@ -35,7 +35,7 @@ from postroom.core.message import (
 from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
-from postroom.core.text import one_line
+from postroom.core.text import duration, one_line
 from postroom.desk.outbox import refuse_other_html
 from postroom.desk.reading import READABLE, Reading
 from postroom.desk.recorder import Call, CallRecorder
@@ -141,7 +141,7 @@ class Mailroom:
                 raise Limited(
                     f"Rate limit exceeded ({SEARCHES} searches/{self.rules.pace:g} seconds)",
                     seconds=wait,
-                    remedy=f"There is room again in {policy.duration(wait)}.",
+                    remedy=f"There is room again in {duration(wait)}.",
                 )
             self._turns.append(now + wait)
         return wait

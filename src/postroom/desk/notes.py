@@ -18,9 +18,10 @@ from postroom.core.address import Address
 from postroom.core.card import Card, Level
 from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
 from postroom.core.letter import Letter
-from postroom.core.policy import Rules, duration
+from postroom.core.policy import Rules
 from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.stamp import Stamp
+from postroom.core.text import duration
 from postroom.desk.compose import settled
 from postroom.desk.note_writer import NoteWriter, found_at
 from postroom.desk.outbox import FIELDS, WHO

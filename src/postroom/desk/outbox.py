@@ -407,9 +407,9 @@ class Outbox:
             with self.ledger.write() as book:
                 book.rekey(letter, done=waits)
             return None
-        from postroom.review.levels import found
+        from postroom.review.levels import card_line
 
-        card = self.assessor.card(letter, entry.origins).adding(found("refrozen", why=why))
+        card = self.assessor.card(letter, entry.origins).adding(card_line("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)
         with self.ledger.write() as book:
             state = life.Pending(self.clock()) if approved else entry.state

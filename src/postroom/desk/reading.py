@@ -129,17 +129,15 @@ class Reading:
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
-        from postroom.review.levels import found
-        from postroom.review.risk import (  # its tables are for new letters alone
-            assess,
-            letter_tokens,
-        )
+        from postroom.review.levels import card_line
+        from postroom.review.risk import assess  # its tables are for new letters alone
+        from postroom.review.tokens import letter_tokens
 
         seen = self.ledger.exposures(letter_tokens(letter), self.clock().wall - MEMORY)
         try:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
-            unchecked = found("unchecked", why=one_line(why.message).rstrip("."))
+            unchecked = card_line("unchecked", why=one_line(why.message).rstrip("."))
             return assess(letter, Facts(seen=seen), origins).adding(unchecked)
 
     def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> Facts:
@@ -173,7 +171,7 @@ class Reading:
 
 
 def _key(party: Party | None) -> str:
-    from postroom.review.findings import address_key  # few commands need its tables
+    from postroom.review.tokens import address_key  # few commands need its tables
 
     return address_key(party.address)[:MAX_ADDRESS] if party else ""
 
@@ -219,7 +217,7 @@ def _decoded(content: bytes) -> Iterator[str]:
 
 def _tokens(shown: Shown) -> dict[str, set[str]]:
     """Return the tokens of each part of a mail."""
-    from postroom.review.findings import tokens
+    from postroom.review.tokens import tokens
 
     found: dict[str, set[str]] = {}
     for part, key in shown.people:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
-from postroom.core.policy import duration
 from postroom.core.records import InboxItem, LetterSummary
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import duration
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import FIELDS
 from postroom.orchestrator.incoming import judgement_of

@@ -24,7 +24,7 @@ from postroom.core.text import clean, one_line
 from postroom.core.triage import Facts, Judgement
 from postroom.desk.reading import Shown
 from postroom.desk.unowned_notes import MAIL
-from postroom.review.findings import address_key
+from postroom.review.tokens import address_key
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render

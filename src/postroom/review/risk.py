@@ -8,10 +8,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from postroom.core.card import MAX_LINE, Card, Line, Source, day
-from postroom.core.text import one_line
-from postroom.review import findings
-from postroom.review.findings import PUBLIC_MAIL, Link, names, readable, site
-from postroom.review.levels import FINDINGS, found
+from postroom.core.text import HIDDEN_CARRIER, one_line, without_invisible
+from postroom.review.levels import FINDINGS, card_line
+from postroom.review.links import (
+    MAX_ADDRESS,
+    MAX_LINKS,
+    UNREAD,
+    Link,
+    host_in_label,
+    links,
+    readable,
+    site,
+)
+from postroom.review.lookalikes import Known, is_spoofed, scripts
+from postroom.review.secrets import RANDOM, masked, secrets
+from postroom.review.tables import words
+from postroom.review.tokens import address_tokens, codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,35 +44,18 @@ _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push t
 _SHARE_OF_OTHERS: Final = 6
 
 
-def letter_tokens(letter: Letter) -> frozenset[str]:
-    """Return all of a letter that could have been taken from a mail: recipients, links, codes."""
-    text = findings.visible(f"{letter.subject}\n{letter.text}")
-    linked = findings.links(text, letter.html)
-    return frozenset(
-        (
-            *(
-                token
-                for address in (*letter.envelope, *letter.reply_to)
-                for token in findings.address_tokens(address.key)
-            ),
-            *(token for link in linked for token in (link.target, f"host:{link.host}")),
-            *findings.codes(text, anywhere=True),
-        )
-    )
-
-
 def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
     """Return the card of a letter; `origins` says where each attachment came from."""
-    desk = _Assessment(letter, facts)
+    assessment = _Assessment(letter, facts)
     kinds: dict[str, list[Line]] = {}
     for one in (
-        *desk.domains(),
-        *desk.taken(),
-        *desk.secrets(),
-        *desk.linked(),
-        *desk.attached(origins),
-        *desk.people(),
-        *desk.rest(),
+        *assessment.domains(),
+        *assessment.provenance(),
+        *assessment.secrets(),
+        *assessment.links_to(),
+        *assessment.attachments(origins),
+        *assessment.people(),
+        *assessment.other(),
     ):
         kinds.setdefault(one.kind, []).append(one)
     lines: list[Line] = []
@@ -74,7 +69,7 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
     if len(lines) > MAX_LINES:
         rest = lines[MAX_LINES - 1 :]
         lines[MAX_LINES - 1 :] = [Line(rest[0].level, "more", f"{len(rest)} more lines.")]
-    return Card(tuple(lines), tuple(islice(dict.fromkeys(desk.sources()), MAX_SOURCES)))
+    return Card(tuple(lines), tuple(islice(dict.fromkeys(assessment.sources()), MAX_SOURCES)))
 
 
 def _quoted(text: str, most: int = MAX_QUOTE) -> str:
@@ -82,39 +77,34 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
 
     An address is shown whole, and looking random does not cover it: it says where the letter goes.
     """
-    text = findings.masked(one_line(text[:2_000]), unsure=most == MAX_QUOTE)
+    text = masked(one_line(text[:2_000]), unsure=most == MAX_QUOTE)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _listed(name: str, items: Iterable[str], **about: object) -> Iterator[Line]:
+def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[Line]:
     """Yield sentences that name the items, as many to a line as it holds."""
     every, shown = list(dict.fromkeys(items)), ""
     room = MAX_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
     for item in every[:MAX_NAMED]:
         quoted = _quoted(item, 220)
         if shown and len(shown) + len(quoted) > room:
-            yield found(name, items=shown, **about)
+            yield card_line(name, items=shown, **about)
             shown = ""
         shown = f"{shown}, {quoted}" if shown else quoted
     more = f" and {len(every) - MAX_NAMED} more" if len(every) > MAX_NAMED else ""
     if shown:
-        yield found(name, items=f"{shown}{more}", **about)
+        yield card_line(name, items=f"{shown}{more}", **about)
 
 
-def _named(mails: Sequence[Exposure]) -> str:
+def _name_mails(mails: Sequence[Exposure]) -> str:
     """Return the mail that showed something first, and up to two further senders."""
     first, *more = mails
     also = " and ".join(_quoted(one.sender, 80) for one in more[:2])
     return f"{_quoted(str(first), 200)}{f'; later also from {also}' if also else ''}"
 
 
-_HIDDEN: Final = re.compile("[\u180e\u200b\u202a-\u202e\u2060-\u206f\U000e0000-\U000e0fff]+")
-_CALM: Final = findings.WEB | names("mailto tel sms cid geo xmpp webcal")
-_RUNS: Final = names("javascript vbscript data blob")
-_REACHES: Final = names("file smb afp nfs search-ms ms-msdt")
-_SHORT: Final = names(
-    "bit.ly t.co tinyurl.com goo.gl is.gd ow.ly buff.ly rebrand.ly cutt.ly t.ly shorturl.at rb.gy lnkd.in tiny.cc v.gd"
-)
+_SCHEMES: Final = ("web_schemes", "calm_schemes", "script_schemes", "local_schemes")
+_TYPES: Final = ("application/pdf", "image/", "text/", "application/")
 _NUMERIC: Final = re.compile(r"\[|(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+)){0,3}$")
 _PICTURE: Final = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
@@ -123,22 +113,22 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
     """Yield the findings about one link, each with the host that it shows instead."""
     scheme, host, picture = link.scheme, link.host, _PICTURE.match(link.target)
     authority = re.split(r"[/\\?#]", link.target.partition("://")[2], maxsplit=1)[0]
-    shown, (_, colon, port) = findings.shown(link.label), authority.rpartition(":")
+    shown, (_, colon, port) = host_in_label(link.label), authority.rpartition(":")
     lies = shown and site(shown) != site(host)
     odd_port = colon and port.isdigit() and port not in ("80", "443", "21")
     for name, odd in (
-        ("link_unread", link.how == findings.UNREAD),
-        ("link_runs", scheme in _RUNS and not picture),
+        ("link_unread", link.how == UNREAD),
+        ("link_runs", scheme in words("script_schemes") and not picture),
         ("link_picture", picture),
-        ("link_reaches", scheme in _REACHES),
-        ("link_program", scheme and scheme not in _CALM | _RUNS | _REACHES),
+        ("link_reaches", scheme in words("local_schemes")),
+        ("link_program", scheme and not any(scheme in words(name) for name in _SCHEMES)),
         ("link_hides", "@" in authority),
         ("link_numeric", _NUMERIC.match(host)),
         ("link_lies", lies),
-        ("link_alphabets", findings.is_spoofed(host)),
+        ("link_alphabets", is_spoofed(host)),
         ("link_script", "xn--" in host or not host.isascii()),
         ("link_port", odd_port),
-        ("link_short", site(host) in _SHORT),
+        ("link_short", site(host) in words("shorteners")),
         ("link_long", len(link.target) > 400 and not picture),
         ("link_disguised", link.how == "disguised"),
     ):
@@ -146,25 +136,11 @@ def _oddities(link: Link) -> Iterator[tuple[str, str]]:
             yield name, _quoted(shown) if name == "link_lies" else ""
 
 
-_PROGRAMS: Final = names(
-    "exe com scr pif bat cmd msi msp cpl dll jar js jse vbs vbe wsf wsh ps1 psm1 hta lnk url reg inf scf chm app apk "
-    "dmg pkg deb rpm sh bash zsh command py pyw rb pl php iso img vhd vhdx docm dotm xlsm xltm xlam xlsb pptm potm "
-    "ppsm ppam html htm xhtml shtml mht mhtml svg svgz xll one appx msix jnlp swf"
-)
-_ZIPPED: Final = names("docx xlsx pptx odt ods odp epub pages numbers key")
-_POSING: Final = names("exe scr bat cmd msi js vbs lnk hta")
-_ARCHIVES: Final = names("zip rar 7z tar gz tgz bz2 xz cab ace arj lzh zst")
 _PROGRAM_TYPE: Final = re.compile(
     r"html|svg|(?:java|ecma|vb)script|msdownload|/x-sh|/hta|java-archive|macroenabled|executable|dosexec|iso9660|x-msdos|x-ms-shortcut"
 )
 _MAGIC: Final = (b"\x7fELF", b"#!", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"L\0\0\0\1\x14\2")
 _PACKED: Final = (b"PK\3\4", b"Rar!", b"7z\xbc\xaf")
-_EXPECTED: Final = {
-    "application/pdf": names("pdf"),
-    "image/": names("png jpg jpeg gif webp heic bmp tif tiff"),
-    "text/": names("txt log md"),
-    "application/": names("doc docx xls xlsx ppt pptx odt ods"),
-}
 _SECRET_FILE: Final = re.compile(
     r"(?:token|credentials?|client_secret.*|service[-_]?account.*)\.json|id_(?:rsa|dsa|ecdsa|ed25519)|_?\.?netrc"
     r"|\.env(?:\..*)?|.*\.env|\.(?:npmrc|pypirc|pgpass|htpasswd|git-credentials)|shadow|wallet\.dat"
@@ -172,26 +148,30 @@ _SECRET_FILE: Final = re.compile(
 )
 
 
-def _weighed(file: Enclosure) -> str:
+def _file_risk(file: Enclosure) -> str:
     """Return what a file could do to its reader, as the name of a finding, or ""."""
     _, *endings = file.name.lower().rstrip(". ").split(".")
     last, head = (endings or [""])[-1].strip(), file.content[:512]
     program = head.startswith(_MAGIC) or (head[:2] == b"MZ" and b"\0" in head)
-    if program or last in _PROGRAMS or _PROGRAM_TYPE.search(file.type):
+    if program or last in words("program_files") or _PROGRAM_TYPE.search(file.type):
         return "file_acts"
-    if not last.isascii() or _POSING & set(endings):
+    if not last.isascii() or words("posing_endings") & set(endings):
         return "file_poses"
     if b"vbaProject.bin" in file.content:
         return "file_macros"
-    if last in _ARCHIVES or (head.startswith(_PACKED) and last not in _ZIPPED):
+    if last in words("archives") or (
+        head.startswith(_PACKED) and last not in words("zipped_documents")
+    ):
         return "file_packed"
-    for kind, fitting in _EXPECTED.items():
-        if last in fitting and not file.type.startswith((kind, "application/octet-stream")):
+    for kind in _TYPES:
+        if last in words(f"type_{kind}") and not file.type.startswith(
+            (kind, "application/octet-stream")
+        ):
             return "file_type"
     return ""
 
 
-def _as_text(file: Enclosure) -> str:
+def _text_of(file: Enclosure) -> str:
     """Return the beginning of a file that is text, else nothing."""
     raw = file.content[:MAX_SCANNED]
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -210,54 +190,53 @@ class _Assessment:
         self.familiar = facts.written_to | self.own
         self.own_domains = {address.domain.casefold() for address in own}
         written = {key.rpartition("@")[2] for key in self.familiar | facts.contacts}
-        self.known = findings.Known(self.own_domains | written, facts.contacts | self.familiar)
+        self.known = Known(self.own_domains | written, facts.contacts | self.familiar)
         self.named = tuple(dict.fromkeys((*letter.envelope, *letter.reply_to)))
         self.recipients = {address.key for address in letter.envelope}
         # A sender in this set reads what becomes of an address or a link in their mail.
         self.readers = self.recipients & facts.written_to - self.own
-        self.text = findings.visible(f"{letter.subject}\n{letter.text}")
-        self.links = findings.links(self.text, letter.html)
+        self.text = without_invisible(f"{letter.subject}\n{letter.text}")
+        self.links = links(self.text, letter.html)
         known = None if facts.thread is None else facts.thread | self.own
-        self.joining = [a.spec for a in letter.envelope if known is not None and a.key not in known]
+        self.new_in_thread = [
+            a.spec for a in letter.envelope if known is not None and a.key not in known
+        ]
 
     def domains(self) -> Iterator[Line]:
         every = dict.fromkeys(address.domain for address in self.named)
         for domain in islice(every, MAX_HOSTS):
             known, _ = self.known.lookalike_of(domain)
             if known:
-                yield found("domain_look_alike", domain=_quoted(domain), known=_quoted(known))
-            if findings.is_spoofed(domain):
+                yield card_line("domain_look_alike", domain=_quoted(domain), known=_quoted(known))
+            if is_spoofed(domain):
                 shown = _quoted(readable(domain))
-                yield found("domain_alphabets", domain=_quoted(domain), shown=shown)
+                yield card_line("domain_alphabets", domain=_quoted(domain), shown=shown)
         if len(every) > MAX_HOSTS:
-            yield found("domains_unread", read=MAX_HOSTS, all=f"{len(every):,}")
+            yield card_line("domains_unread", read=MAX_HOSTS, all=f"{len(every):,}")
         for address in self.named:
             quoted = _quoted(address.spec, 200)
             new = address.key not in self.familiar
             if new and (known := self.known.imitated(address.key)):
-                yield found("address_look_alike", address=quoted, known=_quoted(known, 200))
-            if any(
-                len(findings.scripts(word)) > 1
-                for word in f"{address.name} {address.local}".split()
-            ):
-                yield found("name_alphabets", address=quoted)
+                yield card_line("address_look_alike", address=quoted, known=_quoted(known, 200))
+            if any(len(scripts(word)) > 1 for word in f"{address.name} {address.local}".split()):
+                yield card_line("name_alphabets", address=quoted)
 
-    def taken(self) -> Iterator[Line]:
+    def provenance(self) -> Iterator[Line]:
         seen = self.facts.seen
         for address in self.named:
             mails = () if address.key in self.familiar else self._mails_with(address)
             if mails and (name := self._origin(address, mails[0])):
-                yield found(name, address=_quoted(address.spec, 200), source=_named(mails))
-        codes = findings.codes(self.text, anywhere=True) if seen else ()
-        for token in dict.fromkeys(token for token in codes if token in seen):
+                yield card_line(name, address=_quoted(address.spec, 200), source=_name_mails(mails))
+        numbers = codes(self.text, anywhere=True) if seen else ()
+        for token in dict.fromkeys(token for token in numbers if token in seen):
             number = token.startswith("number:")
-            name = f"number_{self._taken(seen[token][0])}" if number else "code_from_mail"
-            yield found(name, source=_named(seen[token]))
-        leads = {(a.host, self._seen(a)): None for a in self.links}
+            name = f"number_{self._destination(seen[token][0])}" if number else "code_from_mail"
+            yield card_line(name, source=_name_mails(seen[token]))
+        leads = {(a.host, self._mails_with_link(a)): None for a in self.links}
         for host, mails in leads:
             if mails and site(host) not in self.known.sites:
-                name = f"link_{self._taken(mails[0])}"
-                yield found(name, host=_quoted(host), source=_named(mails))
+                name = f"link_{self._destination(mails[0])}"
+                yield card_line(name, host=_quoted(host), source=_name_mails(mails))
 
     def _origin(self, address: Address, first: Exposure) -> str:
         """Return the finding about an address that a mail showed first, or ""."""
@@ -267,23 +246,23 @@ class _Assessment:
             first.sent
             or "from" in parts
             or ("to" in parts and address.key in self.facts.answered)
-            or ("reply_to" in parts and len(owners) == 1 and not owners & PUBLIC_MAIL)
+            or ("reply_to" in parts and len(owners) == 1 and not owners & words("public_mail"))
         )
         if fits:
             return ""
         return "address_from_recipient" if first.sender in self.readers else "address_from_mail"
 
-    def _taken(self, first: Exposure) -> str:
+    def _destination(self, first: Exposure) -> str:
         """Return whether a link or number goes back to whom it came from."""
         back = first.sent or first.sender in self.readers or self.recipients == {first.sender}
         return "returned" if back else "from_mail"
 
     def _mails_with(self, address: Address) -> Sequence[Exposure]:
         """Return the mails that showed an address, as it is or as part of a longer one."""
-        every = (self.facts.seen.get(token) for token in findings.address_tokens(address.key))
+        every = (self.facts.seen.get(token) for token in address_tokens(address.key))
         return next(filter(None, every), ())
 
-    def _seen(self, link: Link) -> tuple[Exposure, ...]:
+    def _mails_with_link(self, link: Link) -> tuple[Exposure, ...]:
         seen = self.facts.seen
         return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
 
@@ -294,10 +273,10 @@ class _Assessment:
         found = [(kind, one.spec, self._mails_with(one)) for kind, one in people]
         for link in self.links:
             kind = "picture" if link.how == "loads" else "link"
-            found.append((kind, link.target or link.host, self._seen(link)))
+            found.append((kind, link.target or link.host, self._mails_with_link(link)))
         for kind, what, mails in found:
             if what:
-                yield Source(kind, _quoted(what, 300), _named(mails) if mails else "")
+                yield Source(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
 
     def secrets(self) -> Iterator[Line]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
@@ -309,21 +288,21 @@ class _Assessment:
         ]
         for file in files:
             place = f"the attachment {_quoted(file.name)}"
-            places += [(place, file.name), (place, _as_text(file))]
+            places += [(place, file.name), (place, _text_of(file))]
             packed = file.content.startswith(_PACKED)  # a presentation may end in .key
             if _SECRET_FILE.fullmatch(file.name.lower()) and not packed:
                 hits.setdefault("", {})[place] = None
         for place, text in places:
-            for what in findings.secrets(text) if text.strip() else ():
+            for what in secrets(text) if text.strip() else ():
                 hits.setdefault(what, {})[place] = None
         for what, where in sorted(hits.items()):
             named = " and ".join(list(where)[:3])
             seems = f"{named[0].upper()}{named[1:]} seem{'s' * (len(where) == 1)}"
-            name = "secret_unsure" if what == findings.RANDOM else "secret"
+            name = "secret_unsure" if what == RANDOM else "secret"
             about = f"{what[:1].lower()}{what[1:]}"
-            yield found(name if what else "secret_file", places=seems, what=about)
+            yield card_line(name if what else "secret_file", places=seems, what=about)
 
-    def linked(self) -> Iterator[Line]:
+    def links_to(self) -> Iterator[Line]:
         groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.lookalike_of(host) for host in islice(hosts, MAX_HOSTS)}
@@ -334,28 +313,28 @@ class _Assessment:
                 odd.append(("link_look_alike" if sure else "link_ending", _quoted(known)))
             if link.how == "loads" and link.host:
                 odd.append(("remote_markdown", ""))
-            limit = f"{findings.MAX_LINKS:,} links, {findings.MAX_ADDRESS:,} characters of each"
+            limit = f"{MAX_LINKS:,} links, {MAX_ADDRESS:,} characters of each"
             place = link.host or (f"{link.scheme}:" if link.scheme else limit)
             shown = link.target if link.scheme == "mailto" else place
             for group in odd or [("link", "")] * (link.how != "loads"):
                 groups.setdefault(group, {})[shown] = None
         if len(hosts) > MAX_HOSTS:
-            yield found("links_many", all=f"{len(hosts):,}")
+            yield card_line("links_many", all=f"{len(hosts):,}")
         for (name, other), items in groups.items():
-            yield from _listed(name, items, shown=other, known=other)
+            yield from _list_items(name, items, shown=other, known=other)
 
-    def attached(self, origins: Sequence[str]) -> Iterator[Line]:
+    def attachments(self, origins: Sequence[str]) -> Iterator[Line]:
         files = self.letter.attachments
         for at, file in enumerate(files[:MAX_FILES]):
             origin = origins[at] if at < len(origins) else "agent"
             digest = hashlib.sha256(file.content).hexdigest()[:12]
             about = f"{file.type[:60]}, {len(file.content):,} bytes, sha256 {digest}"
             text = f"{_quoted(file.name)}: {about}, from the {_quoted(origin)}"
-            unread = "file_unread" if len(file.content) > MAX_SCANNED and _as_text(file) else ""
+            unread = "file_unread" if len(file.content) > MAX_SCANNED and _text_of(file) else ""
             plain = "file_from_mail" if origin == "mail" else "file"
-            yield found(_weighed(file) or unread or plain, file=text)
+            yield card_line(_file_risk(file) or unread or plain, file=text)
         if len(files) > MAX_FILES:
-            yield found("files_unread", read=MAX_FILES, all=f"{len(files):,}")
+            yield card_line("files_unread", read=MAX_FILES, all=f"{len(files):,}")
 
     def people(self) -> Iterator[Line]:
         letter, own, wrote = self.letter, self.own_domains, self.facts.wrote
@@ -368,18 +347,18 @@ class _Assessment:
                     if a.key not in self.familiar
                 ],
             ),
-            ("growth", self.joining),
+            ("growth", self.new_in_thread),
             ("bcc", [a.spec for a in letter.bcc]),
             ("reply_to", [a.spec for a in letter.reply_to if a.domain.casefold() not in own]),
             ("outside_domain", [a.domain for a in letter.envelope if a.domain.casefold() not in own]),
         ):  # fmt: skip
-            yield from _listed(name, items)
+            yield from _list_items(name, items)
         if len(letter.envelope) > MANY:
-            yield found("many", all=f"{len(letter.envelope):,}")
+            yield card_line("many", all=f"{len(letter.envelope):,}")
 
-    def rest(self) -> Iterator[Line]:
+    def other(self) -> Iterator[Line]:
         letter, facts = self.letter, self.facts
-        hidden = sum(len(run) for run in _HIDDEN.findall(letter.text))
+        hidden = len(HIDDEN_CARRIER.findall(letter.text))
         again = _quoted(", ".join(facts.repeats[:10]), 120)
         about = {"all": f"{hidden:,}", "letters": again}
         for name, so in (
@@ -390,4 +369,4 @@ class _Assessment:
             ("no_subject", not letter.subject.strip()),
         ):
             if so:
-                yield found(name, **about)
+                yield card_line(name, **about)

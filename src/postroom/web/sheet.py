@@ -13,9 +13,9 @@ from postroom.core.address import Address
 from postroom.core.card import Card, Level, Line, Source
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Message
-from postroom.core.policy import duration
 from postroom.core.records import Entry
 from postroom.core.stamp import elapsed
+from postroom.core.text import duration
 from postroom.web.changes import MAX_SHOWN, changes
 from postroom.web.markup import NONE, Html, foreign, html, left, many, moment, put, shown
 from postroom.web.pages import MARKS, View, agent_name, countdown, notice, token

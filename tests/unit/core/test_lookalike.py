@@ -1,7 +1,7 @@
 """Names that a reader could confuse."""
 
 from postroom.core.agent_name import OURS
-from postroom.core.lookalike import reads_as
+from postroom.core.lookalike import reads_as, skeleton
 
 PERSON = [
     "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",
@@ -26,3 +26,9 @@ def test_a_name_that_reads_as_a_reserved_one_is_recognised() -> None:
 def test_ordinary_names_of_any_script_are_nobody_elses() -> None:
     for name in ORDINARY:
         assert reads_as(name, OURS) == "", name
+
+
+def test_letters_of_unicodes_table_look_like_ascii_in_either_case() -> None:
+    for written in ("pаypal", "ρaypal", "PAYPAL", "ꓑꓮꓬꓑꓮꓡ", "ᏢᎪYᏢᎪᏞ", "раураl"):
+        assert skeleton(written) == skeleton("paypal"), written
+    assert skeleton("ΗΝΜ") == skeleton("hnm")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from postroom.core.address import Address
 from postroom.core.errors import Limited
 from postroom.core.letter import Letter
-from postroom.core.policy import BACK_OFF, Rules, Spent, back_off, covers, duration, room
+from postroom.core.policy import BACK_OFF, Rules, Spent, back_off, covers, room
 from postroom.core.stamp import Stamp
+from postroom.core.text import duration
 from tests.cases import for_each
 
 ANN = Address.parse("ann@example.com")

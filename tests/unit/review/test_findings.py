@@ -1,22 +1,17 @@
 """Findings: links in every spelling, secrets that are secrets, tokens that a mail gives, in linear time."""
 
 from postroom.core.letter import MAX_TEXT
-from postroom.review.findings import (
-    LONGEST_CODE,
+from postroom.review.links import (
     MAX_LINKS,
-    MAX_TOKENS,
-    RANDOM,
     all_text,
     ascii_host,
-    codes,
+    host_in_label,
     links,
-    masked,
     readable,
-    secrets,
-    shown,
     site,
-    tokens,
 )
+from postroom.review.secrets import RANDOM, masked, secrets
+from postroom.review.tokens import LONGEST_CODE, MAX_TOKENS, codes, tokens
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -105,7 +100,7 @@ def test_hosts_are_compared_in_one_spelling() -> None:
     + [("report.pdf", ""), ("file.py", ""), ("Node.js", ""), ("Mr.Smith", ""), ("Click here", "")],
 )
 def test_a_links_text_shows_a_host_only_if_a_reader_takes_it_for_one(label: str, host: str) -> None:
-    assert shown(label) == host
+    assert host_in_label(label) == host
 
 
 def test_the_words_of_a_page_are_joined_as_they_are_read() -> None:
@@ -469,7 +464,5 @@ def test_the_longest_hostile_text_is_read_to_its_end(piece: str) -> None:
 
 def test_two_secrets_grown_together_are_both_covered() -> None:
     grown = "4111111111111111DE89370400440532013000"
-    from postroom.review import findings
-
-    assert findings.secrets(findings.masked(grown)) - {findings.RANDOM} == set()
-    assert "DE89" not in findings.masked(grown)
+    assert secrets(masked(grown)) - {RANDOM} == set()
+    assert "DE89" not in masked(grown)

@@ -10,8 +10,8 @@ from postroom.core.address import Address
 from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source
 from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure, Letter
-from postroom.review.findings import tokens
-from postroom.review.risk import MAX_LINES, assess, letter_tokens
+from postroom.review.risk import MAX_LINES, assess
+from postroom.review.tokens import letter_tokens, tokens
 from tests.cases import for_each
 
 YOU = Address.parse("You <you@example.org>")

@@ -1,0 +1,217 @@
+"""Links in a text, in every spelling that a program may follow, and the hosts that they name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from contextlib import suppress
+from functools import cache, lru_cache
+from html import unescape
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote
+
+from postroom.core.text import without_invisible
+from postroom.review.tables import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from publicsuffixlist import PublicSuffixList
+
+MAX_LINKS: Final = 20_000  # places in a letter where a link stands; a card that met more says so
+MAX_ADDRESS: Final = 4_000  # characters of a link
+UNREAD: Final = "unread"  # `Link.how` of the one that stands for all beyond these limits
+
+
+class Link(NamedTuple):
+    """An address in a text; `how` it is there: "" (written), "loads" or "disguised"."""
+
+    target: str
+    scheme: str
+    host: str
+    label: str = ""
+    how: str = ""
+
+
+_ZEROS: Final = re.compile(r"(&#[xX]?)0++(?=[0-9a-fA-F])")
+_ENTITY: Final = re.compile(
+    r"&(?:#[0-9]{1,7};?|#[xX][0-9a-fA-F]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};?)"
+)
+# A tag that another begins in is no longer one: without the other it would take in what follows.
+_INLINE: Final = re.compile(
+    r"</?(?:b|i|u|a|em|strong|span|font|wbr|s|sub|sup|code)(?:\s[^<>]*+)?>|<[a-z/!?][^<>]*+(?=<)",
+    re.I,
+)
+_TAG: Final = re.compile(r"<[A-Za-z/!?][^<>]*+>?+")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+*-]{1,30}+):")
+_BARE: Final = re.compile(r"(?:[^\W_][\w-]{0,62}+\.){1,8}([^\W\d_]{2,24}|xn--[\w-]{1,59})(?![\w-])")
+_WRITTEN: Final = re.compile(
+    r"""(?<![A-Za-z])(?:[A-Za-z][A-Za-z0-9+*-]{1,30}+:(?://|\\\\
+        | (?<=(?i:mailto|magnet):)(?=[^\s:]) | (?<=(?i:tel|sms):)(?=[^\s:]) | (?<=(?i:search-ms):) | (?<=(?i:ms-msdt):)
+        | (?:(?<=(?i:javascript):)|(?<=(?i:vbscript):))(?=\S{0,200}?[(=;%])
+        | (?<=(?i:data):)(?=[\w.+-]{0,60}(?:/[\w.+-]{1,60})?(?:;base64|;charset|,%|,<)|text/html))
+      | (?<![\w@./-])(?:[^\W_][\w-]{0,62}+\.){1,8}
+        (?:(?<=(?i:www).)[\w-]|(?:[a-z]{2,24}|[A-Z]{2,24}|xn--[a-z0-9-]{1,59})(?::\d{1,5})?/(?=[^\s/]))
+      | (?<!\\)\\\\(?=[\w.-]{2,60}[\\@][\w$]))
+      [^\s<>"`|]{0,4000}+""",
+    re.VERBOSE,
+)
+_MARKDOWN: Final = re.compile(
+    r"(?:(!?)\[([^\[\]]{0,300}+))?+\]\(\s{0,9}<?+([^\s()<>]{1,4000}+(?:\([^\s()<>]{0,200}+\)?+)?+)"
+)
+_DEFINED: Final = re.compile(
+    r"^[> \t]{0,9}\[(?!\^)([^\[\]]{1,300}+)\]:\s{0,9}<?+([^\s<>]{1,4000}+)", re.M
+)
+_REFERRED: Final = re.compile(r"(!?)\[([^\[\]]{1,300}+)\]\s?\[([^\[\]]{0,300}+)\]")
+_HREF: Final = re.compile(
+    r"""(?<![\w:-])(?:xlink:)?href\s*+=\s*+(?:"\s*+([^"]{0,4000}+)|'\s*+([^']{0,4000}+)|([^\s"'>][^\s>]{0,4000}+))""",
+    re.I,
+)
+_CLOSED: Final = re.compile("</a", re.I)
+_NUMBERED: Final = re.compile(r"[0-9.]+|\[?[0-9a-fA-F.:]*:[0-9a-fA-F.:]*]?")  # an IP address
+
+
+_character: Final = lru_cache(maxsize=1_000)(unescape)
+
+
+def unescaped(html: str) -> str:
+    """Return the text with its entities as characters."""
+    if "&" not in html:
+        return html
+    return _ENTITY.sub(lambda found: _character(found.group()), _ZEROS.sub(r"\1", html))
+
+
+def all_text(html: str) -> str:
+    """Return the words of a page, the hidden ones too."""
+    return without_invisible(unescaped(_TAG.sub(" ", _INLINE.sub("", html))))
+
+
+def ascii_host(host: str) -> str:
+    """Return a host as name servers know it."""
+    host = (
+        unicodedata.normalize("NFKC", unquote(host[:255])).casefold().replace("。", ".").strip(".")
+    )
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return host
+
+
+def readable(host: str) -> str:
+    """Return a host as its reader sees it, `xn--` decoded."""
+    labels = host[:255].casefold().split(".")
+    for at, label in enumerate(labels):
+        with suppress(UnicodeError, OverflowError):
+            labels[at] = label[4:].encode().decode("punycode") if label[:4] == "xn--" else label
+    return ".".join(labels)
+
+
+@cache
+def _suffixes() -> PublicSuffixList:
+    from publicsuffixlist import PublicSuffixList  # six bare starts of Python: for cards alone
+
+    return PublicSuffixList()
+
+
+@lru_cache(maxsize=4_096)
+def site(host: str) -> str:
+    """Return the registrable domain of a host; an IP address, and what nobody registered, as it is."""
+    if not host or _NUMBERED.fullmatch(host):
+        return host
+    return _suffixes().privatesuffix(host) or host
+
+
+def host_in_label(label: str) -> str:
+    """Return the host that a link's text shows, if it shows one."""
+    for found in islice(_BARE.finditer(label), 20):
+        ending = found[1].lower()
+        marked = found[0][:4].lower() == "www." or label[: found.start()].endswith(("//", "@"))
+        if (
+            marked
+            or ending in words("common_endings")
+            or (len(ending) == 2 and ending not in words("file_endings"))
+        ):
+            return ascii_host(found[0])
+    return ""
+
+
+def links(text: str, html: str = "", page: str = "") -> list[Link]:
+    """Return the links of a text and of a page and its words, in every spelling that a program may follow."""
+    places = chain(_in_page(html), _in_text(text), _in_text(page))
+    found = dict.fromkeys(islice(places, MAX_LINKS))
+    more = [Link("", "", "", "", UNREAD)] if next(places, None) else []
+    return [*dict.fromkeys(link for raw in found if (link := _link(*raw))), *more]
+
+
+_BRACKETS: Final = frozenset("[({")
+
+
+def _may_hold_link(text: str) -> bool:
+    """Whether a text can hold a link at all, which most texts cannot: looking for one takes long."""
+    if "/" in text or "\\" in text:
+        return True
+    low = text.lower()
+    return any(start in low for start in words("link_starts"))
+
+
+def _in_text(text: str) -> Iterator[tuple[str, str, str]]:
+    text = plain = without_invisible(text)
+    written = (
+        dict.fromkeys(found[0] for found in _WRITTEN.finditer(text)) if _may_hold_link(text) else {}
+    )
+    yield from ((raw, "", "") for raw in written)
+    signs = (".", "dot", "DOT", ":", "://") if _BRACKETS.intersection(text) else ()
+    for sign in signs:
+        for fenced in (f"[{sign}]", f"({sign})", f"{{{sign}}}"):
+            plain = plain.replace(fenced, sign.lower().replace("dot", "."))
+    if plain != text:
+        undone = (found[0] for found in _WRITTEN.finditer(plain))
+        yield from ((raw, "", "disguised") for raw in undone if raw not in written)
+    if "](" in text:
+        for found in _MARKDOWN.finditer(text):
+            yield found[3], found[2] or "", "loads" if found[1] else ""
+    if "]:" in text:
+        defined = {found[1].casefold(): found[2] for found in _DEFINED.finditer(text)}
+        yield from ((target, label, "") for label, target in defined.items())
+        for found in _REFERRED.finditer(text) if defined else ():
+            target = defined.get((found[3] or found[2]).casefold(), "")
+            yield target, found[2], "loads" if found[1] else ""
+
+
+def _in_page(html: str) -> Iterator[tuple[str, str, str]]:
+    for found in _HREF.finditer(html):
+        start = html.find(">", found.end(), found.end() + 20_000) + 1
+        end = _CLOSED.search(html, start, start + 2_000)
+        label = all_text(html[start : end.start() if end else start + 300]) if start else ""
+        yield found[1] or found[2] or found[3] or "", label, ""
+
+
+def _link(raw: str, label: str, how: str) -> Link | None:
+    length, raw = len(raw), "".join(unescaped(raw).split())
+    bare = raw.rstrip(".,;:!?'\"*_~)]}>")
+    raw = raw[: len(bare) + 1] if "(" in bare and raw[len(bare) :].startswith(")") else bare
+    named = _SCHEME.match(raw)
+    scheme = named[1].lower() if named else ""
+    rest = raw[named.end() :] if named else raw
+    if raw.startswith(("\\\\", "//")):
+        scheme = "file" if raw[0] == "\\" else "https"
+    elif not named:
+        name = _BARE.match(raw)
+        placed = name and (raw[:4].lower() == "www." or raw[name.end() :][:1] in ("/", ":", "?"))
+        if how == "loads" or not name or not placed or name[1].lower() in words("file_endings"):
+            return Link("", "", "", label, UNREAD) if length >= MAX_ADDRESS else None
+        scheme = "http"
+    if re.fullmatch(r"h(?:xx|\*\*|tt)ps?", scheme) and scheme not in words("web_schemes"):
+        scheme, how = "http" + scheme[4:], how or "disguised"
+    if scheme == "mailto":
+        address = unquote(re.split(r"[?,;]", rest, maxsplit=1)[0])
+        return Link(f"mailto:{address}", scheme, ascii_host(address.rpartition("@")[2]), label, how)
+    if scheme not in words("web_schemes") and not rest.startswith(("//", "\\\\")):
+        return Link(f"{scheme}:{rest}", scheme, "", label, how)
+    rest = rest.lstrip("/\\")
+    authority = re.split(r"[/\\?#]", rest, maxsplit=1)[0]
+    place = authority.rpartition("@")[2]
+    host = ascii_host(place[: place.find("]") + 1] if place[:1] == "[" else place.partition(":")[0])
+    target = f"{scheme}://{authority.lower()}{rest[len(authority) :]}"
+    return Link(target, scheme, host, label, how) if host else None

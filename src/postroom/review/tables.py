@@ -1,0 +1,33 @@
+"""The review's data: word lists, patterns of secrets and the table of findings, kept as text files beside the code."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pkgutil import get_data
+
+_SECTION = re.compile(r"\[([\w/-]+)\]")
+
+
+def read(name: str) -> str:
+    """Return a data file of this package."""
+    return (get_data(__package__, name) or b"").decode()
+
+
+@cache
+def sections(name: str) -> dict[str, list[str]]:
+    """Return the lines below each `[heading]` of a data file, without comments and blank lines."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in read(name).splitlines():
+        if heading := _SECTION.fullmatch(line):
+            lines = found.setdefault(heading[1], [])
+        elif line and line[0] != "#":
+            lines.append(line)
+    return found
+
+
+@cache
+def words(name: str) -> frozenset[str]:
+    """Return the words of a list in `words.txt`."""
+    return frozenset(" ".join(sections("words.txt")[name]).split())

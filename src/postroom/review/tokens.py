@@ -1,0 +1,113 @@
+"""What an agent could take from a mail: addresses, links, hosts, codes and numbers, as tokens that can be compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from postroom.core.text import without_invisible
+from postroom.review.links import all_text, ascii_host, links, unescaped
+from postroom.review.secrets import lower_in_place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from postroom.core.letter import Letter
+
+MAX_TOKENS: Final = 2_000
+_ADDRESS: Final = re.compile(
+    r"(?<![\w.%+-])[\w.%+-]{0,64}+@(?:[^\W_][\w-]{0,62}+\.){1,40}[^\W\d_](?:-{0,2}[^\W_]){1,62}+"
+)
+_SPELLED: Final = re.compile(r"\s?[\[({]\s?(?:(at|@)|dot|\.)\s?[\])}]\s?", re.IGNORECASE)
+_SIGNS: Final = str.maketrans("＠﹫。．｡․﹒", "@@.....")
+_CODE_WORD: Final = re.compile(
+    r"code(?<!zip.code)(?<!post.code)(?<!postcode)(?<!postal.code)(?<!area.code)(?<!country.code)(?<!error.code)"
+    r"(?<!promo.code)(?<!source.code)(?<!qr.code)(?! of)|otp|pin(?<!\wpin)(?!\w)|tan(?<!\wtan)(?!\w)"
+    r"|password|passwort|kennwort|código|codice|kod |код|验证码|驗證碼|認証|確認コード|인증"
+)
+_CODE: Final = re.compile(
+    r"(?<![\w-])(?!(?:19|20)\d\d(?!\d))(?=[a-z]{0,9}-?\d)(?:[a-z]-)?+(\d{3}[ -]\d{3}|[a-z0-9]{4,10})(?![\w-])"
+)
+LONGEST_CODE: Final = 12
+_NUMBER: Final = re.compile(
+    r"(?<![\w,-])(?<!\d\.)(?:[a-z]{2}\d\d(?:[ .-]?[a-z0-9]{4}){2,7}+(?:[ .-]?[a-z0-9]{1,3})?"
+    r"|(?!(?:19|20)\d{6}(?!\d))(?:\d{8,20}|\d{3,6}(?:[./]\d{3,7}){2,4}|\d{3,6}(?:[ -]\d{3,7}){1,4}))(?![\w-])"
+)
+_GROUPED: Final = re.compile("[ ./-]")
+# Digits, spaces and hyphens that are printed instead of those of a keyboard.
+_PRINTED: Final = str.maketrans(
+    "０１２３４５６７８９\xa0\u2002\u2003\u2007\u2009\u200a\u202f\u3000\u2010\u2011\u2012\u2013\u2014\u2212",
+    "0123456789        ------",
+)
+_TWO_DIGITS: Final = re.compile(r"\d\d")
+
+
+def address_key(address: str) -> str:
+    """Return an address as `Address.key` has it, whatever case or script it is written in."""
+    local, at, host = address.rpartition("@")
+    return f"{local.casefold()}@{ascii_host(host)}" if at else address.casefold()
+
+
+def address_tokens(key: str) -> tuple[str, ...]:
+    """Return the tokens by which a mail may have shown an address: whole, or without a tag and what has signs in it."""
+    local, _, host = key.rpartition("@")
+    tail = re.split(r"[^\w.%+-]", local)[-1]
+    return key, f"{tail}@{host}", f"{tail.partition('+')[0]}@{host}"
+
+
+def codes(text: str, *, anywhere: bool) -> Iterator[str]:
+    """Return `code:` and `number:` tokens; a code counts near a word that says so, or anywhere."""
+    low = lower_in_place(text).translate(_PRINTED)
+    near = islice(_CODE_WORD.finditer(low), MAX_TOKENS)
+    windows = [(0, len(low))] if anywhere else [(w.start() - 40, w.end() + 60) for w in near]
+    for start, end in windows:
+        # A code that begins within the window is read to its end.
+        for code in _CODE.finditer(low, max(0, start), end + LONGEST_CODE + 1):
+            if code.start() < end:
+                yield "code:" + code[1].replace(" ", "").replace("-", "")
+    for number in _NUMBER.finditer(low) if _TWO_DIGITS.search(low) else ():
+        yield "number:" + _GROUPED.sub("", number[0])
+
+
+def _addresses(text: str) -> Iterator[str]:
+    """Yield the addresses in a text: as they stand, and with what stands for a sign undone."""
+    undone = _SPELLED.sub(lambda found: "@" if found[1] else ".", text.translate(_SIGNS))
+    undone = unquote(unescaped(undone))
+    for one in (text, undone) if undone != text else (text,):
+        for found in _ADDRESS.finditer(one) if "@" in one else ():
+            yield address_key(unicodedata.normalize("NFKC", found[0]))
+
+
+def tokens(text: str, html: str = "", *, most: int = MAX_TOKENS) -> frozenset[str]:
+    """Return what could have been taken from a text: addresses, links, `host:`, `code:`, `number:`."""
+    page = all_text(html)
+    body = f"{without_invisible(text)}\n{page}"
+    people = (key for one in _addresses(body) for key in (one, one.lstrip("_.-")))
+    linked = links(text, html, page)
+    leads = (part for a in linked for part in (a.target, a.host and f"host:{a.host}"))
+    taken: set[str] = {""}
+    # Each kind has its share: a mail full of addresses must not push its links out.
+    for share, kind in enumerate((people, leads, codes(body, anywhere=False)), 1):
+        while len(taken) < most * share // 3 and (token := next(kind, None)) is not None:
+            taken.add(token)
+    return frozenset(taken - {""})
+
+
+def letter_tokens(letter: Letter) -> frozenset[str]:
+    """Return all of a letter that could have been taken from a mail: recipients, links, codes."""
+    text = without_invisible(f"{letter.subject}\n{letter.text}")
+    linked = links(text, letter.html)
+    return frozenset(
+        (
+            *(
+                token
+                for address in (*letter.envelope, *letter.reply_to)
+                for token in address_tokens(address.key)
+            ),
+            *(token for link in linked for token in (link.target, f"host:{link.host}")),
+            *codes(text, anywhere=True),
+        )
+    )
