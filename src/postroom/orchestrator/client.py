@@ -1,7 +1,7 @@
-"""The orchestrator's line to one MCP server: started when first needed, restarted when it fails.
+"""MCPClient: calls tools of one MCP server over stdio, starts the server when needed, and restarts it when it fails.
 
-A call that may have changed something is never repeated. Whether one may is asked of the server itself:
-what its list of tools calls read-only is tried once more on a fresh server, nothing else is.
+A call that may have changed something is never repeated. Only a tool that the server itself lists as
+read-only is called once more, on a fresh server.
 """
 
 from __future__ import annotations
@@ -37,33 +37,35 @@ if TYPE_CHECKING:
 
 MAX_ANSWER: Final = 10_000_000  # bytes of JSON; a larger answer is a server gone wrong
 MAX_MESSAGE: Final = 500
-PAUSE: Final = 60.0  # seconds to wait where a server says "too much" and not for how long
-GARBLED: Final = "its answer does not fit the protocol"
+DEFAULT_RETRY_SECONDS: Final = 60.0  # where a server refuses as rate-limited without a time
+MALFORMED: Final = "its answer does not fit the protocol"
 ENDED: Final = "it ended"
-_OF_THE_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
-_KINDS: Final = {kind.code: kind for kind in PostroomError.__subclasses__() if "code" in vars(kind)}
-_WORDED = re.compile(r"Error \((\w+)\): (.+)", re.DOTALL)  # as our own contracts put it into text
+_WRONG_CALL: Final = (types.INVALID_REQUEST, types.METHOD_NOT_FOUND, types.INVALID_PARAMS)
+_ERROR_CLASSES: Final = {
+    kind.code: kind for kind in PostroomError.__subclasses__() if "code" in vars(kind)
+}
+_ERROR_TEXT = re.compile(r"Error \((\w+)\): (.+)", re.DOTALL)  # as our own contracts write it
 
 Values: TypeAlias = dict[str, Any]
 Fallback: TypeAlias = Callable[[], Values | Awaitable[Values]]
 
 log = logging.getLogger("postroom")
-# The SDK logs lines that it cannot parse, with the lines: they may hold what a mail says.
+# The SDK logs the lines that it cannot parse, and they may quote a mail.
 logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 
 
-class _Failure(Exception):
-    """A call without an answer: whether it was written, and whether a fresh server may give one."""
+class _CallFailed(Exception):
+    """A call got no answer. `written`: it may have reached the server; `retry`: a fresh server may answer."""
 
-    def __init__(self, cause: str, *, written: bool = True, fresh: bool = True) -> None:
+    def __init__(self, cause: str, *, written: bool = True, retry: bool = True) -> None:
         super().__init__(cause)
         self.cause = cause
         self.written = written
-        self.fresh = fresh
+        self.retry = retry
 
 
 class MCPClient:
-    """Calls the tools of one server; where it does not answer, that is logged and the fallback is run."""
+    """Calls the tools of one server; a failure is logged in the vault, and then the fallback runs."""
 
     def __init__(
         self,
@@ -81,67 +83,71 @@ class MCPClient:
         self._timeout = timeout
         self._environ = environ
         self._clock = clock
-        self._run: _Run | None = None
-        self._closed = False
+        self._connection: _Connection | None = None
+        self._is_closed = False
 
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any], fallback: Fallback | None = None
     ) -> dict[str, Any]:
-        """Return what a tool answers, or else the fallback; raise what the tool refuses with."""
-        attempts, writes = 0, True
-        told = _json(tool_name, arguments)
+        """Return the tool's answer, or the fallback's where the server gives none.
+
+        Raises the error that the tool refuses with. Without a fallback, a failure raises `Unavailable`,
+        or `Uncertain` where the call may have changed something.
+        """
+        sent = _as_json(tool_name, arguments)
+        attempts, may_write = 0, True
         while True:
             attempts += 1
             try:
-                run = self._running()
-                await run.ready()
-                if attempts > 1 and tool_name not in run.reads:
-                    break  # what was tried before is the failure
-                writes = tool_name not in run.reads
-                answer = await run.call(tool_name, told)
-            except _Failure as found:
-                failure = found
-                if writes or not found.fresh or attempts > 1:
+                connection = self._connect()
+                await connection.started()
+                if attempts > 1 and tool_name not in connection.read_only:
+                    break  # report the failure of the first attempt
+                may_write = tool_name not in connection.read_only
+                answer = await connection.call(tool_name, sent)
+            except _CallFailed as error:
+                failure = error
+                if may_write or not error.retry or attempts > 1:
                     break
             else:
                 if answer.is_error:
                     raise _refusal(answer)
                 return _values(answer)
-        # Past the `except`: neither the error nor the fallback's may show what the server said.
-        error = self._error(tool_name, failure, uncertain=failure.written and writes)
-        await self._log(tool_name, error.message, attempts, fallback=fallback is not None)
+        # Outside the `except`, so that no chained exception shows what the server wrote.
+        problem = self._error(tool_name, failure, uncertain=failure.written and may_write)
+        await self._log(tool_name, problem.message, attempts, fallback=fallback is not None)
         if fallback is None:
-            raise error
+            raise problem
         result = await anyio.to_thread.run_sync(fallback)
         return await result if inspect.isawaitable(result) else result
 
     async def close(self) -> None:
-        """End the server; calls that wait for it fail, and so do later ones."""
-        self._closed = True
-        if self._run is not None:
-            self._run.stop("the client was closed")
-            with anyio.CancelScope(shield=True):  # a server that is left half ended is an orphan
-                await self._run.finished.wait()
+        """Stop the server; calls that wait for it fail, and so do later ones."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.stop("the client was closed")
+            with anyio.CancelScope(shield=True):  # else the server could be left running
+                await self._connection.finished.wait()
 
-    def _running(self) -> _Run:
-        if self._closed:
-            raise _Failure("the client is closed", written=False, fresh=False)
-        if self._run is None or self._run.cause:
+    def _connect(self) -> _Connection:
+        if self._is_closed:
+            raise _CallFailed("the client is closed", written=False, retry=False)
+        if self._connection is None or self._connection.cause:
             environ = os.environ if self._environ is None else self._environ
-            self._run = _Run(self.command, environ, self._timeout, self._run)
-        return self._run
+            self._connection = _Connection(self.command, environ, self._timeout, self._connection)
+        return self._connection
 
-    def _error(self, tool: str, failure: _Failure, *, uncertain: bool) -> PostroomError:
-        look = f"run `{_line(shlex.join(self.command))}` by hand to see what is wrong."
-        about = f"{one_line(self.server_name)}: {one_line(tool)[:80]}"
+    def _error(self, tool: str, failure: _CallFailed, *, uncertain: bool) -> PostroomError:
+        by_hand = f"run `{_short(shlex.join(self.command))}` by hand to see what is wrong."
+        call = f"{one_line(self.server_name)}: {one_line(tool)[:80]}"
         if uncertain:
             return Uncertain(
-                f"{about} may have happened or not: {failure.cause}",
-                remedy=f"See whether it has happened before you call it again; then {look}",
+                f"{call} may have happened or not: {failure.cause}",
+                remedy=f"See whether it has happened before you call it again; then {by_hand}",
             )
         return Unavailable(
-            f"{about} was not answered: {failure.cause}",
-            remedy=f"Logs/ in the vault says since when; {look}",
+            f"{call} was not answered: {failure.cause}",
+            remedy=f"Logs/ in the vault says since when; {by_hand}",
         )
 
     async def _log(self, tool: str, message: str, attempts: int, *, fallback: bool) -> None:
@@ -165,82 +171,82 @@ class MCPClient:
 
         try:
             await anyio.to_thread.run_sync(append)
-        except (PostroomError, OSError) as wrong:
-            log.warning("%s; and that is not in the log: %s", message, one_line(str(wrong)))
+        except (PostroomError, OSError) as error:
+            log.warning("%s; the vault's log has no line of it: %s", message, one_line(str(error)))
 
 
-class _Run:
-    """One run of a server: its process, and the session with it."""
+class _Connection:
+    """One server process and the session with it; a failed one is replaced by another."""
 
     def __init__(
         self,
         command: list[str],
         environ: Mapping[str, str],
         timeout: float,
-        before: _Run | None,
+        previous: _Connection | None,
     ) -> None:
-        self.cause = ""  # why it is over
-        self.reads: frozenset[str] = frozenset()  # the tools that change nothing
+        self.cause = ""  # why it ended
+        self.read_only: frozenset[str] = frozenset()  # the tools that change nothing
         self.finished = anyio.Event()  # the process is gone
         self._timeout = timeout
         self._session: ClientSession | None = None
-        self._noise = False
-        self._settled = anyio.Event()
-        self._over = anyio.Event()
+        self._printed_noise = False
+        self._is_decided = anyio.Event()  # it has started, or failed to
+        self._has_ended = anyio.Event()
         self._scope = anyio.CancelScope()
-        # A task of its own, under nobody's scope: the first call may end, or be cancelled, before others.
-        self._task = asyncio.create_task(self._live(command, environ, before))
+        # A task outside every caller's scope: the call that started the server may be cancelled.
+        self._task = asyncio.create_task(self._serve(command, environ, previous))
 
-    async def ready(self) -> ClientSession:
-        """Wait until it has started; what fails before has not happened."""
-        await self._settled.wait()
+    async def started(self) -> ClientSession:
+        """Return the session; a server that did not start raises, and nothing has happened."""
+        await self._is_decided.wait()
         if self._session is None:
-            raise _Failure(self.cause, written=False, fresh=False)
+            raise _CallFailed(self.cause, written=False, retry=False)
         return self._session
 
     async def call(self, tool: str, arguments: Values) -> types.CallToolResult:
-        """Return the answer to a call; a server that gives none, or a wrong one, is stopped."""
-        session = await self.ready()
+        """Return the answer to a call; a server that gives none, or a malformed one, is stopped."""
+        session = await self.started()
         try:
             with anyio.fail_after(self._timeout):
-                # Not the client's own call: that one repeats a call when the server asks it to.
+                # Not `Client.call_tool`, which repeats a call when the server asks for input.
                 answer = await session.call_tool(tool, arguments)
-            if _fits(answer):
+            if _is_well_formed(answer):
                 return answer
-            cause = GARBLED
+            cause = MALFORMED
         except TimeoutError:
-            noise = ", but lines that are no messages" if self._noise else ""
+            noise = ", but lines that are no messages" if self._printed_noise else ""
             cause = f"no answer within {self._timeout:g} seconds{noise}"
         except MCPError as error:
-            if error.code in _OF_THE_CALL:
-                raise Invalid(_line(error.message)) from None
+            if error.code in _WRONG_CALL:
+                raise Invalid(_short(error.message)) from None
             if error.code != types.CONNECTION_CLOSED:
-                raise _Failure(f"it answered with error {error.code}", fresh=False) from None
+                raise _CallFailed(f"it answered with error {error.code}", retry=False) from None
             cause = self.cause or ENDED
-        except Exception:  # noqa: BLE001 - whatever the SDK makes of a stranger's answer
-            cause = GARBLED
+        except Exception:  # noqa: BLE001 - the SDK raises anything for a malformed answer
+            cause = MALFORMED
         self.stop(cause)
-        raise _Failure(cause)
+        raise _CallFailed(cause)
 
     def stop(self, cause: str) -> None:
-        """Have it ended, by force where it does not go."""
-        self._leave(cause)
+        """End the process, by force where it does not exit."""
+        self._end(cause)
         self._scope.cancel()
 
-    def _leave(self, cause: str) -> None:
+    def _end(self, cause: str) -> None:
         self.cause = self.cause or cause
         self._session = None
-        self._settled.set()
-        self._over.set()
+        self._is_decided.set()
+        self._has_ended.set()
 
-    async def _live(
-        self, command: list[str], environ: Mapping[str, str], before: _Run | None
+    async def _serve(
+        self, command: list[str], environ: Mapping[str, str], previous: _Connection | None
     ) -> None:
         try:
-            # Standard error goes nowhere: it may hold what a mail says, and a pipe must be read.
-            with self._scope, Path(os.devnull).open("w") as nowhere:
-                if before:  # never two at once: they may want the same lock
-                    await before.finished.wait()
+            # Standard error is discarded: it may quote a mail, and a pipe would have to be read.
+            with self._scope, Path(os.devnull).open("w") as devnull:
+                if previous:  # never two at once: they may want the same lock
+                    await previous.finished.wait()
                 self._scope.deadline = anyio.current_time() + self._timeout
                 program, *rest = command
                 server = StdioServerParameters(
@@ -249,131 +255,132 @@ class _Run:
                     env=dict(environ),
                     encoding_error_handler="replace",  # a byte that is no UTF-8 would end the SDK
                 )
-                async with Client(self._watched(stdio_client(server, errlog=nowhere))) as client:
-                    self.reads = await _read_only(client.session)
+                async with Client(self._observe(stdio_client(server, errlog=devnull))) as client:
+                    self.read_only = await _read_only_tools(client.session)
                     self._scope.deadline = math.inf
                     if not self.cause:
                         self._session = client.session
-                    self._settled.set()
-                    await self._over.wait()
-            self._leave(f"it did not start within {self._timeout:g} seconds")
-        except Exception as wrong:  # noqa: BLE001 - whatever the SDK makes of a stranger's start
-            self._leave(_why(wrong))
+                    self._is_decided.set()
+                    await self._has_ended.wait()
+            self._end(f"it did not start within {self._timeout:g} seconds")
+        except Exception as error:  # noqa: BLE001 - the SDK raises anything for a failed start
+            self._end(_start_failure(error))
         finally:
-            self._leave(ENDED)
+            self._end(ENDED)
             self.finished.set()
 
     @asynccontextmanager
-    async def _watched(
+    async def _observe(
         self, transport: AbstractAsyncContextManager[TransportStreams]
     ) -> AsyncIterator[TransportStreams]:
-        """Lend a transport whose end is noticed: the SDK tells only the calls that wait just then."""
-        hand, take = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        """Pass on a transport's messages and notice its end: the SDK reports it to pending calls only."""
+        sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
 
-        async def pass_on(incoming: AsyncIterator[SessionMessage | Exception]) -> None:
-            with hand, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                async for found in incoming:
-                    if isinstance(found, Exception):
-                        self._noise = True  # many a server prints; the answer may still come
+        async def forward(incoming: AsyncIterator[SessionMessage | Exception]) -> None:
+            with sender, suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                async for message in incoming:
+                    if isinstance(message, Exception):
+                        self._printed_noise = True  # many servers print; the answer may still come
                     else:
-                        await hand.send(found)
-            self._leave(ENDED)
+                        await sender.send(message)
+            self._end(ENDED)
 
-        with hand, take:
+        with sender, receiver:
             async with transport as (incoming, outgoing), anyio.create_task_group() as group:
-                group.start_soon(pass_on, incoming)
-                yield take, outgoing
+                group.start_soon(forward, incoming)
+                yield receiver, outgoing
                 group.cancel_scope.cancel()
 
 
-async def _read_only(session: ClientSession) -> frozenset[str]:
-    """Return the names of the tools that say of themselves that they change nothing."""
-    found: set[str] = set()
+async def _read_only_tools(session: ClientSession) -> frozenset[str]:
+    """Return the names of the tools that the server lists as read-only."""
+    names: set[str] = set()
     cursor: str | None = None
     while True:
         page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-        found.update(
+        names.update(
             tool.name
             for tool in page.tools
             if tool.annotations is not None and tool.annotations.read_only_hint is True
         )
         cursor = page.next_cursor
         if cursor is None:
-            return frozenset(found)
+            return frozenset(names)
 
 
-def _json(tool: str, arguments: Values) -> Values:
-    """Return the arguments as they are sent: what is no JSON would end the SDK's writer."""
+def _as_json(tool: str, arguments: Values) -> Values:
+    """Return the arguments as they are sent; anything but JSON would end the SDK's writer."""
     try:
-        sent = json.dumps({tool: arguments}, ensure_ascii=False, allow_nan=False)
-        sent.encode()
+        text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        f"{tool}{text}".encode()
     except (TypeError, ValueError, RecursionError):
         raise Invalid(
             f"The arguments for {one_line(tool)[:80]} are no JSON",
             remedy="Give texts, numbers, lists and objects, and no text that is half a character.",
         ) from None
-    found: Values = json.loads(sent)[tool]
-    return found
+    sent: Values = json.loads(text)
+    return sent
 
 
-def _fits(answer: types.CallToolResult) -> bool:
+def _is_well_formed(answer: types.CallToolResult) -> bool:
     structured = answer.structured_content
     return (structured is None or isinstance(structured, dict)) and (
         len(answer.model_dump_json()) <= MAX_ANSWER
     )
 
 
-def _why(wrong: BaseException) -> str:
-    """Return why a server did not start, without what it said."""
-    while isinstance(wrong, BaseExceptionGroup):
-        wrong = wrong.exceptions[0]
-    if isinstance(wrong, OSError) and wrong.strerror:
-        return f"it cannot be started ({wrong.strerror})"
-    if isinstance(wrong, MCPError):
-        return f"it refused to begin, with error {wrong.code}"
-    return f"it does not begin as the protocol has it ({type(wrong).__name__})"
+def _start_failure(error: BaseException) -> str:
+    """Return why a server did not start, without quoting it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError) and error.strerror:
+        return f"it cannot be started ({error.strerror})"
+    if isinstance(error, MCPError):
+        return f"it refused to begin, with error {error.code}"
+    return f"it does not begin as the protocol has it ({type(error).__name__})"
 
 
 def _text(answer: types.CallToolResult) -> str:
     return "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
 
 
-def _object(text: str) -> Values | None:
+def _parse_object(text: str) -> Values | None:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _values(answer: types.CallToolResult) -> Values:
     text, structured = _text(answer), answer.structured_content
-    found = _object(text) if structured is None else structured
-    return {"text": text} if found is None else found
+    values = _parse_object(text) if structured is None else structured
+    return {"text": text} if values is None else values
 
 
 def _refusal(answer: types.CallToolResult) -> PostroomError:
-    """Return a tool's refusal as the error that its code says."""
+    """Return a tool's refusal as the error that its code names."""
     text = _text(answer)
-    found: Values = answer.structured_content or _object(text) or {}
-    code: object = found.get("error")
-    more: object = found.get("details")
-    if isinstance(code, dict):  # our own contract, not the documents'
-        found = more = code
-        code = found.get("code")
-    if not isinstance(code, str) and (worded := _WORDED.match(text)):
-        code, text = worded.groups()
-    details: Values = more if isinstance(more, dict) else {}
-    message = _line(found.get("message")) or _line(text) or "The tool refused, and says not why"
-    remedy = _line(details.get("remedy"))
+    values: Values = answer.structured_content or _parse_object(text) or {}
+    code: object = values.get("error")
+    details: object = values.get("details")
+    if isinstance(code, dict):  # our own contract nests what document 003 has side by side
+        values = details = code
+        code = values.get("code")
+    if not isinstance(code, str) and (parts := _ERROR_TEXT.match(text)):
+        code, text = parts.groups()
+    more: Values = details if isinstance(details, dict) else {}
+    message = _short(values.get("message")) or _short(text) or "The tool refused without a reason"
+    remedy = _short(more.get("remedy"))
     if code == Limited.code:
-        seconds = details.get("retry_after_seconds")
-        known = isinstance(seconds, int | float) and 0 <= seconds < math.inf
-        return Limited(message, seconds=float(seconds or 0) if known else PAUSE, remedy=remedy)
+        seconds = more.get("retry_after_seconds")
+        if not (isinstance(seconds, int | float) and 0 <= seconds < math.inf):
+            seconds = DEFAULT_RETRY_SECONDS
+        return Limited(message, seconds=float(seconds), remedy=remedy)
     if code == Conflict.code:
-        return Conflict(message, remedy=remedy, etag=_line(details.get("etag")))
-    return _KINDS.get(str(code), Unavailable)(message, remedy=remedy)
+        return Conflict(message, remedy=remedy, etag=_short(more.get("etag")))
+    return _ERROR_CLASSES.get(str(code), Unavailable)(message, remedy=remedy)
 
 
-def _line(found: object) -> str:
-    return one_line(found[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(found, str) else ""
+def _short(text: object) -> str:
+    return one_line(text[: 4 * MAX_MESSAGE])[:MAX_MESSAGE] if isinstance(text, str) else ""

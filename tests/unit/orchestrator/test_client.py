@@ -405,7 +405,7 @@ def test_a_server_that_has_died_is_started_again_even_for_what_writes(place: Pla
         async with place.opened("dies after") as client:
             for _ in range(3):
                 assert await client.call_tool("stir", {}) == {"tool": "stir"}
-                await until(lambda: present(client._run).cause)
+                await until(lambda: present(client._connection).cause)
 
     anyio.run(main)
     assert place.calls == ["stir"] * 3
@@ -418,7 +418,7 @@ def test_a_server_that_is_killed_between_two_calls_is_started_again(place: Place
         async with place.opened() as client:
             await client.call_tool("stir", {})
             os.kill(place.starts[0], 9)
-            await until(lambda: present(client._run).cause)
+            await until(lambda: present(client._connection).cause)
             await client.call_tool("stir", {})
 
     anyio.run(main)
