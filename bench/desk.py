@@ -20,7 +20,7 @@ from postroom.config import load
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.audit import Action
-from postroom.core.card import Card, Level, Line
+from postroom.core.card import Card, CardLine, Level
 from postroom.core.letter import Letter, letter_id
 from postroom.core.policy import DAY
 from postroom.core.records import NOWHERE, Entry
@@ -119,7 +119,7 @@ class SendingOffice(Office):
         """Enter letters that were sent, one line of the log each, and write the log."""
         desk, now = self.desk, self.clock
         now.behind = letters * APART
-        card = Card((Line(Level.LOOK, "first", "The first letter to this address."),))
+        card = Card((CardLine(Level.LOOK, "first", "The first letter to this address."),))
         for first in range(0, letters, BATCH):
             with desk.ledger.write(synced=False) as book:
                 for number in range(first, min(first + BATCH, letters)):

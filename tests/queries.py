@@ -15,16 +15,16 @@ from postroom.core.query import (
     Kind,
     Labelled,
     Leaf,
-    Me,
     MessageId,
     Not,
     Or,
+    OwnAddress,
     Query,
+    QueryContext,
     Since,
     Size,
     Text,
     Until,
-    View,
     addresses,
     body_terms,
     bounds,
@@ -39,7 +39,7 @@ SCALES = {"G": 2**30, "M": 2**20, "K": 2**10, "": 1}
 ANY = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
 
 
-def matches(query: Query, message: Message, view: View) -> bool:
+def matches(query: Query, message: Message, view: QueryContext) -> bool:
     """Whether a mailbox that is asked this query answers with this message."""
     return Judge(message, view).holds(restricted(query))
 
@@ -47,7 +47,7 @@ def matches(query: Query, message: Message, view: View) -> bool:
 class Judge:
     """One message in question: each field a text of words between spaces, a phrase a part of it."""
 
-    def __init__(self, message: Message, view: View) -> None:
+    def __init__(self, message: Message, view: QueryContext) -> None:
         self.message = message
         self.view = view
         self.fields = {where: _spaced(found) for where, found in terms(message.mail).items()}
@@ -71,7 +71,7 @@ class Judge:
                 return True
             case Text(where, text):
                 return self._says(where, text)
-            case Me(where):
+            case OwnAddress(where):
                 return any(self._says(where, address) for address in self.view.me)
             case Labelled(key):
                 return key in self.labels
@@ -133,7 +133,7 @@ def show_leaf(leaf: Leaf) -> str:
             literally_me = where in PEOPLE and text.lower() == "me"
             shown = f'"{text}"' if literally_me else quoted(text)
             return f"{where.value}:{shown}" if where.value else shown
-        case Me(where):
+        case OwnAddress(where):
             return f"{where.value}:me"
         case Labelled(key):
             if (name := key.removeprefix("category_")) != key and name in CATEGORIES:

@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from postroom.core import life
-from postroom.core.audit import GENESIS, Read, digest, read
+from postroom.core.audit import GENESIS, ParsedLine, digest, read
 from postroom.desk.desk import Desk
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.desk.outbox import Proposal
@@ -316,7 +316,9 @@ class Storm:
             claimed[id] = claims - moves.count(("sending", "approved"))
         assert spent == +claimed
 
-    def _check_chain(self, actions: list[Read], histories: dict[str, list[life.State]]) -> None:
+    def _check_chain(
+        self, actions: list[ParsedLine], histories: dict[str, list[life.State]]
+    ) -> None:
         """The chain is whole by its own numbers and hashes, and tells every claim."""
         before = GENESIS
         for seq, action in enumerate(actions, 1):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from postroom.core.errors import Invalid
 from postroom.core.language import parse
 from postroom.core.message import Mail, Message
-from postroom.core.query import And, Anywhere, Everything, View, joined
+from postroom.core.query import And, Anywhere, Everything, QueryContext, joined
 from postroom.mail.mime import read
 from tests.queries import matches
 
@@ -567,7 +567,7 @@ class Mailbox:
             return lambda _message: False
         if lifted:
             query = Anywhere() if query == Everything() else joined(And, (query, Anywhere()))
-        view = View(int(self.now()), (self.address, *sorted(self.own)), self.zone)
+        view = QueryContext(int(self.now()), (self.address, *sorted(self.own)), self.zone)
 
         def holds(message: Stored) -> bool:
             late = self.horizon is not None and message.number > self.horizon

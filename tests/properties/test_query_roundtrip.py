@@ -28,17 +28,17 @@ from postroom.core.query import (
     Has,
     Kind,
     Labelled,
-    Me,
     MessageId,
     Not,
     Or,
+    OwnAddress,
     Query,
+    QueryContext,
     Since,
     Size,
     Text,
     Unit,
     Until,
-    View,
     restricted,
 )
 from postroom.core.text import words
@@ -74,7 +74,7 @@ days = st.one_of(st.dates(date(1, 1, 1), date(9999, 12, 31)), st.integers(0, 10*
 people = st.sampled_from([Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
 leaves = st.one_of(
     st.builds(Text, st.sampled_from(Field), phrases),
-    st.builds(Me, people),
+    st.builds(OwnAddress, people),
     labels,
     st.just(Anywhere()),
     st.builds(Has, st.sampled_from(Kind)),
@@ -157,12 +157,14 @@ messages = st.builds(
     mail=mails,
 )
 zones = st.integers(-14, 14).map(lambda hours: timezone(timedelta(hours=hours)))
-views = st.builds(View, now=st.integers(0, 2**32), me=st.just(("amy@example.org",)), zone=zones)
+views = st.builds(
+    QueryContext, now=st.integers(0, 2**32), me=st.just(("amy@example.org",)), zone=zones
+)
 
 
 @given(queries.filter(lambda query: query != Everything()), messages, views)
 def test_a_mail_is_found_by_a_query_or_by_its_negation(
-    query: Query, message: Message, view: View
+    query: Query, message: Message, view: QueryContext
 ) -> None:
     negation = query.part if isinstance(query, Not) else Not(query)
     found = [matches(joined(And, (Anywhere(), each)), message, view) for each in (query, negation)]
@@ -170,7 +172,7 @@ def test_a_mail_is_found_by_a_query_or_by_its_negation(
 
 
 @given(phrases, phrases, views)
-def test_a_mail_is_found_by_its_own_words(first: str, second: str, view: View) -> None:
+def test_a_mail_is_found_by_its_own_words(first: str, second: str, view: QueryContext) -> None:
     mail = Mail(subject=f"{first} {second}", text=f"{second} {first}")
     message = Message("1", "1", 0, 0, frozenset(), mail)
     for where in (Field.ANY, Field.SUBJECT):

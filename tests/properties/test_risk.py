@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from postroom.core.address import Address
-from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line
+from postroom.core.card import MAX_LINE, Card, CardLine, Exposure, LetterFacts, Level
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.text import clean, one_line
 from postroom.review.links import all_text, links
@@ -88,7 +88,7 @@ exposures = st.builds(
 
 
 @st.composite
-def situations(draw: DrawFn) -> tuple[Letter, Facts]:
+def situations(draw: DrawFn) -> tuple[Letter, LetterFacts]:
     one = draw(letters)
     seen = draw(
         st.sampled_from(
@@ -98,7 +98,7 @@ def situations(draw: DrawFn) -> tuple[Letter, Facts]:
     own = draw(st.sampled_from([(), (one.sender,)]))
     thread = draw(st.sampled_from([None, frozenset(), frozenset({one.to[0].key})]))
     known = {f"@{domain}" for domain in (*draw(st.lists(domains, max_size=4)), "paypal.com")}
-    return one, Facts(
+    return one, LetterFacts(
         own=own,
         written_to=frozenset(address.key for address in one.cc),
         contacts=frozenset(known).union(
@@ -115,7 +115,7 @@ def situations(draw: DrawFn) -> tuple[Letter, Facts]:
 
 @given(situations(), st.lists(st.sampled_from(["person", "agent", "mail", "else"]), max_size=3))
 def test_every_letter_has_a_bounded_and_printable_card(
-    situation: tuple[Letter, Facts], origins: list[str]
+    situation: tuple[Letter, LetterFacts], origins: list[str]
 ) -> None:
     card = assess(*situation, origins)
     assert card == assess(*situation, origins)
@@ -133,7 +133,7 @@ def test_every_letter_has_a_bounded_and_printable_card(
 
 
 @given(situations())
-def test_no_card_repeats_a_secret(situation: tuple[Letter, Facts]) -> None:
+def test_no_card_repeats_a_secret(situation: tuple[Letter, LetterFacts]) -> None:
     for one in assess(*situation).lines:
         assert not secrets(one.text) - {"A long random-looking string"}, one.text
 
@@ -144,7 +144,7 @@ TOKEN = "ghp_" + "aB3dE6gH9" * 4
 
 @given(situations(), texts, texts, st.sampled_from(["subject", "text", "name", "file", "link"]))
 def test_a_planted_secret_is_found_and_not_repeated(
-    situation: tuple[Letter, Facts], before: str, after: str, place: str
+    situation: tuple[Letter, LetterFacts], before: str, after: str, place: str
 ) -> None:
     one, facts = situation
     planted = f"{before} {TOKEN} {after}"
@@ -189,6 +189,6 @@ def test_what_is_masked_stays_masked(text: str) -> None:
 
 @given(st.text())
 def test_a_line_is_settled(text: str) -> None:
-    one = Line(Level.PLAIN, "x", text)
+    one = CardLine(Level.PLAIN, "x", text)
     assert one.text == one_line(one.text)
     assert len(one.text) <= MAX_LINE

@@ -20,16 +20,16 @@ from postroom.core.query import (
     Has,
     Kind,
     Labelled,
-    Me,
     MessageId,
     Or,
+    OwnAddress,
     Query,
+    QueryContext,
     Since,
     Size,
     Text,
     Unit,
     Until,
-    View,
     joined,
     opposite,
 )
@@ -131,7 +131,9 @@ days = st.one_of(
 )
 leaves = st.one_of(
     st.builds(Text, st.sampled_from(Field), phrases),
-    st.builds(Me, st.sampled_from([Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])),
+    st.builds(
+        OwnAddress, st.sampled_from([Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
+    ),
     st.sampled_from([*LABELS, "missing", "DRAFT"]).map(lambda name: Labelled(label_key(name))),
     st.just(Anywhere()),
     st.builds(Has, st.sampled_from(Kind)),
@@ -187,7 +189,7 @@ def test_compiled_sql_and_matches_agree_on_every_mail(
                 key=lambda message: int(message.id, 16),
                 reverse=True,
             )
-            view = View(now=NOW, me=(YOU.spec,), zone=ZONE)
+            view = QueryContext(now=NOW, me=(YOU.spec,), zone=ZONE)
             for query in asked:
                 found = [item.id for item in box.search(show(query), limit=100).items]
                 assert found == [
@@ -212,7 +214,7 @@ def test_the_deepest_and_the_longest_query_that_parse_accepts_is_answered(tmp_pa
     box = mailbox(str(tmp_path))
     box.add_mails([Arrival(b"Subject: a\r\n\r\nb\r\n", frozenset({"INBOX"}), NOW)])
     (id,) = (item.id for item in box.search("").items)
-    view = View(now=NOW, me=(YOU.spec,), zone=ZONE)
+    view = QueryContext(now=NOW, me=(YOU.spec,), zone=ZONE)
     many = [f"w{n}" for n in range(MAX_TERMS)]
     for text in (
         nested("a", "c"),

@@ -16,7 +16,7 @@ _PASSED_OVER: Final = frozenset({DRAFT, SENT, SPAM, TRASH})
 _MARKS: Final = ("re:", "re :", "aw:", "sv:", "antw:")
 
 
-class Answer(NamedTuple):
+class ReplyEnvelope(NamedTuple):
     """The envelope and the subject of an answer."""
 
     to: tuple[Address, ...]
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     subject: str
 
 
-def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> Answer:
+def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> ReplyEnvelope:
     """Return where an answer to a mail goes: to whom it asks for, or to all but its own account.
 
     To one that this account has `sent`, it goes to whom that went; a mail that only claims so has
@@ -39,7 +39,7 @@ def answer(mail: Mail, own: Collection[str], *, sent: bool, everyone: bool) -> A
         )
     there = {_key(party) for party in to}
     rest = _others((*mail.to, *mail.cc), {*own, *there}) if everyone else ()
-    return Answer(_addresses(to), _addresses(rest), answer_subject(mail.subject))
+    return ReplyEnvelope(_addresses(to), _addresses(rest), answer_subject(mail.subject))
 
 
 def answered(messages: Sequence[Message]) -> Message:

@@ -21,7 +21,7 @@ MAX_LINE = 4_000  # bytes
 MAX_FAULTS = 100
 
 Value = str | int | bool | None
-Place = tuple[str, int]  # file and line
+LinePlace = tuple[str, int]  # file and line
 
 _BODIES = frozenset(("body", "text", "html"))
 _LARGEST = 2**53  # JSON's readers keep whole numbers up to here
@@ -134,7 +134,7 @@ def digest(line: str) -> str:
     return hashlib.sha256(line.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Mark(NamedTuple):
+class LogPosition(NamedTuple):
     """How far the log was written: the last number, the file, its size, when a file was last made."""
 
     seq: int = 0
@@ -143,7 +143,7 @@ class Mark(NamedTuple):
     changed: int = 0
 
 
-class Read(NamedTuple):
+class ParsedLine(NamedTuple):
     """A line of the log, read back; `line` is its text."""
 
     desk: str
@@ -165,7 +165,7 @@ def _refuse(constant: str) -> NoReturn:
 _decode = json.JSONDecoder(parse_constant=_refuse).decode
 
 
-def read(line: str) -> Read | None:
+def read(line: str) -> ParsedLine | None:
     """Return what a line says, or nothing where it is no line of a log, whatever else it is."""
     if len(line) > MAX_LINE:
         return None
@@ -185,7 +185,7 @@ def read(line: str) -> Read | None:
         return None
     if not _TIMESTAMP.fullmatch(timestamp) or type(get("parameters", {})) is not dict:
         return None
-    return Read(
+    return ParsedLine(
         desk, seq, previous, digest(line), letter, state, timestamp, action_type, record, line
     )
 
@@ -202,14 +202,14 @@ class Fault:
 class _Walk:
     """One desk's lines, as far as they were walked."""
 
-    def __init__(self, last: int, digest: str, place: Place) -> None:
+    def __init__(self, last: int, digest: str, place: LinePlace) -> None:
         self.start = self.last = last
         self.digest = digest
         self.first = self.place = place
         self.seen: set[int] = set()
-        self.jumps: dict[int, Place] = {}
+        self.jumps: dict[int, LinePlace] = {}
 
-    def step(self, found: Read, true: str | None, place: Place) -> Fault | None:
+    def step(self, found: ParsedLine, true: str | None, place: LinePlace) -> Fault | None:
         """Take the next line; `true` is the digest that the ledger has for it, if it has any."""
         seq = found.seq
         if seq in self.seen:
@@ -260,8 +260,8 @@ def verify(
     ours = _Walk(0, GENESIS, ("", 0))
     walks = {desk: ours}
     faults: list[Fault] = []
-    past: list[Place] = []
-    foreign: list[Place] = []
+    past: list[LinePlace] = []
+    foreign: list[LinePlace] = []
     more = 0
     for file, number, text in lines:
         place = (file, number)

@@ -35,7 +35,7 @@ class Level(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CardLine:
     """One plain sentence of a card, safe to print."""
 
     level: Level
@@ -50,7 +50,7 @@ class Line:
         object.__setattr__(self, "text", text)
 
 
-class Source(NamedTuple):
+class ItemSource(NamedTuple):
     """A recipient or link of a letter, and the mails that showed it, if any did."""
 
     kind: str  # one of `SOURCES`
@@ -65,8 +65,8 @@ SOURCES: Final = ("recipient", "answers to", "link", "picture")
 class Card:
     """What code found in a letter, the highest level first."""
 
-    lines: tuple[Line, ...] = ()
-    sources: tuple[Source, ...] = ()
+    lines: tuple[CardLine, ...] = ()
+    sources: tuple[ItemSource, ...] = ()
 
     @property
     def level(self) -> Level:
@@ -74,16 +74,16 @@ class Card:
         return max((one.level for one in self.lines), default=Level.PLAIN)
 
     @property
-    def warnings(self) -> tuple[Line, ...]:
+    def warnings(self) -> tuple[CardLine, ...]:
         """The lines that a person must look at."""
         return tuple(one for one in self.lines if one.level > Level.PLAIN)
 
     @property
-    def facts(self) -> tuple[Line, ...]:
+    def facts(self) -> tuple[CardLine, ...]:
         """The lines that only describe the letter: its domains, links and files."""
         return tuple(one for one in self.lines if one.level == Level.PLAIN)
 
-    def adding(self, line: Line) -> Card:
+    def adding(self, line: CardLine) -> Card:
         """Return the card with one more line, before others of its level."""
         lines = sorted((line, *self.lines), key=lambda one: -one.level)
         return Card(tuple(lines), self.sources)
@@ -100,9 +100,9 @@ class Card:
         for row in rows:
             match row:
                 case [0 | 1 | 2 as level, str() as kind, str() as text]:
-                    lines.append(Line(Level(level), kind, text))
+                    lines.append(CardLine(Level(level), kind, text))
                 case [str() as kind, str() as what, str() as where] if kind in SOURCES:
-                    sources.append(Source(kind, what, where))
+                    sources.append(ItemSource(kind, what, where))
                 case _:
                     raise Invalid("This is no risk card")
         return cls(tuple(lines), tuple(sources))
@@ -131,7 +131,7 @@ class Exposure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class LetterFacts:
     """What the desk knows around a letter: who is known, what an agent read, what was written before."""
 
     own: tuple[Address, ...] = ()

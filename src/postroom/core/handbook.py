@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from postroom.core.errors import Corrupt
 from postroom.core.message import label_key
 from postroom.core.text import words
-from postroom.core.triage import DECISIONS, DRAFTS, MAX_TEXT, Decision, Facts, Judgement
+from postroom.core.triage import DECISIONS, DRAFTS, MAX_TEXT, Decision, Judgement, MailFacts
 
 TITLE: Final = "Rules"
 MAX_RULES: Final = 500
@@ -65,7 +65,7 @@ def _phrase(rule: str, said: Sequence[str]) -> bool:
 
 
 # What a condition may be about: whether it needs values, and how one of them is compared.
-_ABOUT: Final[dict[str, tuple[bool, Callable[[str, Facts], bool]]]] = {
+_ABOUT: Final[dict[str, tuple[bool, Callable[[str, MailFacts], bool]]]] = {
     "from": (True, lambda value, facts: _address(value, (facts.sender,))),
     "to": (True, lambda value, facts: _address(value, facts.recipients)),
     "subject": (True, lambda value, facts: _phrase(value, words(facts.subject))),
@@ -75,7 +75,7 @@ _ABOUT: Final[dict[str, tuple[bool, Callable[[str, Facts], bool]]]] = {
     "automatic": (False, lambda _value, _facts: False),
     "anything": (False, lambda _value, _facts: False),
 }
-_BARE: Final[dict[str, Callable[[Facts], bool]]] = {
+_BARE: Final[dict[str, Callable[[MailFacts], bool]]] = {
     "list": lambda facts: bool(facts.list_id),
     "automatic": lambda facts: facts.automatic,
     "anything": lambda _facts: True,
@@ -197,12 +197,12 @@ def _values(text: str, at: int) -> tuple[tuple[str, ...], int]:
     return tuple(found), at
 
 
-def decide(rules: Sequence[Rule], facts: Facts) -> Rule | None:
+def decide(rules: Sequence[Rule], facts: MailFacts) -> Rule | None:
     """Return the first rule that fits a mail, if there is one."""
     return next((rule for rule in rules if all(_fits(c, facts) for c in rule.conditions)), None)
 
 
-def _fits(condition: Condition, facts: Facts) -> bool:
+def _fits(condition: Condition, facts: MailFacts) -> bool:
     if not condition.values:
         return _BARE[condition.about](facts)
     compare = _ABOUT[condition.about][1]

@@ -63,7 +63,7 @@ def _brief(text: str) -> str:
 def _read_text(term: _Term) -> Query:
     where = Field(term.operator)
     if where in nodes.PEOPLE and not term.quoted and term.value.lower() == "me":
-        return nodes.Me(where)
+        return nodes.OwnAddress(where)
     count = len(words(term.value))
     if not count:
         raise term.wrong("has no letter or digit to search for", "Search for words.")

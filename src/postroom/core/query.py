@@ -63,7 +63,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Me:
+class OwnAddress:
     """Any address of one's own, in a field of people."""
 
     field: Field
@@ -147,7 +147,9 @@ class Not:
     part: Query
 
 
-Leaf: TypeAlias = Text | Me | Labelled | Anywhere | Has | Since | Until | Age | Size | MessageId
+Leaf: TypeAlias = (
+    Text | OwnAddress | Labelled | Anywhere | Has | Since | Until | Age | Size | MessageId
+)
 Query: TypeAlias = Everything | Leaf | And | Or | Not
 
 
@@ -171,7 +173,7 @@ _DAWN: Final = -62_135_596_800  # the year 1, before which the calendar has no d
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class QueryContext:
     """Whose mailbox is searched, when, and where midnight falls."""
 
     now: int
@@ -179,7 +181,7 @@ class View:
     zone: tzinfo
 
 
-def bounds(node: Since | Until | Age, view: View) -> tuple[int | None, int | None]:
+def bounds(node: Since | Until | Age, view: QueryContext) -> tuple[int | None, int | None]:
     """Return the seconds since 1970 from which, and before which, a mail's date must lie."""
     if isinstance(node, Age):
         then, from_then = _ago(node, view), node.newer
@@ -194,7 +196,7 @@ def _instant(when: date | int, zone: tzinfo) -> int:
     return int(datetime.combine(when, time(), zone).timestamp())
 
 
-def _ago(age: Age, view: View) -> int:
+def _ago(age: Age, view: QueryContext) -> int:
     if age.unit in _SECONDS_IN:
         return view.now - age.count * _SECONDS_IN[age.unit]
     here = datetime.fromtimestamp(view.now, view.zone)

@@ -42,7 +42,7 @@ _SELECTORS = "\ufe0e\ufe0f"
 _KEYCAPS = "#*0123456789"
 
 
-class Cleaned(NamedTuple):
+class CleanText(NamedTuple):
     """A text without its invisible characters, and how many there were."""
 
     text: str
@@ -65,7 +65,7 @@ def _is_visible(char: str) -> bool:
     return bool(char) and not INVISIBLE.match(char)
 
 
-def clean(text: str) -> Cleaned:
+def clean(text: str) -> CleanText:
     """Return the text as a reader sees it: newlines unified, invisible characters taken out and counted."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = 0
@@ -77,7 +77,7 @@ def clean(text: str) -> Cleaned:
         removed += 1
         return "\n" if found.group() in "\u2028\u2029" else ""
 
-    return Cleaned(INVISIBLE.sub(judge, text), removed)
+    return CleanText(INVISIBLE.sub(judge, text), removed)
 
 
 def without_invisible(text: str) -> str:

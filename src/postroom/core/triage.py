@@ -26,7 +26,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MailFacts:
     """What is known of a mail beside its words: it is none of the mail's own say."""
 
     sender: str = ""  # the address, folded of case
@@ -54,7 +54,7 @@ class Case(NamedTuple):
     draft: str = ""
 
 
-def not_answered(facts: Facts, drafts: int, most: int) -> str:
+def not_answered(facts: MailFacts, drafts: int, most: int) -> str:
     """Return why no answer to this mail is drafted by itself: it could make a loop."""
     if facts.own:
         return "it comes from this account itself"

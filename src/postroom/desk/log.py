@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import Any
 
 from postroom.core import audit
-from postroom.core.audit import Fault, Mark, Read
+from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
@@ -80,7 +80,7 @@ class ActionLog:
                 data = data[len(torn) :] if data.startswith(torn) else b"\n" + data  # noqa: PLW2901
             size = self.files.append(f"{FOLDER}/{name}", data)
             changed = mark.changed if sound else self.files.changed(FOLDER)
-            mark = Mark(last, name, size, changed)
+            mark = LogPosition(last, name, size, changed)
             self.ledger.set_mark(mark)
         if not waiting:
             self.ledger.set_mark(mark)
@@ -90,7 +90,7 @@ class ActionLog:
         line = json.dumps(asdict(entry), ensure_ascii=False).encode()
         self.files.append(f"Logs/gmail_mcp_{entry.timestamp[:10]}.jsonl", line + b"\n")
 
-    def ahead(self) -> list[Read]:
+    def ahead(self) -> list[ParsedLine]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
         mark = self.ledger.mark()
         if mark.seq <= self.ledger.head() and self._untouched(mark):
@@ -103,7 +103,7 @@ class ActionLog:
         head = self.ledger.head()
         if last <= head:
             return []
-        past: dict[int, Read] = {}
+        past: dict[int, ParsedLine] = {}
         for name in reversed(self._names()):
             ours = [found for found in self._found(name) if self._is_ours(found)]
             # Of lines with one number the first counts: it stood there when others were added.
@@ -156,7 +156,7 @@ class ActionLog:
                 ):
                     yield found.record
 
-    def _untouched(self, mark: Mark) -> bool:
+    def _untouched(self, mark: LogPosition) -> bool:
         """Whether the log is as long as we left it, in as many files: then nothing in it is news."""
         if not mark.name or self.files.changed(FOLDER) != mark.changed:
             return False
@@ -182,14 +182,14 @@ class ActionLog:
                 if whole:
                     break
 
-    def _ours(self, lines: Iterable[bytes]) -> Iterator[Read]:
+    def _ours(self, lines: Iterable[bytes]) -> Iterator[ParsedLine]:
         found = (audit.read(_text(line)) for line in lines)
         return (each for each in found if each and self._is_ours(each))
 
     def _holds_ours(self, name: str) -> bool:
         return any(self._ours(reversed(self._tail(name, LONGER[0]).split(b"\n"))))
 
-    def _is_ours(self, found: Read) -> bool:
+    def _is_ours(self, found: ParsedLine) -> bool:
         return found.desk == self.desk and self.trusted(found.line)
 
     def _names(self) -> list[str]:
@@ -208,7 +208,7 @@ class ActionLog:
         if len(data) >= MAX_FILE:
             raise Corrupt(f"larger than {MAX_FILE // 1_000_000} MB, of which only the end was read")
 
-    def _found(self, name: str) -> Iterator[Read]:
+    def _found(self, name: str) -> Iterator[ParsedLine]:
         try:
             yield from filter(None, map(audit.read, self._lines(name)))
         except PostroomError:

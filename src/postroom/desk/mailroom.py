@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import policy
-from postroom.core.answer import Answer, answer, answered
+from postroom.core.answer import ReplyEnvelope, answer, answered
 from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.filename import file_name, numbered
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
@@ -183,7 +183,9 @@ class Mailroom:
 
     # Writing
 
-    def answer(self, account: str, *, id: str, thread: str, everyone: bool) -> tuple[str, Answer]:
+    def answer(
+        self, account: str, *, id: str, thread: str, everyone: bool
+    ) -> tuple[str, ReplyEnvelope]:
         """Return the id of the mail that is answered, and where the answer goes.
 
         Of a conversation the newest mail is answered, or the one that is named with it.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from postroom.core import life, policy
-from postroom.core.audit import Read, Value
+from postroom.core.audit import ParsedLine, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.core.letter import Letter
@@ -420,9 +420,9 @@ class Outbox:
             )
             return new
 
-    def distrust(self, ahead: Sequence[Read], why: str) -> int:
+    def distrust(self, ahead: Sequence[ParsedLine], why: str) -> int:
         """Believe the log where it knows more than this ledger; what it leaves open is unknown."""
-        named: dict[str, Read] = {}
+        named: dict[str, ParsedLine] = {}
         for read in ahead:
             # That it was sent is a fact, whatever was written after it.
             known = named.get(read.letter)
@@ -448,7 +448,7 @@ class Outbox:
                 )
             return doubtful
 
-    def _logged(self, read: Read | None, why: str) -> life.State:
+    def _logged(self, read: ParsedLine | None, why: str) -> life.State:
         """Return the state that the log gives; a claim, and what it does not name, is in doubt."""
         now = self.clock()
         logged: dict[str, life.State] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.address import Address
-from postroom.core.card import Card, Exposure, Facts
+from postroom.core.card import Card, Exposure, LetterFacts
 from postroom.core.errors import NotFound, PostroomError
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import SENT
@@ -138,16 +138,16 @@ class Reading:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
             unchecked = card_line("unchecked", why=one_line(why.message).rstrip("."))
-            return assess(letter, Facts(seen=seen), origins).adding(unchecked)
+            return assess(letter, LetterFacts(seen=seen), origins).adding(unchecked)
 
-    def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> Facts:
+    def _facts(self, letter: Letter, seen: Mapping[str, Sequence[Exposure]]) -> LetterFacts:
         box = self.mailboxes(letter.account)
         thread, answered, automatic = _conversation(box, letter)
         written_to = frozenset(
             address.key for address in letter.envelope if _written_to(box, address)
         )
         new = [address for address in letter.envelope if address.key not in written_to]
-        return Facts(
+        return LetterFacts(
             own=box.own_addresses(),
             written_to=written_to,
             contacts=self._contacts(box, letter.account),

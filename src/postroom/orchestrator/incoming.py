@@ -21,7 +21,7 @@ from postroom.core.quoting import split
 from postroom.core.records import InboxItem, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
-from postroom.core.triage import Facts, Judgement
+from postroom.core.triage import Judgement, MailFacts
 from postroom.desk.reading import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key
@@ -143,10 +143,10 @@ def exposed(account: str, mail: IncomingMail) -> Shown:
     return Shown(about, "note", keys, texts)
 
 
-def facts(mail: IncomingMail, own: frozenset[str]) -> Facts:
+def facts(mail: IncomingMail, own: frozenset[str]) -> MailFacts:
     """Return what rules and guards ask of a mail."""
     sender = address(mail.sender)
-    return Facts(
+    return MailFacts(
         sender=sender,
         recipients=tuple(map(address, (*mail.to, *mail.cc))),
         subject=mail.subject,
@@ -157,19 +157,19 @@ def facts(mail: IncomingMail, own: frozenset[str]) -> Facts:
     )
 
 
-def facts_json(of: Facts) -> str:
+def facts_json(of: MailFacts) -> str:
     """Return the facts as the ledger keeps them."""
     kept = asdict(of)
     del kept["said"]
     return json.dumps(kept)
 
 
-def facts_of(item: InboxItem, said: Sequence[str] = ()) -> Facts:
+def facts_of(item: InboxItem, said: Sequence[str] = ()) -> MailFacts:
     """Return the facts that the ledger has kept, with the words of the mail."""
     kept = json.loads(item.facts or "{}")
     for name in ("recipients", "labels"):
         kept[name] = tuple(kept.get(name, ()))
-    return Facts(**kept, said=list(said))
+    return MailFacts(**kept, said=list(said))
 
 
 def judgement_of(item: InboxItem) -> Judgement:

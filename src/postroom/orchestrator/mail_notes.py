@@ -13,7 +13,7 @@ from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, InboxItem, NoteLocation
-from postroom.core.triage import Facts
+from postroom.core.triage import MailFacts
 from postroom.desk.note_writer import NoteWriter, found_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.orchestrator.incoming import (
@@ -62,7 +62,7 @@ class MailNotes:
 
     # Writing
 
-    def create(self, items: Sequence[tuple[InboxItem, IncomingMail, Facts]]) -> None:
+    def create(self, items: Sequence[tuple[InboxItem, IncomingMail, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
         begun: list[tuple[InboxItem, str, bytes]] = []
         with self.ledger.write() as book:
@@ -110,7 +110,7 @@ class MailNotes:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
         return self.vault.stat(f"{DONE}/{name_of(item.account, mail)}") is not None
 
-    def adopt_existing(self, item: InboxItem, mail: IncomingMail, known: Facts) -> bool:
+    def adopt_existing(self, item: InboxItem, mail: IncomingMail, known: MailFacts) -> bool:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path = f"{NEEDS_ACTION}/{name_of(item.account, mail)}"
         found = self._named(item, path)

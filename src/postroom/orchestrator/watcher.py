@@ -13,7 +13,7 @@ from typing import Final
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, MailboxCursor
-from postroom.core.triage import Facts
+from postroom.core.triage import MailFacts
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
@@ -158,7 +158,7 @@ class Watcher:
         answers = self.setup.servers.ask("email", "get_email", questions) if fresh else []
         if self.setup.stopping.is_set():
             return
-        new: list[tuple[InboxItem, IncomingMail, Facts]] = []
+        new: list[tuple[InboxItem, IncomingMail, MailFacts]] = []
         for item, answer in zip(fresh, answers, strict=True):
             if isinstance(answer, NotFound):
                 self._aside(item)
@@ -173,7 +173,7 @@ class Watcher:
             self.setup.tell("noted", mails=len(new))
 
     def _take(
-        self, item: InboxItem, answer: Answer, new: list[tuple[InboxItem, IncomingMail, Facts]]
+        self, item: InboxItem, answer: Answer, new: list[tuple[InboxItem, IncomingMail, MailFacts]]
     ) -> None:
         try:
             try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from postroom.core.card import Level, Line
+from postroom.core.card import CardLine, Level
 from postroom.review.tables import read
 
 
@@ -32,7 +32,7 @@ def _table() -> dict[str, Finding]:
 FINDINGS: Final = _table()
 
 
-def card_line(name: str, **about: object) -> Line:
+def card_line(name: str, **about: object) -> CardLine:
     """Return the line of a card for a finding; `about` fills the braces of its sentence."""
     finding = FINDINGS[name]
-    return Line(finding.level, finding.kind, finding.says.format(**about))
+    return CardLine(finding.level, finding.kind, finding.says.format(**about))

@@ -7,7 +7,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from postroom.core.card import MAX_LINE, Card, Line, Source, day
+from postroom.core.card import MAX_LINE, Card, CardLine, ItemSource, day
 from postroom.core.text import HIDDEN_CARRIER, one_line, without_invisible
 from postroom.review.levels import FINDINGS, card_line
 from postroom.review.links import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from postroom.core.address import Address
-    from postroom.core.card import Exposure, Facts
+    from postroom.core.card import Exposure, LetterFacts
     from postroom.core.letter import Enclosure, Letter
 
 MAX_LINES: Final = 60
@@ -44,10 +44,10 @@ _SHARE: Final = {"attachment": 12}  # lines of one kind, so that none can push t
 _SHARE_OF_OTHERS: Final = 6
 
 
-def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
+def assess(letter: Letter, facts: LetterFacts, origins: Sequence[str] = ()) -> Card:
     """Return the card of a letter; `origins` says where each attachment came from."""
     assessment = _Assessment(letter, facts)
-    kinds: dict[str, list[Line]] = {}
+    kinds: dict[str, list[CardLine]] = {}
     for one in (
         *assessment.domains(),
         *assessment.provenance(),
@@ -58,17 +58,19 @@ def assess(letter: Letter, facts: Facts, origins: Sequence[str] = ()) -> Card:
         *assessment.other(),
     ):
         kinds.setdefault(one.kind, []).append(one)
-    lines: list[Line] = []
+    lines: list[CardLine] = []
     for kind, same in kinds.items():
         same.sort(key=lambda one: -one.level)
         most = _SHARE.get(kind, _SHARE_OF_OTHERS)
         lines += same[:most]
         if rest := same[most:]:
-            lines.append(Line(rest[0].level, kind, f"{len(rest)} more of this kind are not shown."))
+            lines.append(
+                CardLine(rest[0].level, kind, f"{len(rest)} more of this kind are not shown.")
+            )
     lines.sort(key=lambda one: -one.level)
     if len(lines) > MAX_LINES:
         rest = lines[MAX_LINES - 1 :]
-        lines[MAX_LINES - 1 :] = [Line(rest[0].level, "more", f"{len(rest)} more lines.")]
+        lines[MAX_LINES - 1 :] = [CardLine(rest[0].level, "more", f"{len(rest)} more lines.")]
     return Card(tuple(lines), tuple(islice(dict.fromkeys(assessment.sources()), MAX_SOURCES)))
 
 
@@ -81,7 +83,7 @@ def _quoted(text: str, most: int = MAX_QUOTE) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[Line]:
+def _list_items(name: str, items: Iterable[str], **about: object) -> Iterator[CardLine]:
     """Yield sentences that name the items, as many to a line as it holds."""
     every, shown = list(dict.fromkeys(items)), ""
     room = MAX_LINE - 20 - len(FINDINGS[name].says.format(items="", **about))
@@ -183,7 +185,7 @@ def _text_of(file: Enclosure) -> str:
 class _Assessment:
     """One letter beside what is known; each method yields the lines of one concern."""
 
-    def __init__(self, letter: Letter, facts: Facts) -> None:
+    def __init__(self, letter: Letter, facts: LetterFacts) -> None:
         self.letter, self.facts = letter, facts
         own = facts.own or (letter.sender,)
         self.own = {address.key for address in own}
@@ -202,7 +204,7 @@ class _Assessment:
             a.spec for a in letter.envelope if known is not None and a.key not in known
         ]
 
-    def domains(self) -> Iterator[Line]:
+    def domains(self) -> Iterator[CardLine]:
         every = dict.fromkeys(address.domain for address in self.named)
         for domain in islice(every, MAX_HOSTS):
             known, _ = self.known.lookalike_of(domain)
@@ -221,7 +223,7 @@ class _Assessment:
             if any(len(scripts(word)) > 1 for word in f"{address.name} {address.local}".split()):
                 yield card_line("name_alphabets", address=quoted)
 
-    def provenance(self) -> Iterator[Line]:
+    def provenance(self) -> Iterator[CardLine]:
         seen = self.facts.seen
         for address in self.named:
             mails = () if address.key in self.familiar else self._mails_with(address)
@@ -266,7 +268,7 @@ class _Assessment:
         seen = self.facts.seen
         return tuple(seen.get(link.target) or seen.get(f"host:{link.host}", ()))
 
-    def sources(self) -> Iterator[Source]:
+    def sources(self) -> Iterator[ItemSource]:
         """Yield each recipient and each link with the mails that showed it."""
         people = [("recipient", address) for address in self.letter.envelope]
         people += [("answers to", address) for address in self.letter.reply_to]
@@ -276,9 +278,9 @@ class _Assessment:
             found.append((kind, link.target or link.host, self._mails_with_link(link)))
         for kind, what, mails in found:
             if what:
-                yield Source(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
+                yield ItemSource(kind, _quoted(what, 300), _name_mails(mails) if mails else "")
 
-    def secrets(self) -> Iterator[Line]:
+    def secrets(self) -> Iterator[CardLine]:
         letter, files = self.letter, self.letter.attachments[:MAX_FILES]
         hits: dict[str, dict[str, None]] = {}
         places = [
@@ -302,7 +304,7 @@ class _Assessment:
             about = f"{what[:1].lower()}{what[1:]}"
             yield card_line(name if what else "secret_file", places=seems, what=about)
 
-    def links_to(self) -> Iterator[Line]:
+    def links_to(self) -> Iterator[CardLine]:
         groups: dict[tuple[str, str], dict[str, None]] = {}
         hosts = dict.fromkeys(link.host for link in self.links)
         twins = {host: self.known.lookalike_of(host) for host in islice(hosts, MAX_HOSTS)}
@@ -323,7 +325,7 @@ class _Assessment:
         for (name, other), items in groups.items():
             yield from _list_items(name, items, shown=other, known=other)
 
-    def attachments(self, origins: Sequence[str]) -> Iterator[Line]:
+    def attachments(self, origins: Sequence[str]) -> Iterator[CardLine]:
         files = self.letter.attachments
         for at, file in enumerate(files[:MAX_FILES]):
             origin = origins[at] if at < len(origins) else "agent"
@@ -336,7 +338,7 @@ class _Assessment:
         if len(files) > MAX_FILES:
             yield card_line("files_unread", read=MAX_FILES, all=f"{len(files):,}")
 
-    def people(self) -> Iterator[Line]:
+    def people(self) -> Iterator[CardLine]:
         letter, own, wrote = self.letter, self.own_domains, self.facts.wrote
         for name, items in (
             (
@@ -356,7 +358,7 @@ class _Assessment:
         if len(letter.envelope) > MANY:
             yield card_line("many", all=f"{len(letter.envelope):,}")
 
-    def other(self) -> Iterator[Line]:
+    def other(self) -> Iterator[CardLine]:
         letter, facts = self.letter, self.facts
         hidden = len(HIDDEN_CARRIER.findall(letter.text))
         again = _quoted(", ".join(facts.repeats[:10]), 120)

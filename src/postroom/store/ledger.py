@@ -315,11 +315,11 @@ class Ledger(Lists):
         self._sealing = self._sealing or self.meta("key")
         return audit.sealed(line, self._sealing)
 
-    def mark(self) -> audit.Mark:
+    def mark(self) -> audit.LogPosition:
         """Return how far the log was written."""
-        return audit.Mark(*json.loads(self.meta("log") or "[]"))
+        return audit.LogPosition(*json.loads(self.meta("log") or "[]"))
 
-    def set_mark(self, mark: audit.Mark) -> None:
+    def set_mark(self, mark: audit.LogPosition) -> None:
         """Remember how far the log was written."""
         with self.write(synced=False) as book:
             book.set("log", json.dumps(mark))
@@ -674,7 +674,7 @@ class Book(Errands):
             self.set("key", key)
         return key
 
-    def take(self, read: audit.Read) -> None:
+    def take(self, read: audit.ParsedLine) -> None:
         """Take over an action that the log has and this ledger has not: what it spent stays spent."""
         self._do("INSERT INTO action VALUES (?, ?)", read.seq, read.line)
         if read.action_type == "claim_letter":

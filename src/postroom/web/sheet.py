@@ -10,7 +10,7 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.card import Card, Level, Line, Source
+from postroom.core.card import Card, CardLine, ItemSource, Level
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Message
 from postroom.core.records import Entry
@@ -205,7 +205,7 @@ def card(found: Card) -> Html:
     )
 
 
-def _line(found: Line) -> Html:
+def _line(found: CardLine) -> Html:
     label = {Level.LOOK: "Look", Level.STOP: "Red"}.get(found.level, "")
     return html(
         '<li class="{mark}">{label}{text}</li>',
@@ -282,7 +282,7 @@ def _file(entry: Entry, at: int, file: Enclosure) -> Html:
     )
 
 
-def _sources(found: Sequence[Source]) -> Html:
+def _sources(found: Sequence[ItemSource]) -> Html:
     if not found:
         return NONE
     rows = [

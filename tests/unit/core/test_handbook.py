@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from postroom.core.errors import Corrupt
 from postroom.core.handbook import Condition, Rule, decide, parse
 from postroom.core.text import words
-from postroom.core.triage import DECISIONS, Decision, Facts, Judgement
+from postroom.core.triage import DECISIONS, Decision, Judgement, MailFacts
 from tests.cases import for_each
 from tests.narrow import present
 
@@ -19,7 +19,7 @@ def rules(*lines: str) -> tuple[Rule, ...]:
 
 
 def decided(rule: str, *, text: str = "", **facts: Any) -> str | None:
-    found = decide(rules(rule), Facts(said=words(text), **facts))
+    found = decide(rules(rule), MailFacts(said=words(text), **facts))
     return found.judgement.decision if found else None
 
 
@@ -31,11 +31,11 @@ def test_every_decision_can_be_written(decision: Decision) -> None:
 
 def test_the_first_rule_that_fits_decides() -> None:
     found = rules("- list: archive", "- from @x.example: urgent", "- anything: needs_info")
-    assert present(decide(found, Facts(sender="a@x.example"))).line == 2
-    listed = Facts(sender="a@x.example", list_id="l.x.example")
+    assert present(decide(found, MailFacts(sender="a@x.example"))).line == 2
+    listed = MailFacts(sender="a@x.example", list_id="l.x.example")
     assert present(decide(found, listed)).line == 1
-    assert present(decide(found, Facts())).line == 3
-    assert decide(found[:2], Facts()) is None
+    assert present(decide(found, MailFacts())).line == 3
+    assert decide(found[:2], MailFacts()) is None
 
 
 @for_each(

@@ -21,17 +21,17 @@ from postroom.core.query import (
     Has,
     Kind,
     Labelled,
-    Me,
     MessageId,
     Not,
     Or,
+    OwnAddress,
     Query,
+    QueryContext,
     Since,
     Size,
     Text,
     Unit,
     Until,
-    View,
     body_terms,
     bounds,
     restricted,
@@ -49,7 +49,7 @@ def word(text: str, where: Field = Field.ANY) -> Text:
 A, B, C, D = map(word, "abcd")
 UNREAD = Labelled("unread")
 NOW = int(datetime(2024, 3, 31, 12, 0, tzinfo=UTC).timestamp())
-VIEW = View(now=NOW, me=("amy@example.org", "amy.lee@example.com"), zone=UTC)
+VIEW = QueryContext(now=NOW, me=("amy@example.org", "amy.lee@example.com"), zone=UTC)
 
 
 # --- Terms and their order
@@ -148,8 +148,8 @@ def test_a_value_may_look_like_an_operator_when_it_touches_the_colon() -> None:
 
 @for_each("where", [Field.FROM, Field.TO, Field.CC, Field.BCC, Field.DELIVEREDTO])
 def test_me_means_ones_own_addresses_where_people_are_named(where: Field) -> None:
-    assert parse(f"{where.value}:me") == Me(where)
-    assert parse(f"{where.value}:(ME OR bob)") == Or((Me(where), word("bob", where)))
+    assert parse(f"{where.value}:me") == OwnAddress(where)
+    assert parse(f"{where.value}:(ME OR bob)") == Or((OwnAddress(where), word("bob", where)))
     assert parse(f'{where.value}:"me"') == word("me", where)
 
 
@@ -480,7 +480,7 @@ MESSAGE = Message(
 )
 
 
-def found(query: str, message: Message = MESSAGE, view: View = VIEW) -> bool:
+def found(query: str, message: Message = MESSAGE, view: QueryContext = VIEW) -> bool:
     return matches(parse(query), message, view)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postroom.core import audit
-from postroom.core.audit import GENESIS, Action, Mark
+from postroom.core.audit import GENESIS, Action, LogPosition
 from postroom.core.errors import Denied, Unavailable
 from postroom.desk import log
 from postroom.desk.log import ActionLog
@@ -29,7 +29,7 @@ class MemoryLedger(Ledger):
     def __init__(self, desk: str = DESK) -> None:
         self.desk = desk
         self.chain: list[str] = []
-        self.marked = Mark()
+        self.marked = LogPosition()
 
     def act(self, day: str = "2026-01-05", **fields: Any) -> str:
         action = Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
@@ -53,10 +53,10 @@ class MemoryLedger(Ledger):
     def sync(self, seq: int) -> None:
         assert 0 < seq <= len(self.chain)
 
-    def mark(self) -> Mark:
+    def mark(self) -> LogPosition:
         return self.marked
 
-    def set_mark(self, mark: Mark) -> None:
+    def set_mark(self, mark: LogPosition) -> None:
         self.marked = mark
 
 
@@ -140,7 +140,7 @@ def test_a_crash_before_the_mark_was_moved_repeats_no_line(desk: Desk) -> None:
     for _ in range(500):
         desk.ledger.act()
     desk.log.project()
-    desk.ledger.marked = Mark(0)
+    desk.ledger.marked = LogPosition(0)
     desk.log.project()
     desk.act()
     assert desk.shown() == desk.ledger.chain
@@ -242,7 +242,7 @@ def test_our_last_line_is_found_before_thousands_of_anothers(desk: Desk, neighbo
         for _ in range(500):
             neighbour.ledger.act(day)
     neighbour.log.project()
-    desk.ledger.marked = Mark(0)
+    desk.ledger.marked = LogPosition(0)
     desk.log.project()
     assert desk.ledger.marked.seq == 2
     del desk.ledger.chain[1:]
@@ -286,7 +286,7 @@ def test_a_ledger_that_took_the_lost_lines_over_goes_on_after_them(desk: Desk) -
     for _ in range(400):
         desk.ledger.act()
     desk.log.project()
-    desk.ledger.marked = Mark(5)
+    desk.ledger.marked = LogPosition(5)
     desk.act()
     assert desk.shown() == desk.ledger.chain
     assert desk.log.ahead() == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.card import MAX_LINE, Card, Exposure, Facts, Level, Line, Source
+from postroom.core.card import MAX_LINE, Card, CardLine, Exposure, ItemSource, LetterFacts, Level
 from postroom.core.errors import Invalid
 from postroom.core.letter import Enclosure, Letter
 from postroom.review.risk import MAX_LINES, assess
@@ -17,7 +17,7 @@ from tests.cases import for_each
 YOU = Address.parse("You <you@example.org>")
 ANN = Address.parse("Ann <ann@example.com>")
 BOB = Address.parse("bob@example.net")
-KNOWN = Facts(
+KNOWN = LetterFacts(
     own=(YOU,),
     written_to=frozenset({ANN.key}),
     contacts=frozenset({"@paypal.com", "@north-bank.de", "@acme.co.uk", "@microsoft.com"}),
@@ -37,7 +37,7 @@ def letter(**changes: Any) -> Letter:
     return Letter(**{**values, **changes})
 
 
-def known(**changes: Any) -> Facts:
+def known(**changes: Any) -> LetterFacts:
     return replace(KNOWN, **changes)
 
 
@@ -220,8 +220,8 @@ def test_an_outside_domain_is_named_quietly() -> None:
 
 
 def test_without_facts_the_senders_own_domain_is_home() -> None:
-    assert not of(assess(letter(to=(YOU,)), Facts()), "outside_domain")
-    assert of(assess(letter(), Facts()), "first_contact")
+    assert not of(assess(letter(to=(YOU,)), LetterFacts()), "outside_domain")
+    assert of(assess(letter(), LetterFacts()), "first_contact")
 
 
 def test_every_blind_copy_is_named() -> None:
@@ -462,7 +462,7 @@ def shown(
     return Exposure(sender, subject, 1_794_182_400, sent, frozenset(parts))
 
 
-def seen_in(mail: Exposure, *specs: str) -> Facts:
+def seen_in(mail: Exposure, *specs: str) -> LetterFacts:
     return known(seen=dict.fromkeys(specs, (mail,)))
 
 
@@ -474,7 +474,7 @@ def test_a_recipient_that_a_mail_named_is_red() -> None:
         "The agent got bob@example.net from eve@evil.org's mail “Invoices”, 9 Nov 2026."
     ]
     assert card.sources == (
-        Source("recipient", BOB.key, "eve@evil.org's mail “Invoices”, 9 Nov 2026"),
+        ItemSource("recipient", BOB.key, "eve@evil.org's mail “Invoices”, 9 Nov 2026"),
     )
     assert ("from_mail", STOP) in found(assess(letter(reply_to=(BOB,)), facts))
 
@@ -591,7 +591,7 @@ def test_a_link_or_number_that_a_mail_gave_is_red_unless_it_goes_back() -> None:
         "The agent got a number in the letter from eve@evil.org's mail “Invoices”, 9 Nov 2026.",
     ]
     assert ("from_mail", STOP) in found(card)
-    assert Source("link", "https://evil.org/other", str(shown("body"))) in card.sources
+    assert ItemSource("link", "https://evil.org/other", str(shown("body"))) in card.sources
     for mail_from, people, level in (
         (ANN.key, (ANN, BOB), PLAIN),  # you have written to Ann
         (BOB.key, (BOB,), PLAIN),  # nobody else reads it
@@ -624,7 +624,7 @@ def test_an_address_with_signs_or_a_tag_that_a_mail_named_is_red() -> None:
             assert letter_tokens(one) & facts.seen.keys(), text
             card = assess(one, facts)
             assert ("from_mail", STOP) in found(card), text
-            assert Source("recipient", spec, str(shown("body"))) in card.sources
+            assert ItemSource("recipient", spec, str(shown("body"))) in card.sources
 
 
 def test_a_letters_tokens_are_what_its_mails_tokens_are_compared_with() -> None:
@@ -701,7 +701,7 @@ def test_more_links_than_are_read_are_red() -> None:
 
 
 def test_lines_are_cleaned_and_cut() -> None:
-    line = Line(STOP, "x", f"a\x1b[31m\u202eb\n\n{'c' * 400}")
+    line = CardLine(STOP, "x", f"a\x1b[31m\u202eb\n\n{'c' * 400}")
     assert line.text.startswith("a[31mb ccc")
     assert len(line.text) == MAX_LINE
     assert line.text.endswith("…")
@@ -714,7 +714,7 @@ def test_foreign_text_in_a_card_is_bounded() -> None:
 
 
 def test_a_card_is_the_same_after_a_round_trip() -> None:
-    card = assess(letter(text="javascript:alert(1) https://bit.ly/a"), Facts())
+    card = assess(letter(text="javascript:alert(1) https://bit.ly/a"), LetterFacts())
     assert Card.from_json(json.loads(json.dumps(card.to_json()))) == card
     assert card.to_json()[0][0] == 2
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from postroom.core import query as nodes
 from postroom.core.message import SYSTEM_LABELS, Mail, label_key
-from postroom.core.query import Field, Kind, Query, View
+from postroom.core.query import Field, Kind, Query, QueryContext
 from postroom.core.text import words
 
 MIGRATIONS = (
@@ -143,7 +143,7 @@ class Plan(NamedTuple):
     values: list[object]
 
 
-def plan(query: Query, view: View) -> Plan:
+def plan(query: Query, view: QueryContext) -> Plan:
     """Return the SQL condition that holds for the mails that match, fastest where it is an AND at the top."""
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
@@ -173,7 +173,7 @@ def _height(node: Query) -> int:
     )
 
 
-def _expression(node: Query, view: View) -> str:
+def _expression(node: Query, view: QueryContext) -> str:
     """Return the FTS5 expression of a query that asks for tokens only."""
     match node:
         case nodes.And(parts):
@@ -190,7 +190,7 @@ def _expression(node: Query, view: View) -> str:
             return f"({_phrase([_ALL])} NOT {_expression(part, view)})"
         case nodes.Text(field, text):
             return _said(field, text)
-        case nodes.Me(field):
+        case nodes.OwnAddress(field):
             own = [_said(field, address) for address in view.me]
             return f"({' OR '.join(own or [_phrase(['·nobody'])])})"
         case nodes.Labelled(key):
@@ -216,7 +216,7 @@ def _phrase(tokens: list[str]) -> str:
     return f'"{" ".join(tokens)}"'
 
 
-def _condition(node: Query, view: View) -> Plan:
+def _condition(node: Query, view: QueryContext) -> Plan:
     """Return a condition on the row itself; tokens below an OR are looked up as a set."""
     if _is_indexed(node):
         return Plan(

@@ -25,7 +25,7 @@ from postroom.core.message import (
     Thread,
     system_label,
 )
-from postroom.core.query import Labelled, Me, Query, View, leaves
+from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leaves
 from postroom.mail import mime
 from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, Document, plan, row_date
@@ -90,7 +90,7 @@ class LocalMailbox:
         check_page_size(limit)
         me = tuple(address.spec for address in self._addresses)
         asked = parse(query)
-        condition, values = plan(asked, View(now=int(self._now()), me=me, zone=self._zone))
+        condition, values = plan(asked, QueryContext(now=int(self._now()), me=me, zone=self._zone))
         if cursor:
             condition += " AND word.rowid < ?"
             values.append(_after(cursor))
@@ -116,7 +116,7 @@ class LocalMailbox:
             for key in sorted(key for key in keys if not system_label(key))
             if not self._database.row("SELECT 1 FROM label WHERE key = ?", [key])
         ]
-        if any(isinstance(leaf, Me) for leaf in asked):
+        if any(isinstance(leaf, OwnAddress) for leaf in asked):
             notes.append(f"Here, me is {', '.join(address.spec for address in self._addresses)}.")
         return tuple(notes)
 
