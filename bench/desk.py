@@ -26,7 +26,7 @@ from postroom.core.policy import DAY
 from postroom.core.records import NOWHERE, Entry
 from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp
-from postroom.desk.desk import Tools
+from postroom.desk.desk import Effects
 from postroom.desk.outbox import HOME
 from postroom.desk.recorder import Call
 from postroom.vault import folders
@@ -77,7 +77,7 @@ class Clock:
 class Office:
     """A desk with the real wiring, in a home of its own."""
 
-    def __init__(self, home: Path, stack: ExitStack, settings: str, tools: Tools) -> None:
+    def __init__(self, home: Path, stack: ExitStack, settings: str, tools: Effects) -> None:
         (home / "vault").mkdir(parents=True)
         (home / "config" / "postroom").mkdir(parents=True)
         (home / "config" / "postroom" / "postroom.toml").write_text(settings)
@@ -112,7 +112,7 @@ class SendingOffice(Office):
     def __init__(self, home: Path, stack: ExitStack) -> None:
         self.clock = Clock()
         self.closed = 0
-        tools = Tools(clock=self.clock, draw=os.urandom, sleep=self.clock.go)
+        tools = Effects(clock=self.clock, draw=os.urandom, sleep=self.clock.go)
         super().__init__(home, stack, LIVE, tools)
 
     def fill(self, letters: int) -> None:
@@ -193,8 +193,8 @@ def lodging() -> Iterator[tuple[Path, ExitStack]]:
         yield home, stack
 
 
-def silent() -> Tools:
-    return Tools(clock=clock(), draw=os.urandom, sleep=time.sleep)
+def silent() -> Effects:
+    return Effects(clock=clock(), draw=os.urandom, sleep=time.sleep)
 
 
 # Commands

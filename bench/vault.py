@@ -20,7 +20,7 @@ from bench.server import Call as Asked
 from bench.server import Wire
 from postroom.config import load
 from postroom.desk.recorder import Call
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document

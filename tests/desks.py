@@ -20,12 +20,12 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
-from postroom.desk.desk import Desk, Tools
+from postroom.desk.desk import Desk, Effects
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.store.ledger import Ledger
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
@@ -123,7 +123,7 @@ class Office:
     def open(self) -> Desk:
         """Open the desk as a new process would."""
         self._stack = ExitStack()
-        tools = Tools(
+        tools = Effects(
             clock=self.clock,
             draw=self.chance.randbytes,
             sleep=lambda seconds: self.sleep(seconds),  # noqa: PLW0108

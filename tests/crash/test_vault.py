@@ -21,7 +21,7 @@ import pytest
 from postroom.core.audit import read as read_line
 from postroom.core.errors import NotFound
 from postroom.desk.desk import Desk
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.vault.note import Note
 from tests.agents import Wire
 from tests.conftest import Person

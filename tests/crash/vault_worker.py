@@ -27,9 +27,9 @@ import watchfiles._rust_notify  # noqa: F401 - warm before the fork
 
 from postroom.config import load
 from postroom.core.errors import Conflict, NotFound
-from postroom.desk import moves  # noqa: F401 - warm before the fork
 from postroom.desk.recorder import Call
-from postroom.services.office import Services
+from postroom.services import note_moves  # noqa: F401 - warm before the fork
+from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault

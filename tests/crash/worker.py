@@ -23,7 +23,7 @@ from postroom.core.errors import Conflict
 from postroom.core.letter import ID_BYTES, Enclosure, Letter, letter_id
 from postroom.core.policy import Rules
 from postroom.core.stamp import Stamp
-from postroom.desk.desk import Desk, Tools
+from postroom.desk.desk import Desk, Effects
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
@@ -210,7 +210,7 @@ def office(
         step("drawn")  # inside the transaction that writes a line of the chain
         return os.urandom(count)
 
-    tools = Tools(clock=clock, draw=draw, sleep=time.sleep, step=step)
+    tools = Effects(clock=clock, draw=draw, sleep=time.sleep, step=step)
     with (
         closing(Ledger(folder / "state" / "ledger.sqlite", clock=clock, draw=draw)) as ledger,
         closing(Watched(folder / "vault", step)) as vault,

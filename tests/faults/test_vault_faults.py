@@ -18,9 +18,9 @@ import pytest
 
 from postroom.config import load
 from postroom.core.errors import PostroomError, Unavailable
-from postroom.desk.moves import Intent
 from postroom.desk.recorder import Call
-from postroom.services.office import Services
+from postroom.services.note_moves import Intent
+from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.table import ToolContext

@@ -58,7 +58,7 @@ def bytes_of(folder: Path) -> dict[str, bytes]:
     }
 
 
-class Shelf(Person):
+class VaultPermissions(Person):
     """A person with an agent at their vault, and a folder outside of it."""
 
     visitor: Visitor
@@ -69,9 +69,9 @@ class Shelf(Person):
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Iterator[Shelf]:
+def shelf(tmp_path: Path) -> Iterator[VaultPermissions]:
     """A vault with a folder that has a twin outside, to which a link stands beside it."""
-    person = Shelf(tmp_path)
+    person = VaultPermissions(tmp_path)
     outside = person.outside
     for top, word in ((person.vault / "Work", "inside"), (outside, SECRET)):
         (top / "Deep").mkdir(parents=True)
@@ -91,7 +91,7 @@ FAIR = {"", "permission_denied", "not_found", "conflict", "internal_error"}
 
 @pytest.mark.parametrize("inner", ["", "Deep/"], ids=["the folder itself", "a folder above"])
 def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_into_a_link(
-    shelf: Shelf, inner: str
+    shelf: VaultPermissions, inner: str
 ) -> None:
     before = bytes_of(shelf.outside)
     said: list[str] = []
@@ -150,7 +150,7 @@ def test_nothing_outside_is_read_written_or_listed_through_a_folder_that_turns_i
 
 
 def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through_it(
-    shelf: Shelf,
+    shelf: VaultPermissions,
 ) -> None:
     note, away = shelf.vault / "Work" / "note.md", shelf.folder / "aside" / "note.md"
     away.symlink_to(shelf.outside / "note.md")
@@ -168,7 +168,7 @@ def test_a_note_that_turns_into_a_link_and_back_is_never_read_or_written_through
     assert bytes_of(shelf.outside) == before
 
 
-def test_a_reader_never_sees_half_of_what_tools_write(shelf: Shelf) -> None:
+def test_a_reader_never_sees_half_of_what_tools_write(shelf: VaultPermissions) -> None:
     note, stop, torn = shelf.vault / "Work" / "note.md", threading.Event(), []
     sizes = (10, 200_000)
     wholes = {f"{char * size}\n".encode() for char in "ab" for size in sizes}
@@ -194,7 +194,9 @@ def test_a_reader_never_sees_half_of_what_tools_write(shelf: Shelf) -> None:
     assert [path.name for path in note.parent.iterdir() if path.name.startswith(".")] == []
 
 
-def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: Shelf) -> None:
+def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(
+    shelf: VaultPermissions,
+) -> None:
     note = shelf.vault / "Work" / "count.md"
     note.write_text("start\n")
     done, lines = [], 25
@@ -223,7 +225,7 @@ def test_of_two_servers_that_write_one_note_at_once_no_update_is_lost(shelf: She
 
 
 def test_a_folder_of_the_vault_that_is_moved_away_in_a_call_takes_nothing_of_it_along(
-    shelf: Shelf,
+    shelf: VaultPermissions,
 ) -> None:
     """The root is open: a vault that is renamed meanwhile stays the same vault."""
     moved = shelf.folder / "renamed"

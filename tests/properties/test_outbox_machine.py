@@ -236,7 +236,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.clock.wall = time.time() + (300 * DAY if ahead else -300 * DAY)
         self.office.wrap = self.courier
         fate = self.fate
-        self.office.vaults = type("Shelf", (FragileVault,), {"fate": fate})
+        self.office.vaults = type("VaultPermissions", (FragileVault,), {"fate": fate})
         self.office.ledgers = type("Book", (FragileLedger,), {"fate": fate})
         self.office.step = fate.meet
         self.office.reopen(sends=sends)

@@ -35,7 +35,7 @@ class Hollow(ModuleType):
         return Nothing
 
 
-class Shelf(MetaPathFinder, Loader):
+class VaultPermissions(MetaPathFinder, Loader):
     """Finds the modules that are left out."""
 
     def find_spec(
@@ -164,5 +164,5 @@ def dump() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Shelf())
+    sys.meta_path.insert(0, VaultPermissions())
     json.dump(dump(), sys.stdout, indent=1)

@@ -22,7 +22,7 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from postroom.config import load
-from postroom.desk.desk import Tools
+from postroom.desk.desk import Effects
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.tools.table import Contract
@@ -210,7 +210,7 @@ def start_timed_site(person: Person) -> Iterator[Callable[..., TimedSite]]:
             state = state_folder(config, make=True)
             assert state is not None
             now = clock or Clock()
-            tools = Tools(clock=now, draw=os.urandom, sleep=now.go)
+            tools = Effects(clock=now, draw=os.urandom, sleep=now.go)
             desk = open_desk(config, state, stack, tools=tools)
             served = serving(desk, now, contract_of("email", contract))
             return TimedSite(person, stack.enter_context(served), now)

@@ -145,7 +145,7 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
 @contextmanager
 def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
     from postroom.cli.doctor import of_the_mail, on_the_page
-    from postroom.services.office import Services
+    from postroom.services.services import Services
     from postroom.web import serve
 
     given = config.desk

@@ -13,7 +13,7 @@ from postroom.core.errors import Invalid, NotFound, PostroomError
 
 if TYPE_CHECKING:
     from postroom.core.records import LabelChange
-    from postroom.services.office import Services
+    from postroom.services.services import Services
 
 SHOWN = 50
 
@@ -31,8 +31,8 @@ def undo_moves_command(
     Without a NUMBER it lists, newest first, and changes nothing. The newest is undone first, so
     that labels end as they were.
     """
-    from postroom.desk.mailroom import find_move
-    from postroom.services.office import Services
+    from postroom.services.mailbox import find_move
+    from postroom.services.services import Services
     from postroom.wiring.desk import desk
 
     if numbers and every:

@@ -146,7 +146,7 @@ def _setup(
     from postroom.orchestrator.run import AGENT
     from postroom.orchestrator.servers import Servers
     from postroom.orchestrator.setup import Setup
-    from postroom.services.office import Services
+    from postroom.services.services import Services
     from postroom.wiring.desk import needed
 
     model = _model(config, stopping)

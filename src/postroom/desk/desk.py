@@ -21,14 +21,14 @@ from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
 from postroom.desk.apply import Reconciler
 from postroom.desk.compose import Composer, settled
-from postroom.desk.duty import Duty
+from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_writer import NoteWriter
 from postroom.desk.notes import Notes, difference, text_of
 from postroom.desk.outbox import PRE_SEND_RECORD, Outbox, Proposal
 from postroom.desk.passphrase import Unlocked
-from postroom.desk.reading import Reading
 from postroom.desk.recorder import Call, CallRecorder, check_name
+from postroom.desk.singletons import SingletonLocks
 from postroom.desk.slips import Slip
 from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.ledger import Ledger
@@ -52,7 +52,7 @@ RESTORED = "the ledger was put back from a backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Effects:
     """What the desk works with: time, chance and the world outside, each replaceable."""
 
     clock: Callable[[], Stamp]
@@ -67,7 +67,7 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class VaultPermissions:
     """The vault as tools have it: its root, the folder that holds what is Postroom's, and their rights."""
 
     root: Path
@@ -81,7 +81,7 @@ class PaceDelay(float):
     """Seconds to wait where too many letters leave at once."""
 
 
-class Desk(Duty):
+class Desk(SingletonLocks):
     """Letters, verdicts and sending, over one ledger and one vault."""
 
     def __init__(
@@ -94,11 +94,11 @@ class Desk(Duty):
         mailboxes: Callable[[str], Mailbox],
         account: str,
         rules: Rules,
-        tools: Tools,
-        shelf: Shelf | None = None,
+        tools: Effects,
+        shelf: VaultPermissions | None = None,
     ) -> None:
         self.id = id
-        self.shelf = shelf or Shelf(vault.root)
+        self.shelf = shelf or VaultPermissions(vault.root)
         self.rules = rules
         self.ledger = ledger
         self.vault = vault
@@ -106,7 +106,7 @@ class Desk(Duty):
         self._lock = state / "desk.lock"
         self.tools = tools
         self.clock = clock = tools.clock
-        self.reading = Reading(ledger, mailboxes, clock)
+        self.reading = ExposureLog(ledger, mailboxes, clock)
         self.composer = Composer(mailboxes, tools.draw, account)
         self.recorder = CallRecorder(ledger)
         self.outbox = Outbox(ledger, rules, self.reading, clock, self.recorder)

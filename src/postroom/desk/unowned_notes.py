@@ -24,9 +24,9 @@ from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.records import ApprovalRequest, Entry, ToolNote
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import Composer, Written
+from postroom.desk.exposure import ExposureLog
 from postroom.desk.notes import LEVELS, MARKS, Notes, begun, inert_fields
 from postroom.desk.outbox import ORCHESTRATOR, PERSON, Outbox, Proposal
-from postroom.desk.reading import Reading
 from postroom.desk.recorder import Call
 from postroom.desk.slips import Slip, slip
 from postroom.store.ledger import TOOL_NOTES_SINCE, Ledger
@@ -81,7 +81,7 @@ class UnownedNotes:
     outbox: Outbox
     notes: Notes
     composer: Composer
-    reading: Reading
+    reading: ExposureLog
     rules: Rules
     clock: Callable[[], Stamp]
     say: Callable[[str], None]

@@ -124,7 +124,7 @@ class MailImporter(Protocol):
 
 
 class MailReader(Protocol):
-    """Reading, searching and following an account's mail."""
+    """ExposureLog, searching and following an account's mail."""
 
     def own_addresses(self) -> tuple[Address, ...]:
         """Return the account's own addresses, the main one first."""

@@ -22,7 +22,7 @@ from postroom.core.records import InboxItem, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 from postroom.core.triage import Judgement, MailFacts
-from postroom.desk.reading import Shown
+from postroom.desk.exposure import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from postroom.core.records import InboxItem
 from postroom.desk.desk import Desk
 from postroom.orchestrator.servers import Servers
-from postroom.services.office import Services
+from postroom.services.services import Services
 
 if TYPE_CHECKING:
     from postroom.orchestrator.model import Model

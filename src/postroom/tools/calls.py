@@ -18,7 +18,7 @@ from postroom.core.agent_name import MAX_AGENT
 from postroom.core.errors import PostroomError, Unavailable, unexpected
 from postroom.core.text import one_line
 from postroom.desk.recorder import Call, Trace, check_name
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.tools.table import (
     CallFinished,
     Contract,

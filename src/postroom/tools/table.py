@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
     from postroom.desk.desk import Desk
     from postroom.desk.recorder import Call
-    from postroom.services.office import Services
+    from postroom.services.services import Services
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from postroom.core.errors import Invalid, PostroomError
 from postroom.core.health import Check
 from postroom.core.letter import MAX_TEXT
 from postroom.desk.desk import Desk
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.web import pages
 from postroom.web.door import Door, Visitor
 from postroom.web.live import Clerk, Live

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from postroom.core.errors import Denied
 from postroom.core.health import Check
 from postroom.desk import passphrase
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.web.app import app
 from postroom.web.door import Door
 from postroom.web.live import Clerk, Live

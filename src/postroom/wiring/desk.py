@@ -19,7 +19,7 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
 from postroom.desk import identity, passphrase
-from postroom.desk.desk import Desk, Shelf, Tools
+from postroom.desk.desk import Desk, Effects, VaultPermissions
 from postroom.desk.log import ActionLog
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
@@ -76,7 +76,7 @@ def open_desk(
     state: Path,
     stack: ExitStack,
     *,
-    tools: Tools | None = None,
+    tools: Effects | None = None,
     moved: bool = False,
     adopts: bool = False,
     transport: BaseTransport | None = None,
@@ -117,7 +117,7 @@ def open_desk(
         account=config.default_account,
         rules=pinned(rules(config), ledger),
         tools=replace(tools, belongs=lambda: identity.check(config.vault.path, ledger)),
-        shelf=Shelf(
+        shelf=VaultPermissions(
             config.vault.path,
             config.vault.room,
             config.vault.agent_folders,
@@ -171,8 +171,8 @@ def pinned(wanted: Rules, ledger: Ledger) -> Rules:
     return replace(wanted, trust=holds["trust"], required=holds["required"] == "true")
 
 
-def _tools(config: Config) -> Tools:
-    return Tools(
+def _tools(config: Config) -> Effects:
+    return Effects(
         clock=clock(),
         draw=os.urandom,
         sleep=time.sleep,

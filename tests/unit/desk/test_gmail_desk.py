@@ -24,7 +24,7 @@ from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Accepted
-from postroom.services.office import Services
+from postroom.services.services import Services
 from postroom.vault.note import Note
 from postroom.wiring.desk import desk
 from tests.cases import for_each

@@ -178,7 +178,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     )
     office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (found,) = office.box.search("in:inbox").items
-    office.desk.reading.shown("default", office.box.message(found.id))
+    office.desk.reading.saw_messages("default", office.box.message(found.id))
     entry = office.propose(office.letter(to=(Address.parse("drop@evil.example"),), text="See https://evil.example/x\n"))  # fmt: skip
     source = "eve@evil.example's mail “Hello”"
 
@@ -197,7 +197,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     raw = mail(sender="dora@example.com", text="drop@evil.example and late@evil.example")
     office.box.add_mails([Arrival(raw, frozenset({"INBOX"}), int(START))])
     (later, _) = office.box.search("in:inbox").items
-    office.desk.reading.shown("default", office.box.message(later.id))
+    office.desk.reading.saw_messages("default", office.box.message(later.id))
     assert agree("drop@evil.example", "evil.example/x") == before
     source = "later also from dora@example.com"
     office.desk.edit(entry.id, replace(entry.letter, text="Good day.\n"))

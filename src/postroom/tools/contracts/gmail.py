@@ -18,8 +18,8 @@ from postroom.core.letter import MAX_SUBJECT
 from postroom.core.records import Entry
 from postroom.desk.compose import Written
 from postroom.desk.desk import PREVIEW, Desk
-from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
+from postroom.services.mailbox import Sorted
 from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut

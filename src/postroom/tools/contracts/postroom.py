@@ -11,8 +11,8 @@ from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
-from postroom.desk.mailroom import Sorted
 from postroom.desk.outbox import Proposal
+from postroom.services.mailbox import Sorted
 from postroom.tools import shapes, table
 from postroom.tools.fence import LETTER
 

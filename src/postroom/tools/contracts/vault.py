@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
 from postroom.core.text import clean, one_line
-from postroom.desk.notebook import Kept, Notebook
+from postroom.services.notebook import Kept, Notebook
 from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut

@@ -51,7 +51,7 @@ class Shown(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reading:
+class ExposureLog:
     """The one port between a mailbox and the risk card: written to, and seen in mail."""
 
     ledger: Ledger
@@ -60,11 +60,11 @@ class Reading:
     _pruned: float = -SHORTLY
     _recent: dict[tuple[str, str, str], float] = field(default_factory=dict)
 
-    def shown(self, account: str, *messages: Message) -> None:
+    def saw_messages(self, account: str, *messages: Message) -> None:
         """Record what mails show that an agent is about to read."""
         self.record([_whole(account, message) for message in messages])
 
-    def listed(self, account: str, summaries: Sequence[Summary]) -> None:
+    def saw_list(self, account: str, summaries: Sequence[Summary]) -> None:
         """Record what the mails of a list show that an agent is about to read."""
         self.record(
             [
@@ -78,7 +78,7 @@ class Reading:
             ]
         )
 
-    def saved(self, account: str, message: Message, part: str, file: Enclosure) -> None:
+    def saw_file(self, account: str, message: Message, part: str, file: Enclosure) -> None:
         """Record what a file of a mail shows, before it is on the disk for anybody to read."""
         # A text in two bytes a character, or with a byte to hide behind, reads as one without zeros.
         content = file.content[:READABLE].replace(b"\0", b"")

@@ -14,7 +14,7 @@ from postroom.vault.vault import Vault
 PAGE = "page"  # in the ledger: where the page was last served
 
 
-class Duty:
+class SingletonLocks:
     """The places at one desk: the orchestrator's, and that of who serves the page."""
 
     ledger: Ledger

@@ -36,8 +36,8 @@ from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
 from postroom.core.text import duration, one_line
+from postroom.desk.exposure import READABLE, ExposureLog
 from postroom.desk.outbox import refuse_other_html
-from postroom.desk.reading import READABLE, Reading
 from postroom.desk.recorder import Call, CallRecorder
 from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
@@ -78,7 +78,7 @@ class Sorted(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Mailroom:
+class MailboxService:
     """Mail as an agent may handle it."""
 
     ledger: Ledger
@@ -86,7 +86,7 @@ class Mailroom:
     mailboxes: Callable[[str], Mailbox]
     account: str
     recorder: CallRecorder
-    reading: Reading
+    reading: ExposureLog
     rules: Rules
     outgoing: Sequence[Path]  # folders that files may go out from, beside the vault's
     paused: Callable[[], str]
@@ -120,13 +120,13 @@ class Mailroom:
             for item in page.items:
                 with suppress(NotFound):  # it may be gone since
                     found[item.id] = self.box(account).message(item.id)
-            self.reading.shown(account, *found.values())
+            self.reading.saw_messages(account, *found.values())
         return page, found
 
     def _page(self, account: str, query: str, limit: int, cursor: str) -> SearchPage:
         box = self.box(account)
         page = box.search(query, limit=limit, cursor=cursor)
-        self.reading.listed(account, page.items)
+        self.reading.saw_list(account, page.items)
         if not (page.items or cursor or box.search("", limit=1).items):
             page = page._replace(notes=(*page.notes, NO_MAIL))
         return page
@@ -150,14 +150,14 @@ class Mailroom:
         """Return one mail."""
         with self.recorder.recording(call, message=id[:60]):
             found = self.box(account).message(id)
-            self.reading.shown(account, found)
+            self.reading.saw_messages(account, found)
         return found
 
     def thread(self, call: Call, account: str, id: str) -> Thread:
         """Return a conversation."""
         with self.recorder.recording(call, thread=id[:60]):
             found = self.box(account).thread(id)
-            self.reading.shown(account, *found.messages)
+            self.reading.saw_messages(account, *found.messages)
         return found
 
     def attachment(self, call: Call, account: str, id: str, part: str) -> Saved:
@@ -167,7 +167,7 @@ class Mailroom:
             file, message = box.attachment(id, part), box.message(id)
             folder = f"{MAIL_FILES}/{re.sub(r'[^A-Za-z0-9_-]', '_', id)[:80]}"
             begun = _first(file.pieces, READABLE)
-            self.reading.saved(account, message, part, Enclosure(file.name, file.type, begun))
+            self.reading.saw_file(account, message, part, Enclosure(file.name, file.type, begun))
             name = file_name(file.name)
             names = (name if number == 1 else numbered(name, number) for number in range(1, 100))
             hashed = hashlib.sha256()
@@ -199,7 +199,7 @@ class Mailroom:
                 remedy="Name a mail of it.",
             )
         message = named[0] if named else answered(there)
-        self.reading.shown(account, message)  # whom it names is told of, in the letter
+        self.reading.saw_messages(account, message)  # whom it names is told of, in the letter
         own = {address.key for address in box.own_addresses()}
         sent = SENT in message.labels
         return message.id, answer(message.mail, own, sent=sent, everyone=everyone)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from postroom.desk.desk import Desk
-    from postroom.desk.mailroom import Mailroom
-    from postroom.desk.notebook import Notebook
     from postroom.services.correspondence import Correspondence
+    from postroom.services.mailbox import MailboxService
+    from postroom.services.notebook import Notebook
 
 
 class Services:
@@ -22,12 +22,12 @@ class Services:
         self.desk = desk
 
     @cached_property
-    def mailbox(self) -> Mailroom:
+    def mailbox(self) -> MailboxService:
         """Searching, reading, drafting and filing mail."""
-        from postroom.desk.mailroom import Mailroom
+        from postroom.services.mailbox import MailboxService
 
         desk = self.desk
-        return Mailroom(
+        return MailboxService(
             ledger=desk.ledger,
             vault=desk.vault,
             mailboxes=desk.mailboxes,
@@ -41,8 +41,8 @@ class Services:
 
     @cached_property
     def notebook(self) -> Notebook:
-        """Reading, writing and searching notes of the vault."""
-        from postroom.desk.notebook import Notebook
+        """ExposureLog, writing and searching notes of the vault."""
+        from postroom.services.notebook import Notebook
         from postroom.vault.access import Access
         from postroom.vault.vault import Vault
 

@@ -27,7 +27,7 @@ from postroom.vault.note import Note, etag
 from postroom.vault.vault import File
 
 if TYPE_CHECKING:
-    from postroom.desk.notebook import Notebook
+    from postroom.services.notebook import Notebook
 
 WAITING: Final = Progress(0, 0)
 PATIENCE: Final = 300  # times that a move is tried while others are at theirs

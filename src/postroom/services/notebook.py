@@ -33,7 +33,7 @@ from postroom.vault.note import Note, Typed, etag
 from postroom.vault.vault import File, Ready, Vault
 
 if TYPE_CHECKING:
-    from postroom.desk.moves import Mover
+    from postroom.services.note_moves import Mover
     from postroom.vault.index import Found, Hit, Index
     from postroom.vault.keeper import Keeper, Progress
 
@@ -406,7 +406,7 @@ class Notebook:
     @cached_property
     def mover(self) -> Mover:
         """Who moves notes."""
-        from postroom.desk.moves import Mover
+        from postroom.services.note_moves import Mover
 
         return Mover(self, self.state / "vault")
 
