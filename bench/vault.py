@@ -145,7 +145,7 @@ def _edits(services: Services, root: Path, size: int) -> Measure:
         file = root / notes.note(number * 7).path
         file.write_text(f"{file.read_text()}{word}\n")
         began = time.perf_counter()
-        while not services.notebook.index.search(word, limit=1, offset=0).total:
+        while not services.notebook.finder.index.search(word, limit=1, offset=0).total:
             time.sleep(0.002)
         taken.append(time.perf_counter() - began)
     worst = max(taken)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 from typing import NoReturn
@@ -446,7 +446,8 @@ def test_a_link_that_may_not_be_rewritten_is_told_and_the_move_is_done(shelf: Pe
     theirs.write_text("[[Notes/0/note 0]]\n")
     with opened(shelf) as found:
         found.notebook.vault.close()
-        found.notebook.vault = Guarded(shelf.vault)
+        found.notebook.vault = vault = Guarded(shelf.vault)
+        found.notebook.rules = replace(found.notebook.rules, vault=vault)
         try:
             moved = call(found, "move_note", source=PATHS[0], destination="New/made.md")
             told = narrow(moved, NoteMoved).untouched

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WAITING: Final = Progress(0, 0)
 PATIENCE: Final = 300  # times that a move is tried while others are at theirs
 KINDS: Final = (str, str, str, int, int, int, str, str)  # of an intent's fields
-TOLD: Final = 10  # files between two words about how far it is
+REPORT_EVERY: Final = 10  # files between two reports of progress
 TRIES: Final = 5  # to rewrite a note that others write to
 
 
@@ -56,7 +56,7 @@ class Intent:
 
 
 @dataclass(slots=True)
-class Move:
+class MoveResult:
     """What a move changed beside the note's name."""
 
     path: str
@@ -73,7 +73,7 @@ class Mover:
         self._lock = state / "move.lock"
         self._intent = private_folder(state) / "move.json"
 
-    def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, Move]:
+    def move(self, call: Call, source: str, target: str) -> Generator[Progress, None, MoveResult]:
         """Give a note another path, and rewrite the links to it; yield how far that is."""
         book, id = self._book, os.urandom(8).hex()
         with ExitStack() as stack:
@@ -115,29 +115,29 @@ class Mover:
             raise Invalid(
                 f"{target!r} names a folder", remedy="Name the file too: the whole new path."
             )
-        new = book.with_end(new, _end(old))
-        book.refuse_folder(old)
+        new = book.with_ending(new, _end(old))
+        book.rules.refuse_folder(old)
         raw, file = book.vault.read(old)
         if _end(old) != _end(new):
             raise Invalid(
                 f"{old!r} would not keep its kind as {new!r}",
                 remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
             )
-        book.refuse_letter(old)
-        book.access.refuse_writing(old, new=False, theirs=book.made(old, raw))
+        book.rules.refuse_letter(old)
+        book.access.refuse_writing(old, new=False, theirs=book.rules.is_tool_written(old, raw))
         book.access.refuse_writing(new, new=True)
-        book.refuse_name(new)
+        book.rules.refuse_name(new)
         if new.lower().endswith(NOTE) and (note := _note(raw)):
-            book.refuse_slip(new, note)
+            book.rules.refuse_approval(new, note)
         if book.vault.stat(new) is not None:
             raise Conflict(f"{new!r} is there already", remedy="Take another name.")
         return Moved(old, new), raw, file
 
     def _move(
         self, agent: str, moved: Moved, raw: bytes, file: File, id: str
-    ) -> Generator[Progress, None, Move]:
+    ) -> Generator[Progress, None, MoveResult]:
         book = self._book
-        book.sweep()  # a link that was written a moment ago must follow too
+        book.finder.sweep()  # a link that was written a moment ago must follow too
         own = self._rewritten(moved.source, raw, moved)
         data = own.text.encode() if own.changed else None
         intent = Intent(*moved, agent, *file[1:], etag(data or raw), id)
@@ -150,22 +150,24 @@ class Mover:
             raise
         if data is not None:
             book.free_inode(file)
-        done = Move(intent.target)
+        done = MoveResult(intent.target)
         if own.changed:
             done.links[intent.target] = own.changed
         if own.ambiguous:
             done.ambiguous[intent.target] = own.ambiguous
-        book.moved(moved.source, moved.target)
+        book.rename(moved.source, moved.target)
         yield from self._rewrite(agent, moved, done)
         return done
 
-    def _rewrite(self, agent: str, moved: Moved, done: Move) -> Generator[Progress, None, None]:
+    def _rewrite(
+        self, agent: str, moved: Moved, done: MoveResult
+    ) -> Generator[Progress, None, None]:
         """Rewrite the links of all other notes."""
         book = self._book
-        linking = book.index.linking(key(stem(moved.source)))
+        linking = book.finder.index.linking(key(stem(moved.source)))
         paths = [path for path in linking if path not in moved]
         for number, path in enumerate(paths):
-            if number % TOLD == 0:
+            if number % REPORT_EVERY == 0:
                 yield Progress(number, len(paths))
             try:
                 self._rewrite_in(path, agent, moved, done)
@@ -174,7 +176,7 @@ class Mover:
             except PostroomError:  # no right to it, or a full disk: the note has moved all the same
                 done.untouched.append(path)
 
-    def _rewrite_in(self, path: str, agent: str, moved: Moved, done: Move) -> None:
+    def _rewrite_in(self, path: str, agent: str, moved: Moved, done: MoveResult) -> None:
         book = self._book
         for _ in range(TRIES):
             raw, file = book.vault.read(path)
@@ -189,7 +191,7 @@ class Mover:
             with suppress(Conflict):  # somebody writes to it: look again
                 book.replace(path, found.text.encode(), file, agent)
                 done.links[path] = found.changed
-                book.index.refresh(book.vault, [path])
+                book.finder.index.refresh(book.vault, [path])
                 return
         done.untouched.append(path)
 
@@ -200,7 +202,7 @@ class Mover:
             """Return who had this name before the move, whether the index knows of it yet or not."""
             if any("\ud800" <= char <= "\udfff" for char in name):  # which no file has
                 return []
-            others = [one for one in self._book.index.named(name) if one not in moved]
+            others = [one for one in self._book.finder.index.named(name) if one not in moved]
             return [*others, moved.source] if key(stem(moved.source)) == name else others
 
         same = Rewritten("", 0, ())
@@ -226,7 +228,7 @@ class Mover:
                 Note.parse(raw)
         except (Corrupt, UnicodeEncodeError):
             return False
-        return self._book.acts(before, after) is None
+        return self._book.rules.active_content(before, after) is None
 
     # Crashes
 
@@ -284,8 +286,8 @@ class Mover:
             return
         book, moved = self._book, Moved(intent.source, intent.target)
         if self._settle(intent):
-            done = Move(intent.target)
-            book.moved(moved.source, moved.target)
+            done = MoveResult(intent.target)
+            book.rename(moved.source, moved.target)
             for _ in self._rewrite(intent.agent, moved, done):
                 pass
             call = Call("move_note", intent.agent, "vault")

@@ -42,22 +42,31 @@ class Services:
     @cached_property
     def notebook(self) -> Notebook:
         """ExposureLog, writing and searching notes of the vault."""
+        from postroom.services.note_rules import NoteRules
         from postroom.services.notebook import Notebook
         from postroom.vault.access import Access
         from postroom.vault.vault import Vault
 
         desk, shelf = self.desk, self.desk.shelf
         room = f"{shelf.room}/" if shelf.room else ""
+        vault, access = Vault(shelf.root), Access(shelf.room, shelf.folders)
         return Notebook(
-            vault=Vault(shelf.root),
-            access=Access(shelf.room, shelf.folders),
-            active=shelf.active,
-            state=desk.state,
+            vault=vault,
+            access=access,
+            rules=NoteRules(
+                vault=vault,
+                access=access,
+                ledger=desk.ledger,
+                allow_active=shelf.active,
+                in_room=lambda path: (
+                    path.removeprefix(room) if path.startswith(room) else f"/{path}"
+                ),
+            ),
+            state=desk.state / "vault",
             ledger=desk.ledger,
             recorder=desk.recorder,
-            settle=desk.reconcile,
-            rehearses="" if desk.rules.live else desk.rules.source,
-            in_room=lambda path: path.removeprefix(room) if path.startswith(room) else f"/{path}",
+            reconcile=desk.reconcile,
+            rehearsal="" if desk.rules.live else desk.rules.source,
         )
 
     @cached_property

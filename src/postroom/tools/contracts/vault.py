@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
 from postroom.core.text import clean, one_line
-from postroom.services.notebook import Kept, Notebook
+from postroom.services.note_search import NoteSearch
+from postroom.services.notebook import NoteVersion
 from postroom.tools import mcperror, plain, table
 from postroom.tools.mcperror import mcp_error
 from postroom.tools.shapes import cut
@@ -152,11 +153,11 @@ def list_notes(context: table.ToolContext, asked: ListNotesInput) -> table.Waiti
 
     filter: field:value, joined by AND; a list matches by any value.
     """
-    book = context.services.notebook
-    yield from _ready(context, book)
+    finder = context.services.notebook.finder
+    yield from _ready(context, finder)
     folder, wanted = asked.directory, asked.filter or ""
     after = _place(asked.cursor)
-    listed = book.list(context.call, folder, wanted, limit=PAGE, after=after)
+    listed = finder.list(context.call, folder, wanted, limit=PAGE, after=after)
     shown = tuple(_fitting(NoteMatch(path=match.path) for match in listed.matches))
     more = len(shown) < len(listed.matches) or len(listed.matches) == PAGE
     return NoteList(
@@ -171,7 +172,7 @@ def list_notes(context: table.ToolContext, asked: ListNotesInput) -> table.Waiti
 def move_note(context: table.ToolContext, asked: MoveNoteInput) -> table.Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
     book = context.services.notebook
-    yield from _ready(context, book)
+    yield from _ready(context, book.finder)
     moving = book.mover.move(context.call, asked.source, asked.destination)
     done = yield from table.waiting_for(moving, _rewriting)
     return NoteMoved(
@@ -192,12 +193,12 @@ def search_notes(context: table.ToolContext, asked: SearchNotesInput) -> table.W
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
     """
-    book = context.services.notebook
+    finder = context.services.notebook.finder
     offset = int(asked.cursor) if re.fullmatch("[0-9]{1,9}", asked.cursor, re.ASCII) else 0
     if asked.cursor and str(offset) != asked.cursor:
         raise _no_cursor()
-    yield from _ready(context, book)
-    listed = book.search(context.call, asked.query, limit=FEW, offset=offset)
+    yield from _ready(context, finder)
+    listed = finder.search(context.call, asked.query, limit=FEW, offset=offset)
     wanted = terms(asked.query)
     found = (
         NoteMatch(path=match.path, snippet=snippet(match.note, wanted) if match.note else "")
@@ -209,7 +210,7 @@ def search_notes(context: table.ToolContext, asked: SearchNotesInput) -> table.W
         notes=shown,
         total=listed.total,
         cursor=str(after) if after < listed.total and shown else "",
-        hint=LOOSE if listed.loose else "" if listed.total else NOTHING,
+        hint=LOOSE if listed.by_prefix else "" if listed.total else NOTHING,
     )
 
 
@@ -230,7 +231,7 @@ def _no_cursor() -> Invalid:
 
 
 def _content(
-    context: table.ToolContext, kept: Kept, offset: int, most: int, *, raw: bool = False
+    context: table.ToolContext, kept: NoteVersion, offset: int, most: int, *, raw: bool = False
 ) -> NoteContent:
     note, hidden = kept.note, 0
 
@@ -266,8 +267,8 @@ def _cleaned(value: Typed, shown: Callable[[str], str]) -> Typed:
     return shown(value) if isinstance(value, str) else value
 
 
-def _ready(context: table.ToolContext, book: Notebook) -> Generator[float, None, None]:
-    for progress in book.settling(context.call):
+def _ready(context: table.ToolContext, finder: NoteSearch) -> Generator[float, None, None]:
+    for progress in finder.wait_until_ready(context.call):
         yield table.Wait.of(INTERVAL, *progress, "Indexing the vault")
 
 
