@@ -22,6 +22,7 @@ from postroom.config import load
 from postroom.desk.recorder import Call
 from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
+from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document
 from postroom.wiring.desk import desk
@@ -76,11 +77,11 @@ def _ask(services: Services, tool: str, **arguments: str) -> Result:
     """Call a tool as the server does, without the wire."""
     context = ToolContext(services, Call(tool, "bench", "vault"))
     function: Callable[[ToolContext, Any], Any] = getattr(contract, tool)
-    model = {"search_notes": contract.SearchNotesInput, "list_notes": contract.ListNotesInput}[tool]
+    model = {"search_notes": models.SearchNotesInput, "list_notes": models.ListNotesInput}[tool]
     running = function(context, model(**arguments))
     try:
         while True:
-            time.sleep(next(running))
+            time.sleep(next(running).seconds)
     except StopIteration as done:
         found: Result = done.value
         return found

@@ -31,6 +31,7 @@ from postroom.desk.recorder import Call
 from postroom.services import note_moves  # noqa: F401 - warm before the fork
 from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
+from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import desk as desk_of
@@ -39,12 +40,12 @@ from tests.crash.worker import append
 from tests.narrow import present
 
 MODELS = {
-    "read_note": contract.ReadNoteInput,
-    "write_note": contract.WriteNoteInput,
-    "edit_note": contract.EditNoteInput,
-    "list_notes": contract.ListNotesInput,
-    "move_note": contract.MoveNoteInput,
-    "search_notes": contract.SearchNotesInput,
+    "read_note": models.ReadNoteInput,
+    "write_note": models.WriteNoteInput,
+    "edit_note": models.EditNoteInput,
+    "list_notes": models.ListNotesInput,
+    "move_note": models.MoveNoteInput,
+    "search_notes": models.SearchNotesInput,
 }
 TRIES = 500  # to change a note that fifteen others change too
 PACE = 0.1  # seconds between two saves of a person
@@ -77,7 +78,7 @@ def ask(services: Services, agent: str, tool: str, **arguments: Any) -> Any:
         return running
     try:
         while True:
-            time.sleep(next(running))
+            time.sleep(next(running).seconds)
     except StopIteration as done:
         return done.value
 

@@ -23,6 +23,7 @@ from postroom.services.note_moves import Intent
 from postroom.services.services import Services
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
+from postroom.tools.models import vault as models
 from postroom.tools.table import ToolContext
 from postroom.vault.access import Access
 from postroom.vault.index import Index, expression
@@ -35,9 +36,9 @@ from tests.narrow import narrow, present
 LOCK = "index.lock"
 LONGEST = 5.0  # seconds for what takes a tenth of one
 MODELS = {
-    "list_notes": contract.ListNotesInput,
-    "search_notes": contract.SearchNotesInput,
-    "move_note": contract.MoveNoteInput,
+    "list_notes": models.ListNotesInput,
+    "search_notes": models.SearchNotesInput,
+    "move_note": models.MoveNoteInput,
 }
 PATHS = sorted(f"Notes/{number // 10}/note {number}.md" for number in range(40))
 
@@ -91,8 +92,10 @@ def call(found: Services, tool: str, **arguments: str) -> object:
         try:
             while True:
                 pause = next(running)
-                assert time.monotonic() < deadline, f"{pause.told}: {pause.done} of {pause.total}"
-                threading.Event().wait(pause)
+                assert time.monotonic() < deadline, (
+                    f"{pause.message}: {pause.done} of {pause.total}"
+                )
+                threading.Event().wait(pause.seconds)
         except StopIteration as done:
             answer: object = done.value
             return answer

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from postroom.core.message import Attachment, Mail, Message, Party, Summary, Thread
 from postroom.mail.mailbox import SearchPage
-from postroom.tools import shapes
+from postroom.tools import answers
 from postroom.tools.fence import NOTICE, mark
 from postroom.tools.table import Reply, dump
 
@@ -90,7 +90,7 @@ def _digits(text: str) -> str:
 
 @given(MESSAGE)
 def test_no_mail_closes_the_fence(message: Message) -> None:
-    reply = shapes.mail_reply(message, offset=0, max_chars=8000, quotes=True)
+    reply = answers.mail_reply(message, offset=0, max_chars=8000, quotes=True)
     outside, after = held(reply)
     assert re.fullmatch(r"Mail m1 of conversation t1, [0-9TZ:-]+\.\n" + re.escape(NOTICE) + r"\n(\n[0-9]+ hidden characters were removed\.)?", outside)  # fmt: skip
     assert set(after) <= {"total_chars", "hidden_chars"}
@@ -99,7 +99,9 @@ def test_no_mail_closes_the_fence(message: Message) -> None:
 @given(st.lists(MESSAGE, min_size=1, max_size=4))
 def test_no_conversation_closes_the_fence(messages: list[Message]) -> None:
     outside, after = held(
-        shapes.thread_reply(Thread("t1", tuple(messages)), cursor="", max_chars=12_000, quotes=True)
+        answers.thread_reply(
+            Thread("t1", tuple(messages)), cursor="", max_chars=12_000, quotes=True
+        )
     )
     assert set(after) <= {"thread", "count", "cursor", "hidden_chars"}
     assert outside.startswith("Conversation t1: mails ")
@@ -107,7 +109,7 @@ def test_no_conversation_closes_the_fence(messages: list[Message]) -> None:
 
 @given(st.lists(SUMMARY, min_size=1, max_size=50))
 def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
-    outside, after = held(shapes.search_reply(SearchPage(tuple(summaries), "next")))
+    outside, after = held(answers.search_reply(SearchPage(tuple(summaries), "next")))
     assert after == {"cursor": "next"}
     assert outside.endswith("\nMore: cursor=next")
 
@@ -115,7 +117,7 @@ def test_no_list_of_mails_closes_the_fence(summaries: list[Summary]) -> None:
 @given(st.lists(SUMMARY, min_size=1, max_size=3), TEXT)
 def test_a_list_of_fifty_fits_whatever_it_says(few: list[Summary], blown: str) -> None:
     grown = [replace(one, subject=one.subject + blown * 50, snippet=blown * 200) for one in few]
-    reply = shapes.search_reply(SearchPage(tuple((grown * 50)[:50])))
+    reply = answers.search_reply(SearchPage(tuple((grown * 50)[:50])))
     values = dump(reply.result)
     assert len(values["mails"]) == 50
     assert len(json.dumps(values, ensure_ascii=False).encode()) + len(reply.text.encode()) < 15_800

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from postroom.core.address import Address
 from postroom.tools.contracts import approval
 from postroom.tools.contracts import vault as vault_server
+from postroom.tools.models import approval as approval_models
 from tests.agents import visiting_inside
 from tests.arrivals import arrive
 from tests.narrow import narrow
@@ -74,19 +75,19 @@ def test_models_have_the_documents_names_fields_and_bounds() -> None:
         "SearchEmailRequest": {"query": "tea", "max_results": 50},
     }
     for name, given in documented.items():
-        model = getattr(approval, name)
+        model = getattr(approval_models, name)
         assert model.model_validate(given).model_dump() == given
         assert list(model.model_fields) == list(given)
         for field in set(given) - {"max_results"}:
             with pytest.raises(ValidationError):
                 model.model_validate({key: given[key] for key in given if key != field})
-    for model in (approval.SendEmailRequest, approval.DraftEmailRequest):
+    for model in (approval_models.SendEmailRequest, approval_models.DraftEmailRequest):
         with pytest.raises(ValidationError):
             model.model_validate(send | {"subject": "s" * 999})
-    assert approval.SearchEmailRequest.model_validate({"query": "tea"}).max_results == 5
+    assert approval_models.SearchEmailRequest.model_validate({"query": "tea"}).max_results == 5
     for most in (0, 51):
         with pytest.raises(ValidationError):
-            approval.SearchEmailRequest.model_validate({"query": "tea", "max_results": most})
+            approval_models.SearchEmailRequest.model_validate({"query": "tea", "max_results": most})
 
 
 # 2. ApprovalFile

@@ -18,8 +18,9 @@ from postroom.core.message import Message
 from postroom.desk.log import AuditLogEntry
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
-from postroom.tools import mcperror
+from postroom.tools import documents
 from postroom.tools.contracts import gmail
+from postroom.tools.models import gmail as gmail_models
 from tests.agents import Wire
 from tests.arrivals import arrive, attached
 from tests.conftest import Person
@@ -106,14 +107,14 @@ def test_models_have_the_documents_names_and_fields() -> None:
         "MoveEmailInput": ["message_id", "destination_label"],
         "AddLabelInput": ["message_id", "label_name"],
     }
-    assert {name: list(getattr(gmail, name).model_fields) for name in fields} == fields
+    assert {name: list(getattr(gmail_models, name).model_fields) for name in fields} == fields
     fields = {
         "EmailSummary": ["id", "subject", "sender", "date", "snippet"],
         "EmailFull": ["id", "subject", "sender", "to", "date", "body", "has_attachments", "attachment_names"],
         "SendEmailResult": ["message_id", "thread_id", "sent_at"],
     }  # fmt: skip
     assert {name: list(getattr(gmail, name)._fields) for name in fields} == fields
-    assert list(mcperror.MCPError._fields) == ["error", "message", "details"]
+    assert list(documents.MCPError._fields) == ["error", "message", "details"]
     kept = [field.name for field in dataclasses.fields(AuditLogEntry)]
     assert kept == ["event", "timestamp", "to", "subject", "body_preview", "reply_to_message_id", "severity"]  # fmt: skip
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from postroom.tools.contracts import vault
+from postroom.tools.models import vault as vault_models
 from postroom.tools.table import Reply, Result, ToolContext
 from tests.narrow import narrow
 from tests.seeds.conftest import Site, TimedSite
@@ -92,14 +93,14 @@ def test_the_vaults_models_have_the_documents_names_and_fields() -> None:
         "NoteMatch": ["path", "snippet"],
     }
     for name, fields in documented.items():
-        model = getattr(vault, name)
+        model = getattr(vault_models if name.endswith("Input") else vault, name)
         optional = optional_fields(model)
         assert [field for field in optional if field in fields] == fields
         # What goes beyond the document may be left out.
         more = [field for field in optional if field not in fields]
         assert not [f for f in more if f not in ("etag", "total") and not optional[f]]
     assert vault.NoteMatch._field_defaults["snippet"] is None
-    assert vault.ListNotesInput.model_fields["filter"].default is None
+    assert vault_models.ListNotesInput.model_fields["filter"].default is None
 
 
 # 4. Outputs
@@ -281,7 +282,7 @@ def test_every_error_of_the_vault_has_one_of_the_documents_codes_or_conflict(
     """003 §5 MCPErrorCode, Error Taxonomy, vault"""
     problems = kinds_of_errors()
 
-    def read_note(_context: ToolContext, asked: vault.ReadNoteInput) -> Reply:
+    def read_note(_context: ToolContext, asked: vault_models.ReadNoteInput) -> Reply:
         """Fail as the path says."""
         raise problems[asked.path]
 

@@ -8,6 +8,7 @@ import pytest
 
 from postroom.agents.record import Message, write_message
 from postroom.tools.contracts import agents
+from postroom.tools.models import agents as agents_models
 from postroom.tools.table import Result, dump
 from tests.agents import ERAS, ToolAnswer, Visitor, Wire, visiting_inside
 from tests.conftest import Person
@@ -73,8 +74,8 @@ def test_the_four_tools_and_their_parameters(alice: Visitor) -> None:
 
 def test_models_have_the_names_and_fields_of_the_data_model() -> None:
     """004 Tool Response Formats, models"""
-    assert list(agents.SendParams.model_fields) == ["recipient", "message"]
-    assert list(agents.StatusParams.model_fields) == ["status"]
+    assert list(agents_models.SendParams.model_fields) == ["recipient", "message"]
+    assert list(agents_models.StatusParams.model_fields) == ["status"]
     fields: dict[type[Result], list[str]] = {
         agents.SendResponse: ["message_id"],
         agents.StatusResponse: ["status"],

@@ -399,6 +399,22 @@ class Desk(SingletonLocks):
         self.recorder.write(call, synced=False)
         return found
 
+    def newest_letters(self, call: Call, count: int) -> list[str]:
+        """Return the ids of this agent's newest letters, for a call that leaves no line."""
+        check_name(call)
+        return [line.id for line in self.ledger.lines(agent=call.agent, newest=count)]
+
+    def is_reply_approved(self, call: Call, thread: str) -> bool:
+        """Return whether a letter of this agent's in a conversation, or a slip for a reply to it, is approved."""
+        self.reconcile()
+        approved = self.ledger.lines("approved", agent=call.agent)
+        if any(self.ledger.entry(line.id).letter.thread == thread for line in approved):
+            return True
+        return self.rules.trust == "folder" and any(
+            slip.type == "email_reply" and slip.status == "approved" and slip.thread == thread
+            for slip in self.slips()
+        )
+
     @contextmanager
     def _recording_refusals(self, call: Call) -> Iterator[None]:
         """Write the line of a call that is refused, and show it in the log file."""

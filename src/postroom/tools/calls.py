@@ -22,6 +22,7 @@ from postroom.services.services import Services
 from postroom.tools.table import (
     CallFinished,
     Contract,
+    Pause,
     Reply,
     Result,
     Tool,
@@ -198,7 +199,7 @@ class RunningCall:
     def _took(self) -> float:
         return time.monotonic() - self._began
 
-    def step(self) -> Reply | float:
+    def step(self) -> Reply | Pause:
         """Do the next part of the work: return the answer, or how many seconds to wait for the step after it."""
         try:
             found = self._calls.run_guarded(self._next, self.call)
@@ -206,7 +207,7 @@ class RunningCall:
             return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
         return self._finish(found) if isinstance(found, Reply) else found
 
-    def _next(self) -> Reply | float:
+    def _next(self) -> Reply | Pause:
         if self._waiting is None:
             self._begun = True
             asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])

@@ -1,4 +1,4 @@
-"""The fence around what strangers wrote: two marks that nobody could know when they wrote it."""
+"""The fence around what others wrote: two marks that nobody could know when they wrote it."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def mark(*contents: str, draw: Callable[[], str] = lambda: os.urandom(8).hex()) 
 
 
 def fenced(text: str, mark: str, notice: str = NOTICE) -> str:
-    """Return the text between its marks, with the sentence that says what they mean."""
+    """Return the text between its marks, after the sentence that says what they mean."""
     return f"{notice}\n<<<{mark}\n{text}\n{mark}>>>"

@@ -184,7 +184,7 @@ class Service:
         while not isinstance(step := await self._work(call.step), Reply):
             if isinstance(step, Wait):
                 await ctx.session.report_progress(step.done, step.total, step.message)
-                await anyio.sleep(step)
+                await anyio.sleep(step.seconds)
                 continue
             end = waited + step
             while waited < end:

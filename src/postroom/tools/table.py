@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -34,32 +33,16 @@ S = TypeVar("S")
 T = TypeVar("T")
 MAX_ERROR: Final = 1_000  # characters of an error
 MAIL: Final = "email_mcp"  # the actor of the tools for mail
-
-
-def argument_models(contract: str) -> Callable[[str], Any]:
-    """Return a `__getattr__` for a contract's module that loads its argument models at their first use.
-
-    They are in `tools/models`, in the module of the same name, which imports Pydantic.
-    """
-    module, place = contract.rpartition(".")[2], "postroom.tools.models"
-
-    def load(name: str) -> Any:  # noqa: ANN401 - a model, each of its own type
-        if not name.startswith("_"):
-            found = getattr(import_module(f"{place}.{module}"), name, None)
-            if isinstance(found, type) and found.__module__ == f"{place}.{module}":
-                return found
-        raise AttributeError(f"module {contract!r} has no attribute {name!r}")
-
-    return load
+_REQUIRED: Final = object()
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Result:
-    """What a tool answers, beside its text: fields as in a frozen dataclass, given by keyword.
+    """The values of an answer: fields as in a frozen dataclass, given by keyword.
 
     It is not a dataclass because those generate code: 40 of them add 13 ms to a server's first call, 40 of these
     less than 1 ms. A field that clients see under another name is declared as
-    `class Hit(Result, sender="from")`.
+    `class FoundMail(Result, sender="from")`.
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
@@ -95,12 +78,12 @@ class Result:
         return f"{type(self).__name__}({shown})"
 
     def _replace(self, **values: Any) -> Self:  # noqa: ANN401
-        """Return it with other values for these fields."""
+        """Return a copy with other values for these fields."""
         return type(self)(**{**vars(self), **values})
 
 
 def dump(result: Result) -> dict[str, Any]:
-    """Return a result as JSON has it, under the names that clients see, without fields that have their default."""
+    """Return a result as JSON, under the names that clients see, without fields that have their default."""
     defaults, aliases = result._field_defaults, result._aliases  # noqa: SLF001
     return {
         aliases.get(name, name): _dumped(value)
@@ -115,11 +98,8 @@ def _dumped(value: object) -> object:
     return list(map(_dumped, value)) if isinstance(value, tuple) else value
 
 
-_REQUIRED: Final = object()
-
-
 class ToolContext(NamedTuple):
-    """One call at the desk: by whom, by which tool, for which account."""
+    """What a tool works with: the services, who calls by which tool, and the account that was named."""
 
     services: Services
     call: Call
@@ -127,63 +107,67 @@ class ToolContext(NamedTuple):
 
     @property
     def desk(self) -> Desk:
-        """The desk that the services stand beside."""
+        """The desk that the services belong to."""
         return self.services.desk
 
 
 class Reply(NamedTuple):
-    """An answer: the same as text and as values; `refused` is one that says no."""
+    """An answer: the same as text and as values; `refused` is one that reports a failure."""
 
     text: str
     result: Result
     refused: bool = False
-    delivery: Delivery | None = None  # is its reader's only once the answer was written out
+    delivery: Delivery | None = None  # counts as read once the answer was written out
 
     @property
     def values(self) -> dict[str, Any]:
-        """The result as JSON has it."""
+        """The result as JSON."""
         return dump(self.result)
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """The answer as MCP's result of `tools/call`."""
+        return {
+            "content": [{"type": "text", "text": self.text}],
+            "structuredContent": self.values,
+            "isError": self.refused,
+        }
 
-class Wait(float):
-    """Seconds to wait, and how far the work is meanwhile."""
 
+class Wait(NamedTuple):
+    """How long to wait for work of ours, and how far that work is."""
+
+    seconds: float
     done: int
     total: int
     message: str
 
-    @classmethod
-    def of(cls, seconds: float, done: int, total: int, message: str) -> Wait:
-        """Return a wait that says how far it is."""
-        made = cls(seconds)
-        made.done, made.total, made.message = done, total, message
-        return made
-
 
 # What a tool returns: an answer, or values that its row puts into words.
 Answer = Reply | Result
-# A tool that waits yields how many seconds, and is called on afterwards; nobody else waits with it.
-Waiting = Generator[float, None, Answer]
+# A tool that waits yields how many seconds, and is resumed afterwards; it holds no thread meanwhile.
+Pause = float | Wait
+Waiting = Generator[Pause, None, Answer]
 Function = Callable[[ToolContext, Any], Answer | Waiting]
 
 
 def in_json(result: Result) -> Reply:
-    """Return values as JSON, without those that say nothing."""
+    """Return values as JSON, without those that have their default."""
     return Reply(json.dumps(dump(result), ensure_ascii=False), result)
 
 
 def waiting_for(
-    running: Generator[S, None, T], seconds: Callable[[S], float]
-) -> Generator[float, None, T]:
-    """Wait as long as `seconds` makes of each thing that is yielded; return what is returned."""
+    running: Generator[S, None, T], pause: Callable[[S], Pause]
+) -> Generator[Pause, None, T]:
+    """Yield what `pause` makes of each thing that is yielded; return what is returned."""
     with closing(running):
         while True:
             try:
                 step = next(running)
             except StopIteration as done:
-                found: T = done.value
-                return found
-            yield seconds(step)
+                result: T = done.value
+                return result
+            yield pause(step)
 
 
 class Hints(NamedTuple):
@@ -210,29 +194,33 @@ class Tool:
     result: type[Result]
     hints: Hints
     contract: str  # whose listing has its arguments
-    whole: bool = False  # whether its schema says what a document says, though it says nothing
+    whole: bool = False  # whether its schema lists empty defaults, as its document does
     actor: str = MAIL  # as the log names it
     shape: Callable[[Result], Reply] = in_json  # puts values into words
+    dashed: bool = False  # whether its name has dashes for underscores
+    invalid: str = ""  # what an error about its arguments begins with
 
     @property
     def name(self) -> str:
-        """What it is called."""
-        return self.function.__name__
+        """What clients call it."""
+        name = self.function.__name__
+        return name.replace("_", "-") if self.dashed else name
 
     @property
     def checks(self) -> arguments.Checks:
         """What its contract enforces of its arguments, by their names."""
-        found: arguments.Checks = listing.load(self.contract)["arguments"][self.name]
-        return found
+        checks: arguments.Checks = listing.load(self.contract)["arguments"][self.name]
+        return checks
 
     def parse(
         self, given: Mapping[str, Any], checks: arguments.Checks | None = None
     ) -> arguments.Parsed:
-        """Return the arguments as values, or raise `Invalid`, which says what is wrong with them.
+        """Return the arguments as values; raise `Invalid`, which says what is wrong with them.
 
-        `checks` are those of the listing that is served, where it has a choice of accounts.
+        `checks` are those of the listing that is served, if it has a choice of accounts.
         """
-        return arguments.parse(self.name, self.checks if checks is None else checks, given)
+        checks = self.checks if checks is None else checks
+        return arguments.parse(f"{self.invalid}{self.name}", checks, given)
 
     def reply(self, answer: Answer) -> Reply:
         """Return what the function returned, in words."""
@@ -240,7 +228,7 @@ class Tool:
 
 
 class Resource(NamedTuple):
-    """A thing that can be read by its address, `scheme://ID`; `action` is what the log calls that."""
+    """Something that is read by its address, `scheme://ID`; `action` is what the log calls that."""
 
     scheme: str
     title: str
@@ -249,22 +237,41 @@ class Resource(NamedTuple):
     function: Callable[[ToolContext, str], str]
 
 
-class Wrong(Result):
-    """What went wrong: the code, the message, what to do next."""
+class Problem(NamedTuple):
+    """An error as answers tell it: on one line, bounded, and without the name of the tool."""
+
+    code: str
+    message: str
+    remedy: str
+
+    @classmethod
+    def of(cls, error: PostroomError, tool: str = "") -> Self:
+        """Return what an error says."""
+        message = error.message.removeprefix(f"{tool}: ") if tool else error.message
+        return cls(error.code, one_line(message)[:MAX_ERROR], one_line(error.remedy)[:MAX_ERROR])
+
+    @property
+    def advice(self) -> str:
+        """What is wrong, and what to do next."""
+        return f"{self.message.rstrip('.')}. {self.remedy}" if self.remedy else self.message
+
+
+class Failure(Result):
+    """What went wrong: code, message and, if there is one, the remedy."""
 
     error: dict[str, Any]
 
 
 def refusal(_tool: str, error: PostroomError) -> Reply:
     """Return an error as a tool's answer: what went wrong, and what to do next."""
-    said, remedy = one_line(error.message)[:MAX_ERROR], one_line(error.remedy)[:MAX_ERROR]
-    about: dict[str, Any] = {"code": error.code, "message": said, "remedy": remedy}
+    problem = Problem.of(error)
+    values: dict[str, Any] = problem._asdict()
     if isinstance(error, Conflict) and error.etag:
-        about["etag"] = error.etag
+        values["etag"] = error.etag
     if isinstance(error, Limited):
-        about["retry_after_seconds"] = round(error.seconds, 1)
-    text = f"Error ({error.code}): {said.rstrip('.')}." + (f" {remedy}" if remedy else "")
-    return Reply(text, Wrong(error=about), refused=True)
+        values["retry_after_seconds"] = round(error.seconds, 1)
+    text = f"Error ({error.code}): {problem.message.rstrip('.')}. {problem.remedy}".rstrip()
+    return Reply(text, Failure(error=values), refused=True)
 
 
 class CallFinished(NamedTuple):
@@ -287,7 +294,7 @@ class About(NamedTuple):
 
 
 class Contract(NamedTuple):
-    """What one server shows. What it lists is in the file that `listing.load(name)` reads."""
+    """What one server shows. Its listing is in the file that `listing.load(name)` reads."""
 
     name: str  # of its module, and of the file that lists it
     instructions: str
@@ -296,6 +303,4 @@ class Contract(NamedTuple):
     about: About = About()
     accounts: bool = True  # whether a tool has `account` where there are several
     refuse: Callable[[str, PostroomError], Reply] = refusal
-    on_call_finished: Callable[[CallFinished], None] | None = (
-        None  # told of each call when it is answered
-    )
+    on_call_finished: Callable[[CallFinished], None] | None = None

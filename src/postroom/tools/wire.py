@@ -33,7 +33,7 @@ from postroom.tools.workers import Workers
 if TYPE_CHECKING:
     from postroom.agents.mailbox import Delivery
     from postroom.tools.calls import Caller, Calls, RunningCall
-    from postroom.tools.table import Reply
+    from postroom.tools.table import Pause, Reply
 
 THREADS: Final = 8  # calls that work at once; the others wait for their turn
 MAX_OPEN: Final = 10_000  # requests without an answer, above which no more is read from the client
@@ -375,16 +375,18 @@ class Server:
         """Do the next step of a request's call, unless it has ended or a worker is at it."""
         if not request.turn.acquire(blocking=False):
             return
+        from postroom.tools.table import Reply
+
         try:
             call = request.call
             if call is None:
                 return
-            step: Reply | float = 0.0
+            step: Reply | Pause = 0.0
             if request.left <= 0 and not request.cancelled:
                 step = call.step()
-            if not isinstance(step, float):
+            if isinstance(step, Reply):
                 request.call = None
-                self._answer(request, _tool_result(step), delivery=step.delivery)
+                self._answer(request, step.content, delivery=step.delivery)
             elif request.cancelled:
                 request.call = None
                 call.abandon()
@@ -395,13 +397,13 @@ class Server:
         finally:
             request.turn.release()
 
-    def _wait(self, request: OpenRequest, step: float) -> None:
+    def _wait(self, request: OpenRequest, step: Pause) -> None:
         """Report how far a call is, and go on with it later."""
         from postroom.tools.table import Wait
 
-        delay = step
         request.is_busy = isinstance(step, Wait)
         if isinstance(step, Wait):
+            delay = step.seconds
             self._report(request, step.done, step.total, step.message)
         else:
             request.left += step
@@ -546,14 +548,6 @@ def _end(
     with suppress(OSError, ValueError, AttributeError):  # there may be no standard error
         sys.stderr.flush()
     os._exit(0)  # without waiting for a thread that writes to a client that does not read
-
-
-def _tool_result(reply: Reply) -> dict[str, Any]:
-    return {
-        "content": [{"type": "text", "text": reply.text}],
-        "structuredContent": reply.values,
-        "isError": reply.refused,
-    }
 
 
 def _key(id: protocol.Id) -> protocol.Id:

@@ -583,11 +583,11 @@ def made(kind: type[PostroomError], message: str, remedy: str) -> PostroomError:
 
 @for_each("kind", kinds())
 def test_every_kind_of_error_has_one_shape(kind: type[PostroomError]) -> None:
-    from postroom.tools.table import Wrong, refusal
+    from postroom.tools.table import Failure, refusal
 
     found = refusal("send_email", made(kind, "It is\nwrong\u200b", "Do that."))
     assert found.refused
-    error = narrow(found.result, Wrong).error
+    error = narrow(found.result, Failure).error
     assert (error["code"], error["message"], error["remedy"]) == (
         kind.code,
         "It is wrong",

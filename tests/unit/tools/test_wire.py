@@ -20,7 +20,7 @@ from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.listing import load
 from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
-from postroom.tools.table import Reply, Wrong
+from postroom.tools.table import Failure, Reply
 from postroom.tools.wire import (
     END_OF_INPUT,
     GRACE,
@@ -422,7 +422,7 @@ class Waiting:
     def step(self) -> Reply | float:
         self.steps.append(time.monotonic())
         wait = next(self._waits, None)
-        return Reply("done", Wrong(error={})) if wait is None else wait
+        return Reply("done", Failure(error={})) if wait is None else wait
 
     def abandon(self) -> None:
         self.abandoned.set()

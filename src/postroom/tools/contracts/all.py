@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import Final
 
+from postroom.tools.answers import fenced_reply, hidden_text, more_text
 from postroom.tools.contracts import messages, postroom, vault
-from postroom.tools.shapes import fenced_reply
 from postroom.tools.table import Contract, Reply, Result, Tool
 
 INSTRUCTIONS: Final = (
@@ -16,8 +16,8 @@ INSTRUCTIONS: Final = (
 )
 
 
-def shape(result: Result) -> Reply:
-    """Return a result of the vault's with what others wrote between two marks."""
+def fence(result: Result) -> Reply:
+    """Return a result of the vault's tools with what others wrote between two marks."""
     if isinstance(result, vault.NoteContent):
         return _content(result)
     if isinstance(result, vault.NoteList):
@@ -34,18 +34,14 @@ def _written(result: Result) -> Reply:
         result = vault.NoteWritten(
             path=result.path, etag=result.etag, letter=result.letter, hint=result.hint
         )
-    return shape(result)
+    return fence(result)
 
 
 def _content(note: vault.NoteContent) -> Reply:
     fields = [f"{_json(key)}: {_json(value)}" for key, value in note.frontmatter.items()]
     text = "\n".join([note.path, *fields, "", note.body])
     head = f"etag {note.etag}. The path, the frontmatter, an empty line, and the body:"
-    tail = []
-    if note.next_offset:
-        tail.append(f"More: offset={note.next_offset} of {note.total_chars} characters.")
-    if note.hidden_chars:
-        tail.append(f"{note.hidden_chars} hidden characters were removed.")
+    tail = [more_text(note.next_offset, note.total_chars), hidden_text(note.hidden_chars)]
     return fenced_reply(note, head, text, tail)
 
 
@@ -70,7 +66,7 @@ def _moved(done: vault.NoteMoved) -> Reply:
 def _fenced(row: Tool) -> Tool:
     if row.name == "write_note":
         return replace(row, shape=_written, result=vault.NoteWritten)
-    return replace(row, shape=shape)
+    return replace(row, shape=fence)
 
 
 def _json(value: object) -> str:

@@ -15,14 +15,14 @@ from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Conflict, PostroomError
 from postroom.core.letter import MAX_SUBJECT
+from postroom.core.mail_view import cut
 from postroom.core.records import Entry
 from postroom.desk.compose import Written
 from postroom.desk.desk import PREVIEW, Desk
 from postroom.desk.outbox import Proposal
 from postroom.services.mailbox import Sorted
-from postroom.tools import mcperror, plain, table
-from postroom.tools.mcperror import mcp_error
-from postroom.tools.shapes import cut
+from postroom.tools import documents, table
+from postroom.tools.documents import mcp_error, names
 
 if TYPE_CHECKING:
     from postroom.tools.models.gmail import (
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         MoveEmailInput,
         SendEmailInput,
     )
-else:
-    __getattr__ = table.argument_models(__name__)
 
 INSTRUCTIONS: Final = (
     "Reading is free. send_email sends nothing before a person has approved it: permission_denied"
@@ -44,6 +42,8 @@ INSTRUCTIONS: Final = (
 SHOWN: Final = 50_000  # characters of a mail's text
 SNIPPET: Final = 100
 MAX_NAMES: Final = 50  # attachments that are named
+REHEARSED: Final = "Rehearsal ({source}): not sent. With DRY_RUN=false it waits for a person"
+UNCHANGED: Final = "Rehearsal ({source}): nothing was changed. With DRY_RUN=false it is done"
 # An element that ends, or what needs no end: in a plain text, <b> alone is no HTML.
 _HTML: Final = re.compile(
     r"</(?:html|body|div|p|span|table|ul|ol|li|a|b|i|u|strong|em|h[1-6]|blockquote|pre|font)\s*>"
@@ -106,122 +106,119 @@ def list_emails(context: table.ToolContext, asked: ListEmailsInput) -> table.Rep
     page = context.services.mailbox.search(
         context.call, context.account, asked.query, limit=asked.max_results, cursor=""
     )
-    found = tuple(
+    emails = tuple(
         EmailSummary(
             id=item.id,
             subject=cut(item.subject, MAX_SUBJECT),
-            sender=plain.people((item.sender,)),
+            sender=names(item.sender),
             date=_iso(item.date),
-            snippet=plain.snippet(item, SNIPPET),
+            snippet=documents.snippet(item, SNIPPET),
         )
         for item in page.items
     )
-    text = json.dumps(list(map(table.dump, found)), ensure_ascii=False)
-    return table.Reply(text, EmailSummaries(result=found))
+    text = json.dumps(list(map(table.dump, emails)), ensure_ascii=False)
+    return table.Reply(text, EmailSummaries(result=emails))
 
 
 def get_email(context: table.ToolContext, asked: GetEmailInput) -> table.Result:
     """Read one email."""
     message = context.services.mailbox.message(context.call, context.account, asked.message_id)
     mail = message.mail
-    names = tuple(cut(file.name, 200) for file in mail.attachments[:MAX_NAMES])
     return EmailFull(
         id=message.id,
         subject=cut(mail.subject, MAX_SUBJECT),
-        sender=plain.people((mail.sender,)) if mail.sender else "",
-        to=plain.people(mail.to),
+        sender=names(mail.sender) if mail.sender else "",
+        to=names(*mail.to),
         date=_iso(message.date),
-        body=plain.body(mail.text, SHOWN),
+        body=documents.body(mail.text, SHOWN),
         has_attachments=bool(mail.attachments),
-        attachment_names=names,
+        attachment_names=tuple(cut(file.name, 200) for file in mail.attachments[:MAX_NAMES]),
     )
 
 
 def send_email(context: table.ToolContext, asked: SendEmailInput) -> table.Waiting:
     """Send an email, or a reply in the thread of reply_to_message_id, once a person has approved it."""
-    desk, page = context.desk, asked.body if _HTML.search(asked.body) else ""
+    desk, answers = context.desk, asked.reply_to_message_id
     written = Written(
         to=(Address.parse(asked.to),),
         subject=asked.subject,
         text=asked.body,
-        html=page,
-        answers=asked.reply_to_message_id or "",
+        html=asked.body if _HTML.search(asked.body) else "",
+        answers=answers or "",
         account=context.account,
     )
-    composer, answers = desk.composer, asked.reply_to_message_id
     if not desk.rules.live:
-        letter = composer.letter(written) if answers else composer.rehearsed(written)
-        desk.rehearse(context.call, letter)
-        shown = {
-            "to": letter.to[0].spec,
-            "subject": letter.subject,
-            "body_preview": asked.body[:PREVIEW],
-            "reply_to_message_id": answers,
-        }
-        then = "not sent. With DRY_RUN=false it waits for a person"
-        return mcp_error("permission_denied", _rehearsed(desk, then), preview=shown)
+        return _rehearsed(context, written, asked)
     # A draft that a person wrote and approved is sent by the call that has its words.
     wish = Proposal(
         refuse_if_sent=True, match_persons_letter=True, pre_send_record=json.dumps(answers)
     )
-    entry = yield from desk.posting(context.call, composer.letter(written), wish, slips=True)
+    letter = desk.composer.letter(written)
+    entry = yield from desk.posting(context.call, letter, wish, slips=True)
     return _outcome(desk, entry)
 
 
+def _rehearsed(context: table.ToolContext, written: Written, asked: SendEmailInput) -> table.Reply:
+    letter = documents.rehearse(context, written)
+    preview = {
+        "to": letter.to[0].spec,
+        "subject": letter.subject,
+        "body_preview": asked.body[:PREVIEW],
+        "reply_to_message_id": asked.reply_to_message_id,
+    }
+    message = REHEARSED.format(source=context.desk.rules.source)
+    return mcp_error("permission_denied", message, preview=preview)
+
+
 def _outcome(desk: Desk, entry: Entry) -> table.Answer:
-    said, about = plain.sentence(entry), {"letter": entry.id, "status": entry.kind}
+    refuse = partial(mcp_error, message=documents.unsent(entry), letter=entry.id, status=entry.kind)
     match entry.state:
         case life.Sent(message=message, thread=thread, at=at):
             return SendEmailResult(message_id=message, thread_id=thread, sent_at=at.iso)
         case life.Approved(code="rate_limited" | "pace" | "quota"):
-            left = round(desk.due_in(entry) or 0.0, 1)
-            return mcp_error("rate_limited", said, retry_after_seconds=left, **about)
+            return refuse("rate_limited", retry_after_seconds=round(desk.due_in(entry) or 0.0, 1))
         case life.Approved(code="auth_required"):
-            return mcp_error("auth_required", said, **about)
+            return refuse("auth_required")
         case life.Pending() | life.Rejected() | life.Approved(code=""):
-            return mcp_error("permission_denied", said, **about)
-    return mcp_error("send_failed", said, **about)
+            return refuse("permission_denied")
+    return refuse("send_failed")
 
 
 def move_email(context: table.ToolContext, asked: MoveEmailInput) -> table.Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
-    done = context.services.mailbox.move(
+    change = context.services.mailbox.move(
         context.call, context.account, asked.message_id, asked.destination_label
     )
-    return _filed(context.desk, done, MoveEmailResult(moved=True))
+    return _filed(context.desk, change, MoveEmailResult(moved=True))
 
 
 def add_label(context: table.ToolContext, asked: AddLabelInput) -> table.Answer:
     """Put a label on an email; it is made where there is none of that name."""
-    done = context.services.mailbox.label(
+    change = context.services.mailbox.label(
         context.call, context.account, asked.message_id, asked.label_name
     )
-    return _filed(context.desk, done, AddLabelResult(labeled=True))
+    return _filed(context.desk, change, AddLabelResult(labeled=True))
 
 
-def _filed(desk: Desk, done: Sorted, result: table.Result) -> table.Answer:
+def _filed(desk: Desk, change: Sorted, result: table.Result) -> table.Answer:
     if desk.rules.live:
         return result
-    added, removed = sorted(done.added), sorted(done.removed)
-    preview = {"message_id": done.message, "add": added, "remove": removed}
-    then = "nothing was changed. With DRY_RUN=false it is done"
-    return mcp_error("permission_denied", _rehearsed(desk, then), preview=preview)
-
-
-def _rehearsed(desk: Desk, what: str) -> str:
-    return f"Rehearsal ({desk.rules.source}): {what}"
+    added, removed = sorted(change.added), sorted(change.removed)
+    preview = {"message_id": change.message, "add": added, "remove": removed}
+    message = UNCHANGED.format(source=desk.rules.source)
+    return mcp_error("permission_denied", message, preview=preview)
 
 
 def _iso(date: int) -> str:
-    return f"{plain.moment(date):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{documents.moment(date):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def refuse(action: str, error: PostroomError) -> table.Reply:
+def refuse(tool: str, error: PostroomError) -> table.Reply:
     """Return an error as the document's JSON."""
     if isinstance(error, Conflict):  # it was sent already, or somebody else was quicker
-        return mcp_error("permission_denied", plain.told(error, action))
-    sends = action == "send_email" and error.code != PostroomError.code
-    return mcperror.refusal(action, error, "send_failed" if sends else "internal_error")
+        return mcp_error("permission_denied", table.Problem.of(error, tool).advice)
+    is_send = tool == "send_email" and error.code != PostroomError.code
+    return documents.mcp_refusal(tool, error, "send_failed" if is_send else "internal_error")
 
 
 SENDS: Final = table.Hints(open_world=True)

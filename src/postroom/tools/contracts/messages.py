@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from postroom.agents.post import Letter
 from postroom.agents.record import seconds
 from postroom.core.errors import Invalid
+from postroom.core.mail_view import cut
 from postroom.core.text import clean, one_line
 from postroom.services.correspondence import Correspondence
 from postroom.tools import table
+from postroom.tools.answers import fenced_reply
 from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
-from postroom.tools.shapes import cut, fenced_reply
 
 if TYPE_CHECKING:
     from postroom.tools.models.messages import (
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
         SendMessage,
         SetStatus,
     )
-else:
-    __getattr__ = table.argument_models(__name__)
 
 INSTRUCTIONS: Final = (
     "send_message and receive_message are for other agents in this repository, not for mail. Answer"
@@ -44,7 +43,7 @@ class MessageSent(table.Result):
     state: str
 
 
-class Shown(table.Result, sender="from"):
+class ShownMessage(table.Result, sender="from"):
     """A message."""
 
     id: str
@@ -78,7 +77,7 @@ class Messages(table.Result):
     """Messages, between two marks."""
 
     fence: str = ""
-    messages: tuple[Shown, ...]
+    messages: tuple[ShownMessage, ...]
     end: str = ""
     total: int
     next_offset: int = 0
@@ -101,9 +100,9 @@ class Agent(table.Result):
 class Agents(table.Result):
     """All of them."""
 
-    fence: str
+    fence: str = ""
     agents: tuple[Agent, ...]
-    end: str
+    end: str = ""
 
 
 def send_message(context: table.ToolContext, asked: SendMessage) -> table.Reply:
@@ -114,8 +113,8 @@ def send_message(context: table.ToolContext, asked: SendMessage) -> table.Reply:
         context.call, asked.recipient, asked.message, asked.reply_to
     )
     id, thread = sent.message.id, one_line(sent.thread)
-    told = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
-    return table.Reply(told, MessageSent(id=id, thread=thread, state=sent.state))
+    text = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
+    return table.Reply(text, MessageSent(id=id, thread=thread, state=sent.state))
 
 
 def receive_message(context: table.ToolContext, asked: ReceiveMessage) -> table.Waiting:
@@ -125,23 +124,12 @@ def receive_message(context: table.ToolContext, asked: ReceiveMessage) -> table.
     if received is None:
         return table.Reply("No unread messages.", Received())
     with received.release_on_error():
-        whole, left = _whole(book, received.letter, 0), book.left(received)
-        assert isinstance(whole.result, Messages)
-        (one,), more = whole.result.messages, f"\n{left} more wait." if left else ""
-        values = Received(
-            fence=whole.result.fence,
-            sender=one.sender,
-            message=one.message,
-            end=whole.result.end,
-            id=one.id,
-            thread=one.thread,
-            reply_to=one.reply_to,
-            sent_at=one.sent_at,
-            person=one.person,
-            next_offset=whole.result.next_offset,
-            left=left,
-        )
-        return table.Reply(whole.text + more, values, delivery=received.delivery)
+        reply, left = _whole(book, received.letter, 0), book.left(received)
+        assert isinstance(reply.result, Messages)
+        shared = vars(reply.result) | vars(reply.result.messages[0])
+        fields = {name: shared[name] for name in Received._fields if name in shared}
+        text = f"{reply.text}\n{left} more wait." if left else reply.text
+        return table.Reply(text, Received(**fields, left=left), delivery=received.delivery)
 
 
 def set_status(context: table.ToolContext, asked: SetStatus) -> table.Reply:
@@ -160,7 +148,7 @@ def list_agents(context: table.ToolContext, _asked: ListAgents) -> table.Reply:
         f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
         for one in found
     ]
-    return fenced_reply(Agents(fence="", agents=found, end=""), "", "\n".join(rows))
+    return fenced_reply(Agents(agents=found), "", "\n".join(rows))
 
 
 def search_messages(context: table.ToolContext, asked: SearchMessages) -> table.Reply:
@@ -179,9 +167,9 @@ def _plain(id: str) -> str:
     return id if re.fullmatch("[A-Za-z0-9_-]{1,16}", id, re.ASCII) else ""
 
 
-def _shown(book: Correspondence, letter: Letter, text: str) -> Shown:
+def _shown(book: Correspondence, letter: Letter, text: str) -> ShownMessage:
     message = letter.message
-    return Shown(
+    return ShownMessage(
         id=_plain(message.id),
         sender=cut(sender_of(book, letter), 256),
         to=cut(one_line(message.to), 256),

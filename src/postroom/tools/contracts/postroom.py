@@ -6,14 +6,16 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.mail_view import cut
 from postroom.core.policy import Rules
 from postroom.desk.compose import Written
 from postroom.desk.outbox import Proposal
 from postroom.services.mailbox import Sorted
-from postroom.tools import shapes, table
+from postroom.tools import answers, table
 from postroom.tools.fence import LETTER
 
 if TYPE_CHECKING:
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
         Send,
         Status,
     )
-else:
-    __getattr__ = table.argument_models(__name__)
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"
@@ -54,7 +54,7 @@ def search_email(context: table.ToolContext, asked: Search) -> table.Reply:
     page = context.services.mailbox.search(
         context.call, context.account, asked.query, limit=asked.limit, cursor=asked.cursor
     )
-    return shapes.search_reply(page)
+    return answers.search_reply(page)
 
 
 def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
@@ -63,7 +63,7 @@ def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
     """
     message = context.services.mailbox.message(context.call, context.account, asked.id)
-    return shapes.mail_reply(
+    return answers.mail_reply(
         message, offset=asked.offset, max_chars=asked.max_chars, quotes=asked.quotes
     )
 
@@ -71,7 +71,7 @@ def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
 def get_thread(context: table.ToolContext, asked: OneThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
     thread = context.services.mailbox.thread(context.call, context.account, asked.id)
-    return shapes.thread_reply(
+    return answers.thread_reply(
         thread, cursor=asked.cursor, max_chars=asked.max_chars, quotes=asked.quotes
     )
 
@@ -79,10 +79,10 @@ def get_thread(context: table.ToolContext, asked: OneThread) -> table.Reply:
 def get_attachment(context: table.ToolContext, asked: OnePart) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
     saved = context.services.mailbox.attachment(context.call, context.account, asked.id, asked.part)
-    path, name, kind = str(saved.path), shapes.cut(saved.name, 200), shapes.cut(saved.type, 80)
+    path, name, kind = str(saved.path), cut(saved.name, 200), cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
-    result = shapes.FileResult(fence="", path=path, name=name, type=kind, end="", size=saved.size)
-    return shapes.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
+    result = answers.FileResult(path=path, name=name, type=kind, size=saved.size)
+    return answers.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
 def draft_email(context: table.ToolContext, asked: KeptDraft) -> table.Reply:
@@ -114,11 +114,11 @@ def reply_email(context: table.ToolContext, asked: Answer) -> table.Waiting:
     _one_body(asked)
     if not (asked.body or asked.html or asked.attachments):
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
-    answers, answer = context.services.mailbox.answer(
+    answered, answer = context.services.mailbox.answer(
         context.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
     )
     letter, origins = _letter(
-        context, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answers)
+        context, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answered)
     )
     try:
         if asked.as_draft:
@@ -135,14 +135,16 @@ def move_email(context: table.ToolContext, asked: Move) -> table.Reply:
 
     Trash, Spam, Sent and Drafts are no destinations.
     """
-    done = context.services.mailbox.move(context.call, context.account, asked.id, asked.destination)
-    return _sorted_reply(done, context.desk.rules)
+    mailbox = context.services.mailbox
+    change = mailbox.move(context.call, context.account, asked.id, asked.destination)
+    return _filing_reply(change, context.desk.rules)
 
 
 def add_label(context: table.ToolContext, asked: Label) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
-    done = context.services.mailbox.label(context.call, context.account, asked.id, asked.label)
-    return _sorted_reply(done, context.desk.rules)
+    mailbox = context.services.mailbox
+    change = mailbox.label(context.call, context.account, asked.id, asked.label)
+    return _filing_reply(change, context.desk.rules)
 
 
 def letter_status(context: table.ToolContext, asked: Status) -> table.Waiting:
@@ -162,20 +164,19 @@ def letter_status(context: table.ToolContext, asked: Status) -> table.Waiting:
         if entry.kind != before:
             break
     newer = context.desk.replaced_by(entry)
-    reply = shapes.letter_reply(entry, context.desk.rules, newer)
-    return table.Reply(reply.text, shapes.StatusResult(**vars(reply.result)))
+    reply = answers.letter_reply(entry, context.desk.rules, newer)
+    return table.Reply(reply.text, answers.StatusResult(**vars(reply.result)))
 
 
 def withdraw_letter(context: table.ToolContext, asked: OneLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
-    if _LETTER.fullmatch(asked.id):
-        return shapes.letter_reply(
-            context.desk.withdraw(context.call, asked.id), context.desk.rules
-        )
-    if context.services.mailbox.discard(context.call, context.account, asked.id):
-        return shapes.draft_reply("deleted", f"The draft {asked.id} is deleted.", asked.id)
-    said = f"{shapes.rehearsal(context.desk.rules)}: nothing is deleted."
-    return shapes.draft_reply("rehearsal", said, asked.id)
+    rules, id = context.desk.rules, asked.id
+    if _LETTER.fullmatch(id):
+        return answers.letter_reply(context.desk.withdraw(context.call, id), rules)
+    if context.services.mailbox.discard(context.call, context.account, id):
+        return answers.draft_reply("deleted", f"The draft {id} is deleted.", id)
+    text = f"{answers.rehearsal(rules)}: nothing is deleted."
+    return answers.draft_reply("rehearsal", text, id)
 
 
 def _people(given: list[str]) -> tuple[Address, ...]:
@@ -222,83 +223,81 @@ def _post(
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
     entry = yield from context.desk.posting(context.call, letter, wish)
-    return shapes.letter_reply(entry, context.desk.rules)
+    return answers.letter_reply(entry, context.desk.rules)
 
 
 def _draft_reply(context: table.ToolContext, letter: Letter, revises: str) -> table.Reply:
-    made = context.services.mailbox.draft(context.call, letter, revises)
-    if made is None:
-        said = f"{shapes.rehearsal(context.desk.rules)}: no draft was made of:"
-        text = f"{said}\n{shapes.quoted(shapes.preview(letter))}"
-        return shapes.draft_reply("rehearsal", text, revises)
-    return shapes.draft_reply("draft", f"Kept as the draft {made.id}. Nothing is sent.", made.id)
+    draft = context.services.mailbox.draft(context.call, letter, revises)
+    if draft is None:
+        head = f"{answers.rehearsal(context.desk.rules)}: no draft was made of:"
+        text = f"{head}\n{answers.fenced_letter(answers.preview(letter))}"
+        return answers.draft_reply("rehearsal", text, revises)
+    text = f"Kept as the draft {draft.id}. Nothing is sent."
+    return answers.draft_reply("draft", text, draft.id)
 
 
-def _sorted_reply(found: Sorted, rules: Rules) -> table.Reply:
-    added, removed = tuple(sorted(found.added)), tuple(sorted(found.removed))
-    change = ", ".join([*(f"+{label}" for label in added), *(f"-{label}" for label in removed)])
-    if not change:
-        text = f"Mail {found.message} has that already: nothing to do."
-    elif found.number:
-        text = f"Mail {found.message}: {change}."
+def _filing_reply(change: Sorted, rules: Rules) -> table.Reply:
+    id, is_done = change.message, bool(change.number)
+    added, removed = tuple(sorted(change.added)), tuple(sorted(change.removed))
+    labels = ", ".join([*(f"+{label}" for label in added), *(f"-{label}" for label in removed)])
+    if not labels:
+        text = f"Mail {id} has that already: nothing to do."
+    elif is_done:
+        text = f"Mail {id}: {labels}."
     else:
-        text = f"{shapes.rehearsal(rules)}: mail {found.message} would get {change}."
-    done = bool(found.number)
-    result = shapes.SortedResult(
-        id=found.message, done=done, message=text, added=added, removed=removed
-    )
+        text = f"{answers.rehearsal(rules)}: mail {id} would get {labels}."
+    result = answers.FilingResult(id=id, done=is_done, message=text, added=added, removed=removed)
     return table.Reply(text, result)
 
 
 def _open_letters(context: table.ToolContext) -> table.Reply:
-    found = context.desk.letters(context.call)[-20:]
     rows = tuple(
-        shapes.OpenLetter(
-            letter=item.id,
-            status=type(item.state).__name__.lower(),
-            to=shapes.cut(item.recipients, 100),
-            subject=shapes.cut(item.subject, 100),
+        answers.OpenLetter(
+            letter=letter.id,
+            status=life.name(letter.state),
+            to=cut(letter.recipients, 100),
+            subject=cut(letter.subject, 100),
         )
-        for item in found
+        for letter in context.desk.letters(context.call)[-20:]
     )
     text = "\n".join(f"{row.letter} {row.status}: {row.to} | {row.subject}" for row in rows)
     rules = context.desk.rules
-    said = f"Letters open: {len(rows)}. Mode {rules.mode}, trust level {rules.trust}."
-    result = shapes.StatusResult(status="open", sent=False, message=said, open=rows)
-    return shapes.fenced_reply(result, said, text, notice=LETTER)
+    head = f"Letters open: {len(rows)}. Mode {rules.mode}, trust level {rules.trust}."
+    result = answers.StatusResult(status="open", sent=False, message=head, open=rows)
+    return answers.fenced_reply(result, head, text, notice=LETTER)
 
 
 def read_message(context: table.ToolContext, id: str) -> str:
     """Return a mail as a resource."""
     message = context.services.mailbox.message(context.call, context.account, id)
-    return shapes.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
+    return answers.mail_reply(message, offset=0, max_chars=20_000, quotes=False).text
 
 
 def read_letter(context: table.ToolContext, id: str) -> str:
     """Return a letter of this agent's as a resource."""
     entry = context.desk.status(context.call, id)
-    words = f"{shapes.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
-    return f"{shapes.told(entry, context.desk.rules)}\n{shapes.quoted(words)}"
+    words = f"{answers.preview(entry.letter)}\n\n{entry.letter.text[:20_000]}"
+    return f"{answers.letter_text(entry, context.desk.rules)}\n{answers.fenced_letter(words)}"
 
 
 ASKS: Final = table.Hints(idempotent=True, open_world=True)
 SORTS: Final = table.Hints(idempotent=True)
 _row: Final = partial(table.Tool, contract="postroom")
 TOOLS: Final = (
-    _row(search_email, "Search mail", shapes.SearchResult, table.READS),
-    _row(get_email, "Read a mail", shapes.MailResult, table.READS),
-    _row(get_thread, "Read a conversation", shapes.ThreadResult, table.READS),
-    _row(get_attachment, "Save an attachment", shapes.FileResult, SORTS),
-    _row(draft_email, "Draft a mail", shapes.LetterResult, table.Hints()),
-    _row(send_email, "Ask to send a mail", shapes.LetterResult, ASKS),
-    _row(reply_email, "Ask to send a reply", shapes.LetterResult, ASKS),
-    _row(move_email, "File a mail", shapes.SortedResult, SORTS),
-    _row(add_label, "Label a mail", shapes.SortedResult, SORTS),
-    _row(letter_status, "Ask after a letter", shapes.StatusResult, table.READS),
+    _row(search_email, "Search mail", answers.SearchResult, table.READS),
+    _row(get_email, "Read a mail", answers.MailResult, table.READS),
+    _row(get_thread, "Read a conversation", answers.ThreadResult, table.READS),
+    _row(get_attachment, "Save an attachment", answers.FileResult, SORTS),
+    _row(draft_email, "Draft a mail", answers.LetterResult, table.Hints()),
+    _row(send_email, "Ask to send a mail", answers.LetterResult, ASKS),
+    _row(reply_email, "Ask to send a reply", answers.LetterResult, ASKS),
+    _row(move_email, "File a mail", answers.FilingResult, SORTS),
+    _row(add_label, "Label a mail", answers.FilingResult, SORTS),
+    _row(letter_status, "Ask after a letter", answers.StatusResult, table.READS),
     _row(
         withdraw_letter,
         "Withdraw a letter",
-        shapes.LetterResult,
+        answers.LetterResult,
         table.Hints(destructive=True),
     ),
 )

@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from postroom.core.errors import Conflict, Invalid, PostroomError
+from postroom.core.mail_view import cut
 from postroom.core.text import clean, one_line
 from postroom.services.note_search import NoteSearch
 from postroom.services.notebook import NoteVersion
-from postroom.tools import mcperror, plain, table
-from postroom.tools.mcperror import mcp_error
-from postroom.tools.shapes import cut
+from postroom.tools import table
+from postroom.tools.documents import mcp_error, mcp_refusal
 from postroom.vault.edit import Edit
 from postroom.vault.index import terms
 from postroom.vault.keeper import Progress
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
         SearchNotesInput,
         WriteNoteInput,
     )
-else:
-    __getattr__ = table.argument_models(__name__)
 
 # {room} is the folder in the vault that holds Postroom's, as the settings have it.
 DRAFTS: Final = (
@@ -267,13 +265,13 @@ def _cleaned(value: Typed, shown: Callable[[str], str]) -> Typed:
     return shown(value) if isinstance(value, str) else value
 
 
-def _ready(context: table.ToolContext, finder: NoteSearch) -> Generator[float, None, None]:
+def _ready(context: table.ToolContext, finder: NoteSearch) -> Generator[table.Pause, None, None]:
     for progress in finder.wait_until_ready(context.call):
-        yield table.Wait.of(INTERVAL, *progress, "Indexing the vault")
+        yield table.Wait(INTERVAL, *progress, "Indexing the vault")
 
 
 def _rewriting(progress: Progress) -> table.Wait:
-    return table.Wait.of(0.0 if progress.total else INTERVAL, *progress, "Rewriting links")
+    return table.Wait(0.0 if progress.total else INTERVAL, *progress, "Rewriting links")
 
 
 def _fitting(matches: Iterable[NoteMatch]) -> Iterator[NoteMatch]:
@@ -294,14 +292,13 @@ def _few(names: Iterable[str]) -> tuple[str, ...]:
     return (*(cut(name, 160) for name in found[:FEW]), *more)
 
 
-def refuse(action: str, error: PostroomError) -> table.Reply:
+def refuse(tool: str, error: PostroomError) -> table.Reply:
     """Return an error as the document's JSON."""
-    if isinstance(error, Conflict):
-        about: dict[str, object] = {"etag": error.etag} if error.etag else {}
-        return mcp_error(
-            "conflict", plain.wrong(error, action), **about, remedy=one_line(error.remedy)
-        )
-    return mcperror.refusal(action, error, "internal_error")
+    if not isinstance(error, Conflict):
+        return mcp_refusal(tool, error)
+    details: dict[str, object] = {"etag": error.etag} if error.etag else {}
+    message = table.Problem.of(error, tool).message
+    return mcp_error("conflict", message, **details, remedy=one_line(error.remedy))
 
 
 WRITES, EDITS = table.Hints(destructive=True, idempotent=True), table.Hints(destructive=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field
 
 from postroom.core.letter import MAX_SUBJECT
+from postroom.tools.documents import MAX_ID
 from postroom.tools.models import Arguments, at_most, matching
-from postroom.tools.plain import MAX_ID
 
 MAX_BODY: Final = 1_000_000
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, StringConstraints
 
-from postroom.tools.contracts.dry_run import MAX_BODY, MAX_SUBJECT
+from postroom.tools.contracts.dry_run_input import MAX_BODY, MAX_SUBJECT
+from postroom.tools.documents import MAX_ID
 from postroom.tools.models import Arguments, at_most
-from postroom.tools.plain import MAX_ID
 
 MAX_HTML: Final = 1_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -63,9 +62,9 @@ def listing_of(contract: Contract) -> dict[str, Any]:
 
 def model_of(tool: Tool) -> type[Arguments]:
     """Return the model of a tool's arguments, which annotates the second parameter of its function."""
-    function = tool.function
-    _, name, *_ = function.__annotations__.values()
-    model: type[Arguments] = getattr(sys.modules[function.__module__], name)
+    _, name, *_ = tool.function.__annotations__.values()
+    module = tool.function.__module__.rpartition(".")[2]
+    model: type[Arguments] = getattr(import_module(f"postroom.tools.models.{module}"), name)
     return model
 
 

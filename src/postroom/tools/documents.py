@@ -1,0 +1,183 @@
+"""What the contracts that follow a document share: mail and letters without a fence, and errors from tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+from postroom.core import life
+from postroom.core.errors import Limited, PostroomError
+from postroom.core.letter import Letter
+from postroom.core.mail_view import people
+from postroom.core.message import Party, Summary
+from postroom.core.records import Entry
+from postroom.core.text import clean, one_line
+from postroom.desk.compose import Written
+from postroom.tools.table import MAX_ERROR, Failure, Problem, Reply, Result, ToolContext, in_json
+
+MAX_ID: Final = 200
+
+
+# Mail
+
+
+def moment(date: int) -> datetime:
+    """Return when a mail came, in UTC."""
+    return datetime.fromtimestamp(date, UTC)
+
+
+def names(*parties: Party) -> str:
+    """Return people as a header writes them."""
+    return ", ".join(people(parties))
+
+
+def snippet(summary: Summary, size: int) -> str:
+    """Return the beginning of a mail's text, in so many characters."""
+    return one_line(summary.snippet)[:size].rstrip()
+
+
+def body(text: str, size: int) -> str:
+    """Return the beginning of a mail's text, and how much more there is."""
+    whole = clean(text).text.strip("\n")
+    left = len(whole) - size
+    return f"{whole[:size]}\n[{left} more characters]" if left > 0 else whole
+
+
+# Letters
+
+
+class Outcome(Result):
+    """What became of a letter or a draft; `letter` is the id of one that was not sent."""
+
+    message: str
+    message_id: str = ""
+    thread_id: str = ""
+    draft_id: str = ""
+    letter: str = ""
+    status: str = ""
+
+
+def outcome(text: str, **ids: str) -> Reply:
+    """Return what became of a letter or a draft, with its ids."""
+    return Reply(text, Outcome(message=text, **ids))
+
+
+def refused(text: str, entry: Entry) -> Reply:
+    """Return why a letter was not sent, as an error."""
+    return outcome(text, letter=entry.id, status=entry.kind)._replace(refused=True)
+
+
+def rehearse(context: ToolContext, written: Written) -> Letter:
+    """Return the letter that would be proposed, and leave the line of the call; nothing is entered."""
+    composer = context.desk.composer
+    letter = composer.letter(written) if written.answers else composer.rehearsed(written)
+    context.desk.rehearse(context.call, letter)
+    return letter
+
+
+def unsent(entry: Entry) -> str:
+    """Return what became of a letter that was not sent, if its document has no words for it."""
+    return one_line(life.advise_agent(entry.id, entry.state, life.Audience.CONTRACT))[:MAX_ERROR]
+
+
+def minutes(seconds: float) -> int:
+    """Return a time to wait in whole minutes, none too few."""
+    return max(1, -int(-seconds // 60))
+
+
+def shown_id(text: str) -> str:
+    """Return an id that a call gave, as an answer may repeat it."""
+    return one_line(text)[:MAX_ID]
+
+
+# Errors
+
+
+class ErrorText(NamedTuple):
+    """A row of a document's errors: the first row that fits an error has its text.
+
+    In the text, {head} is what the document begins an error of this tool with, {message} what is
+    wrong, {sentence} the same without its full stop, {advice} that and what to do next, {minutes} how long to
+    wait, {error} the error itself.
+    """
+
+    error: type[PostroomError]
+    text: str
+    tools: tuple[str, ...] = ()  # of these alone
+    fits: Callable[[Any], bool] = lambda _error: True
+
+
+def refusals(
+    rows: Iterable[ErrorText], heads: Mapping[str, str]
+) -> Callable[[str, PostroomError], Reply]:
+    """Return a function that puts an error into a document's words; `heads` are by tool, "" is any other."""
+    table = tuple(rows)
+
+    def refuse(tool: str, error: PostroomError) -> Reply:
+        problem = Problem.of(error, tool)
+        row = next(
+            row
+            for row in table
+            if isinstance(error, row.error)
+            and (not row.tools or tool in row.tools)
+            and row.fits(error)
+        )
+        text = row.text.format(
+            head=heads.get(tool, heads.get("", "")),
+            message=problem.message,
+            sentence=problem.message.rstrip("."),
+            advice=problem.advice,
+            error=error,
+            minutes=minutes(error.seconds) if isinstance(error, Limited) else 0,
+        )
+        return Reply(text, Failure(error={"code": error.code, "message": text}), refused=True)
+
+    return refuse
+
+
+# Document 003's errors: JSON with one code of a closed list.
+MCPErrorCode = Literal[
+    "auth_required",
+    "not_found",
+    "rate_limited",
+    "permission_denied",
+    "parse_error",
+    "send_failed",
+    "mcp_unavailable",
+    "internal_error",
+]
+# The vault has one more: a note that was changed since it was read.
+VaultErrorCode = MCPErrorCode | Literal["conflict"]
+# What a call got wrong is `parse_error`, as HTTP's 422 stands for both.
+CODES: Final[Mapping[str, MCPErrorCode]] = {
+    "invalid_input": "parse_error",
+    "not_found": "not_found",
+    "permission_denied": "permission_denied",
+    "rate_limited": "rate_limited",
+    "auth_required": "auth_required",
+    "parse_error": "parse_error",
+}
+
+
+class MCPError(Result):
+    """What went wrong."""
+
+    error: VaultErrorCode
+    message: str
+    details: dict[str, Any] | None
+
+
+def mcp_error(code: VaultErrorCode, message: str, **details: object) -> Reply:
+    """Return an error as a tool's answer."""
+    failure = MCPError(error=code, message=message, details=details or None)
+    return in_json(failure)._replace(refused=True)
+
+
+def mcp_refusal(tool: str, error: PostroomError, default: MCPErrorCode = "internal_error") -> Reply:
+    """Return one of our errors as one of the document's; if it has no code for it, by the default."""
+    problem = Problem.of(error, tool)
+    details: dict[str, object] = {"remedy": one_line(error.remedy)} if error.remedy else {}
+    if isinstance(error, Limited):
+        details["retry_after_seconds"] = round(error.seconds, 1)
+    return mcp_error(CODES.get(error.code, default), problem.message, **details)
