@@ -24,7 +24,7 @@ from bench.report import Bound, Measure, folder, progress, say
 from bench.server import Call, Wire
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
-from postroom.mail.gmail import Api, GmailMailbox, Keys
+from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore
 
 LATENCY = 0.05  # seconds that the service takes for each request
 MAILS = 200
@@ -100,8 +100,8 @@ def _bare(service: Service) -> float:
 
 
 def _inside(service: Service, token: Path, bare: float) -> list[Measure]:
-    keys = Keys(tokens=[token], clients=[], token_uri=service.about["uri"], now=time.time)
-    api = Api(
+    keys = TokenStore(tokens=[token], clients=[], token_uri=service.about["uri"], now=time.time)
+    api = GmailApi(
         service.about["endpoint"], keys, now=time.time, pause=time.sleep, chance=random.random
     )
     box = GmailMailbox(api, now=time.time)

@@ -13,7 +13,7 @@ import httpx2
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
-from postroom.mail.gmail import Api, GmailMailbox, Keys
+from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore
 from tests.gmail.double import Gmail
 
 YOU = Address.parse("You <you@example.org>")
@@ -39,9 +39,9 @@ def gmail_box(
     transport: httpx2.BaseTransport | None = None,
 ) -> GmailMailbox:
     """Open a mailbox over HTTP, or this transport."""
-    keys = Keys(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
+    keys = TokenStore(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
     pause = ([] if pauses is None else pauses).append
-    api = Api(
+    api = GmailApi(
         endpoint,
         keys,
         now=lambda: NOW,

@@ -123,7 +123,7 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
     raw = mime.build(letter, date=date, bcc=bcc)
     mail = mime.read(raw)
 
-    assert mime.differs(letter, raw) == ""
+    assert mime.find_difference(letter, raw) == ""
     # The two texts of these letters have nothing to do with each other, which may be noticed.
     assert set(mail.damage) <= {BELIED}
     assert mail.subject == letter.subject

@@ -182,7 +182,7 @@ class Dispatcher:
             said = f"the account sends no longer as {entry.letter.sender.spec}"
             return self._hold(entry, state, said, policy.back_off(1))
         wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
-        if why := mime.differs(entry.letter, wire):
+        if why := mime.find_difference(entry.letter, wire):
             return self._record(entry, life.Failed(now, why), error=why)
         self.step("checked")
         try:

@@ -35,7 +35,7 @@ _ATOMS: Final = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?: [A-Za-z0-9!#$%&'
 _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79}")
 
 
-def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
+def build_mail(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
     """Return the mail as it goes on the wire; `bcc` names the hidden recipients in a header."""
     head = [
         _addresses("From", (letter.sender,)),

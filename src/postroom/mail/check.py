@@ -24,7 +24,7 @@ _HEADERS: Final = frozenset(
 )  # fmt: skip
 
 
-def differs(letter: Letter, wire: bytes) -> str:
+def find_difference(letter: Letter, wire: bytes) -> str:
     """Return what these bytes say that the letter does not, or the other way round; nothing if nothing."""
     mail = email.message_from_bytes(wire)
     names = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice

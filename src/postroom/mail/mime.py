@@ -1,36 +1,47 @@
-"""MIME, in and out. A list of mails needs none of it, so each part is imported when it is first used."""
+"""MIME, in and out. A list of mails needs none of it, so each part is imported at its first use."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from postroom.core.errors import NotFound
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail
 
 
 def read(raw: bytes) -> Mail:
-    """Return what a mail says of itself, whatever the bytes are."""
-    from postroom.mail.read import read as run
+    """Return what a mail says, whatever the bytes are; never raises."""
+    from postroom.mail.read import read_mail
 
-    return run(raw)
+    return read_mail(raw)
 
 
 def attachment(raw: bytes, part: str) -> Enclosure:
-    """Return the file at this part of a mail, with its bytes, or raise `NotFound`."""
-    from postroom.mail.read import attachment as run
+    """Return the file at this part of a mail, or raise `NotFound`."""
+    from postroom.mail.read import read_attachment
 
-    return run(raw, part)
+    if file := read_attachment(raw, part):
+        return file
+    raise no_attachment(part)
+
+
+def no_attachment(part: str) -> NotFound:
+    """Return the error for a part of a mail that is no attachment."""
+    return NotFound(
+        f"The mail has no attachment at part {part[:20]!r}",
+        remedy="Read the mail: it lists its attachments.",
+    )
 
 
 def build(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
-    """Return the mail as it goes on the wire; `bcc` names the hidden recipients in a header."""
-    from postroom.mail.build import build as run
+    """Return the letter as the bytes to send; `bcc` says whether they name the hidden recipients."""
+    from postroom.mail.build import build_mail
 
-    return run(letter, date=date, bcc=bcc)
+    return build_mail(letter, date=date, bcc=bcc)
 
 
-def differs(letter: Letter, wire: bytes) -> str:
-    """Return how these bytes are not the letter, read by other code than wrote them; else nothing."""
-    from postroom.mail.check import differs as run
+def find_difference(letter: Letter, wire: bytes) -> str:
+    """Return how these bytes differ from the letter, read by other code than wrote them; else an empty text."""
+    from postroom.mail.check import find_difference as run
 
     return run(letter, wire)

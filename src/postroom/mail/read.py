@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.core.errors import NotFound
 from postroom.core.letter import Enclosure
 from postroom.core.message import Attachment, Mail, Party
 from postroom.core.text import clean, words
@@ -133,7 +132,7 @@ class _Opened:
     kept: int = 0
 
 
-def read(raw: bytes) -> Mail:
+def read_mail(raw: bytes) -> Mail:
     """Return what a mail says of itself, whatever the bytes are."""
     findings = Findings()
     try:
@@ -144,18 +143,14 @@ def read(raw: bytes) -> Mail:
         return Mail(text=said, hidden=findings.hidden, damage=tuple(findings.damage))
 
 
-def attachment(raw: bytes, part: str) -> Enclosure:
-    """Return the file at this part of a mail, with its bytes, or raise `NotFound`."""
-    findings = Findings()
-    opened = _open(raw, findings)
+def read_attachment(raw: bytes, part: str) -> Enclosure | None:
+    """Return the file at this part of a mail, with its bytes; None if there is none."""
+    opened = _open(raw, Findings())
     _sort(opened, opened.root, reading=False)
     for found, listed in opened.files:
         if found.path == part:
             return Enclosure(listed.name, listed.type, _content(opened.raw, found))
-    raise NotFound(
-        f"The mail has no attachment at part {part[:20]!r}",
-        remedy="Read the mail: it lists its attachments.",
-    )
+    return None
 
 
 def _read(raw: bytes, findings: Findings) -> Mail:

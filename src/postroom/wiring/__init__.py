@@ -88,17 +88,17 @@ def local_mailbox(
 def _gmail(config: Config, account: Account, transport: BaseTransport | None) -> Mailbox:
     import random  # to scatter retries
 
-    from postroom.mail.gmail import Api, GmailMailbox, Keys  # brings the HTTP client
+    from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore  # brings the HTTP client
 
     tokens, clients = gmail_files(config, account)
-    keys = Keys(
+    keys = TokenStore(
         tokens=tokens,
         clients=clients,
         token_uri=config.gmail.token_uri,
         now=time.time,
         account=gmail_name(config, account),
     )
-    api = Api(
+    api = GmailApi(
         config.gmail.endpoint,
         keys,
         now=time.time,

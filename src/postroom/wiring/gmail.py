@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from postroom.config import Account, Config
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
-from postroom.mail.gmail import consent, keys
+from postroom.mail.gmail import consent, oauth
 from postroom.store.files import private_folder
 from postroom.store.locks import locked
 from postroom.wiring import gmail_files, gmail_name, mailbox, state_folder
@@ -43,7 +43,7 @@ def sign_in(
 ) -> Signed:
     """Have the person agree, keep the token, and try it."""
     tokens, clients = _places(config, account)
-    client = keys.find_client(clients)
+    client = oauth.find_client(clients)
     if level != "read":
         say(CAN_SEND)
     by_draft = config.sends_by_draft(account)
@@ -57,10 +57,10 @@ def sign_in(
     file = tokens[0]
     if not file.parent.exists():
         private_folder(file.parent)
-    with locked(keys.lock_of(file)):
-        keys.write_token(file, given.token)
+    with locked(oauth.lock_path(file)):
+        oauth.write_json(file, given.token)
     signed = status(config, account)
-    missed = consent.allowed(tuple(given.lacking))
+    missed = consent.permissions(tuple(given.lacking))
     lacking = tuple(word for word in missed if word not in signed.allows)
     return signed._replace(ends=given.seconds, lacking=lacking)
 
@@ -79,7 +79,7 @@ def _places(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[P
 def keep_client(config: Config, file: Path) -> Path:
     """Keep a copy of an OAuth client's file where it is looked for first; return that place."""
     try:
-        client = keys.read_client(file)
+        client = oauth.read_client(file)
     except FileNotFoundError:
         raise NotFound(f"{file} is not there", remedy="Name the file from Google.") from None
     _, clients = _places(config, config.account())
@@ -87,14 +87,14 @@ def keep_client(config: Config, file: Path) -> Path:
     if place != file.absolute():
         if not place.parent.exists():
             private_folder(place.parent)
-        keys.write_token(place, client.rest)
+        oauth.write_json(place, client.fields)
     return place
 
 
 def status(config: Config, account: Account) -> Signed:
     """Return what the account is signed in for, after asking Gmail; without a token `AuthRequired`."""
     token = _token(config, account)
-    signed = Signed(token.file, consent.allowed(token.scopes))
+    signed = Signed(token.file, consent.permissions(token.scopes))
     box = mailbox(_as_gmail(config, account), account.name)
     assert box is not None
     with closing(box):
@@ -131,13 +131,13 @@ def revoke(config: Config, account: Account) -> Path:
             f"Google did not revoke the token ({answer.status_code}); it is as it was",
             remedy="Try again, or remove the app at myaccount.google.com/permissions.",
         )
-    keys.set_aside(token.file)
+    oauth.set_aside(token.file)
     return token.file
 
 
-def _token(config: Config, account: Account) -> keys.Token:
+def _token(config: Config, account: Account) -> oauth.OAuthToken:
     tokens, _ = gmail_files(config, account)
-    return keys.find_token(tokens, keys.sign_in(gmail_name(config, account)))
+    return oauth.find_token(tokens, oauth.sign_in_remedy(gmail_name(config, account)))
 
 
 def _as_gmail(config: Config, account: Account) -> Config:

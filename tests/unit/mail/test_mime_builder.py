@@ -190,7 +190,7 @@ def test_other_readers_find_the_true_name_of_a_file(name: str) -> None:
 @for_each("name", ['" "', '"x"', '"é"', "'x'", "<x>", '"', " a.pdf"])
 def test_quotes_that_are_part_of_a_files_name_are_not_taken_for_others(name: str) -> None:
     enclosed = letter(attachments=(Enclosure(name, "application/pdf", b"x"),))
-    assert mime.differs(enclosed, mime.build(enclosed, date=NOON, bcc=False)) == ""
+    assert mime.find_difference(enclosed, mime.build(enclosed, date=NOON, bcc=False)) == ""
 
 
 def test_old_readers_find_the_name_beside_the_type() -> None:

@@ -1,7 +1,7 @@
 """Gmail, over its REST interface."""
 
-from postroom.mail.gmail.api import Api
-from postroom.mail.gmail.keys import Keys
+from postroom.mail.gmail.api import GmailApi
 from postroom.mail.gmail.mailbox import GmailMailbox
+from postroom.mail.gmail.oauth import TokenStore
 
-__all__ = ["Api", "GmailMailbox", "Keys"]
+__all__ = ["GmailApi", "GmailMailbox", "TokenStore"]

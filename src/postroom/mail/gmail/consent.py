@@ -1,7 +1,7 @@
-"""The person's consent: Google's page in a browser, and the token that comes of it.
+"""The person's consent: Google's page in a browser, and the token that results.
 
-Only `postroom auth gmail` comes here; no server ever opens a browser. The libraries of Google's that
-know the flow are imported when it begins.
+Only `postroom auth gmail` uses this module; no server ever opens a browser. Google's libraries for the flow are imported
+when it begins.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from postroom.core.errors import AuthRequired, Invalid, PostroomError, Unavailable
+from postroom.core.errors import AuthRequired, Invalid, Unavailable
 from postroom.core.text import one_line
-from postroom.mail.gmail.keys import ALLOWS, COMPOSE, MODIFY, READ, SEND, Client
+from postroom.mail.gmail.oauth import COMPOSE, MODIFY, READ, SCOPES, SEND, OAuthClient
 
 if TYPE_CHECKING:
     from google_auth_oauthlib.flow import InstalledAppFlow
@@ -28,10 +28,21 @@ GOOGLES_PAGE: Final = "https://accounts.google.com/o/oauth2/auth"
 WAIT: Final = 300  # seconds for the person in the browser
 DONE: Final = "You can close this page. The terminal says how it went."
 
-_GOOGLES: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
+_GOOGLE: Final = re.compile(r"https://accounts\.google\.com/[A-Za-z0-9/._-]*")
 _LOOPBACK: Final = re.compile(
     r"http://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]{1,5})?/[A-Za-z0-9/._-]*"
 )
+# What Google's errors mean, and what to do.
+_ERRORS: Final = {
+    "access_denied": (
+        "Google's page was left without agreeing (access_denied)",
+        "Run it again. In testing mode, the account must be one of the app's test users: docs/gmail.md shows where.",
+    ),
+    "invalid_grant": (
+        "Google does not take this code: it is wrong, was used, or is too old",
+        "Run it again, and paste the new address.",
+    ),
+}
 
 
 class Consent(NamedTuple):
@@ -39,41 +50,41 @@ class Consent(NamedTuple):
 
     token: dict[str, Any]
     lacking: frozenset[str]  # scopes that were asked for and not given
-    seconds: int  # until Google ends it; 0 where it does not
+    seconds: int  # until Google ends it; 0 if it does not
 
 
 def scopes(level: str, *, by_draft: bool) -> tuple[str, ...]:
-    """Return the least scopes of Google's that this level needs; all but `read` can send."""
-    if level == "modify":
-        return (MODIFY,)
-    if level == "read":
-        return (READ,)
+    """Return the smallest scopes of Google's that this level needs; all but `read` can send."""
+    if level in {"modify", "read"}:
+        return (MODIFY,) if level == "modify" else (READ,)
     return (READ, SEND if level == "send" and not by_draft else COMPOSE)
 
 
-def allowed(given: Iterator[str] | tuple[str, ...]) -> tuple[str, ...]:
+def permissions(given: Iterable[str]) -> tuple[str, ...]:
     """Return what these scopes let Postroom do, in words."""
-    found = frozenset[str]().union(*(ALLOWS.get(scope, frozenset()) for scope in given))
+    found = frozenset[str]().union(*(SCOPES.get(scope, frozenset()) for scope in given))
     return tuple(word for word in ("read", "draft", "send", "label") if word in found)
 
 
 def ask(
-    client: Client,
+    client: OAuthClient,
     wanted: tuple[str, ...],
     *,
     token_uri: str,
     pasted: Callable[[str], str] | None,
     say: Callable[[str], None],
 ) -> Consent:
-    """Have the person agree in a browser; `pasted` asks for what a browser elsewhere ended at."""
+    """Have the person agree in a browser.
+
+    `pasted`, if given, asks for the address at which a browser on another machine ended.
+    """
     from google_auth_oauthlib.flow import InstalledAppFlow
     from oauthlib.oauth2 import OAuth2Error
     from requests.exceptions import RequestException
 
     page = client.auth_uri or GOOGLES_PAGE
     # A page on this machine only beside a token service on this machine: in tests.
-    pages = _LOOPBACK if token_uri.startswith("http://") else _GOOGLES
-    if not pages.fullmatch(page):
+    if not (_LOOPBACK if token_uri.startswith("http://") else _GOOGLE).fullmatch(page):
         raise Invalid(
             "The OAuth client names a page that is not Google's (auth_uri)",
             remedy="Download credentials.json from Google's console again.",
@@ -83,21 +94,24 @@ def ask(
     flow = InstalledAppFlow.from_client_config(config, list(wanted))
     flow.oauth2session.trust_env = token_uri.startswith("https://")
     try:
-        with _lenient(token_uri):
+        with _lenient_oauthlib(token_uri):
             if pasted is None:
-                _by_browser(flow, say)
+                _use_browser(flow, say)
             else:
-                _by_hand(flow, pasted)
+                # Nothing listens there: the browser shows an error, with the code in its address.
+                flow.redirect_uri = "http://localhost"
+                address, state = flow.authorization_url(prompt="consent")
+                flow.fetch_token(code=_code(pasted(address), state))
     except OAuth2Error as refused:
         raise _refused(str(refused.error)) from None  # its text may hold the code
-    except RequestException as why:
+    except RequestException as error:
         raise Unavailable(
-            f"Google cannot be reached ({type(why).__name__})", remedy="Check the network."
-        ) from why
+            f"Google cannot be reached ({type(error).__name__})", remedy="Check the network."
+        ) from error
     return _consent(flow, wanted)
 
 
-def _by_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
+def _use_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
     import webbrowser
 
     try:
@@ -107,25 +121,25 @@ def _by_browser(flow: InstalledAppFlow, say: Callable[[str], None]) -> None:
             "There is no browser on this machine",
             remedy="Run it with --no-browser, and open the address elsewhere.",
         ) from none
-    with Landing() as landing:
-        flow.redirect_uri = landing.address
+    with RedirectServer() as server:
+        flow.redirect_uri = server.address
         address, state = flow.authorization_url(prompt="consent")
         say("A browser opens Google's page. Agree there within five minutes, then come back.")
         say(f"If none opens, this is the address:\n{address}")
-        # Beside: a browser in the terminal would wait for an answer that waits for it.
+        # In a thread: a browser in the terminal would wait for an answer that waits for it.
         threading.Thread(target=browser.open, args=(address,), daemon=True).start()
-        flow.fetch_token(code=_code(landing.wait(state), state))
+        flow.fetch_token(code=_code(server.wait(state), state))
 
 
-class Landing:
-    """Where the browser ends: a server on this machine that waits for the one address it knows."""
+class RedirectServer:
+    """A server on this machine that waits for the address to which Google redirects the browser."""
 
     def __init__(self) -> None:
         from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-        ended = self._ended = queue.SimpleQueue[str]()
+        addresses = self._addresses = queue.SimpleQueue[str]()
 
-        class Page(BaseHTTPRequestHandler):
+        class RedirectHandler(BaseHTTPRequestHandler):
             timeout = 10  # of a connection that a browser opens and does not use
 
             def do_GET(self) -> None:
@@ -135,16 +149,16 @@ class Landing:
                 self.end_headers()
                 self.wfile.write(DONE.encode() if known else b"")
                 if known:
-                    ended.put(f"http://localhost{self.path}")
+                    addresses.put(f"http://localhost{self.path}")
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Say nothing: the address holds the code."""
+                """Log nothing: the address holds the code."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), RedirectHandler)
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}/"
 
-    def __enter__(self) -> Landing:
+    def __enter__(self) -> RedirectServer:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -153,24 +167,17 @@ class Landing:
         self._server.server_close()
 
     def wait(self, state: str) -> str:
-        """Return the address of this sign-in at which the browser ended; others are passed over."""
+        """Return the address at which the browser ended for this sign-in; others are ignored."""
         deadline = time.monotonic() + WAIT
         while (left := deadline - time.monotonic()) > 0:
             with suppress(queue.Empty):
-                address = self._ended.get(timeout=left)
+                address = self._addresses.get(timeout=left)
                 if parse_qs(urlsplit(address).query).get("state") == [state]:
                     return address
         raise Unavailable(
             f"Nobody agreed in the browser for {WAIT // 60} minutes",
             remedy="Run it again; with --no-browser, on a machine that has none.",
         )
-
-
-def _by_hand(flow: InstalledAppFlow, pasted: Callable[[str], str]) -> None:
-    # Nothing listens there: the browser shows an error, with the code in its address.
-    flow.redirect_uri = "http://localhost"
-    address, state = flow.authorization_url(prompt="consent")
-    flow.fetch_token(code=_code(pasted(address), state))
 
 
 def _code(text: str, state: str) -> str:
@@ -193,22 +200,13 @@ def _code(text: str, state: str) -> str:
     return found["code"]
 
 
-def _refused(error: str) -> PostroomError:
-    if error == "access_denied":
-        return AuthRequired(
-            "Google's page was left without agreeing (access_denied)",
-            remedy="Run it again. In testing mode, the account must be one of the app's test users:"
-            " docs/gmail.md shows where.",
-        )
-    if error == "invalid_grant":
-        return AuthRequired(
-            "Google does not take this code: it is wrong, was used, or is too old",
-            remedy="Run it again, and paste the new address.",
-        )
-    return AuthRequired(
+def _refused(error: str) -> AuthRequired:
+    unknown = (
         f"Google refused to sign in: {one_line(error)[:60]}",
-        remedy="Check that credentials.json is that of your app, and run it again.",
+        "Check that credentials.json is that of your app, and run it again.",
     )
+    message, remedy = _ERRORS.get(error, unknown)
+    return AuthRequired(message, remedy=remedy)
 
 
 def _consent(flow: InstalledAppFlow, wanted: tuple[str, ...]) -> Consent:
@@ -219,29 +217,27 @@ def _consent(flow: InstalledAppFlow, wanted: tuple[str, ...]) -> Consent:
             remedy="Remove the app at myaccount.google.com/permissions, then run it again.",
         )
     given = credentials.granted_scopes or wanted
-    token = json.loads(credentials.to_json()) | {"scopes": sorted(given)}
-    if not allowed(tuple(given)):
+    if not permissions(given):
         raise AuthRequired(
             "Nothing was allowed on Google's page", remedy="Run it again, and tick the boxes there."
         )
+    token = json.loads(credentials.to_json()) | {"scopes": sorted(given)}
     seconds = flow.oauth2session.token.get("refresh_token_expires_in", 0)
     ends = int(seconds) if isinstance(seconds, int | str) and str(seconds).isdigit() else 0
     return Consent(token, frozenset(wanted) - frozenset(given), ends)
 
 
 @contextmanager
-def _lenient(token_uri: str) -> Iterator[None]:
-    """Let the library take fewer scopes than were asked for; and plain HTTP to this machine itself."""
+def _lenient_oauthlib(token_uri: str) -> Iterator[None]:
+    """Let the library accept fewer scopes than were asked for, and plain HTTP to this machine itself."""
     wanted = {"OAUTHLIB_RELAX_TOKEN_SCOPE": "1"}
     if token_uri.startswith("http://"):  # the settings allow that on loopback alone
         wanted["OAUTHLIB_INSECURE_TRANSPORT"] = "1"
-    before = {key: os.environ.get(key) for key in wanted}
+    before = {key: os.environ.pop(key, None) for key in wanted}
     os.environ.update(wanted)
     try:
         yield
     finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+        for key in wanted:
+            del os.environ[key]
+        os.environ.update({key: value for key, value in before.items() if value is not None})

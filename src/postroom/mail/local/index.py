@@ -73,6 +73,7 @@ _PREFIX = {
 }
 _HAS = {Kind.ATTACHMENT: "·attachment", Kind.USERLABELS: "·userlabels"}
 _COLUMNS = (Field.SUBJECT, Field.FROM, Field.TO, Field.CC, Field.BCC, Field.FILENAME)
+WORD_COLUMNS = "body, subject, sender, recipient, cc, bcc, files, marks"
 
 
 def row_date(row: int) -> int:
@@ -105,52 +106,38 @@ def label_marks(labels: frozenset[str]) -> frozenset[str]:
     return frozenset(marks)
 
 
-class Document(NamedTuple):
-    """A mail as FTS5 takes it, a column of tokens each; `marks` without those of its labels."""
-
-    body: str
-    subject: str
-    sender: str
-    recipient: str
-    cc: str
-    bcc: str
-    files: str
-    marks: str
+Tokens = tuple[str, ...]  # a mail's words for each of `WORD_COLUMNS`
 
 
-def document(mail: Mail) -> Document:
-    """Return what is indexed of a mail, in the terms that a query asks for."""
+def tokens(mail: Mail) -> Tokens:
+    """Return what the index holds of a mail; the last column lacks the marks of its labels."""
     fields = nodes.terms(mail)
-    marks = [_ALL]
-    for field, prefix in _PREFIX.items():
-        marks += [prefix + token for token in fields[field]]
+    marks = [_ALL, *(prefix + token for at, prefix in _PREFIX.items() for token in fields[at])]
     for field, found in nodes.addresses(mail).items():
         marks += [_mark(field.value, address) for address in found]
     if mail.message_id:
         marks.append(_mark("id", mail.message_id.strip("<>")))
     if mail.attachments:
         marks.append(_HAS[Kind.ATTACHMENT])
-    subject, sender, to, cc, bcc, files = (" ".join(fields[field]) for field in _COLUMNS)
-    return Document(
-        " ".join(nodes.body_terms(mail)), subject, sender, to, cc, bcc, files, " ".join(marks)
-    )
+    columns = (nodes.body_terms(mail), *(fields[field] for field in _COLUMNS), marks)
+    return tuple(map(" ".join, columns))
 
 
-class Plan(NamedTuple):
-    """A condition on `word` and its values."""
+class SqlCondition(NamedTuple):
+    """A condition on the table `word` and the values of its parameters."""
 
     condition: str
     values: list[object]
 
 
-def plan(query: Query, view: QueryContext) -> Plan:
+def compile_query(query: Query, context: QueryContext) -> SqlCondition:
     """Return the SQL condition that holds for the mails that match, fastest where it is an AND at the top."""
     whole = nodes.restricted(query)
     parts = whole.parts if isinstance(whole, nodes.And) else (whole,)
     indexed = [part for part in parts if _is_indexed(part)]
-    rest = [_condition(part, view) for part in parts if not _is_indexed(part)]
-    match = _expression(nodes.And(tuple(indexed)) if indexed else nodes.Everything(), view)
-    return Plan(
+    rest = [_condition(part, context) for part in parts if not _is_indexed(part)]
+    match = _expression(nodes.And(tuple(indexed)) if indexed else nodes.Everything(), context)
+    return SqlCondition(
         " AND ".join(["word MATCH ?", *(plan.condition for plan in rest)]),
         [match, *(value for plan in rest for value in plan.values)],
     )
@@ -166,32 +153,29 @@ def _height(node: Query) -> int:
         return 1 + max(_height(part) for part in node.parts)
     if isinstance(node, nodes.Not):
         return 1 + _height(node.part)
-    return (
-        MAX_HEIGHT + 1
-        if isinstance(node, nodes.Since | nodes.Until | nodes.Age | nodes.Size)
-        else 0
-    )
+    on_row = isinstance(node, nodes.Since | nodes.Until | nodes.Age | nodes.Size)
+    return MAX_HEIGHT + 1 if on_row else 0
 
 
-def _expression(node: Query, view: QueryContext) -> str:
+def _expression(node: Query, context: QueryContext) -> str:
     """Return the FTS5 expression of a query that asks for tokens only."""
     match node:
         case nodes.And(parts):
-            wanted = [_expression(part, view) for part in parts if not isinstance(part, nodes.Not)]
-            # One NOT over an OR of all: a chain of NOTs would nest, and FTS5 bounds the depth.
-            unwanted = [
-                _expression(part.part, view) for part in parts if isinstance(part, nodes.Not)
+            wanted = [
+                _expression(part, context) for part in parts if not isinstance(part, nodes.Not)
             ]
+            # One NOT over an OR of all: a chain of NOTs would nest, and FTS5 bounds the depth.
+            unwanted = [_expression(p.part, context) for p in parts if isinstance(p, nodes.Not)]
             base = f"({' AND '.join(wanted or [_phrase([_ALL])])})"
             return f"({base} NOT ({' OR '.join(unwanted)}))" if unwanted else base
         case nodes.Or(parts):
-            return f"({' OR '.join(_expression(part, view) for part in parts)})"
+            return f"({' OR '.join(_expression(part, context) for part in parts)})"
         case nodes.Not(part):
-            return f"({_phrase([_ALL])} NOT {_expression(part, view)})"
+            return f"({_phrase([_ALL])} NOT {_expression(part, context)})"
         case nodes.Text(field, text):
-            return _said(field, text)
+            return _text_expression(field, text)
         case nodes.OwnAddress(field):
-            own = [_said(field, address) for address in view.me]
+            own = [_text_expression(field, address) for address in context.me]
             return f"({' OR '.join(own or [_phrase(['·nobody'])])})"
         case nodes.Labelled(key):
             return _phrase([_mark("label", key)])
@@ -205,7 +189,7 @@ def _expression(node: Query, view: QueryContext) -> str:
             raise AssertionError("dates and sizes are conditions on the row")
 
 
-def _said(field: Field, text: str) -> str:
+def _text_expression(field: Field, text: str) -> str:
     whole = nodes.whole_address(text)
     if whole and field in nodes.PEOPLE:
         return _phrase([_mark(field.value, whole)])
@@ -216,33 +200,32 @@ def _phrase(tokens: list[str]) -> str:
     return f'"{" ".join(tokens)}"'
 
 
-def _condition(node: Query, view: QueryContext) -> Plan:
+def _condition(node: Query, context: QueryContext) -> SqlCondition:
     """Return a condition on the row itself; tokens below an OR are looked up as a set."""
     if _is_indexed(node):
-        return Plan(
-            "word.rowid IN (SELECT rowid FROM word WHERE word MATCH ?)", [_expression(node, view)]
+        return SqlCondition(
+            "word.rowid IN (SELECT rowid FROM word WHERE word MATCH ?)",
+            [_expression(node, context)],
         )
     match node:
         case nodes.And(parts) | nodes.Or(parts):
-            plans = [_condition(part, view) for part in parts]
+            plans = [_condition(part, context) for part in parts]
             joint = " AND " if isinstance(node, nodes.And) else " OR "
-            return Plan(
+            return SqlCondition(
                 f"({joint.join(plan.condition for plan in plans)})",
                 [value for plan in plans for value in plan.values],
             )
         case nodes.Not(part):
-            inner = _condition(part, view)
-            return Plan(f"NOT {inner.condition}", inner.values)
+            inner = _condition(part, context)
+            return SqlCondition(f"NOT {inner.condition}", inner.values)
         case nodes.Size(larger, limit):
             sign = ">" if larger else "<"
-            return Plan(f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit])
-        case nodes.Since() | nodes.Until() | nodes.Age():
-            since, until = nodes.bounds(node, view)
-            limits = [("word.rowid >= ?", since), ("word.rowid < ?", until)]
-            set_limits = [
-                (text, first_row(second)) for text, second in limits if second is not None
-            ]
-            return Plan(
-                f"({' AND '.join(text for text, _ in set_limits)})", [row for _, row in set_limits]
+            return SqlCondition(
+                f"(SELECT size FROM message WHERE id = word.rowid) {sign} ?", [limit]
             )
+        case nodes.Since() | nodes.Until() | nodes.Age():
+            since, until = nodes.bounds(node, context)
+            limits = {"word.rowid >= ?": since, "word.rowid < ?": until}
+            rows = {text: first_row(at) for text, at in limits.items() if at is not None}
+            return SqlCondition(f"({' AND '.join(rows)})", list(rows.values()))
     raise AssertionError(node)

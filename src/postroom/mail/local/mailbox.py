@@ -28,8 +28,8 @@ from postroom.core.message import (
 from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leaves
 from postroom.mail import mime
 from postroom.mail.local import rows
-from postroom.mail.local.index import MIGRATIONS, Document, plan, row_date
-from postroom.mail.local.rows import Prepared, id_of, row_of
+from postroom.mail.local.index import MIGRATIONS, Tokens, compile_query, row_date
+from postroom.mail.local.rows import ParsedMail, id_of, row_of
 from postroom.mail.mailbox import (
     Accepted,
     Arrival,
@@ -90,7 +90,9 @@ class LocalMailbox:
         check_page_size(limit)
         me = tuple(address.spec for address in self._addresses)
         asked = parse(query)
-        condition, values = plan(asked, QueryContext(now=int(self._now()), me=me, zone=self._zone))
+        condition, values = compile_query(
+            asked, QueryContext(now=int(self._now()), me=me, zone=self._zone)
+        )
         if cursor:
             condition += " AND word.rowid < ?"
             values.append(_after(cursor))
@@ -177,7 +179,7 @@ class LocalMailbox:
 
     def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
         unknown = self._unknown(self._database, arrivals)
-        return self._store([rows.prepare(item, self._now()) for item in unknown], len(arrivals))
+        return self._store([rows.parse_mail(item, self._now()) for item in unknown], len(arrivals))
 
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
@@ -197,7 +199,7 @@ class LocalMailbox:
 
         with closing(Database(self._database.path, MIGRATIONS)) as reader:
             offered = ((len(c), self._unknown(reader, c)) for c in chain(first, source))
-            yield from parallel.keep_all(
+            yield from parallel.import_chunks(
                 offered, self._store, workers or parallel.worker_count(), self._now()
             )
 
@@ -211,7 +213,7 @@ class LocalMailbox:
         }
         return list(found.values())
 
-    def _store(self, prepared: Sequence[Prepared], offered: int) -> ImportCount:
+    def _store(self, prepared: Sequence[ParsedMail], offered: int) -> ImportCount:
         """Store the parsed ones of so many mails in one transaction."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -272,12 +274,12 @@ class LocalMailbox:
 
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
-    ) -> tuple[int, Document]:
+    ) -> tuple[int, Tokens]:
         """Store a mail that we built, in its thread if that exists; return its row and its tokens."""
         known = connection.execute(
             "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
         ).fetchone()
-        prepared = rows.prepare(Arrival(raw, labels, int(self._now())), self._now())
+        prepared = rows.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:
             # A draft and the letter it becomes may be the same bytes, and are two mails.
             prepared = prepared._replace(hash=rows.digest(b"draft\0" + raw))
@@ -286,7 +288,7 @@ class LocalMailbox:
             raise Conflict(
                 "This very mail is in the mailbox already", remedy="Change it, or leave it."
             )
-        return stored[0], prepared.document
+        return stored[0], prepared.tokens
 
     # Following
 

@@ -1,27 +1,25 @@
-"""Import with all cores: worker processes parse, one thread reads and distributes, one thread writes.
+"""Import of many mails: worker processes parse them, one thread writes, the calling thread reads the files.
 
-Each worker is a fresh interpreter that holds one end of a pipe and nothing else of ours: no database, no lock. It parses
-what it receives and answers; when the pipe closes, also because the importing process was killed, it exits.
+A worker has no database and no lock. It exits with the process that started it, also if that is killed.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from types import TracebackType
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 
 from postroom.core.errors import Unavailable
-from postroom.mail.local.rows import Prepared, prepare
+from postroom.mail.local.rows import ParsedMail, parse_mail
 from postroom.mail.mailbox import Arrival, ImportCount
 
-MAX_WORKERS = 4  # the one writer keeps up with about as many
-
+MAX_WORKERS = 4  # one writer keeps up with about as many
+AHEAD = 2  # chunks a worker that are in memory
 BATCH_MAILS = 4_000  # stored in one transaction
 BATCH_BYTES = 32_000_000
 
@@ -29,37 +27,30 @@ Chunk = Sequence[Arrival]
 
 
 def worker_count() -> int:
-    """Return how many workers this machine gets: one a core, up to as many as one writer can follow."""
+    """Return the number of workers for this machine: one per core, at most `MAX_WORKERS`."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return min(cores, MAX_WORKERS)
 
 
-def keep_all(
+def import_chunks(
     offered: Iterable[tuple[int, Chunk]],
-    store: Callable[[list[Prepared], int], ImportCount],
+    store: Callable[[list[ParsedMail], int], ImportCount],
     workers: int,
     now: float,
 ) -> Iterator[ImportCount]:
-    """Parse chunks in worker processes, store them in batches, and yield what each batch did.
+    """Parse chunks in worker processes, store them in batches, and yield the count of each batch.
 
-    `offered` gives each chunk with the number of mails it was chosen from, which `store` gets summed up.
+    `offered` has each chunk of new mails with the number of mails it was chosen from, whose sum `store` gets.
     """
-    batch: list[Prepared] = []
+    batch: list[ParsedMail] = []
     count = size = 0
-    chosen: deque[int] = deque()
-
-    def chunks() -> Iterator[Chunk]:
-        for number, chunk in offered:
-            chosen.append(number)
-            yield chunk
-
-    with Parsers(workers, now) as parsers, ThreadPoolExecutor(1) as writer:
+    with ThreadPoolExecutor(1) as writer:
         writing: Future[ImportCount] | None = None
-        for parsed in parsers.parse(chunks()):
+        for number, parsed in _parse_chunks(offered, workers, now):
             batch += parsed
-            count += chosen.popleft()
-            size += sum(len(item.raw) for item in parsed)
+            count += number
+            size += sum(len(mail.raw) for mail in parsed)
             if len(batch) < BATCH_MAILS and size < BATCH_BYTES:
                 continue
             if writing:
@@ -71,74 +62,47 @@ def keep_all(
         yield store(batch, count)
 
 
-class Parsers:
-    """Worker processes that parse chunks of mail; a context manager that ends them."""
+def _parse_chunks(
+    offered: Iterable[tuple[int, Chunk]], workers: int, now: float
+) -> Iterator[tuple[int, list[ParsedMail]]]:
+    """Yield the parsed mails of each chunk with its number, in the order of the chunks."""
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
+    waiting: deque[tuple[int, Chunk, Future[list[ParsedMail]]]] = deque()
 
-    def __init__(self, count: int, now: float) -> None:
-        context = get_context("spawn")
-        self._idle: list[Connection] = []
-        self._processes = []
-        for _ in range(count):
-            ours, others = context.Pipe()
-            process = context.Process(target=_serve, args=(others, now), daemon=True)
-            process.start()
-            others.close()
-            self._idle.append(ours)
-            self._processes.append(process)
-        self._pipes = tuple(self._idle)
+    def next_result() -> tuple[int, list[ParsedMail]]:
+        number, chunk, future = waiting.popleft()
+        # The bytes stay in this process; the worker returns what it made of them.
+        pairs = zip(future.result(), chunk, strict=True)
+        return number, [mail._replace(raw=arrival.raw) for mail, arrival in pairs]
 
-    def __enter__(self) -> Parsers:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        for pipe in self._pipes:
-            pipe.close()
-        for process in self._processes:
-            process.join()
-
-    def parse(self, chunks: Iterable[Chunk]) -> Iterator[list[Prepared]]:
-        """Yield the parsed mails of each chunk, in the order of the chunks.
-
-        A worker has one chunk at a time: were it sent a second while it answers, both sides could block.
-        """
-        source = iter(chunks)
-        order: deque[Chunk] = deque()
-        busy: dict[Connection, Chunk] = {}
-        parsed: dict[int, list[Prepared]] = {}
-        try:
-            while True:
-                while self._idle and (chunk := next(source, None)) is not None:
-                    pipe = self._idle.pop()
-                    pipe.send(chunk)
-                    busy[pipe] = chunk
-                    order.append(chunk)
-                if not order:
-                    return
-                answered = wait(list(busy))
-                for pipe in [pipe for pipe in busy if pipe in answered]:
-                    chunk = busy.pop(pipe)
-                    # The bytes stay here: only what was made of them comes back.
-                    items = zip(pipe.recv(), chunk, strict=True)
-                    parsed[id(chunk)] = [item._replace(raw=arrival.raw) for item, arrival in items]
-                    self._idle.append(pipe)
-                while order and id(order[0]) in parsed:
-                    yield parsed.pop(id(order.popleft()))
-        except (EOFError, OSError) as lost:
-            raise Unavailable(
-                "A process that reads mail ended early",
-                remedy="Run the import again: it goes on where it stopped.",
-            ) from lost
+    try:
+        for number, chunk in offered:
+            waiting.append((number, chunk, pool.submit(_parse, chunk, now)))
+            if len(waiting) >= AHEAD * workers:
+                yield next_result()
+        while waiting:
+            yield next_result()
+    except BrokenProcessPool as broken:
+        raise Unavailable(
+            "A process that reads mail ended early",
+            remedy="Run the import again: it continues where it stopped.",
+        ) from broken
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _serve(pipe: Connection, now: float) -> None:
-    """Parse chunks until the pipe closes."""
+def _parse(chunk: Chunk, now: float) -> list[ParsedMail]:
+    return [parse_mail(arrival, now)._replace(raw=b"") for arrival in chunk]
+
+
+def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the importing process decides when to stop
-    with suppress(EOFError, OSError):
-        while True:
-            chunk: Chunk = pipe.recv()
-            pipe.send([prepare(arrival, now)._replace(raw=b"") for arrival in chunk])
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """End this worker when its parent dies: the pool's queue alone would wait for ever."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)

@@ -15,11 +15,12 @@ from postroom.mail import mime
 from postroom.mail.local.index import (
     LAST_SECOND,
     SLOT_BITS,
-    Document,
-    document,
+    WORD_COLUMNS,
+    Tokens,
     label_marks,
     row_date,
     short_hash,
+    tokens,
 )
 from postroom.mail.mailbox import (
     MAX_LABEL,
@@ -35,8 +36,6 @@ from postroom.store.database import Row
 SUMMARY = "thread, size, labels, people, subject, snippet, attachments, message_id"
 LISTED_RECIPIENTS = 20
 FUTURE_SECONDS = 86_400  # a Date further ahead than this is not believed
-
-_TOKENS = "body, subject, sender, recipient, cc, bcc, files, marks"
 
 
 # Names: an id is its row in hexadecimal digits
@@ -57,7 +56,7 @@ def row_of(id: str, what: str) -> int:
 # Putting mail in
 
 
-class Prepared(NamedTuple):
+class ParsedMail(NamedTuple):
     """A mail parsed and ready to be stored: plain values, so that another process can make them."""
 
     raw: bytes
@@ -70,7 +69,7 @@ class Prepared(NamedTuple):
     attachments: int
     message_id: str
     ancestors: list[int]  # hashes of the ids that it answers, the nearest first
-    document: Document
+    tokens: Tokens
 
 
 def digest(raw: bytes) -> bytes:
@@ -78,14 +77,14 @@ def digest(raw: bytes) -> bytes:
     return hashlib.blake2b(raw, digest_size=16).digest()
 
 
-def prepare(arrival: Arrival, now: float) -> Prepared:
+def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
     """Parse a mail; its own date counts unless it is before 1970 or in the future."""
     mail = mime.read(arrival.raw)
     second = arrival.date
     if mail.date is not None and 0 <= mail.date <= now + FUTURE_SECONDS:
         second = mail.date
     people = (mail.sender or Party("", ""), *mail.to[:LISTED_RECIPIENTS])
-    return Prepared(
+    return ParsedMail(
         raw=arrival.raw,
         hash=digest(arrival.raw),
         labels=arrival.labels,
@@ -96,12 +95,12 @@ def prepare(arrival: Arrival, now: float) -> Prepared:
         attachments=len(mail.attachments),
         message_id=mail.message_id,
         ancestors=[short_hash(id) for id in (*mail.in_reply_to, *reversed(mail.references))],
-        document=document(mail),
+        tokens=tokens(mail),
     )
 
 
 def store(
-    connection: sqlite3.Connection, prepared: Iterable[Prepared], within: int | None = None
+    connection: sqlite3.Connection, prepared: Iterable[ParsedMail], within: int | None = None
 ) -> list[int]:
     """Insert the mails that are not there yet and return their rows; `within` is the thread they join."""
     rows: list[int] = []
@@ -128,25 +127,25 @@ def store(
         connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
         rows.append(row)
         raws.append((row, item.raw))
-        *fields, marks = item.document
+        *fields, marks = item.tokens
         documents.append((row, *fields, _labelled(marks, labels)))
     connection.executemany("INSERT INTO raw VALUES (?, ?)", raws)
     # In the order of the rows: FTS5 writes its tables out whenever row ids step back.
     documents.sort(key=lambda values: values[0])
     connection.executemany(
-        f"INSERT INTO word (rowid, {_TOKENS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", documents
+        f"INSERT INTO word (rowid, {WORD_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", documents
     )
     record(connection, rows, "added")
     return rows
 
 
-def forget(connection: sqlite3.Connection, row: int, tokens: str) -> None:
+def forget(connection: sqlite3.Connection, row: int, stored: str) -> None:
     """Take a mail out, which had these tokens when it was stored; its id is never another mail's."""
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
     # A contentless index forgets a document by being told it once more, to the letter.
-    *fields, marks = json.loads(tokens)
+    *fields, marks = json.loads(stored)
     connection.execute(
-        f"INSERT INTO word (word, rowid, {_TOKENS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO word (word, rowid, {WORD_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [row, *fields, _labelled(marks, labels_of(found[0]))],
     )
     for table in ("message", "raw"):
@@ -181,7 +180,9 @@ def _free_row(connection: sqlite3.Connection, second: int) -> int:
         second += 1
 
 
-def _thread_of(connection: sqlite3.Connection, item: Prepared, row: int, within: int | None) -> int:
+def _thread_of(
+    connection: sqlite3.Connection, item: ParsedMail, row: int, within: int | None
+) -> int:
     """Return the thread of a mail: that of its nearest known ancestor, joined by those that name it.
 
     Only these two ever become one. A mail that names two strangers' mails joins the nearer, or

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from postroom.core.errors import Corrupt, Denied, Invalid
-from postroom.mail.gmail.keys import read_client, read_token
+from postroom.mail.gmail.oauth import read_client, read_token
 
 
 @pytest.mark.parametrize(
