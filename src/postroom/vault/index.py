@@ -24,7 +24,7 @@ from postroom.store.database import Database, Row, discard
 from postroom.store.locks import locked
 from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
-from postroom.vault.markdown import headings, outside_code
+from postroom.vault.markdown import outside_code, titles
 from postroom.vault.note import Note, Typed, Value
 from postroom.vault.vault import File, Vault
 
@@ -64,10 +64,7 @@ MAX_TERMS: Final = 32
 PATIENCE: Final = 5.0  # seconds for one query
 RACY: Final = 20_000_000  # nanoseconds within which two changes may share one time stamp
 
-# Each begins with what can be searched fast.
-_HEADING: Final = re.compile(r"\n#{1,6}[ \t]+([^\n]*)")
 _TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
-_TICKS: Final = re.compile("(`+)")
 _TERM: Final = re.compile(r'(-?)(?:(title|tag|heading|field|link):)?("[^"]*"?|[^\s"]+)(\*?)', re.I)
 _JOINTS: Final = frozenset({"AND", "OR", "NOT"})
 _COLUMNS: Final = {"tag": "tags", "heading": "headings", "field": "fields", "link": "links"}
@@ -115,7 +112,7 @@ def document(path: str, raw: bytes) -> Document:
         *fields.get("title", ()),
         *fields.get("aliases", ()),
         tags=" ".join([*fields.get("tags", ()), *fields.get("tag", ()), *_tags(body)]),
-        headings=" \n".join(_titles(body)),
+        headings=" \n".join(titles(body)),
         body=body,
         fields=" \n".join(f"{name} {' '.join(texts)}" for name, texts in fields.items()),
         links=" \n".join(linked),
@@ -160,35 +157,8 @@ def _above(tag: str) -> list[str]:
     return ["/".join(parts[:size]) for size in range(1, len(parts) + 1)]
 
 
-def _titles(body: str) -> list[str]:
-    if any(sign in body for sign in ("```", "~~~", "\n=", "\n-", "\n #", "\n  ")):
-        return [one.title for one in headings(body)]
-    return _HEADING.findall(f"\n{body}")  # no code and no underlines: the same, and quicker
-
-
 def _tags(body: str) -> list[str]:
-    if not _TAG.search(body):
-        return []
-    return [tag for row in outside_code(body) for tag in _TAG.findall(_without_code(row))]
-
-
-def _without_code(row: str) -> str:
-    """Return a line without what stands between two runs of as many backticks."""
-    if "`" not in row:
-        return row
-    pieces = _TICKS.split(row)
-    later: dict[str, list[int]] = {}
-    for at in range(len(pieces) - 2, 0, -2):
-        later.setdefault(pieces[at], []).append(at)
-    kept, at = [pieces[0]], 1
-    while at < len(pieces):
-        ends = later[pieces[at]]
-        while ends and ends[-1] <= at:
-            ends.pop()
-        at = ends.pop() if ends else at
-        kept.append(pieces[at + 1])
-        at += 2
-    return " ".join(kept)
+    return _TAG.findall(outside_code(body)) if _TAG.search(body) else []
 
 
 def _nfc(text: str) -> str:

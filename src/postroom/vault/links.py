@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from posixpath import dirname, join, normpath, relpath
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
+
+from postroom.vault.markdown import Structure, parse
 
 # All files of the vault, as of before the move, whose `key(stem(path))` is this key.
 Files: TypeAlias = Callable[[str], Sequence[str]]
@@ -16,15 +19,7 @@ Files: TypeAlias = Callable[[str], Sequence[str]]
 MAX_TARGET = (
     1024  # longer than any path; a run of marks is normalized in a time that grows with its square
 )
-MAX_DEPTH = 50  # quotes and lists in one another; what is deeper is taken for text
 
-# A line: what may be the markers of quotes and lists, and the rest. The last one is always empty.
-_LINE = re.compile(r"([ \t>*+\-0-9.)]*+)([^\r\n]*+)(?:\r\n?|\n|\Z)")
-# CommonMark 0.31, sections 4.1 to 4.5 and 5.1 to 5.2, for lines without tabs and without trailing space.
-_HOLDER = re.compile(r" {0,3}(?:(>) ?|(?:[-+*]|[0-9]{1,9}[.)])(?: {1,4}(?=[^ ])| (?= )|$))")
-_RULE = re.compile(r" {0,3}(?:(?:- *+){3,}|(?:\* *+){3,}|(?:_ *+){3,}|=+)")
-_FENCE = re.compile(r" {0,3}(`{3,}+(?=[^`]*$)|~{3,})")
-_ALONE = re.compile(r" {0,3}(?:#{1,6}(?: |$)|\|)")  # a heading, a row of a table
 _WIKI = re.compile(
     # No group of two ways is possessive: before 3.11.5 Python misreads that (gh-106052).
     r"\[\[((?:[^\[\]|#\\\r\n]++|\\(?!\|))*)"
@@ -34,21 +29,13 @@ _PLAIN = r"(?:[^\x00- ()\\\x7f]++|\\\S?+)*+"
 for _ in range(4):
     _PLAIN = rf"(?:[^\x00- ()\\\x7f]++|\\\S?+|\({_PLAIN}\))*+"
 _NAMED = rf"(?!\[\[)(?:<((?:[^<>\\\r\n]++|\\[^\r\n])*+)>|(?!<)({_PLAIN}))"
-_TARGET = (
-    rf"{_NAMED}"
-    r"""(?:\s++(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+'|\((?:[^()\\]++|\\.)*+\)))?+\s*+"""
-)
-_INLINE = re.compile(rf"\(\s*+{_TARGET}\)", re.DOTALL)
-# `[^1]:` is a footnote: what follows it is text.
-_DEFINITION = re.compile(
-    rf"(?:[ \t]*+(?:>|(?:[-+*]|[0-9]{{1,9}}+[.)])(?=[ \t])))*+[ \t]*+\[(?!\^)(?:[^\[\]\\\r\n]++|\\.)++\]:[ \t]*+{_TARGET}"
-)
+# What names the file in `](target "title")`, and after the label of a definition.
+_TARGET = re.compile(r"\s*(?:[\r\n][ \t>]*)?(?:<((?:[^<>\\\r\n]++|\\[^\r\n])*+)>|(\S*))")
+_FORMULA = re.compile(r"(?:^|(?<=\r))[ \t>]*\$\$(?![^\r\n]*\$\$).*?\$\$", re.MULTILINE | re.DOTALL)
+_LABEL = re.compile(r"\[(?:[^\[\]\\]++|\\.)*+\]:", re.DOTALL)
 _SOME_WIKI = re.compile(r"\[\[([^\[\]|#\r\n]+)")
 _SOME_INLINE = re.compile(rf"\]\([\s>]*+{_NAMED}")
 _SOME_DEFINITION = re.compile(rf"\]:[\s>]*+{_NAMED}")
-_TOKEN = re.compile(r"\\[!-/:-@\[-`{-~]|`+|<!--|\$\$|!?\[|\]")
-_ENDS = ("-->", "$$")
-_TICKS = re.compile("`+")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _WIKI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//")  # "Meeting: notes" is a name
@@ -124,126 +111,38 @@ def _bare(path: str) -> str:
 
 def links(text: str, *, frontmatter: int = 0) -> list[Link]:
     """Return the links to files in order; of the frontmatter, so many characters, wikilinks alone."""
-    matches = _WIKI.finditer(text, 0, frontmatter)
-    found = [link for match in matches for link in _wiki(match)]
-    for start, end in _stretches(text, frontmatter):
-        if definition := _DEFINITION.fullmatch(text, start, end):
-            found += _markdown(definition)
+    head = [link for match in _WIKI.finditer(text, 0, frontmatter) for link in _wiki(match)]
+    body = sorted(_body_links(text[frontmatter:])) if text.find("[", frontmatter) >= 0 else []
+    shifted = (
+        one._replace(start=one.start + frontmatter, end=one.end + frontmatter) for one in body
+    )
+    return [*head, *shifted]
+
+
+def _body_links(text: str) -> Iterator[Link]:
+    structure = parse(text)
+    formulas = _formulas(text, structure)
+    for start, end, label_end, is_wiki in structure.links:
+        if start < formulas[bisect_right(formulas, (start, 0)) - 1][1]:
+            continue
+        if not is_wiki:
+            yield from _markdown(text, label_end + 2, end - 1)
+        elif match := _WIKI.match(text, text.find("[", start), end):
+            yield from _wiki(match)
+    for start, end in structure.definitions:
+        if (label := _LABEL.match(text, start, end)) is None:
+            continue
+        if match := _WIKI.search(text, label.end(), end):  # Obsidian reads it before the definition
+            yield from _wiki(match)
         else:
-            found += _inline(text, start, end)
-    return found
+            yield from _markdown(text, label.end(), end)
 
 
-def _stretches(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield where links can stand: a paragraph, heading, row or definition; no code, comment, formula."""
-    holders: list[int] = []  # from the outside: 0 for a quote, the indent of a list item's lines
-    until, begun, formula = "", -1, text.rfind("$$")
-    for found in _LINE.finditer(text, start):
-        line = (found[1].expandtabs(4) + found[2]).rstrip()
-        depth, rest = _held(line, holders)
-        if until and depth == len(holders):
-            if _closes(rest, until):
-                after = text.find(until, found.start()) + len(until)
-                begun = after if until in _ENDS and text[after : found.end()].strip() else -1
-                until = ""
-            continue
-        fresh, rest = _hold(holders[:depth], rest)
-        until = _opened(rest, formula=found.end() <= formula)
-        alone = _ALONE.match(rest) or _RULE.fullmatch(rest)
-        if begun >= 0 and len(fresh) == depth and rest and not alone and not until:
-            continue  # a paragraph goes on, even where a line lacks its markers
-        if begun >= 0:
-            yield begun, found.start()
-        holders, begun = fresh, -1
-        if rest.startswith("    ") or until:
-            continue
-        if alone or _DEFINITION.fullmatch(rest):
-            yield found.span()
-            begun = found.end() if rest.lstrip(" ")[0] == "|" else -1  # a row may be a paragraph's
-        elif rest:
-            begun = found.start()
-
-
-def _held(line: str, holders: Sequence[int]) -> tuple[int, str]:
-    """Return how many of the open quotes and lists a line goes on with, and what it says there."""
-    for depth, indent in enumerate(holders):
-        if not indent and (marker := _HOLDER.match(line)) and marker[1]:
-            line = line[marker.end() :]
-        elif indent and line.startswith(" " * indent):
-            line = line[indent:]
-        elif not indent or line:
-            return depth, line
-    return len(holders), line
-
-
-def _hold(holders: list[int], rest: str) -> tuple[list[int], str]:
-    """Return the holders with those that begin here, and what the line says in them."""
-    while len(holders) < MAX_DEPTH and (marker := _HOLDER.match(rest)):
-        if _RULE.fullmatch(rest):
-            break
-        empty = marker.end() == len(rest)  # the text of such an item stands one column further
-        holders.append(0 if marker[1] else marker.end() + empty)
-        rest = rest[marker.end() :]
-    return holders, rest
-
-
-def _opened(rest: str, *, formula: bool) -> str:
-    """Return what ends the code, comment or formula that begins with this line and goes on; else ""."""
-    if fence := _FENCE.match(rest):
-        return fence[1]
-    indent = len(rest) - len(rest.lstrip(" "))
-    if indent < 4 and rest.startswith("<!--", indent) and "-->" not in rest:
-        return "-->"
-    # An unclosed `$$` is a price: only fences and comments go on to the end of the text.
-    opens = formula and indent < 4 and rest.startswith("$$", indent)
-    return "$$" if opens and "$$" not in rest[indent + 2 :] else ""
-
-
-def _closes(rest: str, until: str) -> bool:
-    if until in _ENDS:
-        return until in rest
-    run = rest.strip(" ")
-    return run.strip(until[0]) == "" and len(run) >= len(until) and not rest.startswith("    ")
-
-
-def _inline(text: str, start: int, end: int) -> Iterator[Link]:
-    """Yield the links of one stretch. Every character is looked at a bounded number of times."""
-    openers: list[bool] = []  # whether each open bracket is an image's
-    dead = 0  # so many of the first cannot be links: a link holds no other (CommonMark 6.3)
-    runs: dict[int, list[int]] | None = None
-    unclosed = set[str]()
-    while token := _TOKEN.search(text, start, end):
-        start = token.end()
-        if token[0][0] == "`":
-            runs = _runs(text, start, end) if runs is None else runs
-            later = runs.get(len(token[0]), [])
-            while later and later[-1] < start:
-                later.pop()
-            start = later.pop() + len(token[0]) if later else start
-        elif (closing := {"<!--": "-->", "$$": "$$"}.get(token[0], "")) and closing not in unclosed:
-            closed = text.find(closing, start - 2 * (closing == "-->"), end)  # `<!-->` is a comment
-            start = closed + len(closing) if closed >= 0 else start
-            unclosed |= {closing} if closed < 0 else set()
-        elif token[0][-1] == "[" and token[0][0] != "\\":
-            if wiki := _WIKI.match(text, start - 1, end):
-                yield from _wiki(wiki)
-                start = wiki.end()
-            else:
-                openers.append(token[0] == "![")
-        elif token[0] == "]" and openers:
-            image, live = openers.pop(), len(openers) >= dead
-            dead = min(dead, len(openers))
-            if (image or live) and (inline := _INLINE.match(text, start, end)):
-                yield from _markdown(inline)
-                start, dead = inline.end(), dead if image else len(openers)
-
-
-def _runs(text: str, start: int, end: int) -> dict[int, list[int]]:
-    """Return where the runs of backticks begin, last first, by their length."""
-    runs: dict[int, list[int]] = {}
-    for run in reversed(list(_TICKS.finditer(text, start, end))):
-        runs.setdefault(len(run[0]), []).append(run.start())
-    return runs
+def _formulas(text: str, structure: Structure) -> list[tuple[int, int]]:
+    """Return the `$$` blocks outside of code, which may hold blank lines, after an empty one."""
+    code = [(-1, -1), *sorted(structure.code)]
+    found = (match.span() for match in _FORMULA.finditer(text))
+    return [(-1, -1), *(span for span in found if span[0] >= code[bisect_right(code, span) - 1][1])]
 
 
 def _wiki(match: re.Match[str]) -> Iterator[Link]:
@@ -253,7 +152,10 @@ def _wiki(match: re.Match[str]) -> Iterator[Link]:
         yield Link(start, start + len(target), target, wiki=True)
 
 
-def _markdown(match: re.Match[str]) -> Iterator[Link]:
+def _markdown(text: str, start: int, end: int) -> Iterator[Link]:
+    """Yield the link whose target begins here, unless it leads out of the vault."""
+    match = _TARGET.match(text, start, end)
+    assert match is not None
     angle = match[1] is not None
     written = match[1 if angle else 2].partition("#")[0]
     target = unquote(_ESCAPE.sub(r"\1", written))

@@ -1,18 +1,26 @@
-"""Markdown, as far as a note of ours or an edit needs it: fences, headings, and text that nothing renders."""
+"""Markdown: where a text has headings, fences, code and links, and text that nothing renders.
+
+`parse` is the one reader of Markdown's structure, by pulldown-cmark (docs/decisions/0012-markdown.md).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-# CommonMark 0.31, sections 4.2, 4.3 and 4.5.
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]([^\n]*))?\n?")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*\n?")
-_NO_PARAGRAPH = re.compile(r"[ \t]*(?:\n?$|[#>|]|[-*+](?:[ \t]|$)|[0-9]{1,9}[.)](?:[ \t]|$))")
-_FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+_ATX = re.compile(r" {0,3}#{1,6}(?:[ \t](.*))?")
+# Code, HTML, an underline, an indent or a closing #: without these, a line with # in front is a heading.
+_NEEDS_PARSER = re.compile(r"[`<\t]|~~~|\n[ =-]|#[ ]*(?:\n|\Z)")
+_SIMPLE_HEADING = re.compile(r"\n#{1,6} +([^\n]*)")
+_CLOSING_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONE_RETURN = re.compile(r"\r(?!\n)")
+_TABS_AFTER_FENCE = re.compile(r"(?<=```|~~~)[ \t]*\t[ \t]*$", re.MULTILINE)
+_WIDE = re.compile(r"[^\x00-\x7f]")
 _PLAIN = re.compile(r"[\w .,()'-]+")
 # A wikilink or embed, an inline image or link, a tag, an autolink (that of an address does nothing).
 _LIVE = re.compile(
@@ -20,20 +28,187 @@ _LIVE = re.compile(
 )
 _BRACKET = re.compile(r"[\\\[\]<]")
 _INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
+_LINKS = ("Link", "Image")
+_CONTAINERS = ("BlockQuote", "List", "FootnoteDefinition")
+_WIKI = "WikiLink"
 
 
 class Heading(NamedTuple):
-    """A heading, and the part of the body that it stands over, up to the next of its rank."""
+    """A heading, and the part of the text that it stands over, up to the next of its rank."""
 
     level: int
     title: str
     start: int
     text: int  # where what stands under it begins
     end: int
+    is_atx: bool = True  # written with #, not underlined
 
 
-def _ticks(text: str, least: int) -> str:
-    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
+class Fence(NamedTuple):
+    """A fenced block of code, by whole lines."""
+
+    start: int
+    end: int
+    text: str
+    is_closed: bool
+
+
+class LinkSpan(NamedTuple):
+    """A link or image, from its first bracket to its last character."""
+
+    start: int
+    end: int
+    label_end: int  # where the `]` after its label stands
+    is_wiki: bool
+
+
+class Structure(NamedTuple):
+    """What a text consists of; offsets are characters."""
+
+    headings: tuple[Heading, ...]  # outside of quotes and lists
+    fences: tuple[Fence, ...]
+    code: tuple[tuple[int, int], ...]  # fences, and code within lines
+    links: tuple[LinkSpan, ...]  # inline ones and wikilinks
+    definitions: tuple[tuple[int, int], ...]  # of links by reference
+
+
+@lru_cache(maxsize=8)
+def parse(text: str) -> Structure:
+    """Return the structure of a text without frontmatter."""
+    import pyromark
+
+    on = pyromark.Options
+    options = on.ENABLE_WIKILINKS | on.ENABLE_TABLES | on.ENABLE_MATH | on.ENABLE_FOOTNOTES
+    readable = _readable(text)
+    offset = _char_offsets(readable)
+    parts = _Parts(text)
+    for event, span in pyromark.events_with_range(readable, options=options):
+        if not isinstance(event, str):  # a line break, or a rule
+            ((kind, value),) = event.items()
+            if kind != "Text" or parts.wants_text():
+                parts.add(kind, value, offset(span["start"]), offset(span["end"]))
+    found = pyromark.reference_definitions(readable, options=options).values()
+    spans = [one["span"] for one in found]
+    definitions = sorted((offset(span["start"]), offset(span["end"])) for span in spans)
+    return Structure(
+        tuple(_with_ends(parts.headings, len(text))),
+        tuple(parts.fences),
+        tuple(parts.code),
+        tuple(parts.links),
+        tuple(definitions),
+    )
+
+
+def _readable(text: str) -> str:
+    """Return a text of the same length that the parser reads as CommonMark has it."""
+    text = _SURROGATE.sub("\ufffd", text)  # UTF-8 has none of these
+    text = _LONE_RETURN.sub("\n", text)
+    return _TABS_AFTER_FENCE.sub(lambda found: " " * len(found[0]), text)
+
+
+def _char_offsets(text: str) -> Callable[[int], int]:
+    """Return what turns an offset in the text's UTF-8 bytes into one in its characters."""
+    if text.isascii():
+        return int
+    ends, extra = (
+        [],
+        [0],
+    )  # after each character of several bytes, and how many more than characters
+    for wide in _WIDE.finditer(text):
+        extra.append(extra[-1] + len(wide[0].encode()) - 1)
+        ends.append(wide.end() + extra[-1])
+    return lambda at: at - extra[bisect_right(ends, at)]
+
+
+class _Parts:
+    """Collects the parts of one text from the parser's events."""
+
+    def __init__(self, text: str) -> None:
+        self.headings: list[Heading] = []
+        self.fences: list[Fence] = []
+        self.code: list[tuple[int, int]] = []
+        self.links: list[LinkSpan] = []
+        self._text = text
+        self._depth = 0  # of quotes, lists and footnotes
+        self._fence: list[str] | None = None  # the text of the open one
+        self._open: list[
+            tuple[str, int]
+        ] = []  # links: their type, and the end of their label so far
+
+    def wants_text(self) -> bool:
+        """Whether the place of a text matters: in a fence, and in the label of a link."""
+        return self._fence is not None or bool(self._open)
+
+    def add(self, kind: str, value: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
+        """Take the next event, and the part of the text that it spans."""
+        if kind == "Start":
+            tag, details = (value, None) if isinstance(value, str) else next(iter(value.items()))
+            self._start(tag, details, start, end)
+        elif kind == "End":
+            self._end(value if isinstance(value, str) else next(iter(value)), start, end)
+        elif kind == "Text" and self._fence is not None:
+            self._fence.append(self._text[start:end])
+        elif kind == "Code":
+            self.code.append((start, end))
+        if self._open and kind != "Start":
+            self._open[-1] = (self._open[-1][0], max(self._open[-1][1], end))
+
+    def _start(self, tag: str, details: Any, start: int, end: int) -> None:  # noqa: ANN401 - JSON
+        if tag in _LINKS:
+            kind = details["link_type"]
+            self._open.append((kind if isinstance(kind, str) else _WIKI, start + 1))
+        elif tag == "CodeBlock" and isinstance(details, dict):
+            self._fence = []
+        elif tag == "Heading" and not self._depth:
+            self._add_heading(int(details["level"][1]), start, end)
+        self._depth += tag in _CONTAINERS
+
+    def _end(self, tag: str, start: int, end: int) -> None:
+        self._depth -= tag in _CONTAINERS
+        if tag in _LINKS:
+            kind, label_end = self._open.pop()
+            if kind in ("Inline", _WIKI):
+                close = self._text.find("]", label_end)
+                self.links.append(LinkSpan(start, end, close, kind == _WIKI))
+        elif tag == "CodeBlock" and self._fence is not None:
+            self._add_fence("".join(self._fence), start, end)
+            self._fence = None
+
+    def _add_heading(self, level: int, start: int, end: int) -> None:
+        start = self._text.rfind("\n", 0, start) + 1
+        source = self._text[start:end].rstrip("\r\n")
+        atx = _ATX.fullmatch(source)
+        title = _without_closing(atx[1] or "") if atx else source.rpartition("\n")[0].strip()
+        self.headings.append(Heading(level, title, start, end, end, atx is not None))
+
+    def _add_fence(self, content: str, start: int, end: int) -> None:
+        opening, *lines = self._text[start:end].removesuffix("\n").split("\n")
+        run = opening[: len(opening) - len(opening.lstrip(opening[0]))]
+        closing = _CLOSING_FENCE.fullmatch(lines[-1]) if lines else None
+        is_closed = closing is not None and closing[1].startswith(run)
+        newline = self._text.find("\n", end)
+        self.code.append((start, end))
+        start = self._text.rfind("\n", 0, start) + 1
+        if not self._text.endswith("\n", start, end):
+            end = newline + 1 if newline >= 0 else len(self._text)
+        self.fences.append(Fence(start, end, content, is_closed))
+
+
+def _without_closing(title: str) -> str:
+    """Return a title without the run of # that may close it."""
+    title = title.strip(" \t")
+    bare = title.rstrip("#")
+    return bare.rstrip(" \t") if not bare or bare[-1] in " \t" else title
+
+
+def _with_ends(headings: list[Heading], size: int) -> Iterator[Heading]:
+    """Yield the headings with the ends of their parts: where the next of their rank or a higher begins."""
+    ends = [size] * 7  # of a part of each rank, as seen from below
+    for index in range(len(headings) - 1, -1, -1):
+        one = headings[index]
+        headings[index] = one._replace(end=min(ends[1 : one.level + 1]))
+        ends[one.level] = one.start
+    return iter(headings)
 
 
 def fence(text: str) -> str:
@@ -44,85 +219,60 @@ def fence(text: str) -> str:
 
 def fenced(section: str) -> str | None:
     """Return what the one fence holds; None where there is none, a second, or one left open."""
-    lines = list(_marked(section))
-    if "".join(mark for _, mark in lines if mark in "<>") != "<>":
+    fences = parse(section).fences
+    if len(fences) != 1 or not fences[0].is_closed:
         return None
-    indent = next(len(line) - len(line.lstrip(" ")) for line, mark in lines if mark == "<")
-    held = "".join(line for line, mark in lines if mark == "|")
-    if indent:
-        held = re.sub(rf"(?m)^ {{1,{indent}}}", "", held)
-    return held.removesuffix("\n")
+    return fences[0].text.removesuffix("\n")
 
 
-@lru_cache(maxsize=8)
-def sections(body: str) -> tuple[tuple[str, str], ...]:
+def sections(body: str) -> list[tuple[str, str]]:
     """Return (title, text) of each part that starts with `## title`; the texts joined are the body."""
-    parts = [("", [""])]
-    for line, mark in _marked(body):
-        if mark == " " and (heading := _HEADING.fullmatch(line)) and len(heading[1]) == 2:
-            parts.append((_title(heading[2]), []))
-        parts[-1][1].append(line)
-    return tuple((title, "".join(lines)) for title, lines in parts)
+    starts = [(one.title, one.start) for one in headings(body) if one.level == 2 and one.is_atx]
+    ends = [*(start for _, start in starts), len(body)]
+    parts = [(title, body[start:end]) for (title, start), end in zip(starts, ends[1:], strict=True)]
+    return [("", body[: ends[0]]), *parts]
 
 
-def _title(text: str | None) -> str:
-    title = (text or "").strip(" \t")
-    closing = title.rstrip("#")  # a closing run of # is none of the title
-    return closing.rstrip(" \t") if not closing or closing[-1] in " \t" else title
-
-
-def headings(body: str) -> list[Heading]:
-    """Return the headings that are outside of code, in order."""
-    found: list[Heading] = []
-    at, before = 0, ""  # the line above, if it is one that an underline makes a heading
-    for line, mark in _marked(body):
-        after = at + len(line)
-        atx = _HEADING.fullmatch(line) if mark == " " else None
-        under = _UNDERLINE.fullmatch(line) if mark == " " and before else None
-        if atx:
-            found.append(Heading(len(atx[1]), _title(atx[2]), at, after, len(body)))
-        elif under:
-            level = 1 if under[1][0] == "=" else 2
-            found.append(Heading(level, before.strip(), at - len(before), after, len(body)))
-        before = "" if mark != " " or atx or under or _NO_PARAGRAPH.match(line) else line
-        at = after
-    ends = [len(body)] * 7  # of a part of each rank, as seen from below
-    for index in range(len(found) - 1, -1, -1):
-        one = found[index]
-        found[index] = one._replace(end=min(ends[1 : one.level + 1]))
-        ends[one.level] = one.start
-    return found
+def headings(body: str) -> tuple[Heading, ...]:
+    """Return the headings outside of code, quotes and lists, in order."""
+    return parse(body).headings
 
 
 def numbered(body: str) -> Iterator[tuple[int, str, str]]:
-    """Yield each line that is in no code: its number, the heading of the second rank over it, the line."""
-    over = ""
-    for number, (line, mark) in enumerate(_marked(body), 1):
-        heading = _HEADING.fullmatch(line) if mark == " " else None
-        if heading and len(heading[1]) <= 2:
-            over = _title(heading[2]) if len(heading[1]) == 2 else ""
-        if mark == " ":
+    """Yield each line that is in no fence: its number, the heading of the second rank over it, the line."""
+    waiting = [one for one in reversed(headings(body)) if one.level <= 2]
+    fences, over, at = list(reversed(parse(body).fences)), "", 0
+    for number, line in enumerate(_LINE.findall(body), 1):
+        if waiting and waiting[-1].start == at:
+            one = waiting.pop()
+            over = one.title if one.level == 2 else ""
+        if fences and fences[-1].end <= at:
+            fences.pop()
+        if not fences or at < fences[-1].start:
             yield number, over, line.rstrip("\n")
+        at += len(line)
 
 
-def outside_code(body: str) -> Iterator[str]:
-    """Yield the lines that stand in no fence."""
-    return (line for line, mark in _marked(body) if mark == " ")
+def titles(body: str) -> list[str]:
+    """Return the titles of the headings, without the parser where a text is simple enough."""
+    if _NEEDS_PARSER.search(body):
+        return [one.title for one in headings(body)]
+    return _SIMPLE_HEADING.findall(f"\n{body}")
 
 
-def _marked(body: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with a mark: `<` opens a fence, `|` is inside, `>` closes, a space is outside."""
-    closing = None
-    for line in _LINE.findall(body):
-        if closing is not None:
-            ends = closing.fullmatch(line)
-            yield line, ">" if ends else "|"
-            closing = None if ends else closing
-        elif opens := _FENCE.match(line):
-            yield line, "<"
-            closing = re.compile(rf" {{0,3}}{opens[1]}{opens[1][0]}*[ \t]*\n?")
-        else:
-            yield line, " "
+def outside_code(body: str) -> str:
+    """Return the text with a blank for each fence and each piece of code within a line."""
+    if "`" not in body and "~~~" not in body:
+        return body
+    kept, at = [], 0
+    for start, end in sorted(parse(body).code):
+        kept.append(body[at:start])
+        at = end
+    return " ".join([*kept, body[at:]])
+
+
+def _ticks(text: str, least: int) -> str:
+    return "`" * max(least, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def quote(text: str) -> str:

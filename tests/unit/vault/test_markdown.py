@@ -1,6 +1,9 @@
-"""Text for properties, and what of it is left alone."""
+"""Where a text has headings and code, and what of it is left alone."""
 
-from postroom.vault.markdown import inert
+from hypothesis import given
+from hypothesis import strategies as st
+
+from postroom.vault.markdown import headings, inert, numbered, outside_code, titles
 from tests.cases import for_each
 
 
@@ -34,3 +37,48 @@ def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
 )
 def test_links_images_and_html_are_escaped(text: str, becomes: str) -> None:
     assert inert(text) == becomes
+
+
+@given(st.lists(st.sampled_from(["# a", "## b #", "c", "", " # d", "- # e", "> # f", "====", "---", "```", "#g", "#", "<div>", "$$", "[x]: y", "h `#` i"])))  # fmt: skip
+def test_titles_are_the_same_with_and_without_the_parser(lines: list[str]) -> None:
+    body = "\n".join(lines)
+    assert titles(body) == [one.title for one in headings(body)]
+
+
+@for_each(
+    ("body", "found"),
+    [
+        ("# One\n\ntext\n\nTwo\nlines\n---\n", [(1, "One"), (2, "Two\nlines")]),
+        ("```\n# code\n```\n> # quoted\n\n- # listed\n\n# ä #\n", [(1, "ä")]),
+        ("<!--\n# comment\n-->\n## After", [(2, "After")]),
+        ("#\n##  ##\n#no", [(1, ""), (2, "")]),
+    ],
+)
+def test_headings_are_found_where_commonmark_has_them(
+    body: str, found: list[tuple[int, str]]
+) -> None:
+    assert [one[:2] for one in headings(body)] == found
+
+
+def test_offsets_are_characters_whatever_the_bytes() -> None:
+    body = "ä漢😀\n\n## Ünder\n\ntext `ö` ä\n\n## Next\n"
+    (heading, after) = headings(body)
+    assert body[heading.start : heading.text] == "## Ünder\n"
+    assert body[heading.text : heading.end] == "\ntext `ö` ä\n\n"
+    assert body[after.start :] == "## Next\n"
+    assert outside_code(body) == body.replace("`ö`", " ")
+
+
+def test_lines_are_numbered_with_the_heading_over_them() -> None:
+    body = "a\n## B\nc\n```\n## d\n```\n# E\nf"
+    assert list(numbered(body)) == [
+        (1, "", "a"),
+        (2, "B", "## B"),
+        (3, "B", "c"),
+        (7, "", "# E"),
+        (8, "", "f"),
+    ]
+
+
+def test_a_lone_surrogate_is_no_failure() -> None:
+    assert [one.title for one in headings("# a\ud800\n\n# b")] == ["a\ud800", "b"]
