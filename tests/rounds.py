@@ -15,15 +15,15 @@ from postroom.core.message import INBOX, UNREAD
 from postroom.core.records import InboxItem
 from postroom.core.triage import Case, Judgement
 from postroom.mail.mailbox import Arrival
+from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.run import Orchestrator
-from postroom.orchestrator.servers import Answer, Question, Servers
-from postroom.orchestrator.setup import Setup
+from postroom.orchestrator.servers import Question, Servers, ToolValues
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.desks import Office
 
 INBOXED = frozenset({INBOX, UNREAD})
-Ask = Callable[[str, str, Sequence[Question]], list[Answer | PostroomError]]
+Ask = Callable[[str, str, Sequence[Question]], list[ToolValues | PostroomError]]
 
 
 class Direct(Servers):
@@ -36,15 +36,15 @@ class Direct(Servers):
 
     def ask(
         self, server: str, tool: str, questions: Sequence[Question]
-    ) -> list[Answer | PostroomError]:
+    ) -> list[ToolValues | PostroomError]:
         return self.answer(server, tool, questions)
 
     def alone(
         self, server: str, tool: str, questions: Sequence[Question]
-    ) -> list[Answer | PostroomError]:
+    ) -> list[ToolValues | PostroomError]:
         """Return the fallback of each question."""
         self.asked += [(server, tool, dict(one.arguments)) for one in questions]
-        return [one.alone() for one in questions]
+        return [one.answer_locally() for one in questions]
 
 
 class Thinker:
@@ -78,7 +78,7 @@ class Rounds(Office):
         """Start the orchestrator as a new process would."""
         self.servers = Direct()
         self.orchestrator = Orchestrator(
-            Setup(
+            RunContext(
                 services=self.services,
                 accounts=self.accounts,
                 servers=self.servers,
@@ -88,7 +88,7 @@ class Rounds(Office):
                 most_drafts=self.most_drafts,
                 interval=30,
                 zone=UTC,
-                tell=lambda event, **facts: self.told_of.append((event, facts)),
+                emit=lambda event, **facts: self.told_of.append((event, facts)),
                 stopping=self.stopping,
             )
         )
@@ -102,7 +102,7 @@ class Rounds(Office):
     def round(self, backlog: str = "") -> None:
         """Look at everything once; first take mail that was there before, if so asked."""
         if backlog:
-            self.orchestrator._backlog(backlog)
+            self.orchestrator.add_backlog(backlog)
         self.orchestrator.round()
 
     def handbook(self, *rules: str) -> None:

@@ -154,13 +154,13 @@ def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
     """Look whether the rules parse, and whether a model that is set could be asked."""
     import threading
 
-    from postroom.orchestrator.triage import rules_of
+    from postroom.orchestrator.handbook import parse_rules
     from postroom.vault.folders import HANDBOOK
 
     try:
         there = desk.vault.stat(HANDBOOK) is not None
         text = desk.vault.read(HANDBOOK)[0].decode(errors="replace") if there else ""
-        count = len(rules_of(text.replace("\r\n", "\n")))
+        count = len(parse_rules(text.replace("\r\n", "\n")))
         said = f"{count} rule{'' if count == 1 else 's'}"
         yield Check("handbook", "ok" if there else "note", said if there else "there is none", "" if there else "`postroom init` writes one.")  # fmt: skip
     except PostroomError as wrong:

@@ -21,8 +21,8 @@ from postroom.core.text import one_line
 
 if TYPE_CHECKING:
     from postroom.config import Config
+    from postroom.orchestrator.context import RunContext
     from postroom.orchestrator.model import Model
-    from postroom.orchestrator.setup import Setup
 
 CALL_SECONDS: Final = 20.0  # for one answer of a server
 AMISS: Final = 8  # the exit code of a single round after which something is amiss
@@ -142,10 +142,10 @@ def run_command(
 @contextmanager
 def _setup(
     config: Config, interval: int | None, stopping: threading.Event, tell: Teller
-) -> Iterator[Setup]:
+) -> Iterator[RunContext]:
+    from postroom.orchestrator.context import RunContext
     from postroom.orchestrator.run import AGENT
     from postroom.orchestrator.servers import Servers
-    from postroom.orchestrator.setup import Setup
     from postroom.services.services import Services
     from postroom.wiring.desk import needed
 
@@ -159,7 +159,7 @@ def _setup(
             found.orchestrating(),
             Servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
         ):
-            yield Setup(
+            yield RunContext(
                 services=Services(found),
                 accounts=[account.name for account in config.accounts],
                 servers=asked,
@@ -169,7 +169,7 @@ def _setup(
                 most_drafts=config.triage.drafts_per_thread,
                 interval=interval or config.run.interval_seconds,
                 zone=wiring.local_zone(),
-                tell=tell,
+                emit=tell,
                 stopping=stopping,
             )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
@@ -143,13 +144,39 @@ class MailboxCursor(NamedTuple):
     floor: int = 0
 
 
+class InboxState(StrEnum):
+    """How far a mail that came in has got."""
+
+    BEFORE = "before"  # it was in the mailbox when watching began
+    FOUND = "found"  # its note is still to be written
+    ASIDE = "aside"  # it is not (yet) a mail of the inbox
+    PENDING = "pending"  # it is to be triaged
+    DECIDED = "decided"  # its answer is to be drafted
+    DRAFTED = "drafted"  # its answer waits for the person
+    NEEDS_INFO = "needs_info"  # it is left to the person
+    DELEGATED = "delegated"  # it is for somebody else
+    DONE = "done"
+    FAILED = "failed"  # its note does not parse any more
+    GONE = "gone"  # its note was deleted or taken away
+
+
+class DecidedBy(StrEnum):
+    """Who decided about a mail, as its note shows it; a rule is `line 5 of Handbook.md`."""
+
+    PERSON = "a person"  # the answer that waits, if any, is still to be withdrawn
+    PERSON_WITHDRAWN = "a person; the answer that waited was withdrawn"
+    PERSON_ONLY = "a person, whatever becomes of its letter"
+    MODEL = "the model"
+    NO_RULE = "no rule"
+
+
 class InboxItem(NamedTuple):
     """A mail that came in, and what is to be done about it."""
 
     account: str
     message: str
     thread: str = ""
-    state: str = "found"
+    state: str = InboxState.FOUND
     facts: str = ""  # JSON
     judgement: str = ""  # JSON
     by: str = ""

@@ -1,4 +1,7 @@
-"""What a person finds in the vault: Dashboard.md kept current, a briefing a day, and how far the orchestrator is."""
+"""What a person finds in the vault: Dashboard.md kept current, a briefing a day, and the state file.
+
+All three only show: nothing is read back from them but the parts of Dashboard.md that the person wrote.
+"""
 
 from __future__ import annotations
 
@@ -6,226 +9,243 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
-from postroom.core.records import InboxItem, LetterSummary
-from postroom.core.stamp import Stamp, elapsed
+from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.text import duration
-from postroom.desk.desk import Desk
-from postroom.desk.outbox import FIELDS
+from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.incoming import judgement_of
+from postroom.services.overview import LetterView
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
 
-NOW: Final = "Now"
-MARK: Final = "%%postroom%%"  # which Obsidian does not show
-CLOSED: Final = {"before", "aside", "gone"}
-STATE: Final = "Logs/orchestrator_state.json"
-MOST: Final = 20  # lines of one list
-FRESH: Final = 900.0  # seconds after which the time of the last look is written again
+TITLE: Final = "Now"
+MARK: Final = "%%postroom%%"  # a comment that Obsidian does not show
+STATE_FILE: Final = "Logs/orchestrator_state.json"
+MOST: Final = 20  # rows of one list
+REFRESH_SECONDS: Final = 900.0  # after which the time of the last round is written again
 HEAD: Final = "# Postroom\n\n"
+DAY: Final = 86_400
+LEVEL_MARKS: Final = ("", "worth a look, ", "**red**, ")
+LETTER_LISTS: Final = (
+    ("Waiting for your word", ("pending",)),
+    ("May or may not have been sent", ("unknown",)),
+    ("Approved, and not sent yet", ("approved", "sending")),
+)
+MAIL_LISTS: Final = (
+    ("Mail that needs you", (InboxState.NEEDS_INFO, InboxState.FAILED)),
+    ("Mail for somebody else", (InboxState.DELEGATED,)),
+    ("Mail that is still to be triaged", (InboxState.PENDING, InboxState.DECIDED)),
+)
+BRIEFING_WORDS: Final = {
+    InboxState.DONE: "dealt with",
+    InboxState.DRAFTED: "answered by a draft",
+    InboxState.NEEDS_INFO: "left to you",
+    InboxState.DELEGATED: "for somebody else",
+    InboxState.FAILED: "put aside as unreadable",
+}
+UNEVENTFUL: Final = {InboxState.BEFORE, InboxState.ASIDE, InboxState.GONE}
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """How a part is, in words, and what to do where something is amiss."""
+class PartHealth(NamedTuple):
+    """How one part of the orchestrator is, and what to do where something is wrong."""
 
     part: str
-    well: bool
-    said: str
+    is_well: bool
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the state file has it."""
+        return {"part": self.part, "well": self.is_well, "said": self.text}
 
 
 @dataclass(slots=True)
 class Dashboard:
-    """Writes what there is to be seen; nothing is read back from it."""
+    """Writes the dashboard, the briefings and the state file."""
 
-    desk: Desk
-    zone: tzinfo
-    health: Callable[[], Sequence[Health]]
-    said: Callable[[], Sequence[str]]
+    context: RunContext
+    health: Callable[[], Sequence[PartHealth]]
+    remarks: Callable[[], Sequence[str]]  # about notes in the folders that count for nothing
     progress: Callable[[], Mapping[str, Any]]
-    _written: str = ""
-    _looked: float = 0
-    _day: str = ""
-    _state: str = ""
+    _last_text: str = ""
+    _last_time: float = 0
+    _last_day: str = ""
+    _last_state: str = ""
 
-    def show(self, *, stopped: bool = False) -> None:
-        """Bring the dashboard, the briefing and the state file up to now."""
-        # What cannot be written now is written by the next round.
+    def update(self, *, is_stopped: bool = False) -> None:
+        """Bring all three up to now; what cannot be written is written by the next round."""
         with suppress(PostroomError):
-            self.desk.belongs()
-            for write in (
-                partial(self._dashboard, stopped=stopped),
-                self._briefing,
-                self._progress,
-            ):
+            self.context.desk.belongs()
+            writers = (
+                partial(self._update_dashboard, is_stopped=is_stopped),
+                self._write_briefing,
+                self._write_state,
+            )
+            for write in writers:
                 with suppress(PostroomError):
                     write()
 
     def _local(self, wall: float) -> datetime:
-        return datetime.fromtimestamp(wall, self.zone)
+        return datetime.fromtimestamp(wall, self.context.zone)
 
     # Dashboard.md
 
-    def _dashboard(self, *, stopped: bool) -> None:
-        now = self.desk.clock().wall
-        text = "\n".join(self._now())
-        if text == self._written and not stopped and 0 <= now - self._looked < FRESH:
+    def _update_dashboard(self, *, is_stopped: bool) -> None:
+        now = self.context.desk.clock().wall
+        text = "\n".join(self._dashboard_lines())
+        is_fresh = 0 <= now - self._last_time < REFRESH_SECONDS
+        if text == self._last_text and is_fresh and not is_stopped:
             return
         at = f"{self._local(now):%Y-%m-%d %H:%M}"
-        seen = f"Not running since {at}; start it with `postroom run`." if stopped else ""
-        seen = seen or f"Running. Last looked at {at}."
-        _section(self.desk.vault, f"## {NOW}\n\n{MARK}\n{seen}\n{text}\n")
-        self._written, self._looked = text, now
+        status = f"Running. Last looked at {at}."
+        if is_stopped:
+            status = f"Not running since {at}; start it with `postroom run`."
+        section = f"## {TITLE}\n\n{MARK}\n{status}\n{text}\n"
+        _replace_section(self.context.desk.vault, section)
+        self._last_text, self._last_time = text, now
 
-    def _now(self) -> Iterator[str]:
-        desk, rules = self.desk, self.desk.rules
-        yield f"Mode: {quote(rules.mode)}. Trust level: {rules.trust}."
-        paused = desk.paused()
-        if paused:
+    def _dashboard_lines(self) -> Iterator[str]:
+        desk = self.context.desk
+        yield f"Mode: {quote(desk.rules.mode)}. Trust level: {desk.rules.trust}."
+        if paused := desk.paused():
             yield f"\n**Sending and sorting of mail is paused** by `{paused}`: delete it to go on."
-        lines = desk.ledger.lines()
-        yield from self._letters("Waiting for your word", lines, "pending")
-        yield from self._letters("May or may not have been sent", lines, "unknown")
-        yield from self._letters("Approved, and not sent yet", lines, "approved", "sending")
-        with desk.ledger.read() as book:
-            items = book.items("needs_info", "delegated", "decided", "failed", "pending")
-        yield from self._mails("Mail that needs you", items, "needs_info", "failed")
-        yield from self._mails("Mail for somebody else", items, "delegated")
-        yield from self._mails("Mail that is still to be triaged", items, "pending", "decided")
-        yield from self._left()
-        if said := self.said():
+        letters = self.context.services.overview.letters()
+        for title, kinds in LETTER_LISTS:
+            views = [one for one in letters if life.name(one.summary.state) in kinds]
+            # Urgent letters and those with a red line come first: they are easily overlooked.
+            views.sort(key=_by_urgency)
+            yield from _rows(title, [_letter_row(view) for view in views])
+        items = self.context.inbox.items(*(state for _, states in MAIL_LISTS for state in states))
+        for title, states in MAIL_LISTS:
+            chosen = [item for item in reversed(items) if item.state in states]
+            yield from _rows(title, [self._mail_row(item) for item in chosen[:MOST]], len(chosen))
+        yield from self._sent_lines()
+        if remarks := self.remarks():
             yield "\n### What your folders say\n"
-            yield from (f"- {quote(one[:300])}" for one in said[:MOST])
+            yield from (f"- {quote(remark[:300])}" for remark in remarks[:MOST])
         yield "\n### Health\n"
         for one in self.health():
-            yield f"- {quote(one.part)}: {'' if one.well else '**amiss**, '}{quote(one.said)}"
+            yield f"- {quote(one.part)}: {'' if one.is_well else '**amiss**, '}{quote(one.text)}"
 
-    def _letters(self, title: str, lines: Sequence[LetterSummary], *states: str) -> Iterator[str]:
-        chosen = [line for line in lines if life.name(line.state) in states]
-        # Urgent ones, and those with a red line, are easily overlooked below others.
-        urgent = {line.id for line in chosen if self._urgent(line.id)}
-        chosen.sort(key=lambda line: (line.id not in urgent, -line.level, -line.created.wall))
-        if not chosen:
-            return
-        yield f"\n### {title} ({len(chosen)})\n"
-        for line in chosen[:MOST]:
-            about = f"{quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
-            held = getattr(line.state, "held", "") or self.desk.ledger.place(line.id).notice
-            marked = "**urgent**, " if line.id in urgent else ""
-            marked += ("", "worth a look, ", "**red**, ")[line.level]
-            said = f": {quote(held[:200])}" if held else ""
-            yield f"- {self._linked(line.id, line.id)} {marked}{about}, by {quote(line.agent)}{said}"
-        yield from _more(chosen)
+    def _mail_row(self, item: InboxItem) -> str:
+        facts = json.loads(item.facts or "{}")
+        why = item.held or (judgement_of(item).why if item.judgement else "")
+        suffix = f": {quote(why[:200])}" if why else ""
+        sender, subject = facts.get("sender", ""), facts.get("subject", "")
+        return f"{self._mail_link(item)} {quote(sender[:80])}, {quote(subject[:120])}{suffix}"
 
-    def _urgent(self, id: str) -> bool:
-        shown = json.loads(self.desk.ledger.meta(f"{FIELDS}{id}") or "{}")
-        return bool(shown.get("priority") == "urgent")
+    def _mail_link(self, item: InboxItem) -> str:
+        return link(self.context.inbox.note_path(item), item.message)
 
-    def _mails(self, title: str, items: Sequence[InboxItem], *states: str) -> Iterator[str]:
-        chosen = [item for item in items if item.state in states]
-        if not chosen:
-            return
-        yield f"\n### {title} ({len(chosen)})\n"
-        for item in chosen[: -MOST - 1 : -1]:
-            facts = json.loads(item.facts or "{}")
-            why = item.held or (judgement_of(item).why if item.judgement else "")
-            said = f": {quote(why[:200])}" if why else ""
-            about = (
-                f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
-            )
-            yield f"- {self._linked(item.key, item.message)} {about}{said}"
-        yield from _more(chosen)
+    def _letter_link(self, letter: LetterSummary) -> str:
+        return link(self.context.services.overview.note_path(letter.id), letter.id)
 
-    def _left(self) -> Iterator[str]:
-        now = self.desk.clock()
+    def _sent_lines(self) -> Iterator[str]:
+        overview, rules = self.context.services.overview, self.context.desk.rules
+        now = self.context.desk.clock()
         today = self._local(now.wall).date()
-        sent = [line for line, at in self._sent() if self._local(at.wall).date() == today]
-        rules = self.desk.rules
-        with self.desk.ledger.read() as book:
-            claims = book.spent(now, rules.window)
-        spent = sum(elapsed(claim.at, now) < rules.window for claim in claims)
+        sent = [one for one, at in overview.sent() if self._local(at.wall).date() == today]
         yield f"\n### Left today ({len(sent)})\n"
-        for line in sent[: -MOST - 1 : -1]:
-            about = f"{quote(line.recipients[:120])}, {quote(line.subject[:120] or '(no subject)')}"
-            yield f"- {self._linked(line.id, line.id)} {about}"
-        yield from _more(sent)
-        left = max(0, rules.sends - spent)
-        yield f"\nBudget: {left} of {rules.sends} letters may still leave within {duration(rules.window)}."
-
-    def _sent(self) -> Iterator[tuple[LetterSummary, Stamp]]:
-        for line in self.desk.ledger.lines("sent", newest=500):
-            if isinstance(line.state, life.Sent):
-                yield line, line.state.at
+        rows = [f"{self._letter_link(one)} {_about(one)}" for one in sent[: -MOST - 1 : -1]]
+        yield from _bullets(rows, len(sent))
+        left, window = overview.sends_left(now), duration(rules.window)
+        yield f"\nBudget: {left} of {rules.sends} letters may still leave within {window}."
 
     # Briefings
 
-    def _briefing(self) -> None:
-        now = self.desk.clock().wall
+    def _write_briefing(self) -> None:
+        now = self.context.desk.clock().wall
         day = f"{self._local(now):%Y-%m-%d}"
         path = f"{BRIEFINGS}/{day}.md"
-        if day == self._day or self.desk.vault.stat(path) is not None:
-            self._day = day
-            return
-        since = now - 86_400
-        with self.desk.ledger.read() as book:
-            tally, moved = book.tally(), book.tally(since)
-            asking = book.items("needs_info", "delegated")
-        sent = [line for line, at in self._sent() if at.wall >= since]
-        waiting = self.desk.ledger.lines("pending")
-        if not (sent or waiting or set(moved) - CLOSED or self.desk.vault.names(BRIEFINGS)):
-            return  # on the first day there is nothing to tell before something has happened
-        text = [f"# Briefing of {day}", "", "## The last 24 hours", ""]
-        words = {
-            "done": "dealt with", "drafted": "answered by a draft", "needs_info": "left to you",
-            "delegated": "for somebody else", "failed": "put aside as unreadable",
-        }  # fmt: skip
-        rows = [
-            f"- Mail {said}: {moved[state]}" for state, said in words.items() if moved.get(state)
-        ]
-        text += rows or ["- No mail was dealt with."]
-        text += [f"- Letters that left: {len(sent)}"]
-        text += [
-            f"  - {quote(one.recipients[:120])}, {quote(one.subject[:120])}" for one in sent[-MOST:]
-        ]
-        text += ["", "## Waiting now", "", f"- Letters that wait for your word: {len(waiting)}"]
-        text += [f"  - {self._linked(one.id, one.id)}" for one in waiting[-MOST:]]
-        for state, said in (("needs_info", "that needs you"), ("delegated", "for somebody else")):
-            text += [f"- Mail {said}: {tally.get(state, 0)}"]
-            mine = [one for one in asking if one.state == state][-MOST:]
-            text += [f"  - {self._linked(one.key, one.message)}" for one in mine]
-        amiss = [one for one in self.health() if not one.well]
-        text += ["", "## Amiss", ""] if amiss else []
-        text += [f"- {quote(one.part)}: {quote(one.said)}" for one in amiss]
-        self.desk.vault.create(path, ("\n".join(text) + "\n").encode())
-        self._day = day
+        vault = self.context.desk.vault
+        if day != self._last_day and vault.stat(path) is None:
+            lines = self._briefing_lines(day, since=now - DAY)
+            if not lines:
+                return
+            vault.create(path, ("\n".join(lines) + "\n").encode())
+        self._last_day = day
 
-    def _linked(self, key: str, otherwise: str) -> str:
-        return link(self.desk.ledger.place(key).path, otherwise)
+    def _briefing_lines(self, day: str, *, since: float) -> list[str]:
+        """Return the briefing; on the first day nothing before something has happened."""
+        inbox, overview = self.context.inbox, self.context.services.overview
+        counts, changed = inbox.count_by_state(), inbox.count_by_state(since)
+        sent = [one for one, at in overview.sent() if at.wall >= since]
+        waiting = [view.summary for view in overview.letters("pending")]
+        is_first = not self.context.desk.vault.names(BRIEFINGS)
+        if is_first and not (sent or waiting or set(changed) - UNEVENTFUL):
+            return []
+        lines = [f"# Briefing of {day}", "", "## The last 24 hours", ""]
+        lines += [
+            f"- Mail {words}: {changed[state]}"
+            for state, words in BRIEFING_WORDS.items()
+            if changed.get(state)
+        ] or ["- No mail was dealt with."]
+        lines += [f"- Letters that left: {len(sent)}"]
+        lines += [f"  - {_about(one)}" for one in sent[-MOST:]]
+        lines += ["", "## Waiting now", "", f"- Letters that wait for your word: {len(waiting)}"]
+        lines += [f"  - {self._letter_link(one)}" for one in waiting[-MOST:]]
+        for state, words in (
+            (InboxState.NEEDS_INFO, "that needs you"),
+            (InboxState.DELEGATED, "for somebody else"),
+        ):
+            lines += [f"- Mail {words}: {counts.get(state, 0)}"]
+            lines += [f"  - {self._mail_link(item)}" for item in inbox.items(state)[-MOST:]]
+        if unwell := [one for one in self.health() if not one.is_well]:
+            lines += ["", "## Amiss", ""]
+            lines += [f"- {quote(one.part)}: {quote(one.text)}" for one in unwell]
+        return lines
 
-    # Logs/orchestrator_state.json
-
-    def _progress(self) -> None:
+    def _write_state(self) -> None:
         text = json.dumps(self.progress(), indent=1) + "\n"
-        if text != self._state:
-            put(self.desk.vault, STATE, text.encode(), mode=0o600)
-            self._state = text
+        if text != self._last_state:
+            _write(self.context.desk.vault, STATE_FILE, text.encode())
+            self._last_state = text
 
 
-def put(vault: Vault, path: str, data: bytes, *, mode: int = 0o644) -> None:
-    """Write a file whole, whether it is there already or not."""
+def _by_urgency(view: LetterView) -> tuple[bool, int, float]:
+    return not view.is_urgent, -view.summary.level, -view.summary.created.wall
+
+
+def _about(letter: LetterSummary) -> str:
+    return f"{quote(letter.recipients[:120])}, {quote(letter.subject[:120] or '(no subject)')}"
+
+
+def _letter_row(view: LetterView) -> str:
+    letter = view.summary
+    marks = ("**urgent**, " if view.is_urgent else "") + LEVEL_MARKS[letter.level]
+    suffix = f": {quote(view.remark[:200])}" if view.remark else ""
+    where = link(view.note_path, letter.id)
+    return f"{where} {marks}{_about(letter)}, by {quote(letter.agent)}{suffix}"
+
+
+def _rows(title: str, rows: Sequence[str], total: int | None = None) -> Iterator[str]:
+    """Yield a list under its title, or nothing where it is empty."""
+    total = len(rows) if total is None else total
+    if total:
+        yield f"\n### {title} ({total})\n"
+        yield from _bullets(rows, total)
+
+
+def _bullets(rows: Sequence[str], total: int) -> Iterator[str]:
+    yield from (f"- {row}" for row in rows[:MOST])
+    if total > MOST:
+        yield f"- and {total - MOST} more"
+
+
+def _write(vault: Vault, path: str, data: bytes) -> None:
+    """Write a private file, whether it exists or not."""
     if vault.stat(path) is None:
-        vault.create(path, data, mode=mode)
+        vault.create(path, data, mode=0o600)
     else:
         vault.replace(path, data, vault.read(path)[1])
 
 
-def _section(vault: Vault, new: str) -> None:
+def _replace_section(vault: Vault, new: str) -> None:
     """Put our section into the dashboard; what the person wrote around it stays."""
     if vault.stat(DASHBOARD) is None:
         with suppress(Conflict):
@@ -233,19 +253,15 @@ def _section(vault: Vault, new: str) -> None:
         return
     raw, file = vault.read(DASHBOARD)
     parts = sections(raw.decode(errors="surrogateescape").replace("\r\n", "\n"))
-    # Only a section that we made: a person may have one of that name.
-    there = [at for at, (title, text) in enumerate(parts) if title == NOW and MARK in text]
     texts = [text for _, text in parts]
-    if there:
-        texts[there[0]] = new + ("\n" if there[0] + 1 < len(texts) else "")
-    else:
+    # Only a section with our mark: the person may have one of the same title.
+    ours = (at for at, (title, text) in enumerate(parts) if title == TITLE and MARK in text)
+    at = next(ours, None)
+    if at is None:
         texts.append(("" if texts[-1].endswith("\n\n") else "\n") + new)
+    else:
+        texts[at] = new + ("\n" if at + 1 < len(texts) else "")
     newline = "\r\n" if b"\r\n" in raw else "\n"
     data = "".join(texts).replace("\n", newline).encode(errors="surrogateescape")
     if data != raw:
         vault.replace(DASHBOARD, data, file)
-
-
-def _more(chosen: Sequence[object]) -> Iterator[str]:
-    if len(chosen) > MOST:
-        yield f"- and {len(chosen) - MOST} more"

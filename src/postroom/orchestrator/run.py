@@ -1,217 +1,215 @@
-"""The round: what people decided, new mail, triage, what was approved, and what there is to be seen of it."""
+"""The orchestrator's rounds: verdicts, new mail, triage, letters that are due, and the dashboard."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from postroom.core import life
 from postroom.core.errors import PostroomError
-from postroom.orchestrator.dashboard import Dashboard, Health
+from postroom.core.text import plural
+from postroom.orchestrator.context import RunContext
+from postroom.orchestrator.dashboard import Dashboard, PartHealth
 from postroom.orchestrator.mail_notes import MailNotes
-from postroom.orchestrator.setup import Setup
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
 from postroom.vault.folders import HANDBOOK
 
-TICK: Final = 2.0  # seconds between two looks at what people did to letters
-SHORTEST: Final = 0.1  # and the least of it: another dispatcher may have the letter
+TICK_SECONDS: Final = 2.0  # between two looks at what people did to letters
+SHORTEST_WAIT: Final = 0.1  # seconds: another dispatcher may have the letter
 LONGEST_WAIT: Final = 30.0  # seconds that a single round waits for an undo window
+MOST_SENTENCES: Final = 1_000  # that are remembered as told
 AGENT: Final = "watcher"  # as which the servers are asked
 
 
 class Orchestrator:
-    """Goes round by round until it is told to stop."""
+    """Works round by round until it is told to stop."""
 
-    def __init__(self, setup: Setup) -> None:
-        self.setup = setup
-        self._started = setup.desk.clock()
-        self._mail_notes = MailNotes(setup.desk.vault, setup.desk.ledger, self._say)
-        self._watcher = Watcher(setup, self._mail_notes, self._breathe)
-        self._triage = Triage(setup, self._mail_notes, self._breathe)
-        self._dashboard = Dashboard(
-            setup.desk, setup.zone, self._health, lambda: self._folders, self._progress
-        )
-        self._ticked = 0.0
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+        self._started = context.desk.clock()
+        self._mail_notes = MailNotes(context.desk.vault, context.desk.ledger, self._tell_once)
+        self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
+        self._triage = Triage(context, self._mail_notes, self._send_due_now)
+        self._dashboard = Dashboard(context, self._health, lambda: self._remarks, self._progress)
+        self._last_tick = 0.0
         self._trouble = ""
-        self._said: set[str] = set()
-        self._folders: list[str] = []
-        setup.servers.between = self._between
-        if wrong := getattr(setup.model, "error", None):  # known before any mail is judged
-            self._triage.trouble["model"] = wrong.message_with_remedy
+        self._told: set[str] = set()
+        self._remarks: list[str] = []
+        context.servers.keep_waiting = self._keep_waiting
+        if error := getattr(context.model, "error", None):  # known before any mail is judged
+            self._triage.trouble["model"] = error.message_with_remedy
 
     def run(self, *, once: bool, backlog: str = "") -> bool:
-        """Go on until told to stop; or for one round, and the undo windows that pass shortly.
+        """Run until told to stop; with `once`, one round and the undo windows that pass shortly.
 
-        Returns whether all was well at the end.
+        Returns whether all parts were well at the end.
         """
-        due = 0.0
+        stopping, next_round = self.context.stopping, 0.0
         try:
             if backlog:
-                self._backlog(backlog)
-            while not self.setup.stopping.is_set():
-                if time.monotonic() >= due:
+                self.add_backlog(backlog)
+            while not stopping.is_set():
+                if time.monotonic() >= next_round:
                     self.round()
-                    due = time.monotonic() + self.setup.interval
+                    next_round = time.monotonic() + self.context.interval
                     if once:
-                        self._wait_out()
+                        self._wait_for_undo_windows()
                         break
                 else:
                     self._tick()
-                self.setup.stopping.wait(max(0.0, min(TICK, due - time.monotonic())))
+                stopping.wait(max(0.0, min(TICK_SECONDS, next_round - time.monotonic())))
         finally:
-            self._dashboard.show(stopped=True)
-            self.setup.tell("stopped")
-        return all(one.well for one in self._health())
+            self._dashboard.update(is_stopped=True)
+            self.context.emit("stopped")
+        return all(one.is_well for one in self._health())
 
-    def _backlog(self, query: str) -> None:
-        """Take mail that is there already; a query that is none is an error, and nothing is begun."""
-        self.setup.desk.belongs()
-        for account in self.setup.accounts:
-            self._watcher.look(account)
+    def add_backlog(self, query: str) -> None:
+        """Take mail that is there already; a query that does not parse raises, and nothing is done."""
+        self.context.desk.belongs()
+        for account in self.context.accounts:
+            self._watcher.find_new(account)
             if account not in self._watcher.trouble:
-                self._watcher.backlog(account, query)
+                self._watcher.add_backlog(account, query)
 
     def round(self) -> None:
-        """Look at everything once; what fails in one part does not keep the others waiting."""
-        amiss = ""
+        """Look at everything once; a part that fails does not keep the others waiting."""
         try:
-            self.setup.desk.belongs()
-        except PostroomError as why:  # whatever stands there is not ours to look at
-            self._amiss(why.message_with_remedy)
+            self.context.desk.belongs()
+        except PostroomError as error:  # the vault is another desk's: nothing in it is touched
+            self._report(error.message_with_remedy)
             return
+        trouble = ""
         for part in (
-            lambda: self._letters(adopt=True),
+            lambda: self._handle_letters(adopt=True),
             self._mail_notes.reconcile,
             self._watch,
-            self._watcher.bring,
+            self._watcher.write_notes,
             self._triage.round,
-            self._letters,
-            self._triage.round_off,
+            self._handle_letters,
+            self._triage.finish_round,
         ):
             try:
                 part()
-            except PostroomError as why:
-                amiss = amiss or why.message_with_remedy
-        self._amiss(amiss)
-        self._dashboard.show()
+            except PostroomError as error:
+                trouble = trouble or error.message_with_remedy
+        self._report(trouble)
+        self._dashboard.update()
 
     def _watch(self) -> None:
-        for account in self.setup.accounts:
-            self._watcher.look(account)
+        for account in self.context.accounts:
+            self._watcher.find_new(account)
 
-    def _amiss(self, why: str) -> None:
-        if why and why != self._trouble:
-            self.setup.tell("trouble", error=why)
-        self._trouble = why
+    def _report(self, trouble: str) -> None:
+        if trouble and trouble != self._trouble:
+            self.context.emit("trouble", error=trouble)
+        self._trouble = trouble
 
     def _tick(self) -> None:
         """Between two rounds: take in what people decided, and send what is due."""
         try:
-            if self._letters():
-                self._triage.round_off()
-                self._dashboard.show()
-        except PostroomError as why:
-            self._amiss(why.message_with_remedy)
+            if self._handle_letters():
+                self._triage.finish_round()
+                self._dashboard.update()
+        except PostroomError as error:
+            self._report(error.message_with_remedy)
 
-    def _breathe(self) -> None:
-        """Within a long round: what was approved does not wait for all of it."""
-        if time.monotonic() - self._ticked >= TICK:
+    def _send_due_now(self) -> None:
+        """Within a long round: send what is due, at most every few seconds."""
+        if time.monotonic() - self._last_tick >= TICK_SECONDS:
             try:
-                self._letters()
-            except PostroomError as why:
-                self._amiss(why.message_with_remedy)
+                self._handle_letters()
+            except PostroomError as error:
+                self._report(error.message_with_remedy)
 
-    def _between(self) -> bool:
-        self._breathe()
-        return not self.setup.stopping.is_set()
+    def _keep_waiting(self) -> bool:
+        self._send_due_now()
+        return not self.context.stopping.is_set()
 
-    def _letters(self, *, adopt: bool = False) -> int:
-        desk, before = self.setup.desk, self.setup.desk.ledger.head()
-        said = desk.reconcile(adopt=adopt)
-        for sentence in said:
-            self._say(sentence)
+    def _handle_letters(self, *, adopt: bool = False) -> bool:
+        """Take in verdicts and send what is due; return whether anything happened."""
+        desk, overview = self.context.desk, self.context.services.overview
+        before = overview.last_action()
+        remarks = desk.reconcile(adopt=adopt)
+        for sentence in remarks:
+            self._tell_once(sentence)
         if adopt:  # what is still so in the next round is no passing remark
-            self._folders = said
+            self._remarks = remarks
         for entry in desk.send_approved():
-            self.setup.tell("letter", letter=entry.id, state=entry.kind, said=_told(entry.state))
+            why = _why_not_sent(entry.state)
+            self.context.emit("letter", letter=entry.id, state=entry.kind, said=why)
         for sentence in desk.trouble:
-            self._say(sentence)
+            self._tell_once(sentence)
         desk.trouble.clear()
-        self._ticked = time.monotonic()
-        return desk.ledger.head() - before
+        self._last_tick = time.monotonic()
+        return overview.last_action() != before
 
-    def _say(self, sentence: str) -> None:
-        """Say what a person should know, once."""
-        if sentence not in self._said:
-            if len(self._said) > 1_000:
-                self._said.clear()
-            self._said.add(sentence)
-            self.setup.tell("said", text=sentence)
+    def _tell_once(self, sentence: str) -> None:
+        """Tell the person something, once."""
+        if sentence not in self._told:
+            if len(self._told) > MOST_SENTENCES:
+                self._told.clear()
+            self._told.add(sentence)
+            self.context.emit("said", text=sentence)
 
-    def _wait_out(self) -> None:
-        """Wait for letters that were approved just now, and may leave shortly."""
-        desk = self.setup.desk
+    def _wait_for_undo_windows(self) -> None:
+        """Wait for letters that were approved just now, and send them."""
+        desk = self.context.desk
         end = time.monotonic() + LONGEST_WAIT
-        while not self.setup.stopping.is_set():
-            waits = [
-                desk.dispatcher.due_in(line.state)
-                for line in desk.ledger.lines("approved")
-                if isinstance(line.state, life.Approved) and not line.state.held
-            ]
+        while not self.context.stopping.is_set():
+            states = self.context.services.overview.approved()
+            waits = [desk.dispatcher.due_in(state) for state in states if not state.held]
             shortest = min(waits, default=None)
             if shortest is None or time.monotonic() + shortest > end:
                 break
-            self.setup.stopping.wait(max(shortest, SHORTEST))
+            self.context.stopping.wait(max(shortest, SHORTEST_WAIT))
             self._tick()
 
-    # What there is to be seen
+    # What the dashboard shows
 
-    def _health(self) -> Sequence[Health]:
-        found = []
-        for account in self.setup.accounts:
-            why = self._watcher.trouble.get(account)
-            said = why.message_with_remedy if why else "followed"
-            found.append(Health(f"account {account}", why is None, said))
-        amiss = self._triage.trouble
-        count = len(self._triage.rules)
-        rules = f"{count} rule{'' if count == 1 else 's'}" if count else "no rules"
-        found.append(Health(HANDBOOK, "handbook" not in amiss, amiss.get("handbook", rules)))
-        name = self.setup.model_name or "none: what no rule fits gets an acknowledgement"
-        found.append(Health("model", "model" not in amiss, amiss.get("model", name)))
-        if self._trouble:
-            found.append(Health("round", well=False, said=self._trouble))
-        for path, stands in self._mail_notes.amiss.items():
-            found.append(Health(path, well=False, said=stands))
-        for path, why_not in self._mail_notes.broken.items():
-            found.append(Health(path, well=False, said=f"{why_not}. Mend it, or take it away."))
-        return found
+    def _health(self) -> Sequence[PartHealth]:
+        parts = []
+        for account in self.context.accounts:
+            error = self._watcher.trouble.get(account)
+            text = error.message_with_remedy if error else "followed"
+            parts.append(PartHealth(f"account {account}", error is None, text))
+        trouble = self._triage.trouble
+        count = len(self._triage.guidance.rules)
+        rules = plural(count, "rule") if count else "no rules"
+        parts.append(
+            PartHealth(HANDBOOK, "handbook" not in trouble, trouble.get("handbook", rules))
+        )
+        model = self.context.model_name or "none: what no rule fits gets an acknowledgement"
+        parts.append(PartHealth("model", "model" not in trouble, trouble.get("model", model)))
+        broken = {
+            path: f"{why}. Mend it, or take it away."
+            for path, why in self._mail_notes.broken.items()
+        }
+        round_trouble = {"round": self._trouble} if self._trouble else {}
+        for part, text in (round_trouble | self._mail_notes.amiss | broken).items():
+            parts.append(PartHealth(part, is_well=False, text=text))
+        return parts
 
     def _progress(self) -> Mapping[str, Any]:
-        with self.setup.desk.ledger.read() as book:
-            watched = {name: book.watched(name) for name in self.setup.accounts}
-            tally = book.tally()
+        inbox = self.context.inbox
+        cursors = {name: inbox.cursor(name) for name in self.context.accounts}
         return {
             "version": 1,
             "pid": os.getpid(),
             "started": self._started.iso,
             "accounts": {
-                name: {"cursor": watch.cursor if watch else ""} for name, watch in watched.items()
+                name: {"cursor": cursor.cursor if cursor else ""}
+                for name, cursor in cursors.items()
             },
-            "mails": tally,
-            "health": [asdict(one) for one in self._health()],
+            "mails": inbox.count_by_state(),
+            "health": [one.as_json() for one in self._health()],
         }
 
 
-def _told(state: life.State) -> str:
+def _why_not_sent(state: life.State) -> str:
     match state:
-        case life.Approved(held=held):
-            return held
-        case life.Failed(reason=reason):
-            return reason
-        case life.Unknown(why=why):
+        case life.Approved(held=why) | life.Failed(reason=why) | life.Unknown(why=why):
             return why
     return ""

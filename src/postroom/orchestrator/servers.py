@@ -1,4 +1,4 @@
-"""Postroom's own servers, as the orchestrator asks them: many questions at once, from a loop that waits."""
+"""Postroom's own MCP servers, asked many questions at once from code that is not asynchronous."""
 
 from __future__ import annotations
 
@@ -17,31 +17,28 @@ if TYPE_CHECKING:
 
     from postroom.orchestrator.client import MCPClient
 
-AT_ONCE: Final = 8  # questions to one server
-PAUSE: Final = 60.0  # seconds for which a server that gave no answer twice is done without
-TICK: Final = 0.5  # seconds between two looks at what else there is to do
-Answer = dict[str, Any]
+PARALLEL_CALLS: Final = 8  # to one server
+PAUSE_SECONDS: Final = 60.0  # for which a server that gave no answer is not asked again
+POLL_SECONDS: Final = 0.5
+ToolValues = dict[str, Any]
 
 
 class Question(NamedTuple):
-    """The arguments of a call, and who answers where the server does not."""
+    """The arguments of a call, and the function that answers where the server does not."""
 
     arguments: Mapping[str, object]
-    fallback: Callable[[], Answer]
+    fallback: Callable[[], ToolValues]
 
-    def alone(self) -> Answer | PostroomError:
-        """Return the answer without a server."""
+    def answer_locally(self) -> ToolValues | PostroomError:
+        """Return the fallback's answer, or the error that it raises."""
         try:
             return self.fallback()
-        except PostroomError as refused:
-            return refused
+        except PostroomError as error:
+            return error
 
 
 class Servers(ExitStack):
-    """The servers by name, each started when it is first asked: a round without mail needs none.
-
-    They end with the block.
-    """
+    """The servers by name. Each is started at its first question, and ends with the `with` block."""
 
     def __init__(
         self, commands: Mapping[str, Sequence[str]], vault: Path, *, timeout: float
@@ -51,8 +48,8 @@ class Servers(ExitStack):
         self._vault = vault
         self._timeout = timeout
         self._clients: dict[str, MCPClient] = {}
-        self._away: dict[str, float] = {}  # until when a server that failed is not asked
-        self.between: Callable[[], bool] = lambda: True  # called while an answer is waited for
+        self._paused_until: dict[str, float] = {}
+        self.keep_waiting: Callable[[], bool] = lambda: True  # called while an answer is awaited
 
     @cached_property
     def _portal(self) -> BlockingPortal:
@@ -61,7 +58,7 @@ class Servers(ExitStack):
         return self.enter_context(start_blocking_portal())
 
     def _client(self, server: str) -> MCPClient:
-        from postroom.orchestrator.client import MCPClient  # brings the SDK
+        from postroom.orchestrator.client import MCPClient  # imports the SDK
 
         if server not in self._clients:
             command = list(self._commands[server])
@@ -72,36 +69,37 @@ class Servers(ExitStack):
 
     def ask(
         self, server: str, tool: str, questions: Sequence[Question]
-    ) -> list[Answer | PostroomError]:
-        """Return the answers in order; what was refused is answered by its error."""
-        answers = self._portal.start_task_soon(self._asked, server, tool, questions)
-        while not wait([answers], TICK).done:
-            if not self.between():
+    ) -> list[ToolValues | PostroomError]:
+        """Return the answers in order; a refusal is the error in its place."""
+        if not questions:
+            return []
+        answers = self._portal.start_task_soon(self._ask_all, server, tool, questions)
+        while not wait([answers], POLL_SECONDS).done:
+            if not self.keep_waiting():
                 answers.cancel()
                 return [Unavailable("It was not waited for")] * len(questions)
         return answers.result()
 
-    async def _asked(
+    async def _ask_all(
         self, server: str, tool: str, questions: Sequence[Question]
-    ) -> list[Answer | PostroomError]:
+    ) -> list[ToolValues | PostroomError]:
         import asyncio
 
-        client, room = self._client(server), asyncio.Semaphore(AT_ONCE)
+        client, slots = self._client(server), asyncio.Semaphore(PARALLEL_CALLS)
 
-        def without(question: Question) -> Answer:
-            self._away[server] = time.monotonic() + PAUSE
+        def fall_back(question: Question) -> ToolValues:
+            self._paused_until[server] = time.monotonic() + PAUSE_SECONDS
             return question.fallback()
 
-        async def one(question: Question) -> Answer | PostroomError:
-            async with room:
-                if time.monotonic() < self._away.get(server, 0):
-                    # Whoever hangs once is not waited for again and again.
-                    return await asyncio.to_thread(question.alone)
+        async def ask(question: Question) -> ToolValues | PostroomError:
+            async with slots:
+                if time.monotonic() < self._paused_until.get(server, 0):
+                    return await asyncio.to_thread(question.answer_locally)
                 try:
                     return await client.call_tool(
-                        tool, dict(question.arguments), partial(without, question)
+                        tool, dict(question.arguments), partial(fall_back, question)
                     )
-                except PostroomError as refused:
-                    return refused
+                except PostroomError as error:
+                    return error
 
-        return await asyncio.gather(*map(one, questions))
+        return await asyncio.gather(*map(ask, questions))

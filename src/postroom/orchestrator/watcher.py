@@ -1,22 +1,22 @@
-"""The watcher: new mail, by the provider's own history, becomes notes in Needs_Action/; none is missed, none comes twice.
+"""The watcher: follow the mailboxes by the provider's own history, and write a note for each new mail.
 
-The cursor and what was found up to it are one transaction. No clock of ours decides what is new.
+The cursor and what was found up to it are one transaction. No clock of this machine decides what is new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
+from postroom.core.errors import Corrupt, NotFound, PostroomError
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
-from postroom.core.records import InboxItem, MailboxCursor
+from postroom.core.records import InboxItem, InboxState, MailboxCursor
 from postroom.core.triage import MailFacts
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
+from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.incoming import (
     BODY,
     IncomingMail,
@@ -26,185 +26,169 @@ from postroom.orchestrator.incoming import (
     values_of,
 )
 from postroom.orchestrator.mail_notes import MailNotes
-from postroom.orchestrator.servers import Answer, Question
-from postroom.orchestrator.setup import Setup
+from postroom.orchestrator.servers import Question, ToolValues
 
-BASELINE: Final = 500  # mails of the inbox that are known to have been there before
-MAX_PAGES: Final = 50  # that are looked through where the cursor was lost
+BASELINE: Final = 500  # mails of the inbox that are recorded as there before
+MAX_PAGES: Final = 50  # that are searched where the cursor was lost
 MAX_BACKLOG: Final = 1_000
-NOT_OURS: Final = frozenset({DRAFT, SPAM, TRASH})
+NOT_INBOX: Final = frozenset({DRAFT, SPAM, TRASH})
+READ_CALL: Final = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
 
 
 @dataclass(slots=True)
 class Watcher:
     """Follows the mailboxes of the accounts."""
 
-    setup: Setup
+    context: RunContext
     mail_notes: MailNotes
-    breathe: Callable[[], None]
+    between_mails: Callable[[], None]  # called often: approved letters do not wait for a round
     trouble: dict[str, PostroomError] = field(default_factory=dict)  # by account
-    _told: dict[str, str] = field(default_factory=dict)
+    _reported: dict[str, str] = field(default_factory=dict)
 
-    def look(self, account: str) -> None:
-        """Find what is new in a mailbox, and remember it together with how far that goes."""
+    def find_new(self, account: str) -> None:
+        """Record what is new in a mailbox, together with how far it was followed."""
         try:
-            new = self._look(account)
-        except PostroomError as why:
-            self._amiss(account, why)
+            count = self._find_new(account)
+        except PostroomError as error:
+            self._report(account, error)
             return
         self.trouble.pop(account, None)
-        if new:
-            self.setup.tell("found", account=account, mails=new)
+        if count:
+            self.context.emit("found", account=account, mails=count)
 
-    def _amiss(self, account: str, why: PostroomError) -> None:
-        self.trouble[account] = why
-        if self._told.get(account) != why.message:
-            self._told[account] = why.message
-            self.setup.tell("trouble", account=account, error=why.message, remedy=why.remedy)
+    def _report(self, account: str, error: PostroomError) -> None:
+        self.trouble[account] = error
+        if self._reported.get(account) != error.message:
+            self._reported[account] = error.message
+            self.context.emit("trouble", account=account, error=error.message, remedy=error.remedy)
 
-    def _look(self, account: str) -> int:
-        box, ledger = self.setup.desk.mailboxes(account), self.setup.desk.ledger
-        with ledger.read() as book:
-            watch = book.watched(account)
-        if watch is None:
-            return self._begin(account, box)
+    def _find_new(self, account: str) -> int:
+        box = self.context.desk.mailboxes(account)
+        cursor = self.context.inbox.cursor(account)
+        if cursor is None:
+            return self._start(account, box)
         try:
-            changes = box.changes(watch.cursor)
+            changes = box.changes(cursor.cursor)
         except NotFound:
-            return self._again(account, box, watch)
-        if changes.cursor == watch.cursor:
+            return self._search_inbox(account, box, cursor)
+        if changes.cursor == cursor.cursor:
             return 0
-        with ledger.write() as book:
-            again = book.reconsider(account, changes.relabelled)
-            return again + book.watch(account, watch._replace(cursor=changes.cursor), changes.added)
+        new_cursor = cursor._replace(cursor=changes.cursor)
+        return self.context.inbox.add(account, new_cursor, changes.added, changes.relabelled)
 
-    def _begin(self, account: str, box: Mailbox) -> int:
-        """MailboxCursor from now on: what is there already was there before."""
-        cursor = box.changes().cursor
-        pages = list(self._pages(box, "in:inbox", BASELINE // MAX_PAGE))
-        there = [one for page in pages for one in page.items]
-        # What came while we looked is in both: it is new.
-        changes = box.changes(cursor)
-        added = set(changes.added)
-        floor = min((one.date for one in there if one.id not in added), default=0)
-        floor = floor if pages[-1].cursor else 0
-        watch = MailboxCursor(changes.cursor, floor)
-        with self.setup.desk.ledger.write() as book:
-            book.watch(account, watch, changes.added)
-            book.watch(account, watch, (one.id for one in there if one.id not in added), "before")
-        self.setup.tell("watching", account=account, there=len(there) - len(added))
+    def _start(self, account: str, box: Mailbox) -> int:
+        """Watch from now on: the mails that are there already are left alone."""
+        start = box.changes().cursor
+        pages = list(_pages(box, "in:inbox", BASELINE // MAX_PAGE))
+        changes = box.changes(start)
+        new = set(changes.added)  # what came during the search is also in its pages
+        earlier = [mail for page in pages for mail in page.items if mail.id not in new]
+        oldest = min((mail.date for mail in earlier), default=0)
+        cursor = MailboxCursor(changes.cursor, oldest if pages[-1].cursor else 0)
+        ids = [mail.id for mail in earlier]
+        self.context.inbox.start_watching(account, cursor, changes.added, ids)
+        self.context.emit("watching", account=account, there=len(ids))
         return len(changes.added)
 
-    def _again(self, account: str, box: Mailbox, watch: MailboxCursor) -> int:
-        """The provider has forgotten our cursor: look through the inbox for what we have not seen."""
-        self.setup.tell("cursor_lost", account=account)
-        cursor = box.changes().cursor
+    def _search_inbox(self, account: str, box: Mailbox, cursor: MailboxCursor) -> int:
+        """The provider has forgotten the cursor: search the inbox for mails that are not known."""
+        self.context.emit("cursor_lost", account=account)
+        start = box.changes().cursor
         new: list[str] = []
-        for page in self._pages(box, "in:inbox", MAX_PAGES):
-            ids = [one.id for one in page.items if one.date >= watch.floor]
-            with self.setup.desk.ledger.write(synced=False) as book:
-                known = book.seen_of(account, ids)
-                again = book.reconsider(account, ids)
-            if again:
-                self.setup.tell("found", account=account, mails=again)
-            new += [id for id in ids if id not in known]
-            if not ids or len(known) == len(page.items):
+        for page in _pages(box, "in:inbox", MAX_PAGES):
+            ids = [mail.id for mail in page.items if mail.date >= cursor.floor]
+            unknown, reopened = self.context.inbox.select_unknown(account, ids)
+            if reopened:
+                self.context.emit("found", account=account, mails=reopened)
+            new += unknown
+            if not ids or len(ids) - len(unknown) == len(page.items):
                 break
-        changes = box.changes(cursor)
-        with self.setup.desk.ledger.write() as book:
-            # Oldest first, as they came.
-            found = [*reversed(new), *changes.added]
-            return book.watch(account, watch._replace(cursor=changes.cursor), found)
+        changes = box.changes(start)
+        oldest_first = [*reversed(new), *changes.added]
+        return self.context.inbox.add(account, cursor._replace(cursor=changes.cursor), oldest_first)
 
-    def backlog(self, account: str, query: str) -> None:
+    def add_backlog(self, account: str, query: str) -> None:
         """Take mails that were there before, as if they had just come in."""
-        box = self.setup.desk.mailboxes(account)
-        pages = self._pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE)
-        ids = [one.id for page in pages for one in page.items]
-        with self.setup.desk.ledger.write() as book:
-            watch = book.watched(account)
-            assert watch is not None
-            new = 0
-            for id in reversed(ids):
-                known = book.item(account, id)
-                if known is not None and known.state == "before":
-                    book.change(known, state="found")
-                    new += 1
-                elif known is None:
-                    new += book.watch(account, watch, [id])
-        self.setup.tell("found", account=account, mails=new)
-
-    def _pages(self, box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:
-        cursor = ""
-        for _ in range(most):
-            page = box.search(query, limit=MAX_PAGE, cursor=cursor)
-            yield page
-            cursor = page.cursor
-            if not cursor:
-                return
+        box = self.context.desk.mailboxes(account)
+        pages = list(_pages(box, f"in:inbox ({query})", MAX_BACKLOG // MAX_PAGE))
+        ids = [mail.id for page in pages for mail in page.items]
+        count = self.context.inbox.add_backlog(account, ids[::-1])
+        self.context.emit("found", account=account, mails=count)
 
     # From ids to notes
 
-    def bring(self) -> None:
-        """Read what was found, and write its notes."""
-        for chunk in self.setup.waiting("found"):
-            self._bring(chunk)
-            self.breathe()
-        self._told = {name: said for name, said in self._told.items() if name in self.trouble}
+    def write_notes(self) -> None:
+        """Read the mails that were found, and write their notes."""
+        for items in self.context.chunks(InboxState.FOUND):
+            self._write_notes(items)
+            self.between_mails()
+        self._reported = {
+            name: text for name, text in self._reported.items() if name in self.trouble
+        }
 
-    def _bring(self, items: list[InboxItem]) -> None:
-        fresh = [one for one in items if not self.mail_notes.finish_write(one)]
-        questions = [Question(self._arguments(one), self._reader(one)) for one in fresh]
-        answers = self.setup.servers.ask("email", "get_email", questions) if fresh else []
-        if self.setup.stopping.is_set():
+    def _write_notes(self, items: Sequence[InboxItem]) -> None:
+        items = [item for item in items if not self.mail_notes.finish_write(item)]
+        questions = [Question(self._arguments(item), self._reader(item)) for item in items]
+        answers = self.context.servers.ask("email", "get_email", questions)
+        if self.context.stopping.is_set():
             return
         new: list[tuple[InboxItem, IncomingMail, MailFacts]] = []
-        for item, answer in zip(fresh, answers, strict=True):
+        for item, answer in zip(items, answers, strict=True):
             if isinstance(answer, NotFound):
-                self._aside(item)
-            elif isinstance(answer, PostroomError):
-                self._amiss(item.account, answer)
-            else:
-                self._take(item, answer, new)
-        if new:
-            # Whoever reads a note later reads the mail: its source is recorded before it is there.
-            self.setup.desk.reading.record([exposed(item.account, mail) for item, mail, _ in new])
-            self.mail_notes.create(new)
-            self.setup.tell("noted", mails=len(new))
-
-    def _take(
-        self, item: InboxItem, answer: Answer, new: list[tuple[InboxItem, IncomingMail, MailFacts]]
-    ) -> None:
-        try:
+                self.context.inbox.close_without_note(item, InboxState.ASIDE)
+                continue
             try:
-                mail = parse_message(answer)
-            except Corrupt:
-                mail = parse_message(self._reader(item)())
-            own = self.setup.desk.reading.own(item.account)
-        except PostroomError as why:
-            self._amiss(item.account, why)
-            return
-        labels = set(mail.labels)
-        if INBOX not in labels or labels & NOT_OURS:
-            self._aside(item)
-        elif self.mail_notes.is_filed(item, mail):  # a ledger from a backup: it was dealt with
-            self._aside(item, "done")
-        elif self.mail_notes.adopt_existing(item, mail, known := facts(mail, own)):
-            self.setup.desk.reading.record([exposed(item.account, mail)])
-        else:
-            new.append((item, mail, known))
+                if isinstance(answer, PostroomError):
+                    raise answer
+                mail = self._parse(item, answer)
+                mail_facts = facts(mail, self.context.desk.reading.own(item.account))
+            except PostroomError as error:
+                self._report(item.account, error)
+                continue
+            if self._needs_note(item, mail, mail_facts):
+                new.append((item, mail, mail_facts))
+        if new:
+            # Recorded before the note is there: whoever reads the note has seen the mail.
+            self.context.desk.reading.record([exposed(item.account, mail) for item, mail, _ in new])
+            self.mail_notes.create(new)
+            self.context.emit("noted", mails=len(new))
 
-    def _aside(self, item: InboxItem, state: str = "aside") -> None:
-        with suppress(Conflict), self.setup.desk.ledger.write(synced=False) as book:
-            book.shown(book.change(item, state=state))
+    def _parse(self, item: InboxItem, answer: ToolValues) -> IncomingMail:
+        try:
+            return parse_message(answer)
+        except Corrupt:
+            return parse_message(self._reader(item)())
+
+    def _needs_note(self, item: InboxItem, mail: IncomingMail, mail_facts: MailFacts) -> bool:
+        """Whether a note is to be written; else the mail is closed, or its note adopted."""
+        labels = set(mail.labels)
+        if INBOX not in labels or labels & NOT_INBOX:
+            self.context.inbox.close_without_note(item, InboxState.ASIDE)
+        elif self.mail_notes.is_filed(item, mail):  # the ledger is from a backup: it was done
+            self.context.inbox.close_without_note(item, InboxState.DONE)
+        elif self.mail_notes.adopt_existing(item, mail, mail_facts):
+            self.context.desk.reading.record([exposed(item.account, mail)])
+        else:
+            return True
+        return False
 
     def _arguments(self, item: InboxItem) -> dict[str, object]:
-        asked: dict[str, object] = {"id": item.message, "max_chars": BODY}
-        several = len(self.setup.accounts) > 1
-        return asked | ({"account": item.account} if several else {})
+        arguments: dict[str, object] = {"id": item.message, "max_chars": BODY}
+        return arguments | ({"account": item.account} if len(self.context.accounts) > 1 else {})
 
-    def _reader(self, item: InboxItem) -> Callable[[], Answer]:
-        call = Call("get_email", ORCHESTRATOR, ORCHESTRATOR)
-        return lambda: values_of(
-            self.setup.services.mailbox.message(call, item.account, item.message)
-        )
+    def _reader(self, item: InboxItem) -> Callable[[], ToolValues]:
+        def read() -> ToolValues:
+            mailbox = self.context.services.mailbox
+            return values_of(mailbox.message(READ_CALL, item.account, item.message))
+
+        return read
+
+
+def _pages(box: Mailbox, query: str, most: int) -> Iterator[SearchPage]:
+    cursor = ""
+    for _ in range(most):
+        page = box.search(query, limit=MAX_PAGE, cursor=cursor)
+        yield page
+        cursor = page.cursor
+        if not cursor:
+            return

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from postroom.desk.desk import Desk
     from postroom.services.correspondence import Correspondence
+    from postroom.services.inbox import InboxService
     from postroom.services.mailbox import MailboxService
     from postroom.services.notebook import Notebook
+    from postroom.services.overview import DeskOverview
 
 
 class Services:
@@ -78,6 +80,20 @@ class Services:
         tools = self.desk.tools
         post = Post(tools.cwd, tools.environ)
         return Correspondence(post, self.desk.recorder, tools.voice, tools.sleep)
+
+    @cached_property
+    def inbox(self) -> InboxService:
+        """Mail that came in, and what became of it."""
+        from postroom.services.inbox import InboxService
+
+        return InboxService(self.desk.ledger)
+
+    @cached_property
+    def overview(self) -> DeskOverview:
+        """Letters and limits as a dashboard shows them."""
+        from postroom.services.overview import DeskOverview
+
+        return DeskOverview(self.desk.ledger, self.desk.rules)
 
     def close(self) -> None:
         """Close the notebook, if it was opened. The desk stays open."""

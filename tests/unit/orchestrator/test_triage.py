@@ -12,7 +12,7 @@ from postroom.core.message import SENT, Message
 from postroom.core.triage import ACKNOWLEDGEMENT
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.mail.local.mailbox import LocalMailbox
-from postroom.orchestrator.servers import Answer, Question
+from postroom.orchestrator.servers import Question, ToolValues
 from postroom.vault.markdown import fenced, sections
 from tests.narrow import narrow
 from tests.providers import BUSY, Courier
@@ -343,7 +343,9 @@ def test_an_answer_that_is_no_note_is_read_by_other_means(rounds: Rounds) -> Non
 def test_a_handbook_of_which_not_all_was_read_is_not_followed(rounds: Rounds) -> None:
     rounds.handbook("anything: archive")
 
-    def cut(server: str, tool: str, questions: Sequence[Question]) -> list[Answer | PostroomError]:
+    def cut(
+        server: str, tool: str, questions: Sequence[Question]
+    ) -> list[ToolValues | PostroomError]:
         found = rounds.servers.alone(server, tool, questions)
         if server == "vault" and any("Handbook" in str(q.arguments["path"]) for q in questions):
             narrow(found[0], dict)["next_offset"] = 50_000
@@ -478,10 +480,10 @@ def test_rules_that_stand_elsewhere_are_not_passed_over(rounds: Rounds, text: st
 
 def test_the_handbook_that_init_writes_is_one() -> None:
     from postroom.cli.setup import TEXTS
-    from postroom.orchestrator.triage import rules_of
+    from postroom.orchestrator.handbook import parse_rules
 
     handbook = (TEXTS / "Handbook.md").read_text("utf-8")
-    assert [rule.written for rule in rules_of(handbook)] == [
+    assert [rule.written for rule in parse_rules(handbook)] == [
         "- automatic: archive",
         "- list: archive",
     ]
