@@ -114,6 +114,18 @@ class Letter:
         return tuple({address.key: address for address in (*self.to, *self.cc, *self.bcc)}.values())
 
     @property
+    def address_rows(self) -> list[tuple[str, tuple[Address, ...]]]:
+        """From, To, Cc, Bcc and Reply-To with their addresses, as every surface lists them; empty ones left out."""
+        rows = [
+            ("From", (self.sender,)),
+            ("To", self.to),
+            ("Cc", self.cc),
+            ("Bcc", self.bcc),
+            ("Reply-To", self.reply_to),
+        ]
+        return [(name, addresses) for name, addresses in rows if addresses]
+
+    @property
     def about_html(self) -> str:
         """What a person is told of the HTML part, wherever the letter is shown."""
         from postroom.core.outgoing_html import is_reduced  # few letters have one

@@ -441,8 +441,7 @@ def _later(stamp: Stamp, seconds: float) -> str:
 
 def _envelope(entry: Entry) -> str:
     letter = entry.letter
-    people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
-    people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
+    people = letter.address_rows
     rows = [f"- {name}: {quote(str(a))}" for name, addresses in people for a in addresses]
     rows.append(f"- Subject: {quote(letter.subject or '(none)')}")
     rows += [f"- HTML part: {letter.about_html}"] if letter.html else []
