@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 _ATX = re.compile(r" {0,3}#{1,6}(?:[ \t](.*))?")
 # Code, HTML, an underline, an indent or a closing #: without these, a line with # in front is a heading.
-_NEEDS_PARSER = re.compile(r"[`<\t]|~~~|\n[ =-]|#[ ]*(?:\n|\Z)")
+_NEEDS_PARSER = re.compile(r"[`<\t]|~~~|(?:\n|\A)[ =-]|#[ ]*(?:\n|\Z)")
 _SIMPLE_HEADING = re.compile(r"\n#{1,6} +([^\n]*)")
 _CLOSING_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
