@@ -101,16 +101,16 @@ def test_axe_finds_nothing_on_a_difference_and_a_changed_letter(
 ) -> None:
     page = visits.page(shown.room, f"{shown.pages['changed']}/edit", bypass_csp=True)
     page.get_by_label("To").fill("")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     page.locator("main .notice.stop").wait_for()
     assert violations(page) == []
     page.get_by_label("To").fill("dora@example.com")
     page.get_by_label("Text").fill("My key is AKIAIOSFODNN7EXAMQLE.")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     page.locator("ins").first.wait_for()
     assert violations(page) == []
-    page.get_by_role("button", name="Keep it, and let it wait").click()
-    page.get_by_role("heading", name="What was changed").wait_for()
+    page.get_by_role("button", name="Save without approving").click()
+    page.get_by_role("heading", name="Changes").wait_for()
     assert violations(page) == []
 
 

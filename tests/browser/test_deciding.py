@@ -48,7 +48,7 @@ def test_the_count_down_counts_and_undo_puts_the_letter_back(desk: Room, visits:
     until(lambda: int(count.inner_text()) < first)
     page.locator("#undo").click()
     expect(page.locator("#approve")).to_be_visible()
-    expect(page.locator("#letter .state")).to_contain_text("Waits for your word")
+    expect(page.locator("#letter .state")).to_contain_text("Waiting for your approval")
     assert desk.person.show(id)["state"] == "pending"
     assert "Taken back" not in desk.sent()
 
@@ -98,7 +98,7 @@ def test_an_answer_shows_the_conversation_that_it_answers(desk: Room, visits: Vi
     mail = desk.agent.first("in:inbox")
     id = desk.agent.done("reply_email", id=mail, body="Thank you.")["letter"]
     page = visits.letter(desk, id)
-    expect(page.locator(".thread details[open]")).to_contain_text("is answered")
+    expect(page.locator(".thread details[open]")).to_contain_text("answered by this letter")
 
 
 def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(
@@ -126,14 +126,14 @@ def test_the_edited_letter_is_what_leaves(quick: Room, visits: Visits) -> None:
     page.get_by_label("To").fill("Dora <dora@example.com>")
     page.get_by_label("Bcc").fill("boss@example.net")
     page.get_by_label("Subject").fill("Draft two")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     changed = page.locator(".changes")
     for gone in ("day", "ann@example.com", "one"):
         expect(changed.locator("del", has_text=gone)).to_be_visible()
     for came in ("evening", "dora@example.com", "boss@example.net", "two"):
         expect(changed.locator("ins", has_text=came)).to_be_visible()
     assert quick.state(id) == "pending"
-    page.get_by_role("button", name="Approve and send this").click()
+    page.get_by_role("button", name="Approve and send").click()
     expect(page.locator("#letter .state")).to_contain_text("Sent")
     expect(page.locator(".changes")).to_contain_text("evening")
     seen = quick.person.show(id)
@@ -148,10 +148,10 @@ def test_an_edited_letter_may_go_on_waiting(desk: Room, visits: Visits) -> None:
     id = desk.propose()
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Better words.")
-    page.get_by_role("button", name="Look at the difference").click()
-    page.get_by_role("button", name="Keep it, and let it wait").click()
+    page.get_by_role("button", name="Review the changes").click()
+    page.get_by_role("button", name="Save without approving").click()
     expect(page.locator("#letter .body")).to_have_text("Better words.")
-    expect(page.get_by_role("heading", name="What was changed")).to_be_visible()
+    expect(page.get_by_role("heading", name="Changes")).to_be_visible()
     expect(page.locator("#approve")).to_be_visible()
     seen = desk.person.show(id)
     assert (seen["state"], seen["text"]) == ("pending", "Better words.\n")
@@ -161,10 +161,10 @@ def test_an_edit_can_be_gone_on_with_and_left(desk: Room, visits: Visits) -> Non
     id = desk.propose(body="As it was.")
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("Text").fill("Half of it")
-    page.get_by_role("button", name="Look at the difference").click()
-    page.get_by_role("button", name="Go on editing").click()
+    page.get_by_role("button", name="Review the changes").click()
+    page.get_by_role("button", name="Continue editing").click()
     expect(page.get_by_label("Text")).to_have_value(re.compile(r"^\s*Half of it\s*$"))
-    page.get_by_role("link", name="Leave it as it is").click()
+    page.get_by_role("link", name="Cancel").click()
     expect(page.locator("#letter .body")).to_have_text("As it was.")
 
 
@@ -175,7 +175,7 @@ def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(
     page = visits.page(desk, f"/letter/{id}/edit")
     page.get_by_label("To").fill("ann@@example.com")
     page.get_by_label("Text").fill("A long afternoon's work, <b>kept</b>.")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     expect(page.locator("main .notice.stop")).to_contain_text("ann@@example.com")
     expect(page.get_by_label("To")).to_have_value("ann@@example.com")
     expect(page.get_by_label("Text")).to_have_value("A long afternoon's work, <b>kept</b>.")
@@ -184,19 +184,19 @@ def test_an_address_that_is_none_is_named_and_nothing_typed_is_lost(
 
 def test_an_edit_that_changes_nothing_says_so(desk: Room, visits: Visits) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
-    page.get_by_role("button", name="Look at the difference").click()
-    expect(page.locator("main .notice")).to_contain_text("Nothing was changed yet")
+    page.get_by_role("button", name="Review the changes").click()
+    expect(page.locator("main .notice")).to_contain_text("You have not changed anything yet")
 
 
 def test_an_edit_that_makes_a_letter_red_asks_to_read_that(desk: Room, visits: Visits) -> None:
     page = visits.page(desk, f"/letter/{desk.propose()}/edit")
     page.get_by_label("Text").fill("My key is AKIAIOSFODNN7EXAMQLE.")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     expect(page.locator(".card-lines")).to_contain_text("Red")
-    page.get_by_role("button", name="Approve and send this").click()
-    expect(page.get_by_role("heading", name="What you changed")).to_be_visible()
+    page.get_by_role("button", name="Approve and send").click()
+    expect(page.get_by_role("heading", name="Review your changes")).to_be_visible()
     page.get_by_role("checkbox", name="I have read").check()
-    page.get_by_role("button", name="Approve and send this").click()
+    page.get_by_role("button", name="Approve and send").click()
     expect(page.locator("#undo")).to_be_visible()
 
 
@@ -209,19 +209,19 @@ def test_a_letter_is_rejected_with_its_reason_and_can_be_put_back(
     id = desk.propose()
     page = visits.letter(desk, id)
     page.locator("#reject summary").click()
-    page.get_by_label("Reason, which").fill("Far too long")
+    page.get_by_label("Reason (the agent").fill("Far too long")
     page.locator("#reject").get_by_role("button", name="Reject").click()
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     expect(page.locator("#letter .state")).to_contain_text("Far too long")
     assert "Far too long" in desk.person.show(id)["said"]
-    page.get_by_role("button", name="Put it back into the queue").click()
+    page.get_by_role("button", name="Put back into the queue").click()
     expect(page.locator("#approve")).to_be_visible()
 
 
 @pytest.mark.parametrize(
     ("choice", "asks", "does"),
     [
-        ("#reject", "Reason, which", "Reject"),
+        ("#reject", "Reason (the agent", "Reject"),
         ("#revise", "What should be different?", "Ask for another version"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_address_lets_only_one_browser_in(desk: Room, visits: Visits) -> Non
     visits.window().new_page().goto(address)
     second = visits.window().new_page()
     assert status(second, address) == 403
-    expect(second.locator("main")).to_contain_text("used already")
+    expect(second.locator("main")).to_contain_text("already used")
     assert status(second, desk.address) == 401
     expect(second.locator("main")).to_contain_text("not signed in")
 
@@ -69,7 +69,7 @@ def test_a_page_that_was_not_entered_yet_lets_nobody_in_once_another_was(
     quick.get_by_role("button", name="Open the desk").click()
     expect(quick).to_have_url(f"{desk.address}/")
     slow.get_by_role("button", name="Open the desk").click()
-    expect(slow.locator("main")).to_contain_text("used already")
+    expect(slow.locator("main")).to_contain_text("already used")
 
 
 def test_a_made_up_address_lets_nobody_in(desk: Room, visits: Visits) -> None:

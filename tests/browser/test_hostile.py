@@ -154,7 +154,7 @@ def test_no_list_or_form_of_the_desk_runs_it(looked_at: Page, desk: Room) -> Non
         page.goto(desk.address + path)
         assert not page.evaluate(FLAG)
     page.get_by_label("Text").fill(f"{TAG} changed")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     expect(page.locator("ins").first).to_be_visible()
 
 

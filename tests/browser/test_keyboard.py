@@ -71,9 +71,9 @@ def test_r_rejects_with_a_reason_and_keys_are_letters_while_typing(
     id = desk.propose()
     page = visits.letter(desk, id)
     page.keyboard.press("r")
-    expect(page.get_by_label("Reason, which")).to_be_focused()
+    expect(page.get_by_label("Reason (the agent")).to_be_focused()
     page.keyboard.type("a jerk's view? / e")
-    expect(page.get_by_label("Reason, which")).to_have_value("a jerk's view? / e")
+    expect(page.get_by_label("Reason (the agent")).to_have_value("a jerk's view? / e")
     expect(page).to_have_url(desk.url(id))
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -104,7 +104,7 @@ def test_the_keys_are_listed_and_can_be_turned_off(desk: Room, visits: Visits) -
     page.get_by_role("button", name="Close").click()
     page.reload()
     page.keyboard.press("r")
-    expect(page.get_by_label("Reason, which")).to_be_hidden()
+    expect(page.get_by_label("Reason (the agent")).to_be_hidden()
 
 
 def test_a_slash_searches_the_history(desk: Room, visits: Visits) -> None:
@@ -114,7 +114,7 @@ def test_a_slash_searches_the_history(desk: Room, visits: Visits) -> None:
     expect(page.get_by_label("Search letters")).to_be_focused()
     page.keyboard.type("nothing like it")
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("No letter fits")
+    expect(page.locator("main")).to_contain_text("No letters found")
 
 
 def test_keys_with_control_or_alt_are_the_browsers(desk: Room, visits: Visits) -> None:
@@ -129,7 +129,7 @@ def test_keys_with_control_or_alt_are_the_browsers(desk: Room, visits: Visits) -
 def test_the_first_stop_skips_to_the_content(desk: Room, visits: Visits) -> None:
     page = visits.letter(desk, desk.propose())
     page.keyboard.press("Tab")
-    skip = page.get_by_role("link", name="To the content")
+    skip = page.get_by_role("link", name="Skip to content")
     expect(skip).to_be_focused()
     expect(skip).to_be_in_viewport()
     page.keyboard.press("Enter")

@@ -27,7 +27,7 @@ def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
     assert page.context.cookies() == []
     give(page, PASSPHRASE, "Open the desk")
     expect(page).to_have_url(f"{guarded.address}/")
-    expect(page.locator("header")).to_contain_text("trust desk")
+    expect(page.locator("header")).to_contain_text("trust level desk")
 
 
 def test_the_address_alone_lets_nobody_in(guarded: Room, visits: Visits) -> None:
@@ -66,10 +66,10 @@ def test_a_locked_desk_asks_goes_on_and_loses_nothing(guarded: Room, visits: Vis
     expect(approving.locator("#letter .state")).to_contain_text("Sent")
     assert guarded.sent().count("Locked out") == 1
     guarded.restart()
-    editing.get_by_role("button", name="Look at the difference").click()
+    editing.get_by_role("button", name="Review the changes").click()
     give(editing, PASSPHRASE, "Unlock")
-    expect(editing.get_by_role("heading", name="What you changed")).to_be_visible()
-    editing.get_by_role("button", name="Keep it, and let it wait").click()
+    expect(editing.get_by_role("heading", name="Review your changes")).to_be_visible()
+    editing.get_by_role("button", name="Save without approving").click()
     expect(editing.locator("#letter .body")).to_have_text("An hour's work,\nkept & well.")
 
 

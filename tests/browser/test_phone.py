@@ -61,7 +61,7 @@ def test_nothing_scrolls_sideways_while_editing(full: Full, visits: Visits) -> N
     assert sideways(page) <= 0
     page.get_by_label("Text").fill(f"Other words {LONG}")
     page.get_by_label("To").fill("x" * 60 + "@example.com")
-    page.get_by_role("button", name="Look at the difference").tap()
+    page.get_by_role("button", name="Review the changes").tap()
     expect(page.locator("ins").first).to_be_visible()
     assert sideways(page) <= 0
 

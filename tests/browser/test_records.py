@@ -44,13 +44,13 @@ def test_the_history_is_narrowed_by_outcome(past: Room, visits: Visits) -> None:
 
 def test_a_search_that_finds_nothing_says_what_to_do(past: Room, visits: Visits) -> None:
     page = visits.page(past, "/history?q=%3Cb%3Enothing%3C%2Fb%3E%22%27")
-    expect(page.locator("main")).to_contain_text("Search for fewer words")
+    expect(page.locator("main")).to_contain_text("Try fewer words")
     expect(page.get_by_label("Search letters")).to_have_value("<b>nothing</b>\"'")
 
 
 def test_the_chain_of_the_log_is_compared(past: Room, visits: Visits) -> None:
     page = visits.page(past, "/history")
-    expect(page.locator("main")).to_contain_text("The audit chain is whole")
+    expect(page.locator("main")).to_contain_text("The audit log is intact")
 
 
 def test_a_log_that_somebody_changed_is_told(rooms: Rooms, visits: Visits) -> None:
@@ -60,7 +60,7 @@ def test_a_log_that_somebody_changed_is_told(rooms: Rooms, visits: Visits) -> No
     log = next((room.person.vault / "Logs" / "actions").iterdir())
     log.write_text(log.read_text().replace("claude", "cloude", 1))
     page = visits.page(room, "/history")
-    expect(page.locator("main")).to_contain_text("The log is not what was written")
+    expect(page.locator("main")).to_contain_text("The audit log was changed")
     expect(page.locator("main")).to_contain_text("postroom audit verify")
 
 
@@ -76,7 +76,7 @@ def test_each_agent_is_listed_with_its_letters(past: Room, visits: Visits) -> No
     page = visits.page(past, "/agents")
     row = page.get_by_role("row", name=re.compile("claude"))
     expect(row).to_be_visible()
-    row.get_by_role("link", name="its letters").click()
+    row.get_by_role("link", name="Letters").click()
     expect(page.locator("main tbody tr")).to_have_count(2)
 
 
@@ -94,7 +94,7 @@ def test_a_pause_is_told_on_every_page_with_its_remedy(rooms: Rooms, visits: Vis
     paused = room.person.vault / "PAUSED.md"
     paused.write_text("")
     page = visits.page(room)
-    expect(page.locator("#told")).to_contain_text("Delete that file to go on")
+    expect(page.locator("#told")).to_contain_text("Delete it to continue")
     paused.unlink()
 
 
@@ -102,18 +102,18 @@ def test_a_letter_that_is_none_is_not_found(past: Room, visits: Visits) -> None:
     page = visits.page(past)
     assert status(page, past.url("aaaaaaaaaa")) == 404
     expect(page.get_by_role("heading", name="Not found")).to_be_visible()
-    page.get_by_role("link", name="To the queue").click()
+    page.get_by_role("link", name="Back to the queue").click()
     expect(page).to_have_url(f"{past.address}/")
 
 
 def test_an_empty_desk_says_what_will_be_there(rooms: Rooms, visits: Visits) -> None:
     room = rooms(undo_seconds=3)
     page = visits.page(room)
-    expect(page.get_by_role("heading", name="No letter waits")).to_be_visible()
-    expect(page.locator("#queue")).to_contain_text("appear here by themselves")
+    expect(page.get_by_role("heading", name="No letters waiting")).to_be_visible()
+    expect(page.locator("#queue")).to_contain_text("appear here automatically")
     expect(page.locator("svg")).to_have_count(0)
     page.goto(f"{room.address}/history")
-    expect(page.locator("main")).to_contain_text("No letter was decided yet")
+    expect(page.locator("main")).to_contain_text("No letters decided yet")
     page.goto(f"{room.address}/agents")
     expect(page.locator("main")).to_contain_text("postroom install claude-code")
 

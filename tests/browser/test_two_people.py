@@ -9,7 +9,7 @@ SOON = 5.0  # seconds; it takes a second or less on a quiet machine
 
 def reject(page: Page, why: str) -> None:
     page.locator("#reject summary").click()
-    page.get_by_label("Reason, which").fill(why)
+    page.get_by_label("Reason (the agent").fill(why)
     page.locator("#reject").get_by_role("button", name="Reject").click()
 
 
@@ -47,8 +47,8 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(
     ada = visits.letter(quick, id, java_script_enabled=False)
     bo = visits.page(quick, f"/letter/{id}/edit", name="Bo")
     bo.get_by_label("Text").fill("Other words.")
-    bo.get_by_role("button", name="Look at the difference").click()
-    bo.get_by_role("button", name="Keep it, and let it wait").click()
+    bo.get_by_role("button", name="Review the changes").click()
+    bo.get_by_role("button", name="Save without approving").click()
     expect(bo.locator("#letter .body")).to_have_text("Other words.")
     ada.get_by_role("button", name="Approve and send").click()
     expect(ada.locator("#told")).to_contain_text("Not done")
@@ -65,9 +65,9 @@ def test_a_letter_is_not_changed_under_a_hand_that_is_about_to_approve_it(
     bo = visits.page(desk, f"/letter/{id}/edit", name="Bo")
     ada.keyboard.press("a")
     bo.get_by_label("Text").fill("Send 10000.")
-    bo.get_by_role("button", name="Look at the difference").click()
-    bo.get_by_role("button", name="Keep it, and let it wait").click()
-    expect(ada.locator("#toast")).to_contain_text("was changed meanwhile")
+    bo.get_by_role("button", name="Review the changes").click()
+    bo.get_by_role("button", name="Save without approving").click()
+    expect(ada.locator("#toast")).to_contain_text("was changed in the meantime")
     ada.keyboard.press("Enter")
     expect(ada.locator("#approve")).to_be_disabled()
     expect(ada.locator("#letter .body")).to_have_text("Send 10.")
@@ -81,7 +81,7 @@ def test_what_somebody_types_is_kept_when_another_decides(desk: Room, visits: Vi
     reject(bo, "Not this one")
     expect(ada.locator("#toast")).to_contain_text("Rejected by Bo")
     expect(ada.get_by_label("Text")).to_have_value("An hour's work")
-    ada.get_by_role("button", name="Look at the difference").click()
+    ada.get_by_role("button", name="Review the changes").click()
     expect(ada.locator("#told")).to_contain_text("Not edited")
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
 
@@ -90,8 +90,8 @@ def test_who_looks_at_a_difference_sees_that_another_decided(desk: Room, visits:
     id = desk.propose()
     ada, bo = visits.page(desk, f"/letter/{id}/edit"), visits.letter(desk, id, name="Bo")
     ada.get_by_label("Text").fill("Better words")
-    ada.get_by_role("button", name="Look at the difference").click()
-    expect(ada.get_by_role("heading", name="What you changed")).to_be_visible()
+    ada.get_by_role("button", name="Review the changes").click()
+    expect(ada.get_by_role("heading", name="Review your changes")).to_be_visible()
     reject(bo, "Not this one")
     expect(ada.locator("body")).to_contain_text("Rejected by Bo")
 
@@ -126,10 +126,10 @@ def test_half_a_reason_is_kept_when_another_decides(desk: Room, visits: Visits) 
     id = desk.propose()
     ada, bo = visits.letter(desk, id), visits.letter(desk, id, name="Bo")
     ada.locator("#reject summary").click()
-    ada.get_by_label("Reason, which").fill("Because")
+    ada.get_by_label("Reason (the agent").fill("Because")
     bo.get_by_role("button", name="Approve and send").click()
     expect(ada.locator("#toast")).to_contain_text("Approved")
-    expect(ada.get_by_label("Reason, which")).to_have_value("Because")
+    expect(ada.get_by_label("Reason (the agent")).to_have_value("Because")
 
 
 def test_what_is_decided_in_the_terminal_shows_on_the_page(desk: Room, visits: Visits) -> None:

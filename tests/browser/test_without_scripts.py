@@ -33,8 +33,8 @@ def test_a_letter_is_found_in_the_queue_approved_and_looked_up(quick: Room, plai
     page.get_by_role("button", name="Search").click()
     expect(page.locator("main tbody tr")).to_have_count(1)
     expect(page.locator("main tbody tr")).to_contain_text("Without scripts")
-    page.get_by_role("link", name="Compare the log with the ledger").click()
-    expect(page.locator("main")).to_contain_text("The audit chain is whole")
+    page.get_by_role("link", name="Verify the audit log").click()
+    expect(page.locator("main")).to_contain_text("The audit log is intact")
 
 
 def test_an_approval_is_undone(desk: Room, plain: Plain) -> None:
@@ -51,7 +51,7 @@ def test_a_letter_is_rejected_with_its_reason(desk: Room, plain: Plain) -> None:
     id = desk.propose()
     page = plain(desk, f"/letter/{id}")
     page.locator("#reject summary").click()
-    page.get_by_label("Reason, which").fill("Too long")
+    page.get_by_label("Reason (the agent").fill("Too long")
     page.locator("#reject").get_by_role("button", name="Reject").click()
     expect(page.locator("#letter .state")).to_contain_text("Rejected by Ada")
     assert desk.state(id) == "rejected"
@@ -62,9 +62,9 @@ def test_a_letter_is_edited_and_approved(desk: Room, plain: Plain) -> None:
     page = plain(desk, f"/letter/{id}")
     page.get_by_role("link", name="Edit").click()
     page.get_by_label("Text").fill("Plain words.")
-    page.get_by_role("button", name="Look at the difference").click()
+    page.get_by_role("button", name="Review the changes").click()
     expect(page.locator("ins").first).to_be_visible()
-    page.get_by_role("button", name="Approve and send this").click()
+    page.get_by_role("button", name="Approve and send").click()
     expect(page.locator("#letter .state")).to_contain_text("Approved")
     assert desk.person.show(id)["text"] == "Plain words.\n"
 
@@ -73,11 +73,11 @@ def test_what_scripts_would_load_is_a_link_away(desk: Room, plain: Plain) -> Non
     mail = desk.agent.first("in:inbox")
     page = plain(desk, f"/letter/{desk.agent.done('reply_email', id=mail, body='Thanks.')['letter']}")  # fmt: skip
     page.get_by_role("link", name="Show the conversation").click()
-    expect(page.locator("main")).to_contain_text("is answered")
+    expect(page.locator("main")).to_contain_text("answered by this letter")
     page.get_by_role("link", name="Back").click()
     expect(page.locator("#approve")).to_be_visible()
     page.get_by_role("link", name="Health").click()
-    page.get_by_role("link", name="Ask the mail providers").click()
+    page.get_by_role("link", name="Check the mail providers").click()
     expect(page.locator("main .checks")).to_be_visible()
 
 

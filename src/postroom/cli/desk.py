@@ -23,7 +23,7 @@ from postroom.core.text import one_line
 if TYPE_CHECKING:
     from postroom.config import Config
     from postroom.desk.desk import Desk
-    from postroom.web.serve import Served
+    from postroom.web.serve import DeskServer
 
 SCREENS = (
     "BROWSER",
@@ -77,18 +77,18 @@ def desk_command(
         with ExitStack() as stack:
             if opens and not page.remote:
                 _opened(stack, page, config)
-            if page.served is None:
+            if page.server is None:
                 say("The page was served already.")
                 if opens:
                     threading.Event().wait(2)  # for the browser to read the file
                 return
             if not as_json:
                 say("Ctrl-C ends it.")
-            from postroom.web.serve import beside as threaded
+            from postroom.web.serve import run_in_thread
 
             stopping = threading.Event()
             stack.enter_context(stopped_by_signals(stopping))
-            serves = stack.enter_context(threaded(page.served))
+            serves = stack.enter_context(run_in_thread(page.server))
             while serves() and not stopping.wait(0.5):
                 pass
 
@@ -97,10 +97,10 @@ def desk_command(
 def beside(config: Config, wish: Wish, *, opens: bool = False) -> Iterator[Page]:
     """Lend the page while something else is done, served in a thread of its own."""
     with served(config, wish) as page, ExitStack() as stack:
-        if page.served is not None:
-            from postroom.web.serve import beside as threaded
+        if page.server is not None:
+            from postroom.web.serve import run_in_thread
 
-            stack.enter_context(threaded(page.served))
+            stack.enter_context(run_in_thread(page.server))
         if opens:
             _opened(stack, page, config)
         yield page
@@ -113,7 +113,7 @@ class Page(NamedTuple):
     sign_in: str
     person: str
     remote: bool
-    served: Served | None
+    server: DeskServer | None
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
     person = _person(wish.person)
     with ExitStack() as stack:
         found = stack.enter_context(needed(config))
-        from postroom.web.door import issue
+        from postroom.web.sessions import new_sign_in_address
 
         if not stack.enter_context(found.serving()):
             address = found.served()
@@ -133,17 +133,21 @@ def served(config: Config, wish: Wish) -> Iterator[Page]:
                     f"The page is served already{f' at {address}' if address else ''}",
                     remedy="End that one first, or leave out --host, --port and --origin.",
                 )
-            yield Page(address, issue(found, person, address), person, False, None)
+            yield Page(address, new_sign_in_address(found, person, address), person, False, None)
             return
         page = stack.enter_context(_served(found, config, wish))
-        found.serves_at(page.door.address)
+        found.serves_at(page.sessions.address)
         yield Page(
-            page.door.address, page.door.ticket(person), person, bool(page.door.origin), page
+            page.sessions.address,
+            page.sessions.new_address(person),
+            person,
+            bool(page.sessions.origin),
+            page,
         )
 
 
 @contextmanager
-def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
+def _served(found: Desk, config: Config, wish: Wish) -> Iterator[DeskServer]:
     from postroom.cli.doctor import of_the_mail, on_the_page
     from postroom.services.services import Services
     from postroom.web import serve
@@ -161,14 +165,14 @@ def _served(found: Desk, config: Config, wish: Wish) -> Iterator[Served]:
     with listening(where, "--host") as listener:
         if not where.is_loopback and not origin.startswith("https:"):
             say("Letters and your passphrase travel in the clear: put TLS in front of this.")
-        with serve.served(
+        with serve.desk_server(
             Services(found),
-            serve.Where(
+            serve.ListenOptions(
                 listener=listener,
                 host=host,
                 origin=_as_browsers_write(origin),
-                remote=not where.is_loopback,
-                idle=config.desk.idle_minutes * 60.0,
+                is_remote=not where.is_loopback,
+                idle_seconds=config.desk.idle_minutes * 60.0,
             ),
             zone=wiring.local_zone(),
             health=lambda: on_the_page(found, config),
@@ -196,7 +200,7 @@ def _opened(stack: ExitStack, page: Page, config: Config) -> None:
     import webbrowser
 
     from postroom.store.desk import desk_id
-    from postroom.web.serve import doorstep
+    from postroom.web.serve import redirect_file
 
     # Without a screen there may still be a browser for the terminal, which is in use.
     screen = sys.platform == "darwin" or any(map(os.environ.get, SCREENS))
@@ -208,5 +212,5 @@ def _opened(stack: ExitStack, page: Page, config: Config) -> None:
         say("No browser was found to open it in: open the address yourself.")
         return
     state = config.state_for(desk_id(config.vault.path) or "")
-    file = stack.enter_context(doorstep(state, page.sign_in))
+    file = stack.enter_context(redirect_file(state, page.sign_in))
     threading.Thread(target=browser.open, args=(file,), daemon=True).start()

@@ -1,5 +1,5 @@
-"""The desk in the browser: the page on which a person reads, decides and looks back.
+"""The desk in the browser: the page on which a person reads letters, decides and looks back.
 
-`app` has the addresses and calls the desk; `pages`, `sheet` and `records` turn what it gives into HTML and know no rule;
-`door` lets people in; `live` tells open pages what changed and sends what is due; `serve` listens.
+`app` maps addresses to `handlers`, which call the desk and render `templates` with values from `views`; `sessions` signs
+browsers in; `live` has the background threads; `serve` runs the server. No module has a rule about letters.
 """

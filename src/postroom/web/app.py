@@ -1,4 +1,4 @@
-"""The addresses of the page, the walls around them, and the way in and out."""
+"""The addresses of the page, the guard in front of them, and signing in and out."""
 
 from __future__ import annotations
 
@@ -17,24 +17,33 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from postroom.core.errors import Denied, Invalid, Limited, PostroomError
-from postroom.web import pages
-from postroom.web.counter import Counter
-from postroom.web.door import HEADERS, Door, Visitor, spent
-from postroom.web.request import Form, Post, Setup, failed, page, read_form, to
+from postroom.web.handlers import Handlers
+from postroom.web.request import (
+    AppContext,
+    Form,
+    PageRequest,
+    error_page,
+    page,
+    read_form,
+    redirect,
+)
+from postroom.web.sessions import HEADERS, BrowserSession, Sessions, used_ticket
+from postroom.web.templates import STATIC, STATIC_TYPES
 
-SLOW: Final = 4  # pages at once that wait for others: a provider, a long log
-OUT: Final = "/out"  # which nobody is kept from
-MAX_SIGN_IN: Final = 20_000  # bytes that are read of somebody who was not let in yet
-# On this host, whatever a browser makes of it.
-_HERE: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
+MAX_SLOW: Final = 4  # slow pages at once: a conversation, a long log
+SIGN_OUT: Final = "/out"  # works without the passphrase
+MAX_SIGN_IN: Final = 20_000  # bytes of the form of a browser that is not signed in
+COOKIE_SECONDS: Final = 30 * 86_400
+# A path on this host, whatever a browser makes of it.
+_OWN_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 
-Handler = Callable[[Post], Response]
+Handler = Callable[[PageRequest], Response]
 
 
-def app(setup: Setup) -> ASGIApp:
-    """Return the page as a server takes it."""
-    desk, entrance = Counter(setup), _Entrance(setup)
-    gets = {
+def build_app(context: AppContext) -> ASGIApp:
+    """Return the page as an ASGI application."""
+    desk, sign_in = Handlers(context), SignIn(context)
+    gets: dict[str, Handler] = {
         "/": desk.queue,
         "/letter/{id}": desk.letter,
         "/letter/{id}/edit": desk.edit,
@@ -45,7 +54,12 @@ def app(setup: Setup) -> ASGIApp:
         "/agents": desk.agents,
         "/health": desk.health,
     }
-    posts = {
+    slow_gets = {
+        "/letter/{id}/thread": desk.thread,
+        "/history/chain": desk.chain,
+        "/health/mail": desk.mail_health,
+    }
+    posts: dict[str, Handler] = {
         "/letter/{id}/approve": desk.approve,
         "/letter/{id}/reject": desk.reject,
         "/letter/{id}/revise": desk.revise,
@@ -55,203 +69,214 @@ def app(setup: Setup) -> ASGIApp:
         "/letter/{id}/edit": desk.edit,
         "/letter/{id}/preview": desk.preview,
         "/letter/{id}/change": desk.change,
-        "/unlock": entrance.unlock,
-        OUT: entrance.out,
+        "/unlock": sign_in.unlock,
+        SIGN_OUT: sign_in.sign_out,
     }
-    few = anyio.CapacityLimiter(SLOW)
-    slow = {
-        "/letter/{id}/thread": desk.thread,
-        "/history/chain": desk.chain,
-        "/health/mail": desk.mail_health,
-    }
-    routes = [Route(path, _guarded(setup, act)) for path, act in gets.items()]
-    routes += [Route(path, _guarded(setup, act, few)) for path, act in slow.items()]
+    limiter = anyio.CapacityLimiter(MAX_SLOW)
     routes = [
-        *(Route(path, _guarded(setup, act), methods=["POST"]) for path, act in posts.items()),
-        *routes,
-        Route("/in/{ticket}", entrance.sign_in),
-        Route("/in", entrance.enter, methods=["POST"]),
-        Route("/events", entrance.events),
+        *(Route(path, _signed_in(context, act), methods=["POST"]) for path, act in posts.items()),
+        *(Route(path, _signed_in(context, act)) for path, act in gets.items()),
+        *(Route(path, _signed_in(context, act, limiter)) for path, act in slow_gets.items()),
+        Route("/in/{ticket}", sign_in.form),
+        Route("/in", sign_in.submit, methods=["POST"]),
+        Route("/events", sign_in.events),
         Route("/static/{name}", _static),
     ]
-    return _Walls(Starlette(routes=routes, exception_handlers={404: _nothing, 405: _nothing, 500: _broken}), setup.door)  # fmt: skip
+    errors = {404: _not_found, 405: _not_found, 500: _unexpected}
+    return RequestGuard(Starlette(routes=routes, exception_handlers=errors), context.sessions)
 
 
-class _Walls:
-    """Refuses who does not come by an address of ours, and says on every answer what a browser may do with it."""
+class RequestGuard:
+    """Refuses requests for other hosts and forms of other pages, and adds the security headers to every answer."""
 
-    def __init__(self, inner: ASGIApp, door: Door) -> None:
-        self._inner = inner
-        self._door = door
+    def __init__(self, inner: ASGIApp, sessions: Sessions) -> None:
+        self.inner = inner
+        self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
-        request = Request(scope)
 
-        async def sealed(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        async def send_with_headers(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
             if message["type"] == "http.response.start":
-                given = {name.lower() for name, _ in message["headers"]}
+                present = {name.lower() for name, _ in message["headers"]}
                 for name, value in HEADERS.items():
-                    if name.encode() not in given:
+                    if name.encode() not in present:
                         message["headers"].append((name.encode(), value.encode()))
             await send(message)
 
-        refused = self._refused(request)
-        if refused:
-            await Response(refused, 403, media_type="text/plain")(scope, receive, sealed)
+        refusal = self._refusal(Request(scope))
+        if refusal:
+            answer = Response(refusal, 403, media_type="text/plain")
+            await answer(scope, receive, send_with_headers)
             return
-        await self._inner(scope, receive, sealed)
+        await self.inner(scope, receive, send_with_headers)
 
-    def _refused(self, request: Request) -> str:
+    def _refusal(self, request: Request) -> str:
         hosts = request.headers.getlist("host")
-        if len(hosts) != 1 or not self._door.greets(hosts[0]):
-            return f"This desk answers at {self._door.address} alone.\n"
-        if request.method not in {"GET", "HEAD"} and not self._door.trusts(request.headers):
-            return "This did not come from a page of the desk. Load the page again.\n"
+        if len(hosts) != 1 or not self._sessions.is_own_host(hosts[0]):
+            return f"This desk answers only at {self._sessions.address}.\n"
+        is_form = request.method not in {"GET", "HEAD"}
+        if is_form and not self._sessions.is_own_form(request.headers):
+            return "This request did not come from a page of the desk. Load the page again.\n"
         return ""
 
 
-def _guarded(
-    setup: Setup, act: Handler, limiter: anyio.CapacityLimiter | None = None
+def _signed_in(
+    context: AppContext, act: Handler, limiter: anyio.CapacityLimiter | None = None
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Let only those in who were let in, with their token on every post, and their passphrase where it is due."""
+    """Return an endpoint for browsers that are signed in, with the token in every form and unlocked where required."""
 
-    async def serve(request: Request) -> Response:
-        cookie = request.cookies.get(setup.door.cookie, "")
+    async def endpoint(request: Request) -> Response:
+        cookie = request.cookies.get(context.sessions.cookie, "")
         try:
-            visitor = await anyio.to_thread.run_sync(setup.door.visitor, cookie)
-            if visitor is None:  # of whom nothing more is read
-                return page(pages.stranger(), 401)
+            session = await anyio.to_thread.run_sync(context.sessions.find, cookie)
+            if session is None:  # nothing more is read of the request
+                return page("signed_out.html", 401)
             form = await read_form(request) if request.method == "POST" else {}
-        except PostroomError as wrong:
-            return failed(wrong)
-        post = Post(request, visitor, form)
-        return await anyio.to_thread.run_sync(_let_in, setup, post, act, limiter=limiter)
+        except PostroomError as error:
+            return error_page(error)
+        wanted = PageRequest(request, session, form)
+        return await anyio.to_thread.run_sync(_handle, context, wanted, act, limiter=limiter)
 
-    return serve
+    return endpoint
 
 
-def _let_in(setup: Setup, post: Post, act: Handler) -> Response:
-    door, visitor, form = setup.door, post.visitor, dict(post.form)
+def _handle(context: AppContext, request: PageRequest, act: Handler) -> Response:
+    sessions, session, form = context.sessions, request.session, dict(request.form)
     try:
-        given = form.pop("token", "").encode()
-        if post.request.method == "POST" and not hmac.compare_digest(given, visitor.token.encode()):
-            raise Denied("The post bears no token of this page", remedy="Load the page again.")
+        token = form.pop("token", "").encode()
+        is_form = request.http.method == "POST"
+        if is_form and not hmac.compare_digest(token, session.token.encode()):
+            raise Denied("The form has no valid token", remedy="Load the page again.")
         passphrase = form.pop("passphrase", None)
-        if door.locked(visitor) and post.request.url.path != OUT:
+        if sessions.is_locked(session) and request.http.url.path != SIGN_OUT:
             if not passphrase:
-                return _locked(post.request, visitor, form)
+                return _locked_page(request.http, session, form)
             try:
-                door.unlock(visitor, passphrase)
-            except (Denied, Limited) as wrong:
-                return _locked(post.request, visitor, form, wrong.message_with_remedy)
-        if not post.by_itself:
-            door.stir(visitor)
-        return act(replace(post, form=form))
-    except PostroomError as wrong:
-        return failed(wrong)
+                sessions.unlock(session, passphrase)
+            except (Denied, Limited) as error:
+                return _locked_page(request.http, session, form, error.message_with_remedy)
+        if not request.is_automatic:
+            sessions.record_activity(session)
+        return act(replace(request, form=form))
+    except PostroomError as error:
+        return error_page(error)
 
 
-def _locked(request: Request, visitor: Visitor, form: Form, wrong: str = "") -> Response:
+def _locked_page(
+    request: Request, session: BrowserSession, form: Form, problem: str = ""
+) -> Response:
+    """Return the page that asks for the passphrase, and then continues with this request."""
     action, fields = request.url.path, dict(form)
     if request.method != "POST":
         query = f"?{request.url.query}" if request.url.query else ""
         action, fields = "/unlock", {"next": request.url.path + query}
-    return page(pages.lock(action, fields | {"token": visitor.token}, wrong=wrong), 401)
+    fields["token"] = session.token
+    return page("locked.html", 401, action=action, fields=fields, error=problem)
 
 
-async def _nothing(_request: Request, _why: Exception) -> Response:
-    return page(pages.trouble("Not found", "There is no such page.", ""), 404)
+async def _not_found(_request: Request, _error: Exception) -> Response:
+    return page("error.html", 404, title="Not found", cause="There is no such page.", remedy="")
 
 
-async def _broken(_request: Request, why: Exception) -> Response:
-    cause = f"Something unexpected went wrong ({type(why).__name__}). Nothing was lost."
-    return page(pages.trouble("That should not happen", cause, "Load the page again; the terminal that serves it says more."), 500)  # fmt: skip
+async def _unexpected(_request: Request, error: Exception) -> Response:
+    cause = f"Something unexpected happened ({type(error).__name__}). Nothing was lost."
+    remedy = "Load the page again. The terminal that serves it shows more."
+    return page("error.html", 500, title="Unexpected error", cause=cause, remedy=remedy)
 
 
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
-    if name not in pages.TYPES:
+    if name not in STATIC_TYPES:
         return Response(status_code=404)
-    kept = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response(pages.STATIC[name], media_type=pages.TYPES[name], headers=kept)
+    headers = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(STATIC[name], media_type=STATIC_TYPES[name], headers=headers)
 
 
-class _Entrance:
-    """Coming and going."""
+class SignIn:
+    """Signing in and out, unlocking, and the stream of changes."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self._door = setup.door
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._sessions = context.sessions
 
-    async def sign_in(self, request: Request) -> Response:
+    async def form(self, request: Request) -> Response:
+        """Show the form to which a sign-in address leads."""
         ticket = request.path_params["ticket"]
-        cookie = request.cookies.get(self._door.cookie, "")
-        return await anyio.to_thread.run_sync(self._sign_in, ticket, cookie)
+        cookie = request.cookies.get(self._sessions.cookie, "")
+        return await anyio.to_thread.run_sync(self._form, ticket, cookie)
 
-    def _sign_in(self, ticket: str, cookie: str) -> Response:
+    def _form(self, ticket: str, cookie: str) -> Response:
         try:
-            if not self._door.expects(ticket):
-                if self._door.visitor(cookie):  # who is in already, perhaps by this very address
-                    return to("/")
-                raise spent()
-            return page(pages.sign_in(ticket, passphrase=self._door.needs_passphrase))
-        except PostroomError as wrong:
-            return failed(wrong)
+            if self._sessions.is_valid_ticket(ticket):
+                return self._form_page(ticket, needs_passphrase=self._sessions.needs_passphrase)
+            if self._sessions.find(cookie):  # signed in already, perhaps by this very address
+                return redirect("/")
+        except PostroomError as error:
+            return error_page(error)
+        return error_page(used_ticket())
 
-    async def enter(self, request: Request) -> Response:
+    def _form_page(
+        self, ticket: str, *, needs_passphrase: bool, problem: str = "", status: int = 200
+    ) -> Response:
+        return page("sign_in.html", status, ticket=ticket, needs_passphrase=needs_passphrase, error=problem)  # fmt: skip
+
+    async def submit(self, request: Request) -> Response:
+        """Sign a browser in."""
         try:
             form = await read_form(request, MAX_SIGN_IN)
-        except Invalid as wrong:
-            return failed(wrong)
-        return await anyio.to_thread.run_sync(self._enter, form)
+        except Invalid as error:
+            return error_page(error)
+        return await anyio.to_thread.run_sync(self._submit, form)
 
-    def _enter(self, form: Form) -> Response:
+    def _submit(self, form: Form) -> Response:
         ticket = form.get("ticket", "")
         try:
-            visitor = self._door.enter(ticket, form.get("passphrase", ""))
-        except PostroomError as wrong:
-            # A slip of the fingers does not use the address up.
-            if isinstance(wrong, Denied | Limited) and self._door.expects(ticket):
-                return page(
-                    pages.sign_in(ticket, passphrase=True, wrong=wrong.message_with_remedy), 403
-                )
-            return failed(wrong)
-        answer = to("/")
+            session = self._sessions.sign_in(ticket, form.get("passphrase", ""))
+        except PostroomError as error:
+            # A mistyped passphrase does not use the address up.
+            if isinstance(error, Denied | Limited) and self._sessions.is_valid_ticket(ticket):
+                problem = error.message_with_remedy
+                return self._form_page(ticket, needs_passphrase=True, problem=problem, status=403)
+            return error_page(error)
+        answer = redirect("/")
         answer.set_cookie(
-            self._door.cookie,
-            visitor.secret,
-            max_age=30 * 86_400,
+            self._sessions.cookie,
+            session.secret,
+            max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
-            secure=self._door.origin.startswith("https:"),
+            secure=self._sessions.is_https,
         )
         return answer
 
-    def unlock(self, post: Post) -> Response:
-        wanted = post.form.get("next", "/")
-        return to(wanted if _HERE.fullmatch(wanted) else "/")
+    def unlock(self, request: PageRequest) -> Response:
+        """Lead back to the page that was asked for before it was locked."""
+        wanted = request.form.get("next", "/")
+        return redirect(wanted if _OWN_PATH.fullmatch(wanted) else "/")
 
-    def out(self, post: Post) -> Response:
-        self._door.leave(post.visitor)
-        self._setup.live.tell()
-        answer = to("/")
-        answer.delete_cookie(self._door.cookie, httponly=True, samesite="strict", secure=self._door.origin.startswith("https:"))  # fmt: skip
+    def sign_out(self, request: PageRequest) -> Response:
+        """End the session."""
+        self._sessions.sign_out(request.session)
+        self._context.feed.notify()
+        answer = redirect("/")
+        secure = self._sessions.is_https
+        answer.delete_cookie(self._sessions.cookie, httponly=True, samesite="strict", secure=secure)
         return answer
 
     async def events(self, request: Request) -> Response:
-        """Tell this page of every change, for as long as its browser is let in."""
-        cookie = request.cookies.get(self._door.cookie, "")
-        if not await anyio.to_thread.run_sync(self._admits, cookie):
+        """Stream every change to a page for as long as its browser is signed in and unlocked."""
+        cookie = request.cookies.get(self._sessions.cookie, "")
+        if not await anyio.to_thread.run_sync(self._is_allowed, cookie):
             return Response(status_code=401)
-        stream = self._setup.live.stream(lambda: self._admits(cookie))
+        stream = self._context.feed.stream(lambda: self._is_allowed(cookie))
         return StreamingResponse(stream, media_type="text/event-stream")
 
-    def _admits(self, cookie: str) -> bool:
+    def _is_allowed(self, cookie: str) -> bool:
         try:
-            visitor = self._door.visitor(cookie)
-            return visitor is not None and not self._door.locked(visitor)
+            session = self._sessions.find(cookie)
+            return session is not None and not self._sessions.is_locked(session)
         except PostroomError:
             return False

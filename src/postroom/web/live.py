@@ -1,4 +1,4 @@
-"""Two who work while nobody clicks: one tells open pages that something changed, one sends what is approved and due."""
+"""The two background threads of the page: one tells open pages about changes, one sends what is approved and due."""
 
 from __future__ import annotations
 
@@ -14,149 +14,147 @@ from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.desk.desk import Desk
 
-LOOK: Final = 0.2  # seconds between two looks at the ledger while a page is open
-ROUND: Final = (
-    1.0  # seconds between two looks at the folders while a page is open or a letter is to leave
-)
-IDLE: Final = 5.0  # and otherwise
-ALIVE: Final = 15.0  # seconds after which a page is told that there is nothing to tell
-MOST: Final = 100  # pages that are told
-MOST_SAID: Final = 20  # sentences that wait to be shown
+POLL_SECONDS: Final = 0.2  # between two looks at the ledger while a page is open
+BUSY_SECONDS: Final = 1.0  # between two rounds while a page is open or a letter is to be sent
+IDLE_SECONDS: Final = 5.0  # between two rounds otherwise
+KEEP_ALIVE: Final = 15.0  # seconds after which a stream without events sends a comment
+MAX_STREAMS: Final = 100  # pages that are told about changes
+MAX_NOTICES: Final = 20  # sentences that wait to be shown
 
 
-class Live:
+class ChangeFeed:
     """Tells open pages that the queue has changed."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._pages: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
-        self._turn = threading.Lock()
-        self._opened = threading.Event()
+        self._streams: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self._lock = threading.Lock()
+        self._has_stream = threading.Event()
         self.closing = threading.Event()
 
     @property
-    def watched(self) -> bool:
+    def has_readers(self) -> bool:
         """Whether a page is open."""
-        return bool(self._pages)
+        return bool(self._streams)
 
-    def tell(self) -> None:
-        """Wake every open page."""
-        with self._turn:
-            for event, loop in self._pages.items():
+    def notify(self) -> None:
+        """Tell every open page that something changed."""
+        with self._lock:
+            for event, loop in self._streams.items():
                 with suppress(RuntimeError):  # its loop has ended
                     loop.call_soon_threadsafe(event.set)
 
     def close(self) -> None:
-        """Let all pages go, and those who work."""
+        """End all streams and both threads."""
         self.closing.set()
-        self._opened.set()
-        self.tell()
+        self._has_stream.set()
+        self.notify()
 
     def watch(self) -> None:
-        """Look for what other processes changed, until it is closed."""
-        before: object = None
+        """Poll the ledger for changes by other processes while a page is open, until `close`."""
+        previous: object = None
         while not self.closing.is_set():
-            self._opened.clear()
-            if not (self.watched or self.closing.is_set()):
-                self._opened.wait()
+            self._has_stream.clear()
+            if not (self.has_readers or self.closing.is_set()):
+                self._has_stream.wait()
             try:
-                found = self._desk.ledger.pulse()
-            except Exception:  # noqa: BLE001 - the next look, or the next page, says what is amiss
-                found = None
-            if found != before:
-                before = found
-                self.tell()
-            self.closing.wait(LOOK)
+                current = self._desk.ledger.pulse()
+            except Exception:  # noqa: BLE001 - the next page that is loaded shows the error
+                current = None
+            if current != previous:
+                previous = current
+                self.notify()
+            self.closing.wait(POLL_SECONDS)
 
-    async def stream(self, admits: Callable[[], bool]) -> AsyncIterator[str]:
-        """Yield an event for each change, for one page, as long as it is let in."""
+    async def stream(self, is_allowed: Callable[[], bool]) -> AsyncIterator[str]:
+        """Yield server-sent events for one page, one for each change, while it is allowed to see them."""
         event = asyncio.Event()
         event.set()  # something may have changed between the page and its stream
-        with self._turn:
-            if len(self._pages) >= MOST:
+        with self._lock:
+            if len(self._streams) >= MAX_STREAMS:
                 return
-            self._pages[event] = asyncio.get_running_loop()
-        self._opened.set()
+            self._streams[event] = asyncio.get_running_loop()
+        self._has_stream.set()
         try:
             yield "retry: 1000\n\n"
             while not self.closing.is_set():
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), ALIVE)
-                if not await anyio.to_thread.run_sync(admits):
+                    await asyncio.wait_for(event.wait(), KEEP_ALIVE)
+                if not await anyio.to_thread.run_sync(is_allowed):
                     return
-                changed = event.is_set()
-                event.clear()  # before it is told: what changes meanwhile is told as well
-                yield "event: change\ndata: \n\n" if changed else ": nothing\n\n"
+                has_changed = event.is_set()
+                event.clear()  # before the event is sent, so that a change meanwhile sends another
+                yield "event: change\ndata: \n\n" if has_changed else ": nothing\n\n"
         finally:
-            with self._turn:
-                self._pages.pop(event, None)
+            with self._lock:
+                self._streams.pop(event, None)
 
 
-class Clerk:
-    """Looks at the folders and sends what is approved and due."""
+class AutoDispatcher:
+    """Reconciles the folders and sends what is approved and due, in a thread."""
 
-    def __init__(self, desk: Desk, live: Live) -> None:
+    def __init__(self, desk: Desk, feed: ChangeFeed) -> None:
         self._desk = desk
-        self._live = live
-        self._woken = threading.Event()
-        self._turn = threading.Lock()
-        self._said: list[str] = []
-        self._heard: set[str] = set()
-        self.trouble = ""  # what keeps it from its work
+        self._feed = feed
+        self._wake_up = threading.Event()
+        self._lock = threading.Lock()
+        self._notices: list[str] = []  # that no page has shown yet
+        self._known: set[str] = set()  # that were reported and still hold
+        self.problem = ""  # why the last round failed
 
-    def hear(self, sentences: Sequence[str]) -> None:
-        """Keep what a person should know until a page has shown it; what stands is said once."""
-        with self._turn:
-            news = [one for one in dict.fromkeys(sentences) if one not in self._heard]
-            self._heard |= set(news)
-            self._said = [*self._said, *news][-MOST_SAID:]
+    def add_notices(self, sentences: Sequence[str]) -> None:
+        """Keep these sentences until a page has shown them; one that still holds is not repeated."""
+        with self._lock:
+            new = [one for one in dict.fromkeys(sentences) if one not in self._known]
+            self._known |= set(new)
+            self._notices = [*self._notices, *new][-MAX_NOTICES:]
 
-    def told(self, *, keep: bool) -> list[str]:
-        """Return what a person should know, and do not say it again unless it is to be kept."""
-        with self._turn:
-            said = list(self._said)
+    def take_notices(self, *, keep: bool) -> list[str]:
+        """Return the sentences that no page has shown yet; unless `keep`, they count as shown."""
+        with self._lock:
+            notices = list(self._notices)
             if not keep:
-                self._said.clear()
-            return said
+                self._notices.clear()
+            return notices
 
     def wake(self) -> None:
-        """Let it look at once."""
-        self._woken.set()
+        """Start the next round at once."""
+        self._wake_up.set()
 
-    def work(self) -> None:
-        """Go round until the page is closed."""
-        while not self._live.closing.is_set():
-            self._woken.clear()
-            pause = self.round()
-            if not self._live.closing.is_set():
-                self._woken.wait(pause)
+    def run(self) -> None:
+        """Work in rounds until the feed is closed."""
+        while not self._feed.closing.is_set():
+            self._wake_up.clear()
+            pause = self.run_once()
+            if not self._feed.closing.is_set():
+                self._wake_up.wait(pause)
 
-    def round(self) -> float:
-        """Do what there is to do; return after how many seconds there may be more."""
+    def run_once(self) -> float:
+        """Do one round; return the seconds until the next one."""
         try:
-            found = self._desk.reconcile(adopt=True)
+            notices = self._desk.reconcile(adopt=True)
             self._desk.send_approved()
             while self._desk.trouble:
-                found.append(self._desk.trouble.pop(0))
-            self.trouble = ""
-        except PostroomError as why:
-            self.trouble = why.message_with_remedy
-        except Exception as why:  # noqa: BLE001 - whatever broke, the next round goes on, and this is said
-            self.trouble = f"{type(why).__name__} ({why})"
+                notices.append(self._desk.trouble.pop(0))
+            self.problem = ""
+        except PostroomError as error:
+            self.problem = error.message_with_remedy
+        except Exception as error:  # noqa: BLE001 - the next round tries again, and pages show this
+            self.problem = f"{type(error).__name__} ({error})"
         else:
-            self.hear(found)
-            with self._turn:
-                self._heard &= {*found, *self._said}  # what is over may be said when it comes back
+            self.add_notices(notices)
+            with self._lock:  # what no longer holds may be reported when it returns
+                self._known &= {*notices, *self._notices}
         return self._pause()
 
     def _pause(self) -> float:
         try:
             waits = [
-                self._desk.dispatcher.due_in(line.state)
-                for line in self._desk.ledger.lines("approved")
-                if isinstance(line.state, life.Approved)
+                self._desk.dispatcher.due_in(letter.state)
+                for letter in self._desk.ledger.lines("approved")
+                if isinstance(letter.state, life.Approved)
             ]
-        except Exception:  # noqa: BLE001 - the next round says what is amiss
-            return IDLE
-        usual = ROUND if waits or self._live.watched else IDLE
+        except Exception:  # noqa: BLE001 - the next round reports it
+            return IDLE_SECONDS
+        usual = BUSY_SECONDS if waits or self._feed.has_readers else IDLE_SECONDS
         return max(0.05, min([usual, *(wait for wait in waits if wait > 0)]))

@@ -1,4 +1,4 @@
-"""What an address of the page is given, and what it gives back."""
+"""What a handler of the page is given, and how it answers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from postroom.core.health import Check
 from postroom.core.letter import MAX_TEXT
 from postroom.desk.desk import Desk
 from postroom.services.services import Services
-from postroom.web import pages
-from postroom.web.door import Door, Visitor
-from postroom.web.live import Clerk, Live
-from postroom.web.markup import Html
+from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.sessions import BrowserSession, Sessions
+from postroom.web.templates import render
 
-MAX_FORM: Final = (
-    12 * MAX_TEXT + 1_000_000
-)  # bytes of a post: a character has four, each written as three
-READ_SECONDS: Final = 60.0  # for a whole post
-STATUS: Final = {  # by the code of an error
+# Bytes of a form: a character has up to four, and each is written as three.
+MAX_FORM: Final = 12 * MAX_TEXT + 1_000_000
+READ_SECONDS: Final = 60.0  # for a whole form
+STATUS_CODES: Final = {  # by the code of an error; 503 for every other
     "invalid_input": 400,
     "auth_required": 401,
     "permission_denied": 403,
@@ -36,95 +34,96 @@ STATUS: Final = {  # by the code of an error
     "rate_limited": 429,
 }
 _TITLES: Final = {
-    400: "That is not right",
+    400: "Not accepted",
     403: "Refused",
     404: "Not found",
-    409: "Somebody else was first",
+    409: "Already decided or changed",
 }
 Form = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setup:
-    """What the page works with."""
+class AppContext:
+    """What the handlers of the page work with."""
 
     services: Services
-    door: Door
-    live: Live
-    clerk: Clerk
+    sessions: Sessions
+    feed: ChangeFeed
+    dispatcher: AutoDispatcher
     zone: tzinfo
-    health: Callable[[], Sequence[Check]]  # what can be told at once
-    mail_health: Callable[[], Sequence[Check]]  # what others must be asked for
+    health: Callable[[], Sequence[Check]]  # the checks that answer at once
+    mail_health: Callable[[], Sequence[Check]]  # the checks that ask mail providers
 
     @property
     def desk(self) -> Desk:
-        """The desk that the services stand beside."""
+        """The desk that the page shows."""
         return self.services.desk
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
-    """A request of a browser that was let in, with the fields that it posted."""
+class PageRequest:
+    """A request of a browser that is signed in, with the fields of its form."""
 
-    request: Request
-    visitor: Visitor
+    http: Request
+    session: BrowserSession
     form: Form
 
     @property
-    def by_itself(self) -> bool:
-        """Whether the page asks, and not the person."""
-        return "x-desk-live" in self.request.headers or "again" in self.request.query_params
+    def is_automatic(self) -> bool:
+        """Whether the page's script or its refresh asks, and not the person."""
+        return "x-desk-live" in self.http.headers or "again" in self.http.query_params
 
     @property
     def id(self) -> str:
-        """The letter that it is about."""
-        return str(self.request.path_params["id"])
+        """The id of the letter in the address."""
+        return str(self.http.path_params["id"])
 
     @property
     def digest(self) -> str:
-        """What the person saw."""
+        """The digest of the letter that the person saw; raises `Invalid` without one."""
         digest = self.form.get("digest", "")
         if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest):
-            raise Invalid("The post does not say which letter was seen", remedy="Load the page again.")  # fmt: skip
+            raise Invalid("The form does not say which letter you saw", remedy="Load the page again.")  # fmt: skip
         return digest
 
 
 async def read_form(request: Request, most: int = MAX_FORM) -> dict[str, str]:
-    """Return the posted fields, each once."""
+    """Return the fields of a form of at most `most` bytes; raises `Invalid` for anything else."""
     body = bytearray()
     try:
         async with asyncio.timeout(READ_SECONDS):
             async for piece in request.stream():
                 body += piece
                 if len(body) > most:
-                    raise Invalid("Too much was posted", remedy="Shorten the text.")
-    except (ClientDisconnect, TimeoutError) as gone:
-        raise Invalid("The post broke off") from gone
+                    raise Invalid("The form is too large", remedy="Shorten the text.")
+    except (ClientDisconnect, TimeoutError) as error:
+        raise Invalid("The form was not sent completely") from error
     try:
-        found = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip
-    except ValueError as wrong:
-        raise Invalid("What was posted is no form", remedy="Load the page again.") from wrong
-    if len(dict(found)) < len(found):
-        raise Invalid("A field was posted twice", remedy="Load the page again.")
-    return dict(found)
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, strict_parsing=bool(body), max_num_fields=40, errors="strict")  # fmt: skip
+    except ValueError as error:
+        raise Invalid("The request is not a form", remedy="Load the page again.") from error
+    if len(dict(fields)) < len(fields):
+        raise Invalid("The form has a field twice", remedy="Load the page again.")
+    return dict(fields)
 
 
-def status_of(wrong: PostroomError) -> int:
-    """Return the code that an error has over HTTP."""
-    return STATUS.get(wrong.code, 503)
+def status_code(error: PostroomError) -> int:
+    """Return the HTTP status of an error."""
+    return STATUS_CODES.get(error.code, 503)
 
 
-def page(content: Html, status: int = 200) -> Response:
-    """Return HTML as an answer."""
-    return Response(content, status, media_type="text/html; charset=utf-8")
+def page(template: str, status: int = 200, /, **values: object) -> Response:
+    """Return a rendered template as an answer."""
+    return Response(render(template, **values), status, media_type="text/html; charset=utf-8")
 
 
-def failed(wrong: PostroomError) -> Response:
+def error_page(error: PostroomError) -> Response:
     """Return an error as a page that says what to do next."""
-    status = status_of(wrong)
-    return page(pages.trouble(_TITLES.get(status, "Not now"), wrong.message, wrong.remedy), status)
+    status = status_code(error)
+    title = _TITLES.get(status, "Not possible right now")
+    return page("error.html", status, title=title, cause=error.message, remedy=error.remedy)
 
 
-def to(path: str) -> Response:
-    """Send a browser on, after a post."""
+def redirect(path: str) -> Response:
+    """Send a browser to another page, after a form."""
     return RedirectResponse(path, 303)

@@ -1,4 +1,4 @@
-"""Listens for browsers on this machine, or where the person says, and keeps those who work at it."""
+"""Serves the page: the listening server with its limits, and the background threads."""
 
 from __future__ import annotations
 
@@ -21,168 +21,178 @@ from postroom.core.errors import Denied
 from postroom.core.health import Check
 from postroom.desk import passphrase
 from postroom.services.services import Services
-from postroom.web.app import app
-from postroom.web.door import Door
-from postroom.web.live import Clerk, Live
-from postroom.web.markup import html
-from postroom.web.request import Setup
+from postroom.web.app import build_app
+from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.request import AppContext
+from postroom.web.sessions import Sessions
+from postroom.web.templates import render
 
-MOST_CONNECTIONS: Final = 250  # at once; a browser has six
+MAX_CONNECTIONS: Final = 250  # at once; a browser has six
 HEADER_SECONDS: Final = 5.0  # for the headers of a request
-GRACE: Final = 2  # seconds for what is under way when it ends
+SHUTDOWN_SECONDS: Final = 2  # for requests that are running when the server ends
 
 
-class Patient(H11Protocol):
-    """A connection: one that asks for nothing does not last, and gives way to a new one."""
+class LimitedConnection(H11Protocol):
+    """A connection that closes if no request arrives in time, and makes room when there are too many."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; if there are too many, close the oldest that waits for its request."""
+        """Accept a connection; above the limit, close the oldest one that has no request."""
         super().connection_made(transport)
-        self.since = self.loop.time()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._watch()
-        there = [
+        self.opened_at = self.loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._update_timer()
+        connections = [
             one
             for one in self.connections
-            if isinstance(one, Patient) and not one.transport.is_closing()
+            if isinstance(one, LimitedConnection) and not one.transport.is_closing()
         ]
-        if len(there) > MOST_CONNECTIONS:
-            idle = (one for one in there if one is not self and not one.has_request)
-            min(idle, key=lambda one: one.since, default=self).transport.close()
+        if len(connections) > MAX_CONNECTIONS:
+            idle = (one for one in connections if one is not self and not one.has_request)
+            min(idle, key=lambda one: one.opened_at, default=self).transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; the headers of a request must be there in time, however they trickle in."""
+        """Read on; bytes that trickle in do not extend the time for the headers."""
         super().data_received(data)
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Stop the timer of a connection that ended."""
         super().connection_lost(exc)
-        if self._deadline:
-            self._deadline.cancel()
+        if self._timer:
+            self._timer.cancel()
 
-    def _watch(self) -> None:
-        """Close the connection in a while, unless the headers of a request have arrived."""
-        busy = self._cycle is not None and not self._cycle.response_complete
-        if busy and self._deadline:
-            self._deadline.cancel()
-            self._deadline = None
-        elif not busy and not self._deadline:
-            self._deadline = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+    def _update_timer(self) -> None:
+        """Run the timer that closes the connection, except while a request is being answered."""
+        is_busy = self._cycle is not None and not self._cycle.response_complete
+        if is_busy and self._timer:
+            self._timer.cancel()
+            self._timer = None
+        elif not is_busy and not self._timer:
+            self._timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
     @property
     def has_request(self) -> bool:
-        """Whether a whole request is under way."""
+        """Whether a whole request arrived and is not answered yet."""
         cycle = self._cycle
         return cycle is not None and not cycle.response_complete and not cycle.more_body
 
     @property
     def _cycle(self) -> RequestResponseCycle | None:
-        return self.cycle  # which is None before the first request, whatever its type says
+        return self.cycle  # None before the first request, although it is not typed so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
-    """Where the page is found."""
+class ListenOptions:
+    """Where the page listens, and how browsers reach it."""
 
     listener: socket.socket
     host: str = "127.0.0.1"
-    origin: str = ""  # of the person's own proxy
-    remote: bool = False  # whether others than this machine reach it
-    idle: float = 900.0
+    origin: str = ""  # the address of the person's own proxy
+    is_remote: bool = False  # whether other machines reach it
+    idle_seconds: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """A page that is being served."""
+class DeskServer:
+    """A server of the page that is ready to run."""
 
-    door: Door
-    run: Callable[[], None]  # until it is closed
+    sessions: Sessions
+    run: Callable[[], None]  # blocks until `close`
     close: Callable[[], None]
 
 
 @contextmanager
-def served(
+def desk_server(
     services: Services,
-    where: Where,
+    options: ListenOptions,
     *,
     zone: tzinfo,
     health: Callable[[], Sequence[Check]],
     mail_health: Callable[[], Sequence[Check]],
-) -> Iterator[Served]:
-    """Listen, and lend the page; what is under way is ended in order."""
-    desk, guarded = services.desk, bool(where.origin) or where.remote
-    if (guarded or desk.rules.trust == "desk") and not desk.ledger.meta(passphrase.KEY):
-        what = "A desk that others can reach" if guarded else "Trust level desk"
+) -> Iterator[DeskServer]:
+    """Yield a server of the page; its background threads run until the block ends.
+
+    Raises `Denied` where a passphrase is required and none is set.
+    """
+    desk, is_exposed = services.desk, bool(options.origin) or options.is_remote
+    if (is_exposed or desk.rules.trust == "desk") and not desk.ledger.meta(passphrase.KEY):
+        subject = "A desk that other machines can reach" if is_exposed else "Trust level desk"
         raise Denied(
-            f"{what} needs your passphrase, and none is set",
+            f"{subject} needs your passphrase, and none is set",
             remedy="Set one with `postroom init --passphrase`.",
         )
-    listener = where.listener
-    port = listener.getsockname()[1]
-    door = Door(desk, port, origin=where.origin, host=where.host, guarded=guarded, idle=where.idle)
-    live = Live(desk)
-    clerk = Clerk(desk, live)
-    setup = Setup(services=services, door=door, live=live, clerk=clerk, zone=zone, health=health, mail_health=mail_health)  # fmt: skip
+    listener = options.listener
+    sessions = Sessions(
+        desk,
+        listener.getsockname()[1],
+        origin=options.origin,
+        host=options.host,
+        always_locked=is_exposed,
+        idle_seconds=options.idle_seconds,
+    )
+    feed = ChangeFeed(desk)
+    dispatcher = AutoDispatcher(desk, feed)
+    context = AppContext(
+        services=services,
+        sessions=sessions,
+        feed=feed,
+        dispatcher=dispatcher,
+        zone=zone,
+        health=health,
+        mail_health=mail_health,
+    )
     config = uvicorn.Config(
-        app(setup),
-        http=Patient,
+        build_app(context),
+        http=LimitedConnection,
         log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         lifespan="off",
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         h11_max_incomplete_event_size=65_536,
     )
     server = uvicorn.Server(config)
-    workers = [threading.Thread(target=work, daemon=True) for work in (live.watch, clerk.work)]
-    for worker in workers:
-        worker.start()
+    threads = [threading.Thread(target=work, daemon=True) for work in (feed.watch, dispatcher.run)]
+    for thread in threads:
+        thread.start()
 
     def close() -> None:
-        live.close()  # open pages first, so that nothing is waited for
-        clerk.wake()
+        feed.close()  # first, so that the server does not wait for open streams
+        dispatcher.wake()
         server.should_exit = True
 
     try:
-        yield Served(door=door, run=lambda: server.run(sockets=[listener]), close=close)
+        yield DeskServer(sessions=sessions, run=lambda: server.run(sockets=[listener]), close=close)
     finally:
         close()
         listener.close()
-        for worker in workers:
-            worker.join()
+        for thread in threads:
+            thread.join()
 
 
 @contextmanager
-def beside(page: Served) -> Iterator[Callable[[], bool]]:
-    """Serve in a thread of its own, while something else is done; what is lent says whether it still does."""
-    thread = threading.Thread(target=page.run, daemon=True)
+def run_in_thread(server: DeskServer) -> Iterator[Callable[[], bool]]:
+    """Run a server in a thread until the block ends; yield a function that says whether it still runs."""
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
         yield thread.is_alive
     finally:
-        page.close()
+        server.close()
         thread.join()
 
 
 @contextmanager
-def doorstep(folder: Path, address: str) -> Iterator[str]:
-    """Lend the address of a file that leads to an address which works once.
+def redirect_file(folder: Path, address: str) -> Iterator[str]:
+    """Yield the address of a private file that leads a browser to a sign-in address.
 
-    Given to a browser as it is, it would stand in the list of processes for everybody to see.
+    On a browser's command line, the sign-in address itself would be visible to other users in the list of processes.
     """
-    handle, name = tempfile.mkstemp(
-        prefix="desk-", suffix=".html", dir=folder
-    )  # for its owner alone
-    file = Path(name)
-    text = html(
-        '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}"><title>Postroom</title>'
-        '<p><a href="{address}">Open the desk</a></p>\n',
-        address=address,
-    )
+    handle, name = tempfile.mkstemp(prefix="desk-", suffix=".html", dir=folder)  # mode 0600
     with os.fdopen(handle, "w") as stream:
-        stream.write(text)
+        stream.write(render("redirect.html", address=address))
+    file = Path(name)
     try:
         yield file.absolute().as_uri()
     finally:

@@ -18,7 +18,8 @@ import httpx2
 
 from postroom.cli.listening import Place, listening
 from postroom.core.health import Check
-from postroom.web.serve import Served, Where, beside, served
+from postroom.web.serve import DeskServer, ListenOptions, desk_server, run_in_thread
+from postroom.web.templates import ENVIRONMENT
 from tests.desks import Office
 
 T = TypeVar("T")
@@ -121,10 +122,16 @@ def unseen(mark: Node) -> str:
     return chr(int(sign, 16)) * int(many.replace(",", "") or 1)
 
 
+def macro(template: str, name: str) -> Callable[..., str]:
+    """Return a macro of a template, to be called as the page does."""
+    found = getattr(ENVIRONMENT.get_template(template).module, name)
+    return lambda *values: str(found(*values))
+
+
 def parsed(text: str) -> Node:
     """Return a page as a tree."""
     reader = _Reader()
-    reader.feed(text)
+    reader.feed(str(text))  # a piece of Markup would be Markup too
     reader.close()
     return reader.root
 
@@ -236,11 +243,11 @@ class Browser:
 
     def enter(self, address: str, **fields: str) -> Answer:
         """Use an address that works once."""
-        path = address.removeprefix(self.site.door.address)
+        path = address.removeprefix(self.site.sessions.address)
         return self.submit(self.get(path).page.form("/in"), fields)
 
     def sign_in(self, person: str = "ada", **fields: str) -> Answer:
-        answer = self.enter(self.site.door.ticket(person), **fields)
+        answer = self.enter(self.site.sessions.new_address(person), **fields)
         assert answer.status == 200, answer.words
         return answer
 
@@ -252,10 +259,10 @@ def fine() -> list[Check]:
 class Site:
     """A desk that is served."""
 
-    def __init__(self, served: Served, stack: ExitStack) -> None:
-        self.served = served
-        self.door = served.door
-        self.address = f"http://127.0.0.1:{self.door.port}"
+    def __init__(self, server: DeskServer, stack: ExitStack) -> None:
+        self.server = server
+        self.sessions = server.sessions
+        self.address = f"http://127.0.0.1:{self.sessions.port}"
         self._stack = stack
 
     def stranger(self, *, proxied: bool = False) -> Browser:
@@ -285,14 +292,14 @@ def opened(
 ) -> Iterator[Site]:
     """Serve an office's desk, on a port of its own unless one is given."""
     listener = listening(Place("127.0.0.1", port), "--host")
-    place = Where(listener=listener, origin=origin, remote=remote, idle=idle)
+    options = ListenOptions(listener=listener, origin=origin, is_remote=remote, idle_seconds=idle)
     with ExitStack() as stack:
         stack.callback(listener.close)
-        page = stack.enter_context(
-            served(office.services, place, zone=UTC, health=health, mail_health=mail_health)
+        server = stack.enter_context(
+            desk_server(office.services, options, zone=UTC, health=health, mail_health=mail_health)
         )
-        stack.enter_context(beside(page))
-        yield Site(page, stack)
+        stack.enter_context(run_in_thread(server))
+        yield Site(server, stack)
 
 
 def until(condition: Callable[[], object], seconds: float = 20) -> None:

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from postroom.web.serve import HEADER_SECONDS, MOST_CONNECTIONS, Patient
+from postroom.web.serve import HEADER_SECONDS, MAX_CONNECTIONS, LimitedConnection
 
 Ts = TypeVarTuple("Ts")
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -31,7 +31,7 @@ async def hello(_scope: Scope, receive: Receive, send: Send) -> None:
 @contextmanager
 def listening() -> Iterator[Callable[[], socket.socket]]:
     """Serve, and lend a way to connect."""
-    config = uvicorn.Config(hello, http=Patient, log_level="error", lifespan="off")
+    config = uvicorn.Config(hello, http=LimitedConnection, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     with closing(socket.create_server(("127.0.0.1", 0), backlog=1024)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -53,7 +53,7 @@ def answer(connection: socket.socket) -> bytes:
 
 def test_connections_that_ask_for_nothing_give_way_the_oldest_first() -> None:
     with listening() as connect, ExitStack() as stack:
-        silent = [stack.enter_context(connect()) for _ in range(MOST_CONNECTIONS)]
+        silent = [stack.enter_context(connect()) for _ in range(MAX_CONNECTIONS)]
         silent[1].sendall(b"GET / HTTP/1.1\r\nHost:")
         silent[2].sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf")
         for number in range(3):
@@ -105,11 +105,11 @@ class Line(asyncio.Transport):
 
 
 def test_headers_that_trickle_in_have_one_deadline_and_a_request_has_none() -> None:
-    config = uvicorn.Config(hello, http=Patient, log_level="error")
+    config = uvicorn.Config(hello, http=LimitedConnection, log_level="error")
     config.load()
     time, line = Time(), Line()
     with closing(time):
-        connection = Patient(config, ServerState(), {}, time)
+        connection = LimitedConnection(config, ServerState(), {}, time)
         connection.connection_made(line)
         for piece in (GET[:4], GET[4:9], GET[9:-1]):
             connection.data_received(piece)

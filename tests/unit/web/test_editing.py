@@ -43,7 +43,7 @@ def test_a_form_that_was_not_changed_changes_nothing(office: Office, browser: Br
     )
     answer = browser.submit(form_of(browser, entry.id))
     assert answer.status == 400
-    assert "Nothing was changed yet" in answer.words
+    assert "You have not changed anything yet" in answer.words
     assert office.desk.ledger.entry(entry.id).version == entry.version
 
 
@@ -81,7 +81,7 @@ def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(
     assert (found.kind, found.letter.text) == ("pending", "Kept.\n")
     assert "Kept." in office.note(kept.id).read_text(encoding="utf-8")
     answer = browser.get(f"/letter/{kept.id}")
-    assert "What was changed" in answer.words
+    assert "Changes" in answer.words
     page = shown(browser, sent.id, text="Sent.")
     browser.submit(page.form("/change"), then="approve")
     found = office.desk.ledger.entry(sent.id)
@@ -131,7 +131,7 @@ def test_what_was_typed_is_not_lost_where_somebody_else_changed_it_meanwhile(
     other.close()
     answer = browser.submit(form, text="Mine, and long.")
     assert answer.status == 409
-    assert "changed meanwhile" in answer.words
+    assert "changed in the meantime" in answer.words
     assert answer.page.form("/preview").fields["text"] == "Mine, and long."
     shown_then = browser.submit(answer.page.form("/preview"))
     browser.submit(shown_then.page.form("/change"), then="wait")
@@ -147,7 +147,7 @@ def test_a_letter_that_was_decided_meanwhile_is_not_edited(
     office.desk.reject(entry.id, by="bob", reason="no")
     for answer in (browser.submit(first, text="Mine."), browser.submit(second, then="approve"), browser.get(f"/letter/{entry.id}/edit")):  # fmt: skip
         assert answer.status == 409
-        assert "bob was first and rejected it: no" in answer.words
+        assert "bob already rejected it: no" in answer.words
     assert letter(office, entry.id) == entry.letter
     assert office.state_of(entry.id) == "rejected"
 
@@ -245,11 +245,11 @@ def test_the_html_part_goes_with_the_words_that_it_says(office: Office, browser:
     values = {"text": "Good day.\n", "html": "<p>Good day.</p>"}
     worded, copied = (office.propose(office.letter(subject=s, **values)) for s in ("a", "b"))
     page = shown(browser, worded.id, text="Bad day.")
-    assert "The HTML part goes" in page.words
+    assert "The HTML part is dropped" in page.words
     browser.submit(page.form("/change"), then="wait")
     assert letter(office, worded.id).html == ""
     page = shown(browser, copied.id, cc=str(BOB))
-    assert "The HTML part goes" not in page.words
+    assert "The HTML part is dropped" not in page.words
     browser.submit(page.form("/change"), then="wait")
     assert letter(office, copied.id).html == "<p>Good day.</p>"
 

@@ -14,10 +14,10 @@ from starlette.requests import Request
 
 from postroom.core.life import Sent
 from postroom.desk.desk import Desk
-from postroom.web.counter import Counter
-from postroom.web.door import Door, Visitor
-from postroom.web.live import Clerk, Live
-from postroom.web.request import Post, Setup
+from postroom.web.handlers import Handlers
+from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.request import AppContext, PageRequest
+from postroom.web.sessions import BrowserSession, Sessions
 from tests.desks import APPROVED, Office, state
 from tests.narrow import present
 from tests.providers import Courier
@@ -72,7 +72,7 @@ def test_a_page_is_told_what_another_process_decided(office: Office, site: Site)
     other.propose(office.letter(subject="New"))
     until(lambda: stream.changes > before)
     other.close()
-    site.served.close()
+    site.server.close()
     assert stream.ended.wait(10)
 
 
@@ -84,19 +84,19 @@ def test_a_page_is_told_what_another_page_decided(office: Office, site: Site) ->
     before = [stream.changes for stream in streams]
     site.browser().decide(entry.id, "approve")
     until(lambda: all(s.changes > b for s, b in zip(streams, before, strict=True)))
-    site.served.close()
+    site.server.close()
     assert all(stream.ended.wait(10) for stream in streams)
 
 
 def test_what_changes_while_a_page_is_being_told_is_told_as_well(office: Office) -> None:
-    live = Live(office.desk)
+    feed = ChangeFeed(office.desk)
 
     async def told() -> list[str]:
-        stream = live.stream(lambda: True)
+        stream = feed.stream(lambda: True)
         assert isinstance(stream, AsyncGenerator)
         async with aclosing(stream):
             heard = [await anext(stream) for _ in range(2)]
-            live.tell()
+            feed.notify()
             await asyncio.sleep(0)
             async with asyncio.timeout(5):
                 heard.append(await anext(stream))
@@ -122,7 +122,7 @@ def test_a_page_that_was_locked_is_told_nothing_more(office: Office) -> None:
     office.set_passphrase(WORD)
     office.reopen(trust="desk")
     with opened(office) as site:
-        site.door.now = lambda: office.clock.steady
+        site.sessions.now = lambda: office.clock.steady
         stream = Stream(site.browser(passphrase=WORD))
         stream.quiet()
         office.clock.go(1000)
@@ -140,7 +140,7 @@ def test_it_ends_with_pages_open_and_they_with_it(office: Office) -> None:
 
 def test_it_ends_with_nobody_there_and_nobody_is_let_in_then(office: Office) -> None:
     with opened(office) as site:
-        port = site.door.port
+        port = site.sessions.port
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
 
@@ -168,26 +168,26 @@ def test_what_is_not_due_is_not_sent(office: Office, courier: Courier) -> None:
     with opened(office) as site:
         site.browser().decide(entry.id, "approve")
     office.clock.go(9)
-    with rounds(office, 3) as clerk:
-        clerk.work()
+    with rounds(office, 3) as dispatcher:
+        dispatcher.run()
     assert courier.tried == 0
     office.clock.go(1)
-    with rounds(office, 1) as clerk:
-        clerk.work()
+    with rounds(office, 1) as dispatcher:
+        dispatcher.run()
     assert courier.tried == 1
 
 
-class Paced(Clerk):
-    """A clerk that goes round so often and no more."""
+class Paced(AutoDispatcher):
+    """A dispatcher that goes round so often and no more."""
 
     def __init__(self, desk: Desk, many: int, between: Callable[[int], object]) -> None:
-        super().__init__(desk, Live(desk))
+        super().__init__(desk, ChangeFeed(desk))
         self.many, self.between = many, between
         self.waits: list[float] = []
 
-    def work(self) -> None:
+    def run(self) -> None:
         for left in range(self.many, 0, -1):
-            self.waits.append(self.round())
+            self.waits.append(self.run_once())
             self.between(left)
 
 
@@ -195,34 +195,36 @@ class Paced(Clerk):
 def rounds(
     office: Office, many: int, between: Callable[[int], object] = lambda _left: None
 ) -> Iterator[Paced]:
-    """Lend a clerk that goes round so often and no more."""
+    """Lend a dispatcher that goes round so often and no more."""
     yield Paced(office.desk, many, between)
 
 
 def shown(
     office: Office,
-    clerk: Paced,
+    dispatcher: Paced,
     *,
     person: str = "ada",
     live: bool = False,
     path: str = "queue",
     id: str = "",
 ) -> str:
-    """Return a page as it is drawn beside this clerk."""
-    setup = Setup(
-        services=office.services, door=Door(office.desk, 1), live=clerk._live, clerk=clerk, zone=UTC, health=fine, mail_health=fine,
+    """Return a page as it is drawn beside this dispatcher."""
+    context = AppContext(
+        services=office.services, sessions=Sessions(office.desk, 1), feed=dispatcher._feed, dispatcher=dispatcher, zone=UTC, health=fine, mail_health=fine,
     )  # fmt: skip
     headers = [(b"x-desk-live", b"1")] if live else []
     scope = {"type": "http", "method": "GET", "query_string": b"", "headers": headers, "path_params": {"id": id}}  # fmt: skip
-    answer = getattr(Counter(setup), path)(Post(Request(scope), Visitor("s", person), {}))
+    answer = getattr(Handlers(context), path)(
+        PageRequest(Request(scope), BrowserSession("s", person), {})
+    )
     return parsed(answer.body.decode()).words
 
 
 def test_notes_that_were_moved_are_taken_in(office: Office, courier: Courier) -> None:
     entry = office.propose()
     office.move(entry.id, APPROVED)
-    with rounds(office, 2, between=lambda _left: office.clock.go(10)) as clerk:
-        clerk.work()
+    with rounds(office, 2, between=lambda _left: office.clock.go(10)) as dispatcher:
+        dispatcher.run()
     assert office.state_of(entry.id) == "sent"
     assert len(courier.accepted) == 1
 
@@ -246,7 +248,7 @@ def test_a_vault_that_is_gone_for_a_while_is_said_and_then_all_goes_on(
         until(lambda: office.state_of(entry.id) == "sent", 12)
         answer = browser.get("/")
         assert answer.status == 200
-        assert "Nothing is sent at the moment" not in answer.words
+        assert "Nothing is being sent" not in answer.words
 
 
 def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office: Office) -> None:
@@ -260,36 +262,36 @@ def test_what_keeps_letters_from_leaving_is_said_until_it_is_over(office: Office
     office.step = step
     said = []
 
-    with rounds(office, 2, between=lambda _left: said.append(clerk.trouble)) as clerk:
-        clerk.work()
+    with rounds(office, 2, between=lambda _left: said.append(dispatcher.problem)) as dispatcher:
+        dispatcher.run()
         assert "the disk is on fire" in said[0]
         assert said[1] == ""
 
 
 def test_trouble_stands_on_the_page_until_it_is_over(office: Office) -> None:
-    with rounds(office, 0) as clerk:
-        clerk.trouble = "the disk is on fire"
+    with rounds(office, 0) as dispatcher:
+        dispatcher.problem = "the disk is on fire"
         for _ in range(2):
-            assert "Nothing is sent at the moment: the disk is on fire" in shown(office, clerk)
-        clerk.trouble = ""
-        assert "fire" not in shown(office, clerk)
+            assert "Nothing is being sent: the disk is on fire" in shown(office, dispatcher)
+        dispatcher.problem = ""
+        assert "fire" not in shown(office, dispatcher)
 
 
 def test_what_is_said_in_every_round_stands_on_the_page_once(office: Office) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
-    with rounds(office, 5) as clerk:
-        clerk.work()
-        assert shown(office, clerk).count("Approved/shopping.md counts for nothing") == 1
+    with rounds(office, 5) as dispatcher:
+        dispatcher.run()
+        assert shown(office, dispatcher).count("Approved/shopping.md counts for nothing") == 1
 
 
 def test_what_a_person_should_know_is_not_lost_to_a_part_that_a_page_loads_by_itself(
     office: Office,
 ) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
-    with rounds(office, 1) as clerk:
-        clerk.work()
-        shown(office, clerk, live=True, path="mail_health")
-        assert "Approved/shopping.md counts for nothing" in shown(office, clerk)
+    with rounds(office, 1) as dispatcher:
+        dispatcher.run()
+        shown(office, dispatcher, live=True, path="mail_health")
+        assert "Approved/shopping.md counts for nothing" in shown(office, dispatcher)
 
 
 def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office: Office) -> None:
@@ -297,10 +299,10 @@ def test_what_a_look_at_a_letter_finds_in_the_folders_is_said(office: Office) ->
     office.reopen(trust="desk")
     entry = office.propose()
     office.move(entry.id, APPROVED)
-    with rounds(office, 1) as clerk:
-        words = shown(office, clerk, path="letter", id=entry.id)
-        clerk.work()
-        words += shown(office, clerk)
+    with rounds(office, 1) as dispatcher:
+        words = shown(office, dispatcher, path="letter", id=entry.id)
+        dispatcher.run()
+        words += shown(office, dispatcher)
     assert office.state_of(entry.id) == "pending"
     assert "level desk" in words
 
@@ -312,8 +314,8 @@ def test_a_letter_does_not_wait_long_after_it_is_due(
     office.reopen(undo_seconds=window)
     entry = office.propose()
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
-    with rounds(office, looks, between=lambda _left: office.clock.go(window)) as clerk:
-        clerk.work()
-        assert max(clerk.waits[: looks - 1], default=0) <= window
+    with rounds(office, looks, between=lambda _left: office.clock.go(window)) as dispatcher:
+        dispatcher.run()
+        assert max(dispatcher.waits[: looks - 1], default=0) <= window
     assert office.state_of(entry.id) == "sent"
     assert present(state(office, entry.id, Sent).verdict).by == "ada"

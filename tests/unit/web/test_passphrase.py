@@ -10,7 +10,7 @@ import pytest
 from postroom.core.errors import Denied
 from postroom.desk.desk import Desk
 from postroom.desk.passphrase import Unlocked
-from postroom.web.door import FREE_TRIES, LONGEST_WAIT, Door, Visitor
+from postroom.web.sessions import FREE_TRIES, LONGEST_DELAY, BrowserSession, Sessions
 from tests.desks import Office
 from tests.narrow import narrow
 from tests.providers import Courier
@@ -29,7 +29,7 @@ def office(office: Office) -> Office:
 @pytest.fixture
 def site(office: Office) -> Iterator[Site]:
     with opened(office, idle=900) as site:
-        site.door.now = lambda: office.clock.steady
+        site.sessions.now = lambda: office.clock.steady
         yield site
 
 
@@ -52,7 +52,7 @@ def locked(answer: Answer) -> Node:
 
 def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site: Site) -> None:
     browser = site.stranger()
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     for wrong in ("", "wrong", WORD.upper(), WORD + " "):
         answer = browser.enter(address, passphrase=wrong)
         assert answer.status == 403
@@ -64,7 +64,7 @@ def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site:
 
 def test_an_address_without_the_passphrase_is_refused(site: Site) -> None:
     browser = site.stranger()
-    ticket = site.door.ticket("ada").rpartition("/")[2]
+    ticket = site.sessions.new_address("ada").rpartition("/")[2]
     assert browser.send("/in", {"ticket": ticket}).status == 403
     assert not browser.cookies
 
@@ -77,11 +77,11 @@ def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_le
     entry = office.propose()
     with opened(office, **where) as site:
         browser = site.stranger(proxied="origin" in where)
-        address = site.door.ticket("ada")
+        address = site.sessions.new_address("ada")
         assert browser.enter(address, passphrase="wrong").status == 403
         assert browser.enter(address, passphrase=WORD).status == 200
         assert browser.decide(entry.id, "approve").status == 200
-        site.door.now = lambda: 1e9
+        site.sessions.now = lambda: 1e9
         locked(browser.get(f"/letter/{entry.id}"))
     assert office.state_of(entry.id) == "approved"
 
@@ -128,71 +128,71 @@ class Guessed(Desk):
         return Unlocked(WORD)
 
 
-def guesser() -> tuple[Door, list[float]]:
-    """Return a door over such a desk, and its time."""
+def guesser() -> tuple[Sessions, list[float]]:
+    """Return sessions over such a desk, and their time."""
     now = [1000.0]
-    return Door(Guessed(), 1, now=lambda: now[0]), now
+    return Sessions(Guessed(), 1, now=lambda: now[0]), now
 
 
-def guess(door: Door, given: str = "wrong") -> str:
+def guess(sessions: Sessions, given: str = "wrong") -> str:
     try:
-        door.unlock(Visitor("secret", "ada"), given)
+        sessions.unlock(BrowserSession("secret", "ada"), given)
     except Exception as why:  # noqa: BLE001 - which it is, is what is asked
         return type(why).__name__
     return "unlocked"
 
 
 def test_after_five_wrong_passphrases_each_further_one_waits_longer() -> None:
-    door, now = guesser()
-    assert [guess(door) for _ in range(FREE_TRIES)] == ["Denied"] * 5
+    sessions, now = guesser()
+    assert [guess(sessions) for _ in range(FREE_TRIES)] == ["Denied"] * 5
     waits = []
     for _ in range(12):
-        assert guess(door, WORD) == "Limited"  # the right one too: it could be a guess
+        assert guess(sessions, WORD) == "Limited"  # the right one too: it could be a guess
         began = now[0]
-        while guess(door) == "Limited":
+        while guess(sessions) == "Limited":
             now[0] += 1
         waits.append(now[0] - began)
     assert waits[:4] == [5, 10, 20, 40]
     assert waits == sorted(waits)
-    assert max(waits) == LONGEST_WAIT
+    assert max(waits) == LONGEST_DELAY
 
 
 def test_the_right_passphrase_ends_the_counting() -> None:
-    door, now = guesser()
+    sessions, now = guesser()
     for _ in range(FREE_TRIES - 1):
-        guess(door)
-    assert guess(door, WORD) == "unlocked"
-    assert [guess(door) for _ in range(FREE_TRIES)] == ["Denied"] * FREE_TRIES
-    assert guess(door) == "Limited"
+        guess(sessions)
+    assert guess(sessions, WORD) == "unlocked"
+    assert [guess(sessions) for _ in range(FREE_TRIES)] == ["Denied"] * FREE_TRIES
+    assert guess(sessions) == "Limited"
     now[0] += 5
-    assert guess(door, WORD) == "unlocked"
-    assert guess(door) == "Denied"
+    assert guess(sessions, WORD) == "unlocked"
+    assert guess(sessions) == "Denied"
 
 
 def test_who_waits_is_told_for_how_long(site: Site) -> None:
     browser = site.stranger()
-    address = site.door.ticket("ada")
-    site.door._wrong = FREE_TRIES - 1
+    address = site.sessions.new_address("ada")
+    site.sessions._wrong_tries = FREE_TRIES - 1
     assert browser.enter(address, passphrase="wrong").status == 403
     answer = browser.enter(address, passphrase=WORD)
     assert "5 seconds" in answer.words
     assert not browser.cookies
-    site.door._until = 0
+    site.sessions._delayed_until = 0
     assert browser.enter(address, passphrase=WORD).status == 200
 
 
 def test_guessing_many_at_once_is_no_way_around_the_waiting() -> None:
-    door, _ = guesser()
-    found = at_once(*[lambda: guess(door)] * 40)
+    sessions, _ = guesser()
+    found = at_once(*[lambda: guess(sessions)] * 40)
     assert sorted(found) == ["Denied"] * FREE_TRIES + ["Limited"] * 35
-    assert len(narrow(door.desk, Guessed).tried) == FREE_TRIES
+    assert len(narrow(sessions.desk, Guessed).tried) == FREE_TRIES
 
 
 def test_guesses_at_the_door_and_at_the_lock_count_together(site: Site, office: Office) -> None:
     browser = site.browser(passphrase=WORD)
     office.clock.go(1000)
-    site.door._wrong = FREE_TRIES - 2
-    assert site.stranger().enter(site.door.ticket("ada"), passphrase="wrong").status == 403
+    site.sessions._wrong_tries = FREE_TRIES - 2
+    assert site.stranger().enter(site.sessions.new_address("ada"), passphrase="wrong").status == 403
     form = locked(browser.get("/"))
     assert "not the passphrase" in browser.submit(form, passphrase="wrong").words
     assert "Too many" in browser.submit(form, passphrase=WORD).words
@@ -319,10 +319,10 @@ def test_a_passphrase_that_was_changed_in_the_terminal_must_be_given_anew(
 def test_who_was_let_in_before_a_restart_gives_the_passphrase_again(office: Office) -> None:
     with opened(office) as site:
         (secret,) = site.browser(passphrase=WORD).cookies.values()
-        port = site.door.port
+        port = site.sessions.port
     with opened(office, port=port) as site:
         browser = site.stranger()
-        browser.cookies = {site.door.cookie: secret}
+        browser.cookies = {site.sessions.cookie: secret}
         locked(browser.get("/"))
 
 
@@ -342,13 +342,16 @@ def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office: Office) -> 
         assert office.state_of(entry.id) == "pending"
         browser.submit(asked, passphrase=WORD)
         assert office.state_of(entry.id) == "approved"
-        assert site.stranger().enter(site.door.ticket("ada"), passphrase="wrong").status == 403
+        assert (
+            site.stranger().enter(site.sessions.new_address("ada"), passphrase="wrong").status
+            == 403
+        )
 
 
 def test_signing_out_needs_no_passphrase(site: Site, office: Office, browser: Browser) -> None:
     kept = dict(browser.cookies)
     office.clock.go(1000)
-    browser.send("/out", {"token": Visitor(next(iter(kept.values())), "ada").token})
+    browser.send("/out", {"token": BrowserSession(next(iter(kept.values())), "ada").token})
     browser.cookies = kept
     answer = browser.get("/")
     assert "not signed in" in answer.words
@@ -373,12 +376,12 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier:
     assert office.state_of(entry.id) == "pending"
 
 
-def test_the_doors_proof_is_of_its_own_browser_alone(office: Office) -> None:
-    door = Door(office.desk, 1, now=lambda: 0.0)
-    ours, theirs = Visitor("ours", "ada"), Visitor("theirs", "bob")
-    door.unlock(ours, WORD)
-    assert not door.locked(ours)
-    assert door.locked(theirs)
-    assert door.proof(theirs) is None
-    door.leave(ours)
-    assert door.locked(ours)
+def test_a_proof_counts_for_its_own_browser_alone(office: Office) -> None:
+    sessions = Sessions(office.desk, 1, now=lambda: 0.0)
+    own, other = BrowserSession("own", "ada"), BrowserSession("other", "bob")
+    sessions.unlock(own, WORD)
+    assert not sessions.is_locked(own)
+    assert sessions.is_locked(other)
+    assert sessions.proof(other) is None
+    sessions.sign_out(own)
+    assert sessions.is_locked(own)

@@ -15,10 +15,9 @@ from postroom.core.health import Check
 from postroom.core.records import Entry
 from postroom.desk.recorder import Call
 from postroom.services.correspondence import Correspondence
-from postroom.web.markup import Html
-from postroom.web.records import chart
+from postroom.web import views
 from tests.desks import BOB, CAT, Office
-from tests.unit.web.browser import Browser, Node, opened, parsed
+from tests.unit.web.browser import Browser, Node, macro, opened, parsed
 
 
 def found(browser: Browser, **asked: str) -> list[str]:
@@ -61,7 +60,7 @@ def test_the_history_is_searched_by_every_word_wherever_it_stands(
     assert found(browser, q="x" * 5000) == []
     assert found(browser, q="  ") == every
     words = browser.get("/history?q=nowhere").words
-    assert "No letter fits" in words
+    assert "No letters found" in words
 
 
 def test_the_history_is_filtered_by_outcome_and_by_agent(office: Office, browser: Browser) -> None:
@@ -104,8 +103,8 @@ def test_a_long_history_is_turned_over_and_keeps_what_was_asked_for(office: Offi
 
 
 def test_an_empty_history_says_what_will_be_there(browser: Browser) -> None:
-    assert "No letter was decided yet" in browser.get("/history").words
-    assert "Nothing waits" in browser.get("/").words
+    assert "No letters decided yet" in browser.get("/history").words
+    assert "Nothing is waiting" in browser.get("/").words
 
 
 # The chain
@@ -114,12 +113,12 @@ def test_an_empty_history_says_what_will_be_there(browser: Browser) -> None:
 def test_whether_the_log_is_as_it_was_written_is_told(office: Office, browser: Browser) -> None:
     office.propose()
     whole = browser.get("/history/chain")
-    assert "The audit chain is whole" in whole.words
+    assert "The audit log is intact" in whole.words
     assert f"{office.desk.ledger.head()} action" in whole.words
     (file,) = (office.vault / "Logs" / "actions").glob("*.json")
     file.write_bytes(file.read_bytes().replace(b"claude", b"mallory"))
     broken = browser.get("/history/chain")
-    assert "The log is not what was written" in broken.words
+    assert "The audit log was changed" in broken.words
     assert "postroom audit verify" in broken.words
     assert not browser.get("/history/chain", x_desk_live="1").page.all("html")
 
@@ -189,7 +188,7 @@ def test_agent_mail_that_cannot_be_looked_at_is_said(
     office.services.correspondence = Broken(Post(str(alone), {}), office.desk.recorder, bytes, lambda _s: None)  # fmt: skip
     answer = browser.get("/agents")
     assert answer.status == 200
-    assert "Agent mail cannot be looked at: a lock is held. Wait." in answer.words
+    assert "Cannot read agent mail: a lock is held. Wait." in answer.words
     assert "claude" in rows(answer.page)
 
 
@@ -229,12 +228,17 @@ TODAY = date(2026, 11, 15)
 DAY = (TODAY - date(1970, 1, 1)).days
 
 
-def titles(drawn: Html) -> list[str]:
+def chart(days: dict[int, dict[str, int]]) -> str:
+    """Return the chart of these days as a page shows it."""
+    return macro("common.html", "chart")(views.chart(days, TODAY)).strip()
+
+
+def titles(drawn: str) -> list[str]:
     return [node.text for node in parsed(drawn).all("title")]
 
 
 def test_the_chart_says_how_many_of_each_on_each_day() -> None:
-    drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}}, TODAY)  # fmt: skip
+    drawn = chart({DAY: {"approved": 3, "sent": 2}, DAY - 29: {"rejected": 1}, DAY - 30: {"sent": 9}, DAY + 1: {"sent": 9}})  # fmt: skip
     assert titles(drawn) == ["2026-10-17: 1 rejected", "2026-11-15: 3 approved, 2 sent"]
     label = parsed(drawn).one("svg").attrs["aria-label"]
     assert label == "Letters in the last 30 days: 3 approved, 1 rejected, 2 sent"
@@ -242,7 +246,7 @@ def test_the_chart_says_how_many_of_each_on_each_day() -> None:
 
 def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart() -> None:
     days = {DAY - n: {"approved": n * 7, "rejected": n, "sent": 200 - n} for n in range(30)}
-    for bar in parsed(chart(days, TODAY)).all("rect"):
+    for bar in parsed(chart(days)).all("rect"):
         top, tall = float(bar.attrs["y"]), float(bar.attrs["height"])
         assert top >= 0
         assert tall > 0
@@ -251,8 +255,8 @@ def test_bars_stand_on_the_line_and_none_is_higher_than_the_chart() -> None:
 
 
 def test_without_letters_there_is_no_chart() -> None:
-    assert chart({}, TODAY) == ""
-    assert chart({DAY - 31: {"sent": 1}}, TODAY) == ""
+    assert chart({}) == ""
+    assert chart({DAY - 31: {"sent": 1}}) == ""
 
 
 def test_what_was_decided_is_in_the_chart(office: Office, browser: Browser) -> None:

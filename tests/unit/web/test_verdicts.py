@@ -32,7 +32,7 @@ def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(
     with opened(office) as site:
         answer = site.browser("Grace H.").decide(entry.id, "approve")
         assert answer.status == 200
-        assert "leaves in" in answer.words
+        assert "sent in" in answer.words
     approved = office.desk.ledger.history(entry.id)[-1]
     assert isinstance(approved, life.Approved)
     assert approved.verdict.by == "Grace H."
@@ -116,7 +116,7 @@ def test_red_lines_must_be_ticked_before_a_letter_is_approved(
     (tick,) = [node for node in form if node.attrs.get("type") == "checkbox"]
     assert "required" in tick.attrs
     for more in ({}, {"seen": ""}, {"seen": "no"}, {"seen": "YES"}):
-        refused(browser.submit(form, more), 400, "red line", "tick")
+        refused(browser.submit(form, more), 400, "red warning", "tick")
         assert office.state_of(entry.id) == "pending"
     browser.submit(form, seen="yes")
     assert office.state_of(entry.id) == "approved"
@@ -162,7 +162,7 @@ def test_a_paused_vault_is_said_on_every_page_and_holds_what_is_approved(
     with opened(office) as site:
         browser = site.browser()
         for path in ("/", f"/letter/{entry.id}", "/history", "/agents", "/health"):
-            assert "Sending and sorting of mail is paused by PAUSED" in browser.get(path).words
+            assert "Sending and triage are paused by the file PAUSED" in browser.get(path).words
         assert browser.decide(entry.id, "approve").status == 200
     office.clock.go(10)
     with opened(office) as site:
@@ -244,7 +244,7 @@ def test_what_was_sent_cannot_be_undone_and_the_page_says_so(
     office.desk.send_approved()
     answer = browser.submit(form)
     refused(answer, 409, "Not done", "was sent")
-    assert "cannot be called back" in answer.words
+    assert "cannot be recalled" in answer.words
     assert office.state_of(entry.id) == "sent"
 
 
@@ -332,7 +332,7 @@ def test_of_two_who_decide_at_once_one_is_told_what_the_other_decided(
         assert sorted(statuses) == [303, 409]
         first = statuses.index(303)
         assert office.state_of(entry.id) == ("approved", "rejected")[first]
-        told = ("ada was first and approved it", "bob was first and rejected it")[first]
+        told = ("ada already approved it", "bob already rejected it")[first]
         assert told in answers[1 - first].words
 
 
@@ -399,7 +399,7 @@ def test_everybody_who_gets_the_letter_is_in_what_was_approved(
 
 def test_what_was_done_is_said_once_it_is_done(office: Office, browser: Browser) -> None:
     entry = office.propose()
-    for verb, said in (("approve", "Approved."), ("undo", "Recalled. Nothing was sent."), ("reject", "Rejected. The agent is told."), ("reopen", "It waits for you again.")):  # fmt: skip
+    for verb, said in (("approve", "Approved."), ("undo", "Approval undone. Nothing was sent."), ("reject", "Rejected. The agent sees it."), ("reopen", "Back in the queue.")):  # fmt: skip
         assert said in browser.decide(entry.id, verb).words
 
 

@@ -1,4 +1,4 @@
-// The desk works without this file. With it: times in the reader's zone, a count-down that counts, keys, and news at once.
+// The page works without this script. It adds times in the reader's zone, a running count-down, keys, and live updates.
 "use strict";
 
 const find = (query, within = document) => within.querySelector(query);
@@ -32,14 +32,14 @@ function countDown(within = document) {
   }
 }
 
-// Parts of a page that take longer
+// Parts of a page that are loaded later
 
 async function load(within = document) {
   for (const place of all("[data-load]", within)) {
     const address = place.dataset.load;
     delete place.dataset.load;
     const link = place.innerHTML;
-    place.innerHTML = '<p class="quiet">One moment…</p>';
+    place.innerHTML = '<p class="quiet">Loading…</p>';
     try {
       const answer = await fetch(address, { headers: { "X-Desk-Live": "1" } });
       if (!answer.ok) throw new Error(answer.status);
@@ -51,7 +51,7 @@ async function load(within = document) {
   }
 }
 
-// News
+// Live updates
 
 let asking = false;
 let again = false;
@@ -86,34 +86,34 @@ async function refresh() {
   if (asking) { again = true; return; }
   asking = true;
   try {
-    const mine = find("[data-version]");
-    // Where a form was posted to, there is nothing to fetch.
-    const address = mine ? `/letter/${mine.dataset.letter}${location.search}` : location.href;
+    const old = find("[data-version]");
+    // The address of a form cannot be fetched.
+    const address = old ? `/letter/${old.dataset.letter}${location.search}` : location.href;
     const answer = await fetch(address, { headers: { "X-Desk-Live": "1" } });
     if (answer.status === 401) {
-      if (busy()) tell("The desk is locked. What you typed is still here: sending it asks for your passphrase.", true);
+      if (busy()) tell("The page is locked. Your text is still here; you will be asked for your passphrase when you send it.", true);
       else location.assign(address);
       return;
     }
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     local(fresh);
-    const theirs = find("[data-version]", fresh);
+    const current = find("[data-version]", fresh);
     document.title = fresh.title;
     swap(find("#queue"), find("#queue", fresh));
     swap(find(".bar nav"), find(".bar nav", fresh));
-    if (!mine || mine.dataset.version === theirs?.dataset.version) {
-      if (!mine && !busy()) swap(find("main .summary"), find("main .summary", fresh));
-    } else if (theirs && mine.dataset.digest && mine.dataset.digest !== theirs.dataset.digest) {
-      // Not swapped under somebody's hands: what they approve is what they have read, and is refused.
-      tell("This letter was changed meanwhile. Load the page again to see it as it is.", true);
+    if (!old || old.dataset.version === current?.dataset.version) {
+      if (!old && !busy()) swap(find("main .summary"), find("main .summary", fresh));
+    } else if (current && old.dataset.digest && old.dataset.digest !== current.dataset.digest) {
+      // Not replaced while somebody reads it: an approval of what they read is refused.
+      tell("This letter was changed in the meantime. Load the page again to see the current version.", true);
       for (const button of all("#approve")) button.disabled = true;
     } else if (busy()) {
-      tell(`Decided meanwhile. ${find(".state", fresh)?.textContent.trim() || ""} What you typed was not used.`, true);
-    } else if (theirs) {
+      tell(`Already decided. ${find(".state", fresh)?.textContent.trim() || ""} Your text was not used.`, true);
+    } else if (current) {
       swap(find("main"), find("main", fresh));
       const approve = find("#approve");
-      if (approve) {  // it came where another button was: a click under way is not meant for it
+      if (approve) {  // it appears where another button was: a click that has begun is not meant for it
         approve.disabled = true;
         setTimeout(() => { approve.disabled = false; }, 1000);
       }
@@ -125,7 +125,7 @@ async function refresh() {
     }
     countDown();
   } catch {
-    // The desk was ended: the stream finds it again, or says so.
+    // The desk was stopped: the stream reconnects, or reports it.
   } finally {
     asking = false;
     if (again) { again = false; refresh(); }
@@ -139,18 +139,18 @@ function listen() {
   if (!find("body.desk") || stream || document.hidden) return;
   stream = new EventSource("/events");
   stream.addEventListener("change", refresh);
-  stream.onopen = () => { if (lost) { tell("Connected again."); refresh(); } lost = 0; };
+  stream.onopen = () => { if (lost) { tell("Reconnected."); refresh(); } lost = 0; };
   stream.onerror = () => {
     lost += 1;
-    if (lost === 3) tell("The desk does not answer. Is postroom desk still running?", true);
-    // Whoever listens there later need not be the desk: it is asked again when somebody looks.
+    if (lost === 3) tell("The desk does not answer. Is `postroom desk` still running?", true);
+    // Another program may use the port by now: the page asks again when somebody looks at it.
     if (lost >= 20) { stream?.close(); stream = null; return; }
-    // Refused, not lost: the page finds out why, and that it is to be unlocked, say.
+    // Refused, not lost: loading the page shows why, for example that it is locked.
     if (stream?.readyState === EventSource.CLOSED) { stream = null; refresh(); setTimeout(listen, 5000); }
   };
 }
 
-// A browser has six connections for us: a page that nobody looks at gives its own back.
+// A browser opens at most six connections to a host: a hidden page gives its own back.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { stream?.close(); stream = null; } else { listen(); refresh(); }
 });
@@ -198,7 +198,7 @@ document.addEventListener("keydown", (event) => {
   if (act && find("body.desk")) { event.preventDefault(); act(); }
 });
 
-// The page itself
+// When the page is loaded
 
 const shown = find("article#letter");
 if (shown && (!location.pathname.endsWith(shown.dataset.letter) || /done=|again=/.test(location.search))) {
@@ -221,7 +221,7 @@ if (use) {
 }
 document.addEventListener("submit", (event) => {
   if (event.target.method === "dialog") return;
-  if (lost >= 3) { event.preventDefault(); tell("The desk does not answer; nothing was done. Is postroom desk still running?", true); return; }
+  if (lost >= 3) { event.preventDefault(); tell("The desk does not answer, and nothing was done. Is `postroom desk` still running?", true); return; }
   window.leaving = true;
   setTimeout(() => { for (const one of all("button", event.target)) one.disabled = true; });
 });

@@ -1,4 +1,4 @@
-"""Markup: whatever somebody else wrote stands in a page as text, and what cannot be seen is named."""
+"""Text of others on the page: it is shown as text, and hidden characters are named."""
 
 import re
 import unicodedata
@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.stamp import Stamp
-from postroom.web.markup import Html, ago, foreign, html, many, moment, put, shown, span
+from postroom.web.templates import ENVIRONMENT
+from postroom.web.text import age, isolate, mark_code, reveal
 from tests.cases import for_each
 from tests.desks import START
 from tests.narrow import narrow
-from tests.unit.web.browser import Node, parsed, unseen
+from tests.unit.web.browser import Node, macro, parsed, unseen
 
 HOSTILE = ('"><script>alert(1)</script>', "{x}", "{0.__class__}", "%s", "&amp;lt;", "' onload='x", "</title>", "<!--", "]]>", "\\", "&#60;")  # fmt: skip
 HIDDEN = (
@@ -26,7 +27,8 @@ TEXT = st.lists(
 
 @given(TEXT)
 def test_a_value_in_a_template_is_that_text_and_no_element(text: str) -> None:
-    page = parsed(html('<p title="{text}">{text}</p>', text=text))
+    template = ENVIRONMENT.from_string('<p title="{{ text }}">{{ text }}</p>')
+    page = parsed(template.render(text=text))
     (child,) = page.children
     node = narrow(child, Node)
     assert node.tag == "p"
@@ -38,7 +40,7 @@ def test_a_value_in_a_template_is_that_text_and_no_element(text: str) -> None:
 
 @given(TEXT)
 def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str) -> None:
-    page = parsed(foreign(text))
+    page = parsed(isolate(text))
     (child,) = page.children
     box = narrow(child, Node)
     assert (box.tag, box.attrs) == ("bdi", {"dir": "auto"})
@@ -53,14 +55,14 @@ def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str
 
 
 def test_a_row_of_one_hidden_character_is_one_mark() -> None:
-    page = parsed(shown("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
+    page = parsed(reveal("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
     marks = [node.text for node in page.all(class_="unseen")]
     assert marks == ["U+200B × 200,000", "U+200B × 2"]
 
 
 @given(TEXT)
 def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text: str) -> None:
-    out = str(shown(text))
+    out = str(reveal(text))
     for at, char in enumerate(out):
         if char in "\u200c\u200d":
             # Joiners stay where they shape letters, never beside ASCII.
@@ -85,38 +87,31 @@ def test_nothing_that_turns_or_hides_text_reaches_the_page_unnamed(text: str) ->
     ],
 )
 def test_hidden_characters_are_named(text: str, names: list[str]) -> None:
-    marks = parsed(shown(text)).all("b")
+    marks = parsed(reveal(text)).all("b")
     assert [mark.attrs["title"] for mark in marks] == names
     assert all(re.fullmatch(r"U\+[0-9A-F]{4,6}", mark.text) for mark in marks)
 
 
 @for_each("text", ["👩\u200d💻", "می\u200cخواهم", "क\u094d\u200dष", "Äpfel", "日本語", "a\n\tb", "☂\ufe0f"])  # fmt: skip
 def test_what_shapes_a_script_or_an_emoji_stays(text: str) -> None:
-    assert shown(text) == text
+    assert reveal(text) == text
 
 
-def test_html_is_put_in_as_it_is_and_everything_else_escaped() -> None:
-    assert put(Html("<b>")) == "<b>"
-    assert put(["<", Html("<i>"), 3, None]) == "&lt;<i>3None"
-    assert html("{a}{b}", a=Html("{b}"), b="{a}") == "{b}{a}"
-    assert isinstance(html("x"), Html)
-    assert put("a'\"&") == "a&#x27;&quot;&amp;"
+def test_words_between_backticks_are_code_and_everything_is_escaped() -> None:
+    assert mark_code("Run `a <b>` & `c`.") == "Run <code>a &lt;b&gt;</code> &amp; <code>c</code>."
+    assert mark_code("One ` <alone>") == "One ` &lt;alone&gt;"
+    assert mark_code("a'\"&") == "a&#39;&#34;&amp;"
 
 
 @given(st.floats(0, 10**9))
 def test_a_time_is_short(seconds: float) -> None:
-    said = span(seconds)
-    assert re.fullmatch(r"now|\d+ (s|min|h|d)", said)
+    assert re.fullmatch(r"now|\d+ (s|min|h|d)", age(seconds))
 
 
 def test_times_are_told_in_the_desks_zone_and_for_the_readers() -> None:
-    node = narrow(parsed(moment(START, UTC)).children[0], Node)
-    assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
-    assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
-    node = narrow(parsed(ago(Stamp(START, "b", 0.0), 7200)).children[0], Node)
-    assert (node.attrs["datetime"], node.text) == ("2026-11-15T00:00:00Z", "2 h")
-
-
-def test_numbers_have_their_noun() -> None:
-    assert [many(n, "letter") for n in (0, 1, 2, 1234)] == ["0 letters", "1 letter", "2 letters", "1,234 letters"]  # fmt: skip
-    assert many(2, "reply", "replies") == "2 replies"
+    moment = macro("common.html", "moment")
+    for stamp in (START, Stamp(START, "b", 0.0)):
+        node = narrow(parsed(moment(stamp, UTC)).children[0], Node)
+        assert (node.tag, node.text) == ("time", "2026-11-15 00:00 UTC")
+        assert node.attrs["datetime"] == "2026-11-15T00:00:00Z"
+    assert age(7200) == "2 h"

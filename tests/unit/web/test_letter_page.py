@@ -106,12 +106,12 @@ def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(
         office.letter(html='<p>Good day, <a href="https://a.example/x">Ann</a></p>')
     )
     page = browser.get(f"/letter/{entry.id}")
-    assert "Also as HTML" in page.words
+    assert "HTML part" in page.words
     assert page.page.one(class_="body").text == "Good day, Ann (https://a.example/x)\n"
     source = browser.get(f"/letter/{entry.id}/source")
     assert source.headers["content-type"] == "text/plain; charset=utf-8"
     assert source.text == entry.letter.html
-    assert "Also as HTML" not in browser.get(f"/letter/{office.propose().id}").words
+    assert "HTML part" not in browser.get(f"/letter/{office.propose().id}").words
 
 
 def test_hidden_characters_in_the_text_are_named(office: Office, browser: Browser) -> None:
@@ -131,7 +131,7 @@ def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(
     page = browser.get(f"/letter/{entry.id}").page
     assert page.one(class_="body").text == text
     assert entry.digest in page.words
-    assert "Asked for 2026-11-15 00:00 UTC" in page.words
+    assert "Proposed 2026-11-15 00:00 UTC" in page.words
 
 
 NAMES = ["plan.pdf", 'a"b;c.txt', "naïve – 日本.txt", "x%0d%0aSet-Cookie: a=b", "page.html", "a'b&<i>.svg", "semi;colon=1.txt"]  # fmt: skip
@@ -204,7 +204,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     agree("drop@evil.example")
 
 
-# What it answers
+# Conversation
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_the_conversation_is_shown_with_what_is_answered(browser: Browser, answe
     assert [n for n in page if n.attrs.get("data-load") == f"/letter/{answer.id}/thread"]
     thread = browser.get(f"/letter/{answer.id}/thread")
     assert "Shall we meet?" in thread.words
-    assert "is answered" in thread.words
+    assert "answered by this letter" in thread.words
     piece = browser.get(f"/letter/{answer.id}/thread", x_desk_live="1")
     assert "Shall we meet?" in piece.words
     assert not piece.page.all("html")
@@ -246,7 +246,7 @@ def test_a_letter_that_answers_nothing_has_no_conversation(
     office: Office, browser: Browser
 ) -> None:
     entry = office.propose()
-    assert "What it answers" not in browser.get(f"/letter/{entry.id}").words
+    assert "Conversation" not in browser.get(f"/letter/{entry.id}").words
     answer = browser.get(f"/letter/{entry.id}/thread")
     assert answer.status == 200
     assert "The conversation cannot be shown" in answer.words
@@ -274,5 +274,5 @@ def test_a_long_queue_is_turned_over_newest_first_and_each_page_is_small(office:
         for number in ("0", "-1", "x", "999999999", "1e3", "%00", ""):
             assert browser.get(f"/?page={number}").status == 200
         beyond = browser.get("/?page=99").words
-        assert "Nothing waits" not in beyond
+        assert "Nothing is waiting" not in beyond
     assert seen == [entry.id for entry in reversed(entries)]

@@ -1,4 +1,4 @@
-"""The door: an address that works once, the cookie that it is changed for, and how long that counts."""
+"""The sessions: an address that works once, the cookie that it is changed for, and how long that counts."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from http.cookies import SimpleCookie
 import pytest
 
 from postroom.store.visits import MOST
-from postroom.web.door import Door
+from postroom.web.sessions import Sessions
 from tests.desks import Clock, Office
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened
 
@@ -36,7 +36,7 @@ def test_the_address_lets_a_browser_in_for_the_person_that_it_was_made_for(site:
 
 
 def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: Office) -> None:
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     browsers = [site.stranger() for _ in range(20)]
     ticket = address.rpartition("/")[2]
     answers = at_once(*[partial(one.send, "/in", {"ticket": ticket}) for one in browsers])
@@ -46,7 +46,7 @@ def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: 
 
 
 def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site) -> None:
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     site.stranger().enter(address)
     turned_away(site.stranger().get(address.removeprefix(site.address)))
 
@@ -64,7 +64,7 @@ def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site
 def test_an_address_works_for_ten_minutes_whatever_is_done_to_the_clock(
     site: Site, office: Office, pass_time: Callable[[Clock], object], works: bool
 ) -> None:
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     browser = site.stranger()
     ticket = address.rpartition("/")[2]
     pass_time(office.clock)
@@ -93,7 +93,7 @@ def test_a_cookies_secret_is_no_address(site: Site) -> None:
 
 
 def test_to_look_at_an_address_does_not_use_it_up(site: Site) -> None:
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     path = address.removeprefix(site.address)
     browser = site.stranger()
     for method in ("GET", "HEAD", "GET", "HEAD"):
@@ -109,7 +109,7 @@ def test_the_cookie_is_for_this_desk_alone_and_no_script_reads_it(site: Site) ->
     answer = browser.sign_in()
     (line,) = answer.passed[0].headers.get_list("set-cookie")
     ((name, cookie),) = SimpleCookie(line).items()
-    assert name == f"postroom-{site.door.port}"
+    assert name == f"postroom-{site.sessions.port}"
     assert cookie["httponly"] is True
     assert cookie["samesite"].lower() == "strict"
     assert cookie["path"] == "/"
@@ -137,7 +137,7 @@ def test_behind_https_the_cookie_never_leaves_it(office: Office) -> None:
 
 
 def test_the_ledger_keeps_no_secret_that_lets_anybody_in(site: Site, office: Office) -> None:
-    address = site.door.ticket("ada")
+    address = site.sessions.new_address("ada")
     browser = site.browser()
     for file in office.state.rglob("*"):
         if file.is_file():
@@ -164,11 +164,11 @@ def test_who_signs_out_is_out_on_the_server_too(site: Site, office: Office) -> N
 
 def test_who_was_let_in_still_is_after_a_restart(office: Office) -> None:
     with opened(office) as site:
-        kept, port = secret(site.browser("grace")), site.door.port
+        kept, port = secret(site.browser("grace")), site.sessions.port
     office.reopen()
     with opened(office, port=port) as site:
         browser = site.stranger()
-        browser.cookies = {site.door.cookie: kept}
+        browser.cookies = {site.sessions.cookie: kept}
         answer = browser.get("/")
         assert answer.status == 200
         assert answer.page.one(class_="me").text == "grace"
@@ -179,13 +179,13 @@ def test_a_cookie_that_another_program_was_sent_counts_at_no_other_port(office: 
         kept = secret(site.browser("grace"))
     with opened(office) as site:
         browser = site.stranger()
-        browser.cookies = {site.door.cookie: kept}
+        browser.cookies = {site.sessions.cookie: kept}
         assert browser.get("/").status == 401
 
 
 def test_the_cookie_of_another_desks_port_lets_nobody_in(site: Site) -> None:
     browser = site.browser()
-    browser.cookies = {f"postroom-{site.door.port + 1}": secret(browser)}
+    browser.cookies = {f"postroom-{site.sessions.port + 1}": secret(browser)}
     assert browser.get("/").status == 401
 
 
@@ -203,20 +203,20 @@ def test_after_thirty_days_a_browser_must_be_let_in_again(
 def test_a_cookie_that_nobody_gave_lets_nobody_in(site: Site) -> None:
     browser = site.stranger()
     for value in ("x", "", "a" * 43, "%00", "' OR 1=1 --", "a=b", "a" * 10_000):
-        browser.cookies = {site.door.cookie: value}
+        browser.cookies = {site.sessions.cookie: value}
         assert browser.get("/").status == 401, value
 
 
 def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site: Site) -> None:
-    first = site.door.ticket("ada")
+    first = site.sessions.new_address("ada")
     for _ in range(MOST):
-        last = site.door.ticket("ada")
-    assert not site.door.expects(first.rpartition("/")[2])
-    assert site.door.expects(last.rpartition("/")[2])
+        last = site.sessions.new_address("ada")
+    assert not site.sessions.is_valid_ticket(first.rpartition("/")[2])
+    assert site.sessions.is_valid_ticket(last.rpartition("/")[2])
 
 
 def test_each_address_and_each_cookie_is_another(site: Site) -> None:
-    addresses = {site.door.ticket("ada") for _ in range(20)}
+    addresses = {site.sessions.new_address("ada") for _ in range(20)}
     assert len(addresses) == 20
     assert all(re.fullmatch(rf"{site.address}/in/[\w-]{{43}}", one) for one in addresses)
     cookies = {secret(site.browser()) for _ in range(2)}
@@ -227,7 +227,10 @@ def test_each_address_and_each_cookie_is_another(site: Site) -> None:
 def test_at_port_80_a_browser_names_no_port_and_at_other_ports_it_does(office: Office) -> None:
     named = {80: ("127.0.0.1", "localhost"), 79: ("127.0.0.1:79", "localhost:79")}
     for port, hosts in named.items():
-        door = Door(office.desk, port)
+        sessions = Sessions(office.desk, port)
         for host in (host for hosts in named.values() for host in hosts):
-            assert door.greets(host) == (host in hosts), (port, host)
-            assert door.trusts({"origin": f"http://{host}"}) == (host in hosts), (port, host)
+            assert sessions.is_own_host(host) == (host in hosts), (port, host)
+            assert sessions.is_own_form({"origin": f"http://{host}"}) == (host in hosts), (
+                port,
+                host,
+            )

@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
-from postroom.web.app import _Walls, app
-from postroom.web.live import Clerk, Live
-from postroom.web.request import MAX_FORM, Setup
+from postroom.web.app import RequestGuard, build_app
+from postroom.web.live import AutoDispatcher, ChangeFeed
+from postroom.web.request import MAX_FORM, AppContext
 from tests.desks import Office
 from tests.narrow import narrow, present
 from tests.unit.web.browser import PROXY, WORD, Browser, Site, fine, opened, until
@@ -33,12 +33,12 @@ def entry(office: Office) -> Entry:
 
 def routes(office: Office, site: Site, method: str) -> list[str]:
     """Return every address of the page that takes this method, as it is written."""
-    live = Live(office.desk)
-    setup = Setup(
-        services=office.services, door=site.door, live=live, clerk=Clerk(office.desk, live), zone=UTC,
+    feed = ChangeFeed(office.desk)
+    context = AppContext(
+        services=office.services, sessions=site.sessions, feed=feed, dispatcher=AutoDispatcher(office.desk, feed), zone=UTC,
         health=fine, mail_health=fine,
     )  # fmt: skip
-    inner = narrow(narrow(app(setup), _Walls)._inner, Starlette)
+    inner = narrow(narrow(build_app(context), RequestGuard).inner, Starlette)
     routes = [narrow(route, Route) for route in inner.routes]
     return [route.path for route in routes if method in present(route.methods)]
 
@@ -51,7 +51,7 @@ def guarded(office: Office, site: Site, entry: Entry, method: str) -> list[str]:
 
 def said(site: Site, request: bytes) -> tuple[int, str, str]:
     """Return what is answered to these very bytes."""
-    with socket.create_connection(("127.0.0.1", site.door.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", site.sessions.port), timeout=20) as line:
         line.sendall(request)
         found = b""
         while piece := line.recv(65_536):
@@ -107,9 +107,9 @@ def refusals(
 ) -> Iterator[tuple[str, dict[str, str | None], dict[str, str]]]:
     """Yield what is wrong with a post: its fields and headers, as they differ from a right one."""
     foreign = [
-        "null", "http://evil.example", f"http://evil.example:{browser.site.door.port}", "",
+        "null", "http://evil.example", f"http://evil.example:{browser.site.sessions.port}", "",
         browser.origin + ".evil.example", browser.origin + "/", browser.origin.replace("http:", "https:"),
-        f"http://127.0.0.1:{browser.site.door.port + 1}", "http://127.0.0.1", browser.origin.upper() + "x",
+        f"http://127.0.0.1:{browser.site.sessions.port + 1}", "http://127.0.0.1", browser.origin.upper() + "x",
     ]  # fmt: skip
     yield "no token", {"token": None}, {}
     yield "an empty token", {"token": ""}, {}
@@ -156,12 +156,12 @@ def test_a_post_that_does_not_say_where_it_comes_from_is_refused(
 
 
 def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site: Site) -> None:
-    ticket = site.door.ticket("mallory").rpartition("/")[2]
+    ticket = site.sessions.new_address("mallory").rpartition("/")[2]
     browser = site.stranger()
     for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
         assert browser.send("/in", {"ticket": ticket}, headers).status == 403
     assert not browser.cookies
-    assert site.door.expects(ticket)
+    assert site.sessions.is_valid_ticket(ticket)
 
 
 def test_methods_that_the_page_does_not_have_do_nothing(
@@ -185,7 +185,7 @@ def test_a_request_for_another_host_is_refused_and_shown_nothing(
     office: Office, site: Site, entry: Entry
 ) -> None:
     browser = site.browser()
-    port = site.door.port
+    port = site.sessions.port
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "localhost", f"127.0.0.1:{port + 1}",
                  f"127.0.0.1:{port}.evil.example", f"evil.example@127.0.0.1:{port}", f"127.0.0.2:{port}",
                  f"0.0.0.0:{port}", f"127.1:{port}", f"2130706433:{port}", f"127.0.0.1.:{port}", "desk.example.org"):  # fmt: skip
@@ -200,14 +200,14 @@ def test_a_request_for_another_host_is_refused_and_shown_nothing(
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST"])
 def test_this_machine_has_two_names(office: Office, site: Site, name: str) -> None:
     browser = site.browser()
-    assert browser.get("/", host=f"{name}:{site.door.port}").status == 200
+    assert browser.get("/", host=f"{name}:{site.sessions.port}").status == 200
 
 
 def test_a_request_for_no_host_or_for_two_is_refused(
     office: Office, site: Site, entry: Entry
 ) -> None:
     cookie = "; ".join(f"{name}={value}" for name, value in site.browser().cookies.items())
-    right = f"Host: 127.0.0.1:{site.door.port}"
+    right = f"Host: 127.0.0.1:{site.sessions.port}"
     assert asked(site, right, f"Cookie: {cookie}")[0] == 200
     for hosts in ([], [right, "Host: evil.example"], ["Host: evil.example", right], [right, right], ["Host:"]):  # fmt: skip
         status, _, body = asked(site, *hosts, f"Cookie: {cookie}")
@@ -216,7 +216,7 @@ def test_a_request_for_no_host_or_for_two_is_refused(
     status, _, body = said(site, f"GET / HTTP/1.0\r\nCookie: {cookie}\r\n\r\n".encode())
     assert status == 403
     assert SECRET not in body
-    status, _, body = asked(site, "Host: evil.example", f"Cookie: {cookie}", path=f"http://127.0.0.1:{site.door.port}/")  # fmt: skip
+    status, _, body = asked(site, "Host: evil.example", f"Cookie: {cookie}", path=f"http://127.0.0.1:{site.sessions.port}/")  # fmt: skip
     assert status in {400, 403, 404}
 
 
@@ -232,10 +232,10 @@ def test_behind_a_proxy_its_address_and_this_machines_are_answered(office: Offic
     with opened(office, origin=PROXY) as site:
         browser = site.browser(proxied=True, passphrase=WORD)
         assert browser.get("/").status == 200
-        assert browser.get("/", host=f"localhost:{site.door.port}").status == 200
+        assert browser.get("/", host=f"localhost:{site.sessions.port}").status == 200
         assert browser.get("/", host="evil.example").status == 403
         assert browser.send("/out", {"token": browser.token}, {"origin": "http://desk.example.org"}).status == 403  # fmt: skip
-        assert site.door.ticket("ada").startswith(f"{PROXY}/in/")
+        assert site.sessions.new_address("ada").startswith(f"{PROXY}/in/")
 
 
 # What every answer says
@@ -314,8 +314,8 @@ def test_a_post_that_is_no_form_is_refused_with_what_to_do(site: Site) -> None:
     browser = site.browser()
     token = f"token={browser.token}".encode()
     for body in (b'{"token": "x"}', b"token", b"\xff\xfe", token + b"&next=\xc3\xa9", token + b"&next=%FF", token + b"&next=%ED%A0%80", token + b"&&=&x"):  # fmt: skip
-        assert "no form" in refused_form(browser, body), body
-    assert "no form" in refused_form(browser, token + b"&x=1" * 100)
+        assert "not a form" in refused_form(browser, body), body
+    assert "not a form" in refused_form(browser, token + b"&x=1" * 100)
     assert "twice" in refused_form(browser, token + b"&next=/&next=/agents")
     assert "twice" in refused_form(browser, token + b"&" + token)
     part = (
@@ -354,7 +354,7 @@ def test_unlocking_leads_to_no_other_host(site: Site) -> None:
         assert "\\" not in where
         assert not where.startswith("//"), (wanted, where)
         led = urlsplit(urljoin(f"{site.address}/unlock", where))
-        assert (led.scheme, led.netloc) == ("http", f"127.0.0.1:{site.door.port}"), wanted
+        assert (led.scheme, led.netloc) == ("http", f"127.0.0.1:{site.sessions.port}"), wanted
 
 
 def test_unlocking_leads_back_to_where_one_was(site: Site, office: Office, entry: Entry) -> None:
@@ -369,7 +369,7 @@ def test_unlocking_leads_back_to_where_one_was(site: Site, office: Office, entry
 
 
 def test_no_other_file_is_served(site: Site) -> None:
-    host = f"Host: 127.0.0.1:{site.door.port}"
+    host = f"Host: 127.0.0.1:{site.sessions.port}"
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/static/%2e%2e%2fapp.py", "/static//etc/passwd",
                  "/static/desk.css%00", "/static/./desk.css", "/static/desk.css/", "/static/", "/static", "/static/app.py", "/static/..",
                  "/static/....//app.py", "/static/%252e%252e%252fapp.py", "/static/DESK.CSS", "/../../etc/passwd"):  # fmt: skip
@@ -388,7 +388,7 @@ def test_the_files_of_the_page_are_of_their_type(site: Site) -> None:
 
 
 def test_who_comes_and_asks_for_nothing_keeps_nobody_out(office: Office, site: Site) -> None:
-    idle = [socket.create_connection(("127.0.0.1", site.door.port)) for _ in range(400)]
+    idle = [socket.create_connection(("127.0.0.1", site.sessions.port)) for _ in range(400)]
     try:
         for one in idle:  # of the last, all are let go at once
             one.setblocking(False)

@@ -1,0 +1,420 @@
+"""What each address of the page does: it reads the request, calls the desk, and renders the result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+from urllib.parse import quote
+
+from starlette.responses import Response
+
+from postroom.core import life
+from postroom.core.address import Address
+from postroom.core.card import Level
+from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
+from postroom.core.letter import Letter
+from postroom.core.records import DAY, Entry, LetterSummary
+from postroom.core.stamp import elapsed
+from postroom.desk.compose import settled
+from postroom.services.correspondence import Agent
+from postroom.web import views
+from postroom.web.diff import letter_changes
+from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
+from postroom.web.views import Conversation, HistoryQuery, LetterView, Notice, PageFrame, QueueView
+
+FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
+FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
+_CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
+_UNDECIDED, _LEAVING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
+# By the name of an action: the states before and after it, and the sentence that confirms it.
+CONFIRMATIONS: Final = {
+    "approve": (_UNDECIDED, _LEAVING, "Approved."),
+    "reject": ({"pending", "approved"}, {"rejected"}, "Rejected. The agent sees it."),
+    "revise": ({"pending", "approved"}, {"rejected"}, "Sent back. The agent sees it."),
+    "undo": ({"approved"}, {"pending"}, "Approval undone. Nothing was sent."),
+    "reopen": (_CLOSED, {"pending"}, "Back in the queue."),
+    "resolve": ({"unknown"}, {"pending", "sent"}, "Recorded."),
+    "change": ({"pending", "approved"}, {"pending"}, "Saved. The letter is waiting for you."),
+    "changed": (_UNDECIDED, _LEAVING, "Changed and approved."),
+}
+
+
+class Handlers:
+    """The addresses of the page, one method each."""
+
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
+        self._desk = context.desk
+        self._sessions = context.sessions
+
+    # What every page has
+
+    def _frame(
+        self,
+        request: PageRequest,
+        title: str,
+        place: str,
+        *notices: Notice,
+        queue: QueueView | None = None,
+    ) -> PageFrame:
+        """Return the frame of a page; `place` is the address of the tab that it belongs to."""
+        dispatcher = self._context.dispatcher
+        # A page that loads itself again has not been read: its notices are kept for the next one.
+        found = [Notice("note", one) for one in dispatcher.take_notices(keep=request.is_automatic)]
+        if dispatcher.problem:
+            found.append(Notice("stop", f"Nothing is being sent: {dispatcher.problem}"))
+        try:
+            if paused := self._desk.paused():
+                pause = f"Sending and triage are paused by the file {paused} in your vault. Delete it to continue."
+                found.append(Notice("note", pause))
+        except PostroomError as error:
+            found.append(Notice("stop", error.message_with_remedy))
+        return PageFrame(
+            title=title,
+            place=place,
+            person=request.session.person,
+            token=request.session.token,
+            rules=self._desk.rules,
+            zone=self._context.zone,
+            now=self._desk.clock(),
+            waiting=self._desk.ledger.count((), "pending", "unknown"),
+            notices=(*notices, *found),
+            queue=queue,
+        )
+
+    def _part(
+        self, request: PageRequest, template: str, title: str, back: str, **values: object
+    ) -> Response:
+        """Return a part to the page whose script asked for it; to a person, as a page of its own."""
+        frame = self._frame(request, title, "")
+        if request.is_automatic:
+            return page(template, frame=frame, **values)
+        return page("part.html", frame=frame, part=template, back=back, **values)
+
+    # The queue and one letter
+
+    def queue(self, request: PageRequest) -> Response:
+        frame = self._frame(request, "Queue", "/", queue=self._queue(request))
+        return page("summary.html", frame=frame, chart=self._chart())
+
+    def _queue(self, request: PageRequest, chosen: str = "") -> QueueView:
+        ledger = self._desk.ledger
+        is_live = self._desk.rules.live or ledger.count((), "pending") > 0
+        state = "pending" if is_live else "rehearsal"
+        total = ledger.count((), state)
+        number = min(_page_number(request), views.pages(total))
+        skip = (number - 1) * views.PAGE_SIZE
+        return QueueView(
+            unknown=ledger.lines("unknown")[::-1],
+            failed=self._recently_failed(),
+            approved=ledger.lines("approved", "sending", newest=views.PAGE_SIZE)[::-1],
+            waiting=ledger.lines(state, newest=views.PAGE_SIZE, skip=skip)[::-1],
+            total=total,
+            number=number,
+            rehearsed=not is_live,
+            chosen=chosen,
+        )
+
+    def _recently_failed(self) -> list[LetterSummary]:
+        """Return what could not be sent lately: whoever approved it may believe that it was."""
+        now, letters = self._desk.clock(), self._desk.ledger.lines("failed", newest=20)[::-1]
+        return [
+            one
+            for one in letters
+            if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
+        ]
+
+    def letter(self, request: PageRequest) -> Response:
+        with suppress(PostroomError):  # which the frame of the page reports
+            self._reconcile()
+        action = request.http.query_params.get("done", "")
+        before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
+        last_two = [life.name(state) for state in self._desk.ledger.history(request.id)[-2:]]
+        # A link from elsewhere must not make the page confirm what was not done.
+        is_done = len(last_two) == 2 and last_two[0] in before and last_two[1] in after
+        return self._letter(request, *([Notice("good", sentence)] if is_done else []))
+
+    def _reconcile(self) -> None:
+        self._context.dispatcher.add_notices(self._desk.reconcile())
+
+    def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
+        desk, entry = self._desk, self._desk.ledger.entry(request.id)
+        letter, queue = entry.letter, self._queue(request, entry.id)
+        view = LetterView(
+            entry=entry,
+            history=desk.ledger.history(entry.id),
+            former=desk.ledger.former(entry.id) if entry.version > 1 else None,
+            note_difference=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
+            has_thread=bool(letter.thread and letter.in_reply_to),
+            replaced_by=desk.replaced_by(entry),
+            next_id=queue.next_id,
+        )
+        title = letter.subject or "(no subject)"
+        frame = self._frame(request, title, "/letter", *notices, queue=queue)
+        return page("letter.html", status, frame=frame, view=view)
+
+    def source(self, request: PageRequest) -> Response:
+        return _plain_text(self._desk.ledger.entry(request.id).letter.html)
+
+    def text(self, request: PageRequest) -> Response:
+        return _plain_text(self._desk.ledger.entry(request.id).letter.text)
+
+    def file(self, request: PageRequest) -> Response:
+        files = self._desk.ledger.entry(request.id).letter.attachments
+        at = request.http.path_params["at"]
+        if at >= len(files):
+            raise NotFound(f"The letter {request.id} has no such attachment")
+        # RFC 6266 section 4.3, and never with a type that a browser would show.
+        named = {"content-disposition": f"attachment; filename*=UTF-8''{quote(files[at].name)}"}
+        return Response(files[at].content, media_type="application/octet-stream", headers=named)
+
+    def thread(self, request: PageRequest) -> Response:
+        letter = self._desk.ledger.entry(request.id).letter
+        conversation, problem = None, ""
+        try:
+            thread = self._context.services.mailbox.box(letter.account).thread(letter.thread)
+            conversation = Conversation.of(thread.messages, letter.in_reply_to)
+        except PostroomError as error:
+            problem = error.message_with_remedy
+        back = f"/letter/{letter.id}"
+        return self._part(request, "thread.html", "Conversation", back, conversation=conversation, error=problem)  # fmt: skip
+
+    # Verdicts
+
+    def _decide(
+        self,
+        request: PageRequest,
+        act: Callable[[], Entry],
+        *,
+        is_edit: bool = False,
+        action: str = "",
+    ) -> Response:
+        """Carry out a verdict; if somebody else was first, show their decision and keep what was typed."""
+        self._reconcile()
+        try:
+            entry = self._desk.ledger.entry(request.id)
+            if request.form.get("state", entry.kind) != entry.kind:  # another state than was shown
+                raise life.refuse(request.id, entry.state, "decided again")
+            act()
+        except (Conflict, Denied, Invalid, Limited) as error:
+            self._context.feed.notify()
+            state = self._desk.ledger.entry(request.id).state
+            if is_edit and isinstance(state, life.Pending) and isinstance(error, Conflict):
+                return self.edit(request, f"{error.message}. This is what you typed; check it again.", 409)  # fmt: skip
+            notice = Notice("stop", f"Not done. {_explain(error, state)}")
+            return self._letter(request, notice, status=status_code(error))
+        self._context.feed.notify()
+        self._context.dispatcher.wake()
+        action = action or request.http.url.path.rpartition("/")[2]
+        return redirect(f"/letter/{request.id}?done={action}")
+
+    def approve(self, request: PageRequest) -> Response:
+        _require_red_box(self._desk.ledger.entry(request.id).card.level, request.form)
+        return self._decide(request, lambda: self._approve(request, request.digest))
+
+    def _approve(self, request: PageRequest, digest: str) -> Entry:
+        by, proof = request.session.person, self._sessions.proof(request.session)
+        return self._desk.approve(request.id, by=by, digest=digest, proof=proof, via="page")
+
+    def reject(self, request: PageRequest) -> Response:
+        return self._reject(request, revise=False)
+
+    def revise(self, request: PageRequest) -> Response:
+        if not request.form.get("reason", "").strip():
+            raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
+        return self._reject(request, revise=True)
+
+    def _reject(self, request: PageRequest, *, revise: bool) -> Response:
+        by, reason = request.session.person, settled(request.form.get("reason", "")).strip()
+        return self._decide(
+            request, lambda: self._desk.reject(request.id, by=by, reason=reason, revise=revise)
+        )
+
+    def undo(self, request: PageRequest) -> Response:
+        return self._decide(request, lambda: self._desk.recall(request.id, by=request.session.person))  # fmt: skip
+
+    def reopen(self, request: PageRequest) -> Response:
+        return self._decide(request, lambda: self._desk.reopen(request.id, by=request.session.person))  # fmt: skip
+
+    def resolve(self, request: PageRequest) -> Response:
+        answer = request.form.get("sent")
+        if answer not in {"yes", "no"}:
+            raise Invalid("Was it sent or not?", remedy="Go back and choose one.")
+        by, proof = request.session.person, self._sessions.proof(request.session)
+        return self._decide(
+            request,
+            lambda: self._desk.resolve(request.id, by=by, sent=answer == "yes", proof=proof),
+        )
+
+    # Editing
+
+    def edit(self, request: PageRequest, problem: str = "", status: int = 400) -> Response:
+        self._reconcile()
+        entry = self._desk.ledger.entry(request.id)
+        if not isinstance(entry.state, life.Pending):
+            why = _explain(life.refuse(entry.id, entry.state, "edited"), entry.state)
+            return self._letter(request, Notice("stop", f"Not edited. {why}"), status=409)
+        self._desk.refuse_edited(entry)
+        letter = entry.letter
+        fields = {name: ", ".join(map(str, getattr(letter, name))) for name in ("to", "cc", "bcc")}
+        fields |= {"subject": letter.subject, "text": letter.text}
+        fields |= {name: request.form[name] for name in FIELDS if name in request.form}
+        frame = self._frame(request, "Edit", "/letter", queue=self._queue(request, entry.id))
+        return page("edit.html", status if problem else 200, frame=frame, entry=entry, fields=fields, error=problem)  # fmt: skip
+
+    def preview(self, request: PageRequest) -> Response:
+        entry = self._desk.ledger.entry(request.id)
+        if request.digest != entry.digest or not isinstance(entry.state, life.Pending):
+            why = "The letter was changed in the meantime. This is what you typed; check it again."
+            return self.edit(request, why, 409)
+        try:
+            letter, card = self._desk.outbox.edited(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+        except (Invalid, Denied) as error:
+            return self.edit(request, error.message_with_remedy)
+        if letter == entry.letter:
+            return self.edit(request, "You have not changed anything yet.")
+        fields = {name: request.form.get(name, "") for name in FIELDS}
+        queue = self._queue(request, entry.id)
+        return page(
+            "preview.html",
+            frame=self._frame(request, "Review your changes", "/letter", queue=queue),
+            entry=replace(entry, letter=letter),
+            card=card,
+            changes=letter_changes(entry.letter, letter),
+            fields=fields | {"becomes": letter.digest},
+        )
+
+    def change(self, request: PageRequest) -> Response:
+        entry = self._desk.ledger.entry(request.id)
+        approves = request.form.get("then") == "approve"
+
+        def act() -> Entry:
+            letter, card = self._desk.outbox.edited(entry, _typed_letter(entry.letter, request.form))  # fmt: skip
+            if letter.digest != request.form.get("becomes"):
+                raise Conflict("The letter is not what you saw", remedy="Edit it again.")
+            if approves:
+                self._desk.outbox.refuse_rehearsal()
+                _require_red_box(card.level, request.form)
+            proof, by = self._sessions.proof(request.session), request.session.person
+            changed = self._desk.edit(request.id, letter, proof=proof, was=request.digest, by=by)
+            if not approves:
+                return changed
+            try:
+                return self._approve(request, changed.digest)
+            except PostroomError as error:
+                error.message = f"Your change was saved, but not approved: {error.message}"
+                raise
+
+        action = "changed" if approves else "change"
+        return self._decide(request, act, is_edit=True, action=action)
+
+    # The other pages
+
+    def history(self, request: PageRequest) -> Response:
+        given = request.http.query_params
+        state = given.get("state", "")
+        asked = HistoryQuery(
+            given.get("q", "")[:200],
+            state if state in views.OUTCOMES else "",
+            given.get("agent", "")[:100],
+            _page_number(request),
+        )
+        states = (asked.state,) if asked.state else views.CLOSED[:-1]  # without rehearsals
+        agent, words = asked.agent or None, asked.query.split()[:10]
+        if (agent or words) and not asked.state:  # whoever searches may not know the state
+            states = (*states, *life.OPEN)
+        ledger = self._desk.ledger
+        total = ledger.count(words, *states, agent=agent)
+        asked = asked._replace(number=min(asked.number, views.pages(total)))
+        letters = ledger.found(
+            words,
+            *states,
+            agent=agent,
+            newest=views.PAGE_SIZE,
+            skip=(asked.number - 1) * views.PAGE_SIZE,
+            by_outcome=True,
+        )[::-1]
+        frame = self._frame(request, "History", "/history")
+        return page("history.html", frame=frame, asked=asked, letters=letters, total=total, chart=self._chart())  # fmt: skip
+
+    def _chart(self) -> views.Chart | None:
+        now = datetime.fromtimestamp(self._desk.clock().wall, self._context.zone)
+        offset = now.utcoffset()
+        seconds = int(offset.total_seconds()) if offset else 0
+        since = now.timestamp() - views.CHART_DAYS * DAY
+        return views.chart(self._desk.ledger.days(since, seconds), now.date())
+
+    def chain(self, request: PageRequest) -> Response:
+        self._desk.publish()
+        faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
+        head = self._desk.ledger.head()
+        return self._part(request, "chain.html", "Audit log", "/history", head=head, faults=faults)
+
+    def agents(self, request: PageRequest) -> Response:
+        present, problem = list[tuple[Agent, int]](), ""
+        try:
+            present = self._context.services.correspondence.present()
+        except PostroomError as error:
+            problem = f"Cannot read agent mail: {error.message_with_remedy}"
+        rows = views.agent_rows(self._desk.ledger.tallies(), present)
+        frame = self._frame(request, "Agents", "/agents")
+        return page("agents.html", frame=frame, agents=rows, error=problem)
+
+    def health(self, request: PageRequest) -> Response:
+        checks = self._context.health()
+        frame = self._frame(request, "Health", "/health")
+        return page("health.html", frame=frame, checks=checks)
+
+    def mail_health(self, request: PageRequest) -> Response:
+        checks = self._context.mail_health()
+        return self._part(request, "checks.html", "Mail", "/health", checks=checks)
+
+
+def _plain_text(text: str) -> Response:
+    return Response(text, media_type="text/plain; charset=utf-8")
+
+
+def _page_number(request: PageRequest) -> int:
+    text = request.http.query_params.get("page", "")
+    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
+
+
+def _explain(error: PostroomError, state: life.State) -> str:
+    """Return why something was not done: who decided before, without commands where the page has buttons."""
+    if not isinstance(error, Conflict):
+        return error.message_with_remedy
+    match state:
+        case life.Rejected(by=by, reason=reason, revise=revise):
+            decision = "asked for another version" if revise else "rejected it"
+            return f"{by} already {decision}{f': {reason}' if reason else '.'}"
+        case life.Approved(verdict=verdict) | life.Sending(verdict=verdict):
+            return f"{verdict.by} already approved it."
+        case life.Sent(verdict=verdict) if verdict:
+            return f"{verdict.by} already approved it, and it was sent."
+    return error.message
+
+
+def _require_red_box(level: Level, form: Form) -> None:
+    if level == Level.STOP and form.get("seen") != "yes":
+        raise Invalid("The letter has red warnings", remedy="Go back, read them, and tick the box.")
+
+
+def _typed_addresses(text: str) -> tuple[Address, ...]:
+    """Return the addresses that a person typed, separated by commas, semicolons or lines."""
+    try:
+        return Address.parse_list(text)
+    except Invalid:
+        if not set(text) & set(";\n"):
+            raise
+        return Address.parse_list(re.sub(r"[;\r\n]+", ",", text))
+
+
+def _typed_letter(letter: Letter, form: Form) -> Letter:
+    """Return the letter with the fields that a person typed."""
+    to, cc, bcc = (_typed_addresses(form.get(name, "")) for name in ("to", "cc", "bcc"))
+    subject, text = form.get("subject", ""), settled(form.get("text", ""))
+    return replace(letter, to=to, cc=cc, bcc=bcc, subject=subject, text=text)

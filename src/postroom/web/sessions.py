@@ -1,0 +1,217 @@
+"""Sign-in and sessions of browsers, and what a browser may do with the page.
+
+A request must name a host of the desk, and a form must come from a page of the desk and carry the session's token, so that
+pages of others cannot reach it. A browser signs in with an address that works once. Where a passphrase is required, it is
+asked for at sign-in and again after a time without activity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from postroom.core.errors import Denied, Limited
+from postroom.desk.desk import Desk
+from postroom.desk.passphrase import Unlocked
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # Not `no-referrer`: browsers would then send `Origin: null` with the desk's own forms.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-dns-prefetch-control": "off",
+    "permissions-policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
+    "cache-control": "no-store",
+}
+FREE_TRIES: Final = 5  # wrong passphrases before there is a delay
+LONGEST_DELAY: Final = 900.0  # seconds between two tries
+
+
+def monotonic() -> float:
+    """Return the seconds of a clock that also runs while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class BrowserSession(NamedTuple):
+    """A browser that is signed in: its secret (the value of its cookie) and its person."""
+
+    secret: str
+    person: str
+
+    @property
+    def token(self) -> str:
+        """The token that every form of this session carries; pages of others cannot know it."""
+        return hmac.new(self.secret.encode(), b"post", hashlib.sha256).hexdigest()
+
+
+@dataclass(slots=True)
+class Sessions:
+    """The browsers that are signed in to one desk."""
+
+    desk: Desk
+    port: int
+    origin: str = ""  # the address of the person's own proxy, if there is one
+    host: str = "127.0.0.1"
+    always_locked: bool = False  # whether the passphrase is required at every trust level
+    idle_seconds: float = 900.0  # without activity, after which the passphrase is asked for again
+    now: Callable[[], float] = monotonic
+    _unlocked: dict[str, tuple[float, Unlocked]] = field(default_factory=dict)  # by secret
+    _wrong_tries: int = 0
+    _delayed_until: float = 0.0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    # Where requests may come from
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins under which a browser reaches the desk."""
+        hosts = [f"[{self.host}]" if ":" in self.host else self.host]
+        hosts += ["localhost"] if self.host in {"127.0.0.1", "::1"} else []
+        port = "" if self.port == 80 else f":{self.port}"  # as browsers write it
+        own = [f"http://{host}{port}" for host in hosts]
+        return frozenset([*own, self.origin] if self.origin else own)
+
+    @property
+    def address(self) -> str:
+        """The address of the page."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.origin or f"http://{host}:{self.port}"
+
+    @property
+    def is_https(self) -> bool:
+        """Whether browsers reach the page by TLS."""
+        return self.origin.startswith("https:")
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; it has the port, since cookies are shared by all ports of a host."""
+        return "__Host-postroom" if self.is_https else f"postroom-{self.port}"
+
+    def is_own_host(self, host: str) -> bool:
+        """Whether a request for this host is meant for the desk."""
+        return any(origin.partition("://")[2] == host.lower() for origin in self.origins)
+
+    def is_own_form(self, headers: Mapping[str, str]) -> bool:
+        """Whether a form comes from a page of the desk."""
+        return (
+            headers.get("origin", "") in self.origins
+            and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        )
+
+    @property
+    def needs_passphrase(self) -> bool:
+        """Whether a sign-in address alone is not enough."""
+        return self.always_locked or self.desk.rules.trust == "desk" or self.desk.raised()
+
+    # Signing in and out
+
+    def new_address(self, person: str) -> str:
+        """Return an address that signs one browser in, once, as this person."""
+        return new_sign_in_address(self.desk, person, self.address)
+
+    def is_valid_ticket(self, ticket: str) -> bool:
+        """Whether this sign-in ticket can still be used."""
+        with self.desk.ledger.read() as book:
+            return book.valid(ticket)
+
+    def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
+        """Use up a ticket and return a new session; raises `Denied` or `Limited`."""
+        if not self.is_valid_ticket(ticket):
+            raise used_ticket()
+        unlocked = self._check_passphrase(passphrase) if self.needs_passphrase else None
+        secret = secrets.token_urlsafe(32)
+        with self.desk.ledger.write() as book:
+            person = book.redeem(ticket, self._key(secret))
+        if person is None:  # another browser used it in between
+            raise used_ticket()
+        if unlocked:
+            self._unlocked[secret] = (self.now(), unlocked)
+        return BrowserSession(secret, person)
+
+    def find(self, cookie: str) -> BrowserSession | None:
+        """Return the session of this cookie, if there is one."""
+        if not cookie:
+            return None
+        with self.desk.ledger.read() as book:
+            person = book.visitor(self._key(cookie))
+        return BrowserSession(cookie, person) if person is not None else None
+
+    def sign_out(self, session: BrowserSession) -> None:
+        """End a session."""
+        with self.desk.ledger.write() as book:
+            book.dismiss(self._key(session.secret))
+        self._unlocked.pop(session.secret, None)
+
+    def _key(self, secret: str) -> str:
+        """Return the secret bound to this address, so that a cookie of another desk is worth nothing here."""
+        return f"{secret} {self.origin or self.port}"
+
+    # The passphrase
+
+    def is_locked(self, session: BrowserSession) -> bool:
+        """Whether the passphrase must be given (again)."""
+        return self.needs_passphrase and self.proof(session) is None
+
+    def proof(self, session: BrowserSession) -> Unlocked | None:
+        """Return the proof that this browser gave the passphrase and was active since."""
+        last, unlocked = self._unlocked.get(session.secret, (0.0, None))
+        if unlocked is None or self.now() - last > self.idle_seconds:
+            return None
+        return unlocked if self.desk.opens(unlocked) else None
+
+    def record_activity(self, session: BrowserSession) -> None:
+        """Start the idle time anew."""
+        if (unlocked := self.proof(session)) is not None:
+            self._unlocked[session.secret] = (self.now(), unlocked)
+
+    def unlock(self, session: BrowserSession, passphrase: str) -> None:
+        """Unlock a session; raises `Denied` for a wrong passphrase, `Limited` after too many."""
+        self._unlocked[session.secret] = (self.now(), self._check_passphrase(passphrase))
+
+    def _check_passphrase(self, passphrase: str) -> Unlocked:
+        with self._lock:  # one at a time: parallel tries must not evade the delay
+            if (left := self._delayed_until - self.now()) > 0:
+                raise Limited(
+                    f"Too many wrong passphrases; try again in {left:.0f} seconds",
+                    seconds=left,
+                    remedy="Wait, or use `postroom approve` in the terminal, which asks for it too.",
+                )
+            try:
+                unlocked = self.desk.unlock(passphrase)
+            except Denied:
+                self._wrong_tries += 1
+                if self._wrong_tries >= FREE_TRIES:
+                    delay = 5.0 * 2 ** min(self._wrong_tries - FREE_TRIES, 8)
+                    self._delayed_until = self.now() + min(delay, LONGEST_DELAY)
+                raise
+            self._wrong_tries = 0
+            return unlocked
+
+
+def new_sign_in_address(desk: Desk, person: str, address: str) -> str:
+    """Return an address that signs one browser in, once, at a page that is served at `address`."""
+    ticket = secrets.token_urlsafe(32)
+    with desk.ledger.write() as book:
+        book.issue(ticket, person)
+    return f"{address}/in/{ticket}"
+
+
+def used_ticket() -> Denied:
+    """Return the refusal of a sign-in address that is no longer valid."""
+    return Denied(
+        "This sign-in address was already used, or is older than ten minutes",
+        remedy="Get a new one with `postroom desk`.",
+    )
