@@ -12,6 +12,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from postroom.core import life
+from postroom.core.text import plural
 from postroom.web import text, views
 
 STATIC_TYPES: Final = {
@@ -43,7 +44,7 @@ ENVIRONMENT.filters |= {
     "local_time": text.local_time,
     "mark_code": text.mark_code,
     "pages": views.pages,
-    "plural": text.plural,
+    "plural": plural,
     "postmark_date": views.postmark_date,
     "red_lines": views.red_lines,
     "reveal": text.reveal,

@@ -13,12 +13,9 @@ from math import ceil
 from markupsafe import Markup, escape
 
 from postroom.core.stamp import Stamp
+from postroom.core.text import INVISIBLE, is_shaping, short_duration
 
-# Characters that a reader does not see, or that change the order of what a reader sees; runs of one are one match.
-_HIDDEN = re.compile(
-    "([\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff])\\1*"
-)
+_HIDDEN_RUN = re.compile(f"({INVISIBLE.pattern})\\1*")
 _MARK = Markup('<b class="unseen" title="{}">U+{:04X}{}</b>')
 _ISOLATED = Markup('<bdi dir="auto">{}</bdi>')
 _CODE = Markup("<code>{}</code>")
@@ -30,22 +27,15 @@ def reveal(text: str) -> Markup:
     A run of the same character is one mark with a count.
     """
     parts, end = [], 0
-    for match in _HIDDEN.finditer(text):
-        if _joins_letters(text, match.start()):
+    for match in _HIDDEN_RUN.finditer(text):
+        start = match.start() + is_shaping(text, match.start())  # which is needed where it is
+        if start == match.end():
             continue
         name = unicodedata.name(match[1], "a control character").lower()
-        count = f" × {len(match[0]):,}" if len(match[0]) > 1 else ""
-        parts += [escape(text[end : match.start()]), _MARK.format(name, ord(match[1]), count)]
+        count = f" × {match.end() - start:,}" if match.end() - start > 1 else ""
+        parts += [escape(text[end:start]), _MARK.format(name, ord(match[1]), count)]
         end = match.end()
     return Markup("").join([*parts, escape(text[end:])])
-
-
-def _joins_letters(text: str, at: int) -> bool:
-    """Whether this is a joiner between letters of a script, or parts of an emoji, that need it."""
-    if text[at] not in "\u200c\u200d":
-        return False
-    neighbours = text[max(0, at - 1) : at], text[at + 1 : at + 2]
-    return all(one > "\u02ff" and not _HIDDEN.match(one) for one in neighbours)
 
 
 def isolate(text: str) -> Markup:
@@ -83,10 +73,7 @@ def _seconds(stamp: Stamp | float) -> int:
 
 def age(seconds: float) -> str:
     """Return how long ago something was, in one unit: `now`, `20 s`, `3 d`."""
-    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{int(seconds // unit)} {name}"
-    return "now" if seconds < 10 else f"{int(seconds)} s"
+    return "now" if seconds < 10 else short_duration(seconds)
 
 
 def time_left(seconds: float) -> str:
@@ -94,8 +81,3 @@ def time_left(seconds: float) -> str:
     if seconds > 96 * 3600:
         return f"{ceil(seconds / 86_400)} d"
     return f"{ceil(seconds / 3600)} h" if seconds > 3600 else f"{max(1, ceil(seconds / 60))} min"
-
-
-def plural(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -13,9 +13,10 @@ from postroom.core import life
 from postroom.core.card import Card, Level
 from postroom.core.letter import Letter
 from postroom.core.message import Message
-from postroom.core.policy import Rules, duration
+from postroom.core.policy import Rules
 from postroom.core.records import DAY, AgentActivity, Entry, LetterSummary
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import duration
 from postroom.desk.outbox import ORCHESTRATOR, WHO
 from postroom.services.correspondence import Agent
 from postroom.web.diff import FieldChange, letter_changes

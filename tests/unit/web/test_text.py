@@ -54,6 +54,11 @@ def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str
     assert said == text
 
 
+def test_of_a_row_of_selectors_only_the_first_can_shape_what_is_before_it() -> None:
+    marks = [node.text for node in parsed(reveal("☂" + "\ufe0f" * 5)).all(class_="unseen")]
+    assert marks == ["U+FE0F × 4"]
+
+
 def test_a_row_of_one_hidden_character_is_one_mark() -> None:
     page = parsed(reveal("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
     marks = [node.text for node in page.all(class_="unseen")]
