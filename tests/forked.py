@@ -42,6 +42,7 @@ PRELOADED = (  # what commands and servers import when they run
     "postroom.tools.contracts.gmail",
     "postroom.tools.contracts.vault",
     "postroom.tools.http",
+    "postroom.tools.stdio",
     "postroom.tools.wire",
     "postroom.wiring.desk",
     "uvicorn.lifespan.on",

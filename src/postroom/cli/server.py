@@ -110,13 +110,13 @@ def serve_stdio(options: Options) -> NoReturn:
 
 def load_server(options: Options) -> Callable[[], NoReturn]:
     """Return a function that serves one client and exits; what is wrong is raised before anything is read."""
-    from postroom.tools import wire
+    from postroom.tools import stdio
 
     provider = ConfiguredDesk()
     name = listing.SERVERS[options.server][options.contract]
     found = load_listing(name, provider)
     return partial(
-        wire.serve, found, lambda: load_calls(name, found, provider), agent=options.agent
+        stdio.serve, found, lambda: load_calls(name, found, provider), agent=options.agent
     )
 
 

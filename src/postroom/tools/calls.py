@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from postroom.core.agent_name import MAX_AGENT
-from postroom.core.errors import PostroomError, Unavailable, unexpected
+from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
 from postroom.core.text import one_line
-from postroom.desk.recorder import Call, Trace, check_name
+from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services
+from postroom.tools import protocol
+from postroom.tools.protocol import Caller, ProtocolError
 from postroom.tools.table import (
     CallFinished,
     Contract,
@@ -28,6 +30,7 @@ from postroom.tools.table import (
     Tool,
     ToolContext,
     Waiting,
+    refusal,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 UNNAMED: Final = "unnamed"
 MAX_RESOURCES: Final = 50
+TELL: Final = "Tell the person what this says."
 
 log = logging.getLogger("postroom")
 T = TypeVar("T")
@@ -53,14 +57,6 @@ class DeskProvider(Protocol):
         ...
 
 
-class Caller(NamedTuple):
-    """Who calls: `named` says that the person gave the name, `session` tells clients of one name apart."""
-
-    name: str
-    named: bool = False
-    session: str | None = ""
-
-
 class NoResource(Exception):
     """No resource has this address."""
 
@@ -72,6 +68,20 @@ class NoResource(Exception):
 def client_name(given: str) -> str:
     """Return a client's name for itself as it may be used: on one line, cleaned, bounded."""
     return one_line(given)[:MAX_AGENT].strip() or UNNAMED
+
+
+def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
+    """Return an error as the JSON-RPC error that answers a request."""
+    if isinstance(error, ProtocolError):
+        return error
+    # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
+    missing = protocol.INVALID_PARAMS if has_envelope else protocol.RESOURCE_NOT_FOUND
+    if isinstance(error, NoResource):
+        return ProtocolError(missing, "Resource not found", {"uri": error.uri[:200]})
+    if not isinstance(error, PostroomError):
+        error = unexpected(error, remedy=TELL)
+    code = missing if isinstance(error, NotFound) else protocol.INTERNAL_ERROR
+    return ProtocolError(code, refusal("", error).text)
 
 
 class Calls:
@@ -99,49 +109,45 @@ class Calls:
             return self._services
 
     def begin(self, tool: str, arguments: Mapping[str, Any], caller: Caller) -> RunningCall:
-        """Return a call that has not done anything yet; the tool must be one of the contract."""
+        """Return a call that has not done anything yet; raise `ProtocolError` for an unknown tool."""
+        if tool not in self._tools:
+            raise ProtocolError(protocol.INVALID_PARAMS, f"Unknown tool: {one_line(tool)[:80]}")
         call = RunningCall(self, self._tools[tool], arguments, caller)
         self._running[call] = None
         return call
 
-    def list_letters(self, caller: Caller) -> list[str]:
-        """Return the ids of the caller's newest letters, where the contract shows letters at all."""
-        if "letter" not in self._resources:
-            return []
-        call = Call("list_resources", caller.name)
+    def list_resources(self, caller: Caller) -> dict[str, Any]:
+        """Return the result of `resources/list`: the caller's newest letters, if the contract shows letters."""
+        call, ids = Call("list_resources", caller_name(caller)), list[str]()
+        if "letter" in self._resources:
+            ids = self.run_guarded(lambda: self.provider.desk().newest_letters(call, MAX_RESOURCES))
+        rows = [{"uri": f"letter://{id}", "name": id, "mimeType": "text/plain"} for id in ids]
+        return {"resources": rows}
 
-        def letters() -> list[str]:
-            check_name(call)
-            found = self.provider.desk().ledger.lines(agent=call.agent, newest=MAX_RESOURCES)
-            return [letter.id for letter in found]
-
-        return self.run_guarded(letters)
-
-    def read(self, uri: str, caller: Caller) -> str:
-        """Return the text of a resource; raise `NoResource` where none has such an address."""
+    def read_resource(self, uri: str, caller: Caller) -> dict[str, Any]:
+        """Return the result of `resources/read`; raise `NoResource` if none has such an address."""
         scheme, _, id = uri.partition("://")
         resource = self._resources.get(scheme)
         if resource is None or not id:
             raise NoResource(uri)
-        call = Call(resource.action, caller.name)
-        return self.run_guarded(
+        call = Call(resource.action, caller_name(caller))
+        text = self.run_guarded(
             lambda: resource.function(ToolContext(self.services(), call), id.rstrip("/")), call
         )
+        return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": text}]}
 
     def run_guarded(self, function: Callable[[], T], call: Call | None = None) -> T:
-        """Do this; whatever goes wrong is raised as one of our errors, and leaves the line of the call."""
+        """Call a function; whatever goes wrong is raised as one of our errors, and leaves the call's line."""
         try:
             return function()
         except PostroomError as error:
             self.record(call, error)
             raise
         except Exception as bug:  # noqa: BLE001 - a fault of ours is reported by its kind and place
-            wrong = unexpected(bug, remedy="Tell the person what this says.")
-            log.error(wrong.message)  # noqa: TRY400 - not its text, which may be a mail's
-            self.record(call, wrong)
-            raise wrong from None
-        finally:
-            self._is_unpublished = True
+            fault = unexpected(bug, remedy=TELL)
+            log.error(fault.message)  # noqa: TRY400 - not its text, which may be a mail's
+            self.record(call, fault)
+            raise fault from None
 
     def record(self, call: Call | None, error: PostroomError) -> None:
         """Write the line of a call that failed, unless it is written."""
@@ -149,7 +155,7 @@ class Calls:
             return
         self._is_unpublished = True
         with suppress(Exception):  # the desk itself may be what is wrong
-            self.provider.desk().recorder.write(call, error=error, synced=False)
+            self.provider.desk().recorder.write(call, error, synced=False)
 
     def forget(self, call: RunningCall) -> None:
         """Forget a call that is answered or abandoned."""
@@ -168,7 +174,7 @@ class Calls:
         ended = Unavailable("The server was told to end before it had done this")
         with suppress(Exception):  # the ledger may be what keeps them: then they leave no line
             for call in running:
-                self.provider.desk().recorder.write(call.call, error=ended, synced=False)
+                self.provider.desk().recorder.write(call.call, ended, synced=False)
         if self._is_unpublished:
             self.publish()
         if self._services:
@@ -180,42 +186,39 @@ class RunningCall:
     """One call of a tool, in progress."""
 
     def __init__(
-        self,
-        calls: Calls,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        caller: Caller,
+        self, calls: Calls, tool: Tool, arguments: Mapping[str, Any], caller: Caller
     ) -> None:
         self._began = time.monotonic()
         self._calls = calls
         self._tool = tool
         self._arguments = arguments
-        self._begun = False
+        self._has_begun = False
         self._waiting: Waiting | None = None
-        self.call = Call(
-            tool.name, caller.name, tool.actor, Trace(self._took), caller.session, caller.named
-        )
+        trace, name = Trace(self._took), caller_name(caller)
+        self.call = Call(tool.name, name, tool.actor, trace, caller.session, caller.named)
 
     def _took(self) -> float:
         return time.monotonic() - self._began
 
     def step(self) -> Reply | Pause:
-        """Do the next part of the work: return the answer, or how many seconds to wait for the step after it."""
+        """Do the next part of the work: return the answer, or how long to wait for the step after it."""
         try:
-            found = self._calls.run_guarded(self._next, self.call)
+            step = self._calls.run_guarded(self._next, self.call)
         except PostroomError as error:
             return self._finish(self._calls.contract.refuse(self._tool.name, error), error)
-        return self._finish(found) if isinstance(found, Reply) else found
+        return self._finish(step) if isinstance(step, Reply) else step
 
     def _next(self) -> Reply | Pause:
         if self._waiting is None:
-            self._begun = True
+            self._has_begun = True
             asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            context = ToolContext(self._calls.services(), self.call, getattr(asked, "account", ""))
-            found = self._tool.function(context, asked)
-            if isinstance(found, Reply | Result):
-                return self._tool.reply(found)
-            self._waiting = found
+            account = getattr(asked, "account", "")
+            answer = self._tool.function(
+                ToolContext(self._calls.services(), self.call, account), asked
+            )
+            if isinstance(answer, Reply | Result):
+                return self._tool.reply(answer)
+            self._waiting = answer
         try:
             return next(self._waiting)
         except StopIteration as done:
@@ -223,15 +226,15 @@ class RunningCall:
 
     def _finish(self, reply: Reply, error: PostroomError | None = None) -> Reply:
         self._calls.forget(self)
-        if on_call_finished := self._calls.contract.on_call_finished:
+        if notify := self._calls.contract.on_call_finished:
             with suppress(PostroomError):  # the answer is there, whatever becomes of its log
                 about = CallFinished(
-                    self._tool.name, self._live(), reply.refused, error, self._took()
+                    self._tool.name, self._is_live(), reply.refused, error, self._took()
                 )
-                self._calls.run_guarded(lambda: on_call_finished(about))
+                self._calls.run_guarded(lambda: notify(about))
         return reply
 
-    def _live(self) -> bool:
+    def _is_live(self) -> bool:
         try:
             return self._calls.provider.desk().rules.live
         except PostroomError:  # the answer says so; nothing can be sent
@@ -240,13 +243,12 @@ class RunningCall:
     def abandon(self) -> None:
         """Give up a call that the client has cancelled, between two steps; it leaves its line."""
         self._calls.forget(self)
-        if not self._begun:
-            gave_up = Unavailable("The client gave it up before it was begun")
-            self._calls.record(self.call, gave_up)
+        if not self._has_begun:
+            self._calls.record(self.call, Unavailable("The client gave it up before it was begun"))
         self.stop_waiting()
 
     def stop_waiting(self) -> bool:
-        """Stop a tool that waits, which writes its line, if it has not; return whether it was one."""
+        """Stop a tool that waits, which then writes its line; return whether it was one."""
         if self._waiting is None:
             return False
         try:
@@ -254,3 +256,8 @@ class RunningCall:
         except Exception:  # noqa: BLE001 - one that is at work just now ends by itself
             return False
         return True
+
+
+def caller_name(caller: Caller) -> str:
+    """Return the name under which a caller's work is recorded."""
+    return caller.name if caller.named else client_name(caller.name)

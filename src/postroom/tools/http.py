@@ -12,7 +12,7 @@ import click
 import uvicorn
 
 from postroom.tools.serve import TOKEN_HOLDER, Service, TokenHolder
-from postroom.tools.wire import GRACE
+from postroom.tools.stdio import GRACE
 
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]

@@ -8,7 +8,7 @@ first request of a connection decides its era.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 ENVELOPE_VERSION: Final = "2026-07-28"
@@ -42,7 +42,7 @@ class ProtocolError(Exception):
             self.body["data"] = data
 
 
-class Message:
+class Incoming:
     """A request; or a notification, which has no id and is not answered."""
 
     __slots__ = ("id", "method", "params")
@@ -51,6 +51,14 @@ class Message:
         self.id = id
         self.method = method
         self.params = params
+
+
+class Caller(NamedTuple):
+    """Who calls; `named` says that the person gave the name, `session` tells clients of one name apart."""
+
+    name: str
+    named: bool = False
+    session: str | None = ""
 
 
 class InvalidMessage(ValueError):
@@ -227,7 +235,7 @@ def _has_field(value: dict[str, Any], name: str, shape: object) -> bool:
     return (value[key] is None and name.endswith("?")) or fits(value[key], shape)
 
 
-def parse(line: bytes) -> Message | None:
+def parse(line: bytes) -> Incoming | None:
     """Return the message of a line, or `None` for an answer, since nothing was asked.
 
     Raises `InvalidMessage` for everything else. A batch is no message.
@@ -241,7 +249,7 @@ def parse(line: bytes) -> Message | None:
     id, method, params = found.get("id"), found.get("method"), found.get("params")
     sound = found.get("jsonrpc") == "2.0" and _is_flat(line, found) and _is_text(line, found)
     if sound and isinstance(method, str) and isinstance(params, dict | None):
-        return Message(id if is_id(id) else None, method, params)
+        return Incoming(id if is_id(id) else None, method, params)
     if sound and not isinstance(method, str) and ("result" in found or "error" in found):
         return None
     named = type(id) is int or (isinstance(id, str) and id.isprintable())

@@ -5,8 +5,8 @@ The protocol runs on one event loop. Each step of a call runs in a thread, of wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
@@ -20,11 +20,10 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from postroom import __version__
-from postroom.core.errors import NotFound, PostroomError
-from postroom.core.text import one_line
-from postroom.tools.calls import Caller, Calls, NoResource, RunningCall, client_name
-from postroom.tools.protocol import RESOURCE_NOT_FOUND
-from postroom.tools.table import Reply, Wait, refusal
+from postroom.core.errors import PostroomError
+from postroom.tools.calls import Calls, NoResource, RunningCall, client_name, protocol_error
+from postroom.tools.protocol import Caller, ProtocolError
+from postroom.tools.table import Reply, Wait
 from postroom.tools.wire import PUBLISH, THREADS, WAIT
 
 if TYPE_CHECKING:
@@ -51,7 +50,6 @@ class Service:
         self._agent = agent
         self._calls = calls
         self._tools = [types.Tool.model_validate(tool) for tool in listing["tools"]]
-        self._names = {tool.name for tool in self._tools}
         self._templates = [
             types.ResourceTemplate.model_validate(template)
             for template in listing["resourceTemplates"]
@@ -125,46 +123,26 @@ class Service:
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
         caller = self._caller(ctx)
-        try:
-            letters = await self._work(lambda: self._calls.list_letters(caller))
-        except PostroomError as error:
-            raise _protocol_error(types.INTERNAL_ERROR, error) from None
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(uri=f"letter://{id}", name=id, mime_type="text/plain")
-                for id in letters
-            ]
-        )
+        with _protocol_errors(ctx):
+            result = await self._work(lambda: self._calls.list_resources(caller))
+        return types.ListResourcesResult.model_validate(result)
 
     async def _read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri, caller = str(params.uri), self._caller(ctx)
-        # 2026-07-28 calls an unknown resource an invalid parameter; the versions before it have a code.
-        missing = types.INVALID_PARAMS if _has_envelope(ctx) else RESOURCE_NOT_FOUND
-        try:
-            text = await self._work(lambda: self._calls.read(uri, caller))
-        except NoResource:
-            raise MCPError(
-                code=missing, message="Resource not found", data={"uri": uri[:200]}
-            ) from None
-        except PostroomError as error:
-            code = missing if isinstance(error, NotFound) else types.INTERNAL_ERROR
-            raise _protocol_error(code, error) from None
-        return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)]
-        )
+        with _protocol_errors(ctx):
+            result = await self._work(lambda: self._calls.read_resource(uri, caller))
+        return types.ReadResourceResult.model_validate(result)
 
     # Calls
 
     async def _call_tool(
         self, ctx: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        if params.name not in self._names:
-            raise MCPError(
-                code=types.INVALID_PARAMS, message=f"Unknown tool: {one_line(params.name)[:80]}"
-            )
-        call = self._calls.begin(params.name, params.arguments or {}, self._caller(ctx))
+        caller = self._caller(ctx)
+        with _protocol_errors(ctx):
+            call = self._calls.begin(params.name, params.arguments or {}, caller)
         try:
             reply = await self._answer(ctx, call)
         except BaseException:  # cancelled by the client, a call still leaves its line
@@ -173,11 +151,7 @@ class Service:
             raise
         if reply.delivery:
             await self._deliver(reply.delivery)
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=reply.text)],
-            structured_content=reply.values,
-            is_error=reply.refused,
-        )
+        return types.CallToolResult.model_validate(reply.content)
 
     async def _answer(self, ctx: Context, call: RunningCall) -> Reply:
         waited = 0.0
@@ -230,8 +204,14 @@ class Service:
         return Caller(name, session=session)
 
 
-def _protocol_error(code: int, error: PostroomError) -> MCPError:
-    return MCPError(code=code, message=refusal("", error).text)
+@contextmanager
+def _protocol_errors(ctx: Context) -> Iterator[None]:
+    """Raise an error of ours as the one that the SDK answers with."""
+    try:
+        yield
+    except (NoResource, PostroomError, ProtocolError) as error:
+        body: dict[str, Any] = protocol_error(error, has_envelope=_has_envelope(ctx)).body
+        raise MCPError(**body) from None
 
 
 def _has_envelope(ctx: Context) -> bool:

@@ -19,17 +19,15 @@ from postroom.cli.server import Options, parse
 from postroom.tools import protocol
 from postroom.tools.calls import Calls
 from postroom.tools.listing import load
+from postroom.tools.stdio import END_OF_INPUT, GRACE, read_lines
 from postroom.tools.streams import MAX_LINE, MAX_UNREAD, LineBuffer, Output
 from postroom.tools.table import Failure, Reply
 from postroom.tools.wire import (
-    END_OF_INPUT,
-    GRACE,
     MAX_OPEN,
     MAX_QUEUED,
     PUBLISH,
     THREADS,
     Server,
-    _read,
 )
 from postroom.tools.workers import Workers
 from tests.agents import Wire, wait_for_line
@@ -131,7 +129,7 @@ def test_what_calls_need_is_imported_when_the_client_is_silent(person: Person) -
 def test_what_is_listed_needs_neither_the_contract_nor_the_desk(person: Person) -> None:
     code = (
         "import sys; from postroom.cli.server import ConfiguredDesk, load_listing;"
-        "import postroom.tools.wire; load_listing('all', ConfiguredDesk());"
+        "import postroom.tools.stdio; load_listing('all', ConfiguredDesk());"
         "print([name for name in sys.modules if name.startswith('postroom.')])"
     )
     found = person.run_program([sys.executable, "-c", code]).out
@@ -250,7 +248,7 @@ def test_a_signal_that_comes_with_the_end_of_input_is_not_lost() -> None:
         (incoming, at_client), (_, outgoing), (wakeup, waker) = pipes
         os.close(at_client)
         os.write(waker, signalled)
-        assert _read(server, incoming, outgoing, wakeup) == seconds
+        assert read_lines(server, incoming, outgoing, wakeup) == seconds
         for end in {end for pipe in pipes for end in pipe} - {at_client}:
             os.close(end)
 
