@@ -1,19 +1,18 @@
-"""Reconcile: what people did to the notes becomes events of the letters, and the notes follow the ledger.
-
-A note that stands where it was put, as it was put, says nothing. One that was moved is a verdict, if
-it is the only one of its letter and says what was frozen before. Whatever else happened to it, by a
-person, an editor or a sync client, is put back and said; no text of a person's is thrown away.
-"""
+"""Look at the folders, have `plan` decide, and perform its actions: letters change, and notes follow the ledger."""
 
 from __future__ import annotations
 
-import hashlib
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from postroom.core import life
+from postroom.core.audit import ParsedLine
 from postroom.core.errors import (
     Conflict,
     Corrupt,
@@ -21,403 +20,441 @@ from postroom.core.errors import (
     Invalid,
     NotFound,
     PostroomError,
+    Unavailable,
 )
 from postroom.core.policy import Rules
-from postroom.core.records import Entry, LetterState, NoteLocation
+from postroom.core.records import Entry, LetterState
 from postroom.core.stamp import Stamp
-from postroom.core.text import one_line
-from postroom.desk.compose import settled
-from postroom.desk.note_writer import found_at
-from postroom.desk.notes import Notes, folder, text_of
+from postroom.desk.compose import Composer, settled
+from postroom.desk.exposure import ExposureLog
+from postroom.desk.log import ActionLog, AuditLogEntry
+from postroom.desk.note_sync import NoteSync, SeenNote
+from postroom.desk.notes import Notes, text_of
 from postroom.desk.outbox import PERSON, Outbox
-from postroom.desk.unowned_notes import Found, UnownedNotes, with_note
+from postroom.desk.plan import (
+    HOMES,
+    REFROZEN,
+    is_untouched,
+    plan,
+    plan_requests,
+    plan_slips,
+    put_back,
+)
+from postroom.desk.plan_types import (
+    Action,
+    Approve,
+    ApproveBySlip,
+    ApproveListed,
+    FileSlip,
+    ForgetInode,
+    Freeze,
+    FreezeText,
+    LetterNote,
+    LetterRecord,
+    MarkApproved,
+    MoveFile,
+    PresentRequest,
+    Recall,
+    Reject,
+    Remember,
+    Reopen,
+    Report,
+    SeeSlip,
+    Sync,
+)
+from postroom.desk.slips import Slip
+from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
 RACY: Final = 2_000_000_000  # nanoseconds within which two changes may share one time stamp
-HOMES: Final = (folders.PENDING, folders.DRAFTS)
-ANEW: Final = (
-    "You changed the text. It was frozen anew; look at the difference and the risk assessment, and"
-    " move the note to Approved/ again to approve it."
-)
-BELIED: Final = (
-    "Its {wrong} is not the letter's, and was put back: the frontmatter only shows. Move the note"
-    " again to approve the letter as it is; recipients are changed with `postroom edit {id}`."
-)
+LOOKS: Final = 3  # at the folders while something is missing: it may be on its way meanwhile
 _LETTER_LIKE: Final = re.compile(rb"pending_approval|letter")
 
 
-class Looked(NamedTuple):
-    """What a look at the folders found."""
+class Look(NamedTuple):
+    """What a look at the folders showed: the notes of each letter, those without one, and remarks."""
 
-    letters: dict[str, list[Found]]
-    strays: list[Found]
+    letters: dict[str, list[SeenNote]]
+    unowned: list[SeenNote]
+    reports: list[str]
 
 
 @dataclass(slots=True, kw_only=True)
-class Reconciler:
-    """Looks at the folders; the desk's lock is held meanwhile."""
+class VaultDisplay:
+    """The vault as the desk's `NoteDisplay`; the desk's lock is held meanwhile."""
 
-    vault: Vault
+    sync_files: NoteSync
     ledger: Ledger
     outbox: Outbox
     notes: Notes
     unowned: UnownedNotes
+    log: ActionLog
     rules: Rules
     clock: Callable[[], Stamp]
-    desk: str
-    said: list[str]
-    missed: bool = False  # somebody was at a note meanwhile
+    desk: str  # its id
+    reports: list[str]  # shared with `unowned`
+    roots: Sequence[Path]  # folders in which a person can pause
+    _seen: dict[str, SeenNote] = field(default_factory=dict)  # at the last look, by path
+    _handled: set[str] = field(default_factory=set)  # letters that a note without one became
+    _was_disturbed: bool = False  # somebody was at a note meanwhile
+
+    # The desk's interface
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
-        """Take in what was done to the notes and bring them up to date; return what a person should know.
-
-        `adopt` also takes requests from `Plans/`, and lets slips approve what waits.
-        """
-        self.said.clear()
-        self.missed = False
+        """Take in what was done to the notes and bring them up to date; return what to tell the person."""
+        self.reports.clear()
         self.unowned.full.clear()
+        self._handled.clear()
+        self._was_disturbed = False
         if adopt:
-            for request in self.unowned.requests():
-                self._guarded(self.unowned.adopt, request)
+            self._adopt_requests()
         for id in self.ledger.old_html():
-            self._guarded(self._refreeze, id)
-        standings = self.ledger.standings()  # what changes meanwhile is read again by itself
-        for entry in self.outbox.expire(standings):
-            standings.pop(entry.id)
+            with self._guarded(f"The letter {id}"):
+                self._refreeze(id)
+        states = self.ledger.standings()  # what changes meanwhile is read again by itself
+        for entry in self.outbox.expire(states):
+            states.pop(entry.id)
             self.notes.sync_note(entry)
-        looked = self._look()
-        fresh = {self._guarded(self.unowned.classify, stray) for stray in looked.strays}
-        places = self.ledger.places()
-        stale = self.ledger.meta("noted") != self.rules.trust  # what the notes say to do
-        for id in dict.fromkeys((*standings, *places, *looked.letters)):
-            found = looked.letters.get(id, [])
-            place = places.get(id)
-            if id not in fresh and (stale or not _unmoved(standings.get(id), place, found)):
-                self._guarded(self._letter, id, place, found)
-        if stale and not self.missed:
-            with self.ledger.write(synced=False) as book:
-                book.set("noted", self.rules.trust)
-        if adopt:
-            for id, hash in self.unowned.fitting():
-                self._guarded(self._by_slip, id, hash)
-        return list(self.said)
+        look = self._look()
+        self._seen = {
+            one.path: one for notes in (*look.letters.values(), look.unowned) for one in notes
+        }
+        for seen in look.unowned:
+            with self._guarded(seen.path):
+                self._perform(plan((), [self.unowned.classify(seen)], self.rules))
+        self._reconcile_letters(states, look)
+        if adopt and self.rules.live and self.rules.trust == "folder":
+            for action in plan_slips(self._fitting_letters()):
+                with self._guarded(f"The letter {getattr(action, 'letter', '')}"):
+                    self._perform([action])
+        return list(self.reports)
 
-    def _guarded(self, act: Callable[..., str | None], *what: object) -> str | None:
-        """Do it, unless somebody decides, moves or edits in this moment: the next look sees that."""
+    def sync(self, entry: Entry, *, retext: bool = False) -> None:
+        """Bring a letter's note up to the ledger; `retext` also replaces the text in it."""
+        self.notes.sync_note(entry, retext=retext)
+
+    def is_untouched(self, entry: Entry) -> bool:
+        """Whether an approved letter's note, and the slip that approved it, are as they were last seen."""
+        verdict = getattr(entry.state, "verdict", None)
+        if verdict is None:
+            return False
+        if verdict.slip:
+            slip = self._slip(verdict.slip)
+            if slip is None or self.sync_files.vault.stat(slip.path) != slip.file:
+                return False
+        return self.notes.is_untouched(entry)
+
+    def text(self, entry: Entry) -> str | None:
+        """Return the text in a letter's note; None without a note, or if it cannot be read."""
+        return self.notes.text(entry)
+
+    def slips(self) -> list[Slip]:
+        """Return the slips of the last look that may still be spent, the newest first."""
+        return self.unowned.slips_among(self._in_approved())
+
+    def file_slip(self, hash: str) -> None:
+        """Put a slip away whose letter was sent; what is in the way, the next look does."""
+        slip = self._slip(hash)
+        if slip and self.sync_files.vault.stat(slip.path) == slip.file:
+            with self._guarded(slip.path):
+                facts = self.unowned.classify(self._seen[slip.path])
+                self._perform(plan((), [facts], self.rules))
+
+    def paused_by(self) -> str:
+        """Return the file by which the person has paused everything, or nothing."""
+        # In any case, of whatever kind, and also beside a room: what should stop must not miss.
+        for root in self.roots:
+            try:
+                with os.scandir(root) as entries:
+                    names = sorted(e.name for e in entries if e.name.casefold() in folders.PAUSES)
+            except OSError as why:
+                raise Unavailable(
+                    f"{root} cannot be looked into: {why.strerror}",
+                    remedy="Whether a person paused all sending cannot be told until it can.",
+                ) from why
+            if names:
+                return names[0]
+        return ""
+
+    def flush_log(self) -> None:
+        """Bring the log files up to the ledger."""
+        self.log.project()
+
+    def lines_ahead(self) -> list[ParsedLine]:
+        """Return the lines of the log files that the ledger does not have."""
+        return self.log.ahead()
+
+    def write_pre_send_record(self, record: AuditLogEntry) -> None:
+        """Write what a contract wants recorded before a letter is sent."""
+        self.log.before(record)
+
+    # Steps of a reconcile
+
+    @contextmanager
+    def _guarded(self, subject: str) -> Iterator[None]:
+        """Go on with the next note if somebody decides, moves or edits in this moment: the next look sees that."""
         try:
-            return act(*what)
+            yield
         except (Conflict, NotFound):
-            self.missed = True
+            self._was_disturbed = True
         except (Corrupt, Denied, Invalid) as why:  # one note must not keep all others waiting
-            named = what[0].path if isinstance(what[0], Found) else f"The letter {what[0]}"
-            self._say(f"{named}: {why.message}. {why.remedy}")
-        return None
+            self.reports.append(f"{subject}: {why.message}. {why.remedy}")
 
-    def _say(self, sentence: str) -> None:
-        self.said.append(sentence)
+    def _adopt_requests(self) -> None:
+        waiting = len(self.unowned.requests_in(folders.PENDING))
+        seen = self.unowned.requests_in(folders.PLANS)
+        self._seen = self._seen | {one.path: one for one in seen}
+        requests = [self.unowned.classify(one) for one in seen]
+        for action in plan_requests(requests, waiting, self.rules):
+            with self._guarded(getattr(action, "path", "")):
+                self._perform([action])
 
     def _refreeze(self, id: str) -> None:
         if entry := self.outbox.refreeze(id):
             notice = next(line.text for line in entry.card.lines if line.kind == "refrozen")
-            self._say(f"The letter {id}: {notice}")
+            self.reports.append(f"The letter {id}: {notice}")
             self.notes.sync_note(entry, notice)
 
-    def _by_slip(self, id: str, hash: str) -> None:
-        self.notes.sync_note(self.outbox.approve_by_slip(id, hash))
+    def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
+        locations = self.ledger.places()
+        is_trust_new = self.ledger.meta("noted") != self.rules.trust  # notes say what to do
+        for id in dict.fromkeys((*states, *locations, *look.letters)):
+            if id in self._handled:
+                continue
+            seen, state, location = look.letters.get(id, []), states.get(id), locations.get(id)
+            files = [_letter_note(id, one) for one in seen]
+            if state and location and not is_trust_new:
+                is_current = location.version == state.version
+                if is_untouched(state.state, location.path, files, is_current=is_current):
+                    continue
+            with self._guarded(f"The letter {id}"):
+                self._perform(self._plan_letter(id, files))
+        if is_trust_new and not self._was_disturbed:
+            with self.ledger.write(synced=False) as book:
+                book.set("noted", self.rules.trust)
 
-    # Looking
-
-    def _look(self) -> Looked:
-        """Look at the folders; again where something is missing, for it may be on its way meanwhile."""
-        said = len(self.said)
-        for last in (False, False, True):
-            del self.said[said:]
-            looked = Looked({}, [])
-            racy = int(self.clock().wall * 1e9) - RACY
-            for where in (*HOMES, folders.APPROVED):
-                self._look_into(where, racy, looked)
-            # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is
-            # all in it.
-            changed = self.vault.changed(folders.REJECTED)
-            seen = self.ledger.meta("rejected") == str(changed) and changed < racy
-            missing = self._missing(looked)
-            if not seen or missing:
-                self._look_into(folders.REJECTED, racy, looked)
-                with self.ledger.write(synced=False) as book:
-                    book.set("rejected", str(changed))
-            if last or not missing or all(looked.letters.get(id) for id in missing):
-                break
-        return looked
-
-    def _missing(self, looked: Looked) -> list[str]:
-        return [
-            id
-            for id, place in self.ledger.places().items()
-            if place.path and all(one.path != place.path for one in looked.letters.get(id, ()))
-        ]
-
-    def _look_into(self, where: str, racy: int, looked: Looked) -> None:
-        known = self.ledger.standing(where)
-        for file in self.vault.list(where):
-            path = f"{where}/{file.name}"
-            id, place = known.get(path, ("", None))
-            same = place and (file.size, file.mtime_ns, file.inode) == place[-3:]
-            if same and file.mtime_ns < racy:
-                looked.letters.setdefault(id, []).append(Found(path, file))
-            else:
-                self._open(path, id, place, looked)
-
-    def _open(self, path: str, id: str, place: NoteLocation | None, looked: Looked) -> None:
-        """Read a note that is new or may have changed, and sort it."""
-        try:
-            raw, file = self.vault.read(path)
-        except PostroomError:
-            return  # gone again, or no file of ours to read
-        if place and hashlib.sha256(raw).hexdigest() == place.hash:
-            looked.letters.setdefault(id, []).append(Found(path, file))
-            self._remember(id, found_at(place, path, raw, file))
-            return
-        if not place and path.startswith(f"{folders.DRAFTS}/") and not _LETTER_LIKE.search(raw):
-            return  # a plain draft: there may be thousands, and reading YAML takes its time
-        try:
-            note = Note.parse(raw)
-        except Corrupt as why:
-            self._say(f"{path} cannot be read. {why.message}. It counts for nothing.")
-            if id:
-                looked.letters.setdefault(id, []).append(Found(path, file, broken=True))
-            return
-        named = note.text("letter")
-        if not named:
-            looked.strays.append(Found(path, file, note))
-        elif note.text("desk") not in ("", self.desk):
-            self._say(f"{path} belongs to another desk and counts for nothing here.")
-        else:
-            looked.letters.setdefault(named, []).append(Found(path, file, note))
-
-    def _remember(self, id: str, place: NoteLocation) -> None:
-        with self.ledger.write(synced=False) as book:
-            book.set_place(id, place)
-
-    # One letter
-
-    def _letter(self, id: str, place: NoteLocation | None, found: list[Found]) -> None:
+    def _plan_letter(self, id: str, files: list[LetterNote]) -> list[Action]:
+        """Gather the facts about one letter as it is now, and plan."""
         try:
             entry = self.ledger.entry(id)
         except NotFound:
-            self._say(
-                f"{found[0].path} names the letter {one_line(id)[:20]}, which this desk does not know."
-            )
-            return
-        place = place or self.ledger.place(id)
-        found = [one for one in found if _counts(entry, place, one)]
-        ours = {place.path, self.ledger.intended(id)[0]}
-        if all(one.path in ours for one in found) and self.notes.finish(entry):
-            self.notes.sync_note(entry, place.notice)
-            return
-        match entry.state:
-            case life.Pending():
-                self._pending(entry, place, found)
-            case life.Approved():
-                self._approved(entry, place, found)
-            case life.Sending():
-                pass  # whatever was done to its note waits for the outcome
-            case life.Unknown():
-                if place.path and not found:
-                    self._say(f"The note of the letter {id} was gone: it is back in Approved/.")
-                self._settled(entry, place, found, "Its fate is unknown")
+            return plan((), files[:1], self.rules)
+        location, vault = self.ledger.place(id), self.sync_files.vault
+        slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
+        record = LetterRecord(
+            id=id,
+            state=entry.state,
+            home=entry.home,
+            text=settled(entry.letter.text),
+            is_draft=entry.form == "draft",
+            location=location.path,
+            is_at_location=bool(location.path) and vault.stat(location.path) is not None,
+            intended=self.ledger.intended(id)[0],
+            is_write_unfinished=self.sync_files.unfinished_write(id) is not None,
+            is_slip_gone=bool(slip) and self._slip(slip) is None,
+        )
+        return plan([record], [self._with_content(entry, file) for file in files], self.rules)
+
+    def _with_content(self, entry: Entry, file: LetterNote) -> LetterNote:
+        note = self._seen[file.path].note
+        if note is None:
+            return file
+        text, wrong = text_of(entry, note), self.notes.wrong_fields(entry, note)
+        return replace(file, text=text, wrong_fields=wrong, reason=note.text("reason"))
+
+    def _in_approved(self) -> list[SeenNote]:
+        return [one for one in self._seen.values() if one.folder == folders.APPROVED]
+
+    def _slip(self, hash: str) -> Slip | None:
+        slips = self.unowned.slips_among(self._in_approved(), spent=True)
+        return next((slip for slip in slips if slip.hash == hash), None)
+
+    def _fitting_letters(self) -> dict[tuple[str, str], list[str]]:
+        return {
+            (slip.path, slip.hash): [entry.id for entry in self.unowned.waiting_for(slip)]
+            for slip in self.slips()
+        }
+
+    # Looking
+
+    def _look(self) -> Look:
+        """Look at the folders; again while something is missing, for it may be on its way meanwhile."""
+        for count in range(LOOKS):
+            look = Look({}, [], [])
+            settled_before = int(self.clock().wall * 1e9) - RACY
+            for folder in (*HOMES, folders.APPROVED):
+                self._look_into(folder, settled_before, look)
+            # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
+            changed = self.sync_files.vault.changed(folders.REJECTED)
+            is_seen = self.ledger.meta("rejected") == str(changed) and changed < settled_before
+            missing = self._missing(look)
+            if not is_seen or missing:
+                self._look_into(folders.REJECTED, settled_before, look)
+                with self.ledger.write(synced=False) as book:
+                    book.set("rejected", str(changed))
+            if not missing or all(look.letters.get(id) for id in missing) or count == LOOKS - 1:
+                break
+        self.reports += look.reports
+        return look
+
+    def _missing(self, look: Look) -> list[str]:
+        """Return the letters whose note is not where it was last seen."""
+        return [
+            id
+            for id, location in self.ledger.places().items()
+            if location.path and all(one.path != location.path for one in look.letters.get(id, ()))
+        ]
+
+    def _look_into(self, folder: str, settled_before: int, look: Look) -> None:
+        # There may be thousands of plain drafts, and parsing YAML takes its time.
+        unknown = _LETTER_LIKE if folder == folders.DRAFTS else None
+        for seen in self.sync_files.scan(folder, settled_before=settled_before, unknown=unknown):
+            note, path = seen.note, seen.path
+            if seen.problem:
+                look.reports.append(
+                    f"{path} cannot be read. {seen.problem}. It counts for nothing."
+                )
+            if note is None:
+                if seen.key:
+                    look.letters.setdefault(seen.key, []).append(seen)
+            elif not (letter := note.text("letter")):
+                look.unowned.append(seen)
+            elif note.text("desk") not in ("", self.desk):
+                look.reports.append(f"{path} belongs to another desk and counts for nothing here.")
+            else:
+                look.letters.setdefault(letter, []).append(seen)
+
+    # Performing
+
+    def _perform(self, actions: Iterable[Action]) -> None:
+        """Perform actions in order; what an action leads to comes before the next one."""
+        waiting = deque(actions)
+        while waiting:
+            waiting.extendleft(reversed(self._act(waiting.popleft())))
+
+    def _act(self, action: Action) -> Sequence[Action]:
+        """Perform one action; return what follows from its outcome."""
+        match action:
+            case Report(sentence):
+                self.reports.append(sentence)
+            case Remember(letter, path):
+                self.sync_files.remember(letter, self._seen[path])
+            case Sync(letter, notice, restore):
+                kept = self.ledger.place(letter).notice if notice is None else notice
+                self.notes.sync_note(self.ledger.entry(letter), kept, restore=restore)
+            case Approve():
+                return self._approve(action)
+            case FreezeText():
+                return self._freeze_text(action)
+            case Reject(letter, reason):
+                self.outbox.reject(letter, by=PERSON, reason=reason)
+            case Recall(letter):
+                self.outbox.recall(letter)
+            case Reopen(letter):
+                self.outbox.reopen(letter)
+            case ApproveBySlip(letter, hash):
+                self.outbox.approve_by_slip(letter, hash)
+                return [Sync(letter, "")]
+            case ApproveListed():
+                return self._approve_listed(action)
+            case SeeSlip(hash):
+                with self.ledger.write() as book:
+                    book.see_slip(hash)
             case _:
-                self._closed(entry, place, found)
+                self._act_on_unowned(action)
+        return ()
 
-    def _pending(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
-        home = [one for one in found if one.folder in HOMES]
-        rejected = [one for one in found if one.folder == folders.REJECTED]
-        if home:
-            for one in found:
-                if one.folder not in HOMES:
-                    self._say(
-                        f"{one.path} is a copy: the letter {entry.id} still waits in"
-                        f" {home[0].folder}/, so nothing was decided. Move the note itself."
-                    )
-            self._stand(entry, next((o for o in home if o.path == place.path), home[0]), place)
-        elif any(one.path == place.path for one in found):
-            # It stands where we put it, or found it, before it waited again: no verdict, but a
-            # move of ours that was interrupted.
-            self.notes.sync_note(entry, place.notice)
-        elif rejected:
-            self._reject(entry, rejected[0])
-        elif found:
-            moved = [with_note(self.vault, one) for one in found]
-            texts = {text_of(entry, one.note) if one.note else None for one in moved}
-            if len(texts) > 1:
-                self._back(
-                    entry, moved[0], "Several notes of it are in Approved/, and they differ."
-                )
-            else:
-                self._verdict(entry, moved[0], place)
-        else:
-            if place.path:
-                self._say(
-                    f"The note of the letter {entry.id} was gone: it is back in {entry.home}/."
-                )
-            self.notes.sync_note(entry, place.notice, restore=True)
+    def _act_on_unowned(
+        self, action: MoveFile | Freeze | MarkApproved | FileSlip | ForgetInode | PresentRequest
+    ) -> None:
+        seen = self._seen[action.path]
+        match action:
+            case MoveFile(path, folder):
+                self.sync_files.move_file(path, seen.file, folder)
+                self._seen[path] = seen._replace(note=None)  # it is no slip any more
+            case Freeze():
+                if letter := self.unowned.freeze(seen, action):
+                    self._handled.add(letter)
+            case MarkApproved(path):
+                self.unowned.mark_approved(seen)
+                self._seen[path] = self.sync_files.open(path, seen.file)
+            case FileSlip():
+                self.unowned.file_slip(seen, action)
+            case PresentRequest():
+                self.unowned.present_request(seen, action)
+            case ForgetInode():
+                with self.ledger.write(synced=False) as book:
+                    book.free_inode(seen.file.inode)
 
-    def _stand(self, entry: Entry, one: Found, place: NoteLocation) -> None:
-        """A note stands where it may: remember it there, and put changed display fields back."""
-        one = with_note(self.vault, one) if one.path != place.path else one
-        if one.note is not None:
-            wanted = self.notes.fields(entry, one.note)
-            wrong = [
-                key
-                for key, value in wanted.items()
-                if one.note.text(key) != (value or "") and key not in {"trust", "mode"}
-            ]
-            if wrong and place.path:
-                self._say(
-                    f"{one.path}: {', '.join(wrong)} only show what the letter is, and"
-                    f" {'was' if len(wrong) == 1 else 'were'} put back. Recipients are changed with"
-                    f" `postroom edit {entry.id}`."
-                )
-            self._remember(entry.id, found_at(place, one.path, one.note.raw, one.file))
-        self.notes.sync_note(entry, place.notice)
+    def _approve(self, action: Approve) -> list[Action]:
+        letter, path = action.letter, action.path
+        try:
+            self.outbox.approve(letter, by=PERSON, via="folder")
+        except (Denied, Conflict) as why:
+            return put_back(letter, path, f"{why.message}. {why.remedy}")
+        approved = f"The letter {letter} was approved: its note was moved to Approved/."
+        return [Report(approved), Remember(letter, path), Sync(letter, "")]
 
-    def _verdict(self, entry: Entry, one: Found, place: NoteLocation) -> None:
-        """A note was moved to Approved/: that is a yes to what was frozen, and to nothing else."""
-        text = text_of(entry, one.note) if one.note else None
-        if text is None or one.note is None:
-            self._back(entry, one, "It was moved to Approved/, but its text cannot be told apart.")
-        elif wrong := self._belied(entry, one.note):
-            self._back(entry, one, BELIED.format(wrong=wrong, id=entry.id))
-        elif text != settled(entry.letter.text) and self.rules.trust == "folder":
-            # Remembered first: were we stopped before it is home again, the same move would approve it.
-            self._take(entry.id, one, place)
-            try:
-                entry = self.outbox.edit(entry.id, replace(entry.letter, text=text))
-                told = ANEW
-            except PostroomError as why:
-                told = f"Its new text was not taken: {why.message}."
-            self._back(entry, one, told)
-        else:
-            try:
-                approved = self.outbox.approve(entry.id, by=PERSON, via="folder")
-            except (Denied, Conflict) as why:
-                self._back(self.ledger.entry(entry.id), one, f"{why.message}. {why.remedy}")
-                return
-            self._say(f"The letter {entry.id} was approved: its note was moved to Approved/.")
-            self._take(entry.id, one, place)
-            self.notes.sync_note(approved)
+    def _freeze_text(self, action: FreezeText) -> list[Action]:
+        entry, notice = self.ledger.entry(action.letter), REFROZEN
+        try:
+            self.outbox.edit(entry.id, replace(entry.letter, text=action.text))
+        except PostroomError as why:
+            notice = f"Its new text was not taken: {why.message}."
+        return put_back(action.letter, action.path, notice)
 
-    def _belied(self, entry: Entry, note: Note) -> str:
-        """Return what a note shows that its letter is not: it was changed, or is an old version."""
-        wanted = self.notes.fields(entry, note)
-        shown = ("letter_version", "digest", "to", "cc", "bcc", "subject")
-        wrong = [key for key in shown if key in wanted and note.text(key) != (wanted[key] or "")]
-        return wrong[0] if wrong else ""
-
-    def _back(self, entry: Entry, one: Found, notice: str) -> None:
-        self._say(f"The letter {entry.id} was not approved. {notice}")
-        self._take(entry.id, one, self.ledger.place(entry.id))
-        self.notes.sync_note(entry, notice)
-
-    def _reject(self, entry: Entry, one: Found) -> None:
-        one = with_note(self.vault, one)
-        reason = one.note.text("reason") if one.note else ""
-        rejected = self.outbox.reject(entry.id, by=PERSON, reason=reason)
-        self._take(entry.id, one, self.ledger.place(entry.id))
-        self.notes.sync_note(rejected)
-
-    def _approved(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
-        standing = [one for one in found if one.folder == folders.APPROVED]
-        rejected = [one for one in found if one.folder == folders.REJECTED]
-        assert isinstance(entry.state, life.Approved)
-        slip = entry.state.verdict.slip
-        if slip and all(written.hash != slip for written in self.unowned.slips(spent=True)):
-            one = next(iter(standing or found), None)
-            self._recall(entry, one, place, "its slip was taken away")
-        elif any(one.path == place.path and one not in standing for one in found):
-            self.notes.sync_note(entry, place.notice)  # we were stopped before we could move it
-        elif standing:
-            one = next((one for one in standing if one.path == place.path), standing[0])
-            if one.broken or (one.note and text_of(entry, one.note) != settled(entry.letter.text)):
-                self._recall(entry, one, place, "its note was edited after the approval")
-            else:
-                self._stand(entry, one, place)
-        elif not (found or place.path):
-            self.notes.sync_note(entry, place.notice)  # or before we could write it
-        elif rejected:
-            self._reject(entry, rejected[0])
-        else:
-            self._recall(entry, found[0] if found else None, place, "its note left Approved/")
-
-    def _recall(self, entry: Entry, one: Found | None, place: NoteLocation, why: str) -> None:
-        entry = self.outbox.recall(entry.id)
-        told = f"The letter {entry.id} was recalled: {why}."
-        self._say(told)
-        if one is not None:
-            self._take(entry.id, with_note(self.vault, one), place)
-        self.notes.sync_note(entry, told, restore=one is None)
-
-    def _settled(self, entry: Entry, place: NoteLocation, found: list[Found], why: str) -> None:
-        """Bring the note of a letter to its one place, whoever moved it."""
-        right = folder(entry)
-        standing = [one for one in found if one.folder == right]
-        in_place = place.path.startswith(f"{right}/") and self.vault.stat(place.path) is not None
-        for one in found:
-            if one.folder == right:
-                continue
-            if one.path == place.path:
-                self.notes.sync_note(entry, place.notice)
-            elif (in_place or standing) and right == folders.APPROVED:
-                self._say(f"{one.path} is a copy of the letter {entry.id}, and counts for nothing.")
-            elif in_place or standing:
-                self._say(f"{one.path} is a copy of the letter {entry.id}, and went to {right}/.")
-                self.notes.writer.put_back(one.path, one.file, right)
-            else:
-                self._say(f"{why}: the note of the letter {entry.id} is back in {right}/.")
-                self._take(entry.id, with_note(self.vault, one), place)
-                self.notes.sync_note(entry, place.notice)
-            in_place = True
-        if not found:
-            self.notes.sync_note(entry, place.notice, restore=True)
-        elif standing and all(one.path != place.path or one in standing for one in found):
-            mine = next((one for one in standing if one.path == place.path), standing[0])
-            self._stand(entry, mine, place)
-
-    def _closed(self, entry: Entry, place: NoteLocation, found: list[Found]) -> None:
-        moved = [one for one in found if one.folder == folders.APPROVED and one.path != place.path]
-        opens = moved and not isinstance(entry.state, life.Sent)
-        if opens and (not place.path or self.vault.stat(place.path) is None):
-            # Remembered first, as above: this move opens it, and only another one approves it.
-            self._take(entry.id, with_note(self.vault, moved[0]), place)
-            entry = self.outbox.reopen(entry.id)
-            told = f"The letter {entry.id} waits again: its note was moved to Approved/."
-            self._say(told)
-            self.notes.sync_note(entry, f"{told} Move it there once more to approve it.")
-        elif found or not place.path:
-            closed = "It was sent already" if isinstance(entry.state, life.Sent) else "It is closed"
-            self._settled(entry, place, found, closed)
-
-    def _take(self, id: str, one: Found, place: NoteLocation) -> None:
-        """Remember that a letter's note stands here now."""
-        if one.note is not None:
-            self._remember(id, found_at(place, one.path, one.note.raw, one.file))
+    def _approve_listed(self, action: ApproveListed) -> list[Action]:
+        id, path = action.letter, action.path
+        try:
+            self.outbox.approve(id, by=PERSON, via="folder", digest=action.digest, slip=action.hash)
+        except (Conflict, Denied) as why:
+            return [PresentRequest(path, action.agent, why=why.message)]
+        self._handled.add(id)
+        return [Sync(id, ""), Report(f"The letter {id} was approved: {path} lists it.")]
 
 
-def _unmoved(standing: LetterState | None, place: NoteLocation | None, found: list[Found]) -> bool:
-    """Whether an open letter's one note stands untouched where it belongs, the usual case."""
-    if standing is None or place is None or len(found) != 1 or place.version != standing.version:
-        return False
-    state = standing.state
-    if isinstance(state, life.Approved) and state.verdict.slip:
-        return False  # its slip may have been taken away
-    (one,) = found
-    right = HOMES if isinstance(state, life.Pending) else (folders.APPROVED,)
-    return not (one.note or one.broken) and one.path == place.path and one.folder in right
+def _letter_note(letter: str, seen: SeenNote) -> LetterNote:
+    is_changed, is_broken = seen.note is not None, bool(seen.problem)
+    return LetterNote(path=seen.path, letter=letter, is_changed=is_changed, is_broken=is_broken)
 
 
-def _counts(entry: Entry, place: NoteLocation, one: Found) -> bool:
-    """Whether this can be the letter's note: tools may write to Drafts/, and name any letter there."""
-    at_home = entry.form == "draft" or entry.home == folders.DRAFTS
-    return one.folder != folders.DRAFTS or one.path == place.path or at_home
+def vault_display(
+    vault: Vault,
+    *,
+    log: ActionLog,
+    outbox: Outbox,
+    composer: Composer,
+    reading: ExposureLog,
+    desk: str,
+    roots: Sequence[Path],
+) -> VaultDisplay:
+    """Return the display of a desk that has a vault."""
+    ledger, rules, clock = outbox.ledger, outbox.rules, outbox.clock
+    sync, reports = NoteSync(vault, ledger), list[str]()
+    notes = Notes(sync, ledger, rules, desk)
+    unowned = UnownedNotes(
+        sync=sync,
+        ledger=ledger,
+        outbox=outbox,
+        notes=notes,
+        composer=composer,
+        reading=reading,
+        rules=rules,
+        clock=clock,
+        report=reports.append,
+    )
+    return VaultDisplay(
+        sync_files=sync,
+        ledger=ledger,
+        outbox=outbox,
+        notes=notes,
+        unowned=unowned,
+        log=log,
+        rules=rules,
+        clock=clock,
+        desk=desk,
+        reports=reports,
+        roots=roots,
+    )

@@ -19,22 +19,19 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
-from postroom.desk.apply import Reconciler
+from postroom.desk.apply import vault_display
 from postroom.desk.compose import Composer, settled
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
-from postroom.desk.note_writer import NoteWriter
-from postroom.desk.notes import Notes, difference, text_of
+from postroom.desk.note_display import NoDisplay, NoteDisplay
+from postroom.desk.notes import difference
 from postroom.desk.outbox import PRE_SEND_RECORD, Outbox, Proposal
 from postroom.desk.passphrase import Unlocked
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.singletons import SingletonLocks
 from postroom.desk.slips import Slip
-from postroom.desk.unowned_notes import UnownedNotes
 from postroom.store.ledger import Ledger
 from postroom.store.locks import locked
-from postroom.vault import folders
-from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -82,7 +79,7 @@ class PaceDelay(float):
 
 
 class Desk(SingletonLocks):
-    """Letters, verdicts and sending, over one ledger and one vault."""
+    """Letters, verdicts and sending, over one ledger; with a vault, letters are also shown as notes."""
 
     def __init__(
         self,
@@ -90,7 +87,7 @@ class Desk(SingletonLocks):
         id: str,
         state: Path,
         ledger: Ledger,
-        vault: Vault,
+        vault: Vault | None,
         mailboxes: Callable[[str], Mailbox],
         account: str,
         rules: Rules,
@@ -98,10 +95,11 @@ class Desk(SingletonLocks):
         shelf: VaultPermissions | None = None,
     ) -> None:
         self.id = id
-        self.shelf = shelf or VaultPermissions(vault.root)
+        root = vault.root if vault else Path(os.devnull)
+        self.shelf = shelf or VaultPermissions(root)
         self.rules = rules
         self.ledger = ledger
-        self.vault = vault
+        self._vault = vault
         self.trouble: list[str] = []  # what a person should know of, beside the outcome
         self._lock = state / "desk.lock"
         self.tools = tools
@@ -110,34 +108,33 @@ class Desk(SingletonLocks):
         self.composer = Composer(mailboxes, tools.draw, account)
         self.recorder = CallRecorder(ledger)
         self.outbox = Outbox(ledger, rules, self.reading, clock, self.recorder)
-        self.log = ActionLog(vault, ledger, desk=id, trusted=ledger.wrote)
-        self._notes = Notes(vault, ledger, rules, clock, id, NoteWriter(vault, ledger))
-        said: list[str] = []
-        self._unowned = UnownedNotes(
-            vault=vault,
-            ledger=ledger,
-            outbox=self.outbox,
-            notes=self._notes,
-            composer=self.composer,
-            reading=self.reading,
-            rules=rules,
-            clock=clock,
-            say=said.append,
-        )
-        self._reconciler = Reconciler(
-            vault=vault,
-            ledger=ledger,
-            outbox=self.outbox,
-            notes=self._notes,
-            unowned=self._unowned,
-            rules=rules,
-            clock=clock,
-            desk=id,
-            said=said,
-        )
+        self.display: NoteDisplay = NoDisplay()
+        if vault is not None:
+            self.display = vault_display(
+                vault,
+                log=self.log,
+                outbox=self.outbox,
+                composer=self.composer,
+                reading=self.reading,
+                desk=id,
+                roots=tuple(dict.fromkeys((vault.root, self.shelf.root))),
+            )
         self.mailboxes = mailboxes
         self.state = state
         self.account = account
+
+    @property
+    def vault(self) -> Vault:
+        """The vault; refused if this desk has none."""
+        if self._vault is None:
+            remedy = "Set VAULT_PATH to a folder for notes, or use the terminal."
+            raise Unavailable("This desk has no vault", remedy=remedy)
+        return self._vault
+
+    @cached_property
+    def log(self) -> ActionLog:
+        """The log files in the vault."""
+        return ActionLog(self.vault, self.ledger, desk=self.id, trusted=self.ledger.wrote)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -160,7 +157,8 @@ class Desk(SingletonLocks):
     def close(self) -> None:
         """Let go of the files."""
         self.ledger.close()
-        self.vault.close()
+        if self._vault is not None:
+            self._vault.close()
 
     def belongs(self) -> None:
         """Refuse where another desk has the vault now."""
@@ -172,23 +170,11 @@ class Desk(SingletonLocks):
         Refused where another desk has the vault now.
         """
         self.tools.belongs()
-        # In any case, of whatever kind, and also beside a room: what should stop must not miss.
-        for place in dict.fromkeys((self.vault.root, self.shelf.root)):
-            try:
-                with os.scandir(place) as entries:
-                    found = sorted(o.name for o in entries if o.name.casefold() in folders.PAUSES)
-            except OSError as why:
-                raise Unavailable(
-                    f"{place} cannot be looked into: {why.strerror}",
-                    remedy="Whether a person paused all sending cannot be told until it can.",
-                ) from why
-            if found:
-                return found[0]
-        return ""
+        return self.display.paused_by()
 
     def slips(self) -> list[Slip]:
-        """Return the slips that may still be spent."""
-        return self._unowned.slips()
+        """Return the slips that may still be spent, as of the last look at the folders."""
+        return self.display.slips()
 
     # Folders
 
@@ -197,17 +183,17 @@ class Desk(SingletonLocks):
         self.tools.belongs()
         with locked(self._lock):
             said = self._restored()
-            said += self._reconciler.reconcile(adopt=adopt)
-            self.log.project()
+            said += self.display.reconcile(adopt=adopt)
+            self.display.flush_log()
         return said
 
     def _look(self, entry: Entry) -> None:
         """Take in what was done to the note of a letter that is about to leave."""
-        if not self._notes.untouched(entry):
+        if not self.display.is_untouched(entry):
             self.trouble += [said for said in self.reconcile() if said not in self.trouble]
 
     def _restored(self) -> list[str]:
-        ahead = self.log.ahead()
+        ahead = self.display.lines_ahead()
         if not ahead:
             return []
         doubtful = self.outbox.distrust(ahead, RESTORED)
@@ -217,14 +203,14 @@ class Desk(SingletonLocks):
     def publish(self) -> None:
         """Bring the log up to the ledger."""
         with locked(self._lock):
-            self.log.project()
+            self.display.flush_log()
 
     def _keep_before(self, entry: Entry) -> None:
         """Keep of a letter that is about to leave what its contract wants kept; else it does not leave."""
         answers = self.ledger.meta(f"{PRE_SEND_RECORD}{entry.id}")
         if answers:
             letter = entry.letter
-            self.log.before(
+            self.display.write_pre_send_record(
                 AuditLogEntry(
                     timestamp=self.clock().iso,
                     to=", ".join(address.spec for address in letter.to),
@@ -242,8 +228,8 @@ class Desk(SingletonLocks):
         try:
             with locked(self._lock):
                 for entry in entries:
-                    self._notes.sync_note(entry, retext=retext)
-                self.log.project()
+                    self.display.sync(entry, retext=retext)
+                self.display.flush_log()
         except PostroomError as why:
             self.trouble.append(f"The ledger has it, but not the vault: {why.message}.")
 
@@ -278,7 +264,7 @@ class Desk(SingletonLocks):
             self.reconcile()
             if slips and self.rules.live and self.rules.trust == "folder":
                 whom = self.reading.answered(letter)
-                fitting = (s for s in self._unowned.slips() if s.fits(letter, whom))
+                fitting = (s for s in self.display.slips() if s.fits(letter, whom))
                 if found := next(fitting, None):
                     wish = wish._replace(slip=found.hash)
             entry = self.outbox.propose(call, letter, wish)
@@ -290,7 +276,7 @@ class Desk(SingletonLocks):
             raise self._sent_already(entry)
         self.sync_notes_and_log(entry)
         if wish.slip and isinstance(entry.state, life.Sent):
-            self._file_slip()
+            self._file_slip(wish.slip)
         self._tell(letter, entry)
         return entry
 
@@ -339,10 +325,11 @@ class Desk(SingletonLocks):
         refused.logged = True  # by the outbox, which knew it
         return refused
 
-    def _file_slip(self) -> None:
-        """Take in that a slip was spent; what cannot be written now, the next look writes."""
+    def _file_slip(self, hash: str) -> None:
+        """Put a spent slip away; what cannot be written now, the next look writes."""
         try:
-            self.reconcile()
+            with locked(self._lock):
+                self.display.file_slip(hash)
         except PostroomError as why:
             self.trouble.append(f"The slip is spent, but not filed: {why.message}.")
 
@@ -494,14 +481,8 @@ class Desk(SingletonLocks):
         return Unlocked(kept)
 
     def note_text(self, entry: Entry) -> str | None:
-        """Return the text that stands in the letter's note, if it can be told."""
-        place = self.ledger.place(entry.id)
-        try:
-            return (
-                text_of(entry, Note.parse(self.vault.read(place.path)[0])) if place.path else None
-            )
-        except PostroomError:
-            return None
+        """Return the text in the letter's note; None without a note, or if it cannot be read."""
+        return self.display.text(entry)
 
     def edited(self, entry: Entry) -> str:
         """Return how the note's text differs from the frozen letter, where a person edited it in place."""

@@ -9,38 +9,29 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.card import Card, Level
-from postroom.core.errors import Conflict, Corrupt, Invalid, NotFound, PostroomError
+from postroom.core.errors import Corrupt, Invalid, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.policy import Rules
 from postroom.core.records import NOWHERE, Entry, NoteLocation
 from postroom.core.stamp import Stamp
 from postroom.core.text import duration
 from postroom.desk.compose import settled
-from postroom.desk.note_writer import NoteWriter, found_at
+from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.outbox import FIELDS, WHO
-from postroom.store.ledger import Ledger
+from postroom.desk.plan_types import FOLDERS
+from postroom.store.ledger import Book, Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import File
 
-FOLDERS: Final = {
-    "approved": folders.APPROVED,
-    "sending": folders.APPROVED,
-    "unknown": folders.APPROVED,
-    "sent": folders.DONE,
-    "rejected": folders.REJECTED,
-    "withdrawn": folders.REJECTED,
-    "expired": folders.REJECTED,
-    "failed": folders.FAILED,
-}
 STATUS: Final = {"sending": "approved", "sent": "done"}
 MAX_COMPARED: Final = 4_000
 MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
@@ -98,89 +89,53 @@ def form(letter: Letter) -> str:
 class Notes:
     """Writes the notes of letters."""
 
-    vault: Vault
+    sync: NoteSync
     ledger: Ledger
     rules: Rules
-    clock: Callable[[], Stamp]
-    desk: str
-    writer: NoteWriter
+    desk: str  # its id
 
     def sync_note(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
     ) -> None:
-        """Bring the note to where the ledger has the letter; whoever is at it meanwhile is not disturbed.
+        """Write a letter's note as the ledger has the letter now, where it belongs.
 
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
-        where it was left is only written again with `restore`: somebody may have moved it.
+        where it was left is written again only with `restore`: somebody may have moved it.
         """
         entry = self.ledger.current(entry)
-        self.finish(entry)
-        place = self.ledger.place(entry.id)
-        if isinstance(entry.state, life.Rehearsal) or (not place.path and _direct(entry.state)):
-            return
-        try:
-            found = self.vault.read(place.path) if place.path else None
-        except PostroomError:  # gone, or something else has taken its place
-            found = None
-            if not restore:
-                return
-        try:
-            standing = self._update(entry, *found, place, notice, retext=retext) if found else None
-            if standing is None:
-                standing = self._create(entry, notice)
-        except (Conflict, NotFound):
-            return  # somebody was at it in this moment: the next look finds out what they did
-        with self.ledger.write(synced=False) as book:
-            book.written(entry.id, standing)
+        self.sync.sync(_LetterNote(self, entry, notice, retext), restore=restore)
 
-    def _create(self, entry: Entry, notice: str) -> NoteLocation:
-        data = self._rendered(entry, notice)
-        path = self.writer.reserve_path(entry.id, folder(entry), _name(entry), data)
-        file = self.vault.create(path, data)
-        return placed(entry, path, data, file, notice)
-
-    def _update(
-        self,
-        entry: Entry,
-        raw: bytes,
-        file: File,
-        place: NoteLocation,
-        notice: str,
-        *,
-        retext: bool,
-    ) -> NoteLocation | None:
-        try:
-            note = Note.parse(raw)
-            if note.text("letter") not in (entry.id, ""):
-                return None  # another letter's note has taken its place
-            new = self._changed(entry, note, place, notice, retext=retext).raw
-        except Corrupt:
-            new = raw  # broken by hand: it goes where it belongs, as it is
-        path, file = self.writer.bring(entry.id, place, folder(entry), raw, file, new)
-        return placed(entry, path, new, file, notice)
-
-    def finish(self, entry: Entry) -> bool:
-        """Bring a write of ours to its end that was interrupted; return whether there was one."""
-        found = self.writer.finish(entry.id)
-        if found:
-            with self.ledger.write(synced=False) as book:
-                book.written(entry.id, placed(entry, *found)._replace(version=0))
-        return found is not None
-
-    def untouched(self, entry: Entry) -> bool:
+    def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
-        verdict, place = getattr(entry.state, "verdict", None), self.ledger.place(entry.id)
-        if verdict is None or verdict.slip:
-            return False  # a slip has no letter, and may be taken away
-        if not place.path:
-            return _direct(entry.state)
-        file = self.vault.stat(place.path)
-        same = file is not None and (file.size, file.mtime_ns, file.inode) == place[-3:]
-        return same and place.path.startswith(f"{folder(entry)}/")
+        location = self.ledger.place(entry.id)
+        if not location.path:
+            return _is_sent_within_call(entry.state)
+        file = self.sync.vault.stat(location.path)
+        is_same = file is not None and file[1:] == location[-3:]
+        return is_same and location.path.startswith(f"{folder(entry)}/")
+
+    def text(self, entry: Entry) -> str | None:
+        """Return the letter's text as its note has it now; None if it cannot be read."""
+        location = self.ledger.place(entry.id)
+        try:
+            raw = self.sync.vault.read(location.path)[0] if location.path else None
+            return text_of(entry, Note.parse(raw)) if raw is not None else None
+        except PostroomError:
+            return None
+
+    def wrong_fields(self, entry: Entry, note: Note) -> tuple[str, ...]:
+        """Return the display fields of a note that do not show its letter."""
+        fields = self.fields(entry, note)
+        ignored = ("trust", "mode")  # they show the settings
+        return tuple(
+            key
+            for key, value in fields.items()
+            if key not in ignored and note.text(key) != (value or "")
+        )
 
     # What a note says
 
-    def _rendered(self, entry: Entry, notice: str) -> bytes:
+    def render(self, entry: Entry, notice: str) -> bytes:
         if entry.form == "draft":
             letter = entry.letter
             people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
@@ -194,7 +149,7 @@ class Notes:
         more = json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
         return render(_given(self.fields(entry)) | more, "".join(pages))
 
-    def _changed(
+    def update(
         self, entry: Entry, note: Note, place: NoteLocation, notice: str, *, retext: bool
     ) -> Note:
         """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
@@ -343,7 +298,45 @@ class Notes:
         )
 
 
-def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> NoteLocation:
+@dataclass(frozen=True, slots=True)
+class _LetterNote:
+    """A letter as the source of its note."""
+
+    notes: Notes
+    entry: Entry
+    notice: str
+    retext: bool
+
+    @property
+    def key(self) -> str:
+        return self.entry.id
+
+    @property
+    def folder(self) -> str:
+        return folder(self.entry)
+
+    def render(self) -> tuple[str, bytes] | None:
+        state = self.entry.state
+        if isinstance(state, life.Rehearsal) or _is_sent_within_call(state):
+            return None
+        return _name(self.entry), self.notes.render(self.entry, self.notice)
+
+    def update(self, raw: bytes, location: NoteLocation) -> bytes | None:
+        entry, retext = self.entry, self.retext
+        try:
+            note = Note.parse(raw)
+            is_its_note = note.text("letter") in (entry.id, "")
+            new = self.notes.update(entry, note, location, self.notice, retext=retext).raw
+        except Corrupt:
+            return raw  # broken by hand: it goes where it belongs, as it is
+        return new if is_its_note else None
+
+    def record(self, book: Book, path: str, data: bytes, file: File, *, current: bool) -> None:
+        location = _written_at(self.entry, path, data, file, self.notice if current else "")
+        book.written(self.entry.id, location if current else location._replace(version=0))
+
+
+def _written_at(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> NoteLocation:
     """Return what is remembered of a note that was written."""
     body = data.decode(errors="replace").replace("\r\n", "\n")
     pages = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
@@ -352,16 +345,16 @@ def placed(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -
     if entry.form == "draft":
         pages = {"": _hash(entry.letter.text)}
     shown = NOWHERE._replace(notice=notice, pages=json.dumps(pages), version=entry.version)
-    return found_at(shown, path, data, file)
+    return seen_at(path, data, file, shown)
 
 
-def begun(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
+def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
     """Return what is remembered of a note, not ours yet, that is about to become a letter's.
 
     Its whole body is the letter's text. Stopped before it is marked, the next look goes on.
     """
     pages = json.dumps({"": _hash(entry.letter.text)})
-    return found_at(NOWHERE._replace(pages=pages), path, data, file)
+    return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
 def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
@@ -388,7 +381,7 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
-def _direct(state: life.State) -> bool:
+def _is_sent_within_call(state: life.State) -> bool:
     """Whether it is on its way out within a call: its note comes with the outcome."""
     match state:
         case life.Approved(verdict=verdict, held="", tries=0) | life.Sending(verdict=verdict):

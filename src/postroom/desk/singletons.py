@@ -18,8 +18,12 @@ class SingletonLocks:
     """The places at one desk: the orchestrator's, and that of who serves the page."""
 
     ledger: Ledger
-    vault: Vault
     state: Path
+
+    @property
+    def vault(self) -> Vault:
+        """The vault; refused if the desk has none."""
+        raise NotImplementedError
 
     @contextmanager
     def orchestrating(self) -> Iterator[None]:

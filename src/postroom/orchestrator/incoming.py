@@ -185,7 +185,7 @@ def name_of(account: str, mail: IncomingMail) -> str:
     return f"{mail.date[:10]} {tag}{f' {about}' if about else ''}.md"
 
 
-def written(account: str, mail: IncomingMail) -> bytes:
+def render_mail(account: str, mail: IncomingMail) -> bytes:
     """Return the note of a mail that has just come in."""
     fields: dict[str, str | Sequence[str]] = {
         "type": MAIL,
@@ -218,7 +218,7 @@ def text_of(body: str) -> str:
     return held[0] if held and held[0] is not None else body
 
 
-def shown(item: InboxItem, note: Note, answer: str) -> Note:
+def update_mail(item: InboxItem, note: Note, answer: str) -> Note:
     """Return the note brought up to what the ledger has; what a person wrote stays."""
     later = item.changed + back_off(item.tries) if item.tries and item.held else 0
     fields: dict[str, str | None] = {

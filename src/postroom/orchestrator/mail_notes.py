@@ -1,20 +1,20 @@
-"""The notes of mail in the vault: written, brought up to the ledger, and what people did to them.
+"""The notes of mail that came in: write them, keep them in step with the ledger, take in what people did.
 
-The ledger decides and the note follows, as with letters; what a person added stays.
+As with letters, the ledger decides and the note follows (`desk/note_sync`); what a person added stays.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
-from postroom.core.records import NOWHERE, InboxItem, NoteLocation
+from postroom.core.errors import Conflict, Corrupt, PostroomError
+from postroom.core.records import InboxItem, NoteLocation
 from postroom.core.triage import MailFacts
-from postroom.desk.note_writer import NoteWriter, found_at
+from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.orchestrator.incoming import (
     STATUS,
@@ -22,11 +22,11 @@ from postroom.orchestrator.incoming import (
     facts_json,
     folder,
     name_of,
-    shown,
+    render_mail,
     status_of,
-    written,
+    update_mail,
 )
-from postroom.store.ledger import Ledger
+from postroom.store.ledger import Book
 from postroom.vault.folders import (
     APPROVED,
     DONE,
@@ -39,326 +39,329 @@ from postroom.vault.folders import (
 )
 from postroom.vault.markdown import inert, link, quote
 from postroom.vault.note import Note, render
-from postroom.vault.vault import File, Vault
+from postroom.vault.vault import File
 
 BY_HAND: Final = "a person"
-ELSEWHERE: Final = (APPROVED, REJECTED, PENDING, DRAFTS, PLANS)
+OTHER_FOLDERS: Final = (APPROVED, REJECTED, PENDING, DRAFTS, PLANS)  # where a mail does not belong
+OPEN: Final = ("pending", "decided", "drafted", "needs_info", "delegated")
+DONE_BY_HAND: Final = {"state": "done", "by": BY_HAND, "held": ""}
+JUDGE_AGAIN: Final = {"state": "pending"} | dict.fromkeys(
+    ("judgement", "by", "held", "wish", "letter"), ""
+)
+
+
+def changes_by_status(state: str, status: str, *, is_current: bool) -> dict[str, str] | None:
+    """Return what a status that a person wrote changes: `done`, or `pending` to be judged again.
+
+    A status in a note that does not show the ledger's state yet (not `is_current`) may be an old one of ours.
+    """
+    if status == "done":
+        return dict(DONE_BY_HAND)
+    if status == "pending" and is_current and state in ("needs_info", "delegated"):
+        return dict(JUDGE_AGAIN)
+    return None
+
+
+@dataclass(slots=True)
+class _MailNote:
+    """A mail as the source of its note."""
+
+    notes: MailNotes
+    item: InboxItem
+
+    @property
+    def key(self) -> str:
+        return self.item.key
+
+    @property
+    def folder(self) -> str:
+        return folder(self.item)
+
+    def render(self) -> None:
+        """Return None: a note that a person took away is not written again."""
+
+    def update(self, raw: bytes, location: NoteLocation) -> bytes:
+        note, ledger = Note.parse(raw), self.notes.sync.ledger
+        is_edited = hashlib.sha256(raw).hexdigest() != location.hash
+        if is_edited and status_of(note) == "done" and self.item.state != "done":
+            with ledger.write() as book:  # a person was quicker
+                self.item = book.change(self.item, **DONE_BY_HAND)
+        letter = self.item.letter
+        answer = link(ledger.place(letter).path, letter) if letter else ""
+        return update_mail(self.item, note, answer).raw
+
+    def record(self, book: Book, path: str, data: bytes, file: File, *, current: bool) -> None:
+        book.written(self.key, seen_at(path, data, file))
+        if self.item.state == "found":
+            self.item = book.change(self.item, state="pending", changed=self.item.changed)
+        elif not current:
+            return
+        book.shown(self.item)
 
 
 @dataclass(slots=True)
 class MailNotes:
     """Writes the notes of mail, and takes in what was done to them."""
 
-    vault: Vault
-    ledger: Ledger
-    say: Callable[[str], None]
-    broken: dict[str, str] = field(default_factory=dict)  # notes of a person's that do not parse
-    amiss: dict[str, str] = field(default_factory=dict)  # what stood in the way in this round
-    _seen: dict[str, File] = field(default_factory=dict)  # strangers that were looked at
-
-    @property
-    def _writer(self) -> NoteWriter:
-        return NoteWriter(self.vault, self.ledger)
+    sync: NoteSync
+    report: Callable[[str], None]
+    broken: dict[str, str] = field(default_factory=dict)  # a person's notes that do not parse
+    problems: dict[str, str] = field(default_factory=dict)  # by path, in this round
+    _strangers: dict[str, File] = field(default_factory=dict)  # files that are no mail's note
 
     # Writing
 
     def create(self, items: Sequence[tuple[InboxItem, IncomingMail, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
-        begun: list[tuple[InboxItem, str, bytes]] = []
-        with self.ledger.write() as book:
+        begun: list[tuple[_MailNote, str, bytes]] = []
+        with self.sync.ledger.write() as book:
             for item, mail, known in items:
-                name, data = name_of(item.account, mail), written(item.account, mail)
-                path = self._writer.free(NEEDS_ACTION, name)
+                data = render_mail(item.account, mail)
+                path = self.sync.free_path(NEEDS_ACTION, name_of(item.account, mail))
                 book.intend(item.key, path, hashlib.sha256(data).hexdigest())
-                noted = book.change(item, thread=mail.thread, facts=facts_json(known))
-                begun.append((noted, path, data))
-        made = []
-        for item, path, data in begun:
-            try:
-                made.append((item, path, data, self.vault.create(path, data)))
-            except Conflict:  # the name was taken in this moment: the next round finds another
-                continue
-        with self.ledger.write(synced=False) as book:
-            for item, path, data, file in made:
-                book.written(item.key, found_at(NOWHERE, path, data, file))
-                book.shown(book.change(item, state="pending", changed=item.changed))
+                changed = book.change(item, thread=mail.thread, facts=facts_json(known))
+                begun.append((_MailNote(self, changed), path, data))
+        written: list[tuple[_MailNote, str, bytes, File]] = []
+        for source, path, data in begun:
+            with suppress(
+                Conflict
+            ):  # the name was taken in this moment: the next round finds another
+                written.append((source, path, data, self.sync.vault.create(path, data)))
+        with self.sync.ledger.write(synced=False) as book:
+            for source, path, data, file in written:
+                source.record(book, path, data, file, current=True)
 
     def finish_write(self, item: InboxItem) -> bool:
-        """Bring the writing of a new note to its end that was interrupted; return whether it had begun."""
-        found = self._writer.finish(item.key)
-        begun = self.ledger.intended(item.key)[0]
-        if not found and begun and item.state == "found":
-            # A person may have edited it before we could write down that it is there.
-            edited = self._named(item, begun)
-            found = (begun, *edited) if edited else None
-        if found:
-            with self.ledger.write(synced=False) as book:
-                book.written(item.key, found_at(NOWHERE, *found))
-                if item.state == "found":
-                    book.shown(book.change(item, state="pending", changed=item.changed))
-        return found is not None
+        """Bring the write of a new note to its end that was interrupted; return whether it had begun."""
+        source = _MailNote(self, item)
+        if self.sync.finish_write(source):
+            return True
+        path = self.sync.ledger.intended(item.key)[0]
+        # A person may have edited it before we could record that it is there.
+        if path and item.state == "found" and (seen := self._naming(item, path)) and seen.note:
+            with self.sync.ledger.write(synced=False) as book:
+                source.record(book, path, seen.note.raw, seen.file, current=False)
+            return True
+        return False
 
     def is_unchanged(self, item: InboxItem) -> bool:
         """Whether the note of a mail still has the text that it last had."""
-        place = self.ledger.place(item.key)
+        location = self.sync.ledger.place(item.key)
         try:
-            return hashlib.sha256(self.vault.read(place.path)[0]).hexdigest() == place.hash
+            raw = self.sync.vault.read(location.path)[0]
         except PostroomError:
             return False
+        return hashlib.sha256(raw).hexdigest() == location.hash
 
     def is_filed(self, item: InboxItem, mail: IncomingMail) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
-        return self.vault.stat(f"{DONE}/{name_of(item.account, mail)}") is not None
+        return self.sync.vault.stat(f"{DONE}/{name_of(item.account, mail)}") is not None
 
     def adopt_existing(self, item: InboxItem, mail: IncomingMail, known: MailFacts) -> bool:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
-        path = f"{NEEDS_ACTION}/{name_of(item.account, mail)}"
-        found = self._named(item, path)
-        if not found or path in self.ledger.standing(NEEDS_ACTION):
+        path, ledger = f"{NEEDS_ACTION}/{name_of(item.account, mail)}", self.sync.ledger
+        seen = self._naming(item, path)
+        if not seen or not seen.note or path in ledger.standing(NEEDS_ACTION):
             return False
-        with self.ledger.write() as book:
-            book.written(item.key, found_at(NOWHERE, path, *found))
+        with ledger.write() as book:
+            book.written(item.key, seen_at(path, seen.note.raw, seen.file))
             book.change(item, state="pending", thread=mail.thread, facts=facts_json(known))
         return True
 
     def sync_note(self, item: InboxItem) -> None:
-        """Bring the note to what the ledger has; somebody who is at it meanwhile is not disturbed."""
-        self.finish_write(item)
-        place = self.ledger.place(item.key)
-        if not place.path:
-            return
+        """Bring the note to what the ledger has; a note that does not parse any more is put aside."""
+        source = _MailNote(self, item)
         try:
-            raw, file = self.vault.read(place.path)
-            note = Note.parse(raw)
-            edited = hashlib.sha256(raw).hexdigest() != place.hash
-            if edited and status_of(note) == "done" and item.state != "done":
-                with self.ledger.write() as book:  # a person was quicker
-                    item = book.change(item, state="done", by=BY_HAND, held="")
-            letter = item.letter
-            answer = link(self.ledger.place(letter).path, letter) if letter else ""
-            new = shown(item, note, answer).raw
-            path, file = self._writer.bring(item.key, place, folder(item), raw, file, new)
+            self.sync.sync(source, strict=True)
         except Corrupt as why:
-            self._quarantine(item, place, why)
-            return
-        except (Conflict, NotFound):
-            return
-        with self.ledger.write(synced=False) as book:
-            book.written(item.key, found_at(NOWHERE, path, new, file))
-            book.shown(item)
+            self._quarantine(source.item, why.message)
 
     def guarded(
-        self, act: Callable[..., None], item: InboxItem, *more: object, **how: object
+        self, act: Callable[..., None], item: InboxItem, *more: object, **options: object
     ) -> None:
-        """Do it; what stands in its way there must not keep all other mail waiting."""
+        """Call a function; an error about one mail must not keep all other mail waiting."""
         try:
-            act(item, *more, **how)
+            act(item, *more, **options)
         except PostroomError as why:
-            path = self.ledger.place(item.key).path or item.message
-            self.amiss[path] = why.message_with_remedy
-            self.say(f"{path}: {self.amiss[path]}")
+            path = self.sync.ledger.place(item.key).path or item.message
+            self.problems[path] = why.message_with_remedy
+            self.report(f"{path}: {self.problems[path]}")
 
-    def _quarantine(self, item: InboxItem, place: NoteLocation, why: Corrupt) -> None:
-        """Put a note of ours that does not parse any more aside, as it is, with the reason beside it."""
-        name, path, raw = place.path.rpartition("/")[2], place.path, b""
-        file = self.vault.stat(path)
+    def _quarantine(self, item: InboxItem, problem: str) -> None:
+        """Move a note of ours that does not parse any more to Failed/, as it is, with the reason beside it."""
+        vault, old_path = self.sync.vault, self.sync.ledger.place(item.key).path
+        path, raw, file = old_path, b"", vault.stat(old_path)
         with suppress(Corrupt):  # one that is too large to be read is moved all the same
-            raw, file = self.vault.read(path)
+            raw, file = vault.read(path)
         if file is None:
             return
         if item.state != "failed":
-            with self.ledger.write() as book:
-                item = book.change(item, state="failed", held=why.message)
+            with self.sync.ledger.write() as book:
+                item = book.change(item, state="failed", held=problem)
         if not path.startswith(f"{FAILED}/"):
-            path = self._writer.reserve_path(item.key, FAILED, name, raw)
-            file = self.vault.move(place.path, path, file)
-        beside = f"{path.removesuffix('.md')} (why).md"
-        if self.vault.stat(beside) is None:
-            said = f"{why.message}. Mend the note, and move it back to {NEEDS_ACTION}/."
-            fields = {
-                "status": "failed",
-                "reason": inert(why.message),
-                "note": path.rpartition("/")[2],
-            }
-            self.vault.create(beside, render(fields, f"\n{quote(said)}\n"))
-        with self.ledger.write(synced=False) as book:
-            book.written(item.key, found_at(NOWHERE, path, raw, file))
-            book.shown(item)
-        self.say(f"{place.path} does not parse any more and went to {FAILED}/: {why.message}.")
+            path = self.sync.reserve_path(item.key, FAILED, path.rpartition("/")[2], raw)
+            file = vault.move(old_path, path, file)
+        reason_path = f"{path.removesuffix('.md')} (why).md"
+        if vault.stat(reason_path) is None:
+            remedy = f"{problem}. Mend the note, and move it back to {NEEDS_ACTION}/."
+            name = path.rpartition("/")[2]
+            fields = {"status": "failed", "reason": inert(problem), "note": name}
+            vault.create(reason_path, render(fields, f"\n{quote(remedy)}\n"))
+        with self.sync.ledger.write(synced=False) as book:
+            _MailNote(self, item).record(book, path, raw, file, current=True)
+        self.report(f"{old_path} does not parse any more and went to {FAILED}/: {problem}.")
 
     # What people did
 
     def reconcile(self) -> None:
         """Take in what was done to the notes of mail that is still to be dealt with."""
-        self.amiss.clear()
-        if not self.vault.is_folder(NEEDS_ACTION):
+        self.problems.clear()
+        if not self.sync.vault.is_folder(NEEDS_ACTION):
             return  # a sync client may be about to bring it: nothing in it was deleted
-        open_states = ("pending", "decided", "drafted", "needs_info", "delegated")
-        with self.ledger.read() as book:
-            items = {item.key: item for item in book.items(*open_states)}
-            # A note that has not followed yet is not where it belongs, and its status nobody's word.
-            behind = {item.key: item for item in book.unfollowed()}
-        standing = dict(self.ledger.standing(NEEDS_ACTION).values())
-        places = {key: standing.get(key) or self.ledger.place(key) for key in items}
-        paths = [place.path for place in places.values()]
-        for (key, place), file in zip(places.items(), self.vault.stats(paths), strict=True):
-            if file is None:
-                self.guarded(self._missing, items[key], place)
-            elif file[1:] != place[-3:]:
-                self.guarded(self._touched, items[key], place, shown=key not in behind)
-        self._strangers(items | behind)
+        with self.sync.ledger.read() as book:
+            items = {item.key: item for item in book.items(*OPEN)}
+            # The note of a stale item is not where it belongs, and its status nobody's word.
+            stale = {item.key for item in book.unfollowed()}
+        previous, current = self._strangers, dict[str, File]()
 
-    def _touched(self, item: InboxItem, place: NoteLocation, *, shown: bool) -> None:
-        try:
-            raw, file = self.vault.read(place.path)
-            note = Note.parse(raw)
-        except Corrupt as why:
-            self._quarantine(item, place, why)
-            return
-        except PostroomError:
-            return
-        with self.ledger.write(synced=False) as book:
-            book.set_place(item.key, found_at(NOWHERE, place.path, raw, file))
-        self._worded(item, note, shown=shown)
+        def is_known_stranger(path: str, file: File) -> bool:
+            current[path] = file
+            return previous.get(path) == file
 
-    def _worded(self, item: InboxItem, note: Note, *, shown: bool) -> None:
-        """Take a status that a person wrote for their word: `done`, or `pending` to be judged again."""
-        status = status_of(note)
-        if status == "done":
-            self._change(item, state="done", by=BY_HAND, held="")
-        elif status == "pending" and shown and item.state in ("needs_info", "delegated"):
-            self._change(item, **_AGAIN)
+        present, strangers = set[str](), list[SeenNote]()
+        for seen in list(self.sync.scan(NEEDS_ACTION, ignore=is_known_stranger)):
+            if seen.key in items:
+                present.add(seen.key)
+                if seen.note or seen.problem:
+                    is_current = seen.key not in stale
+                    self.guarded(self._take_in, items[seen.key], seen, is_current=is_current)
+            elif seen.key not in stale and not (
+                seen.key and is_known_stranger(seen.path, seen.file)
+            ):
+                strangers.append(seen)
+        for key in [key for key in items if key not in present]:
+            self.guarded(self._look_elsewhere, items[key], is_current=key not in stale)
+        self._strangers = current
+        self.broken = {path: why for path, why in self.broken.items() if path in current}
+        self._look_at_strangers(strangers, items.keys() | stale)
+
+    def _take_in(self, item: InboxItem, seen: SeenNote, *, is_current: bool) -> None:
+        """Take in a note that changed where it stands."""
+        if seen.note is None:
+            self._quarantine(item, seen.problem)
+            return
+        self.sync.remember(item.key, seen)
+        status = status_of(seen.note)
+        if changes := changes_by_status(item.state, status, is_current=is_current):
+            self._change(item, changes)
         elif status != STATUS.get(item.state, item.state):
-            if shown:
-                said = (
+            if is_current:
+                rule = (
                     "what you write there counts as `done`, or as `pending` where it waits for you"
                 )
-                self.say(f"The status of {self.ledger.place(item.key).path} was put back: {said}.")
+                self.report(f"The status of {seen.path} was put back: {rule}.")
             self.sync_note(item)
 
-    def _change(self, item: InboxItem, **changes: str | int | float) -> None:
+    def _change(self, item: InboxItem, changes: dict[str, str]) -> None:
         try:
-            with self.ledger.write() as book:
+            with self.sync.ledger.write() as book:
                 item = book.change(item, **changes)
         except Conflict:
             return
         self.sync_note(item)
 
-    def _missing(self, item: InboxItem, place: NoteLocation) -> None:
-        name = place.path.rpartition("/")[2]
-        if self.finish_write(item) or not place.path or self._renamed(item):
+    def _look_elsewhere(self, item: InboxItem, *, is_current: bool) -> None:
+        """Look for a note that is not in Needs_Action/ under its name."""
+        location, vault = self.sync.ledger.place(item.key), self.sync.vault
+        (file,) = vault.stats([location.path])
+        if file is not None:
+            if file[1:] != location[-3:]:
+                seen = self.sync.open(location.path, file)
+                self._take_in(item, seen, is_current=is_current)
             return
-        if self._is_of(item, f"{DONE}/{name}"):
-            self._adopt(item, f"{DONE}/{name}", state="done", by=BY_HAND, held="")
+        name = location.path.rpartition("/")[2]
+        if self.finish_write(item) or not location.path or self._adopt_renamed(item):
             return
-        for where in ELSEWHERE:
-            path = f"{where}/{name}"
-            if self._is_of(item, path) and (file := self.vault.stat(path)):
-                self.say(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
-                self._adopt(item, self._writer.put_back(path, file, NEEDS_ACTION))
+        if filed := self._note_of(item, f"{DONE}/{name}"):
+            self.sync.remember(item.key, filed)
+            self._change(item, dict(DONE_BY_HAND))
+            return
+        for folder_name in OTHER_FOLDERS:
+            path = f"{folder_name}/{name}"
+            if misplaced := self._note_of(item, path):
+                self.report(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
+                target = self.sync.move_file(path, misplaced.file, NEEDS_ACTION)
+                self.sync.remember(item.key, self.sync.open(target, misplaced.file))
                 return
-        if self.vault.stat(place.path) is None:  # an editor may have put it back meanwhile
-            self.say(
-                f"{place.path} was deleted or taken away: nothing more is done about that mail."
+        if vault.stat(location.path) is None:  # an editor may have put it back meanwhile
+            self.report(
+                f"{location.path} was deleted or taken away: nothing more is done about that mail."
             )
-            with self.ledger.write() as book:
+            with self.sync.ledger.write() as book:
                 book.shown(book.change(item, state="gone", by=BY_HAND))
 
-    def _renamed(self, item: InboxItem) -> bool:
-        known = self.ledger.standing(NEEDS_ACTION)
-        for file in self.vault.list(NEEDS_ACTION):
+    def _adopt_renamed(self, item: InboxItem) -> bool:
+        known = self.sync.ledger.standing(NEEDS_ACTION)
+        for file in self.sync.vault.list(NEEDS_ACTION):
             path = f"{NEEDS_ACTION}/{file.name}"
-            of = known.get(path, ("",))[0]
-            if of in ("", item.key) and self._is_of(item, path):
-                self._adopt(item, path)
+            is_free = known.get(path, ("",))[0] in ("", item.key)
+            if is_free and (seen := self._note_of(item, path)):
+                self.sync.remember(item.key, seen)
                 return True
         return False
 
-    def _is_of(self, item: InboxItem, path: str) -> bool:
-        """Whether a note is the one that we wrote of this mail: it names it, and is that very file or text.
-
-        Else anybody could write one that names a mail.
-        """
-        if not (found := self._named(item, path)):
-            return False
-        raw, file = found
-        place = self.ledger.place(item.key)
-        if hashlib.sha256(raw).hexdigest() == place.hash or path.startswith(f"{DONE}/"):
-            return True
-        mended = item.state == "failed" and self.vault.stat(place.path) is None
-        # Not in Plans/, where tools may write: a number that is free again is given to another file.
-        same = file.inode == place.inode and not path.startswith(f"{PLANS}/")
-        return same or mended
-
-    def _named(self, item: InboxItem, path: str) -> tuple[bytes, File] | None:
+    def _naming(self, item: InboxItem, path: str) -> SeenNote | None:
         """Return a note that names this mail, and that no tool wrote."""
-        if self.ledger.tool_wrote(path):
+        if self.sync.ledger.tool_wrote(path):
             return None
         try:
-            raw, file = self.vault.read(path)
+            raw, file = self.sync.vault.read(path)
             note = Note.parse(raw)
         except PostroomError:
             return None
         names = (note.text("type"), note.text("account"), note.text("id"))
-        return (raw, file) if names == (MAIL, item.account, item.message) else None
+        is_it = names == (MAIL, item.account, item.message)
+        return SeenNote(path, file, item.key, note) if is_it else None
 
-    def _adopt(self, item: InboxItem, path: str, **changes: str) -> None:
-        """Go on with a note where a person put it."""
-        try:
-            raw, file = self.vault.read(path)
-        except PostroomError:
-            return
-        with self.ledger.write(synced=False) as book:
-            book.set_place(item.key, found_at(NOWHERE, path, raw, file))
-        if changes:
-            self._change(item, **changes)
+    def _note_of(self, item: InboxItem, path: str) -> SeenNote | None:
+        """Return the note that we wrote of this mail: it names it, and is that very file or text.
 
-    def _strangers(self, items: Mapping[str, InboxItem]) -> None:
-        """Look at notes that are nobody's: one that a person brought back is its mail's again."""
-        known = self.ledger.standing(NEEDS_ACTION)
-        there: dict[str, File] = {}
-        broken: dict[str, str] = {}
-        for file in self.vault.list(NEEDS_ACTION):
-            path = f"{NEEDS_ACTION}/{file.name}"
-            if path in known and known[path][0] in items:
-                continue
-            there[path] = file
-            if self._seen.get(path) == file:
-                if path in self.broken:
-                    broken[path] = self.broken[path]
-                continue
-            try:
-                note = Note.parse(self.vault.read(path)[0])
-            except Corrupt as why:
-                broken[path] = why.message
-                continue
-            except PostroomError:
-                continue
-            if note.text("type") == MAIL:
-                with suppress(PostroomError):  # the next round looks again
-                    self._brought_back(path, note, items)
-        self._seen, self.broken = there, broken
+        Otherwise anybody could write one that names a mail.
+        """
+        seen = self._naming(item, path)
+        if not seen or not seen.note:
+            return None
+        location = self.sync.ledger.place(item.key)
+        is_same_text = hashlib.sha256(seen.note.raw).hexdigest() == location.hash
+        is_mended = item.state == "failed" and self.sync.vault.stat(location.path) is None
+        # Not in Plans/, where tools may write: a file system reuses inodes.
+        is_same_file = seen.file.inode == location.inode and seen.folder != PLANS
+        is_it = is_same_text or seen.folder == DONE or is_same_file or is_mended
+        return seen if is_it else None
 
-    def _brought_back(self, path: str, note: Note, items: Mapping[str, InboxItem]) -> None:
-        with self.ledger.read() as book:
+    def _look_at_strangers(self, strangers: list[SeenNote], keys: Collection[str]) -> None:
+        """Look at notes that are no open mail's: one that a person brought back is its mail's again."""
+        for seen in strangers:
+            self.broken.pop(seen.path, None)
+            with suppress(PostroomError):  # the next round looks again
+                opened = seen if seen.note or seen.problem else self.sync.open(seen.path, seen.file)
+                if opened.problem:
+                    self.broken[seen.path] = opened.problem
+                elif opened.note and opened.note.text("type") == MAIL:
+                    self._bring_back(seen.path, opened.note, keys)
+
+    def _bring_back(self, path: str, note: Note, keys: Collection[str]) -> None:
+        with self.sync.ledger.read() as book:
             item = book.item(note.text("account"), note.text("id"))
-        if item is None or item.key in items or item.state in ("found", "before", "aside"):
+        if item is None or item.key in keys or item.state in ("found", "before", "aside"):
             return
-        if not self._is_of(item, path):
+        seen = self._note_of(item, path)
+        if seen is None:
             return  # what it says of itself counts for nothing
-        beside = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
-        if item.state == "failed" and (file := self.vault.stat(beside)):
+        reason_path = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
+        if item.state == "failed" and (file := self.sync.vault.stat(reason_path)):
             with suppress(PostroomError):  # it told what is mended now
-                self.vault.remove(beside, file)
-        self.say(f"{path} was brought back, and is judged again.")
-        self._adopt(item, path, **_AGAIN)
-
-
-_AGAIN: Final = {
-    "state": "pending",
-    "judgement": "",
-    "by": "",
-    "held": "",
-    "wish": "",
-    "letter": "",
-}
+                self.sync.vault.remove(reason_path, file)
+        self.report(f"{path} was brought back, and is judged again.")
+        self.sync.remember(item.key, seen)
+        self._change(item, dict(JUDGE_AGAIN))

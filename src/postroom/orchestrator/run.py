@@ -10,6 +10,7 @@ from typing import Any, Final
 from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.core.text import plural
+from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.dashboard import Dashboard, PartHealth
 from postroom.orchestrator.mail_notes import MailNotes
@@ -30,7 +31,7 @@ class Orchestrator:
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self._started = context.desk.clock()
-        self._mail_notes = MailNotes(context.desk.vault, context.desk.ledger, self._tell_once)
+        self._mail_notes = MailNotes(NoteSync(context.desk.vault, context.desk.ledger), self._tell_once)
         self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
         self._triage = Triage(context, self._mail_notes, self._send_due_now)
         self._dashboard = Dashboard(context, self._health, lambda: self._remarks, self._progress)
@@ -188,7 +189,7 @@ class Orchestrator:
             for path, why in self._mail_notes.broken.items()
         }
         round_trouble = {"round": self._trouble} if self._trouble else {}
-        for part, text in (round_trouble | self._mail_notes.amiss | broken).items():
+        for part, text in (round_trouble | self._mail_notes.problems | broken).items():
             parts.append(PartHealth(part, is_well=False, text=text))
         return parts
 

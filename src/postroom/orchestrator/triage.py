@@ -124,7 +124,7 @@ class Triage:
             if isinstance(answer, Corrupt):
                 self.mail_notes.guarded(self.mail_notes.sync_note, item)  # which puts it aside
             elif isinstance(answer, PostroomError):
-                self.mail_notes.say(f"{path}: {answer.message_with_remedy}")
+                self.mail_notes.report(f"{path}: {answer.message_with_remedy}")
             elif (
                 str(answer["frontmatter"].get("status")).strip().casefold() == InboxState.PENDING
                 and (result := self._judge_one(item, answer)) is not None

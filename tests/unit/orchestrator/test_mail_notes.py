@@ -8,6 +8,7 @@ from typing import Never
 import pytest
 
 from postroom.core.records import InboxItem
+from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.mail_notes import MailNotes
 from postroom.vault.note import Note
 from postroom.vault.vault import Ready, Vault
@@ -236,7 +237,7 @@ class Unfollowed(MailNotes):
 def killed_before_the_note_follows(rounds: Rounds) -> None:
     triage = rounds.orchestrator._triage
     was = triage.mail_notes
-    triage.mail_notes = Unfollowed(was.vault, was.ledger, was.say, was.broken, was.amiss)
+    triage.mail_notes = Unfollowed(was.sync, was.report, was.broken, was.problems)
     with pytest.raises(Dead):
         rounds.round()
     rounds.restart()
@@ -378,7 +379,7 @@ def test_a_note_that_was_edited_before_it_was_written_down_is_the_mails(rounds: 
             raise Dead
 
     with closing(Ends(rounds.vault)) as ends:
-        rounds.orchestrator._mail_notes.vault = ends
+        rounds.orchestrator._mail_notes.sync = NoteSync(ends, rounds.desk.ledger)
         with pytest.raises(Dead):
             rounds.round()
     path = rounds.vault / rounds.mail_note(id)[0]

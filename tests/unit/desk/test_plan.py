@@ -1,0 +1,711 @@
+"""The plan for notes, by the rows of docs/states.md: one row, one case."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from postroom.core import life
+from postroom.core.policy import SLIP_SECONDS, Rules
+from postroom.core.stamp import Stamp
+from postroom.desk.plan import (
+    BY_TOOL,
+    FIELD_CHANGED,
+    is_untouched,
+    plan,
+    plan_requests,
+    plan_slips,
+    put_back,
+)
+from postroom.desk.plan_types import (
+    Action,
+    Approve,
+    ApproveBySlip,
+    ApproveListed,
+    Author,
+    FileSlip,
+    ForgetInode,
+    Freeze,
+    FreezeText,
+    Kind,
+    LetterNote,
+    LetterRecord,
+    ListedLetter,
+    MarkApproved,
+    MoveFile,
+    PresentRequest,
+    Recall,
+    Reject,
+    Remember,
+    Reopen,
+    Report,
+    SeeSlip,
+    SlipFacts,
+    Sync,
+    UnownedNote,
+)
+
+STATES = Path(__file__).parents[3] / "docs" / "states.md"
+NOW = Stamp(1_794_700_800.0)
+VERDICT = life.Verdict("ada", "terminal", NOW, "sha256:1")
+BY_SLIP = life.Verdict("person", "slip", NOW, "sha256:1", "abcd")
+ID, TEXT = "letterabcd", "Good day.\n"
+HOME, DRAFT = "Pending_Approval/a.md", "Drafts/a.md"
+APPROVED, REJECTED, DONE = "Approved/a.md", "Rejected/a.md", "Done/a.md"
+PENDING = life.Pending(NOW)
+APPROVAL = life.Approved(VERDICT, NOW, 10)
+SENDING = life.Sending(VERDICT, NOW, "", 1, NOW)
+UNKNOWN = life.Unknown(NOW, "no answer", NOW)
+SENT = life.Sent(NOW, "m1", "t1")
+LIVE = Rules(live=True)
+DESK_LEVEL = Rules(live=True, trust="desk")
+
+
+def record(state: life.State, location: str = HOME, **more: object) -> LetterRecord:
+    """Return what the ledger has of the letter; its note was last seen at `location`."""
+    return LetterRecord(id=ID, state=state, text=TEXT, location=location, **more)  # type: ignore[arg-type]
+
+
+def note(path: str, text: str | None = TEXT, **more: object) -> LetterNote:
+    """Return a note of the letter that is new at this path, or changed."""
+    return LetterNote(path=path, letter=ID, is_changed=True, text=text, **more)  # type: ignore[arg-type]
+
+
+def unchanged(path: str) -> LetterNote:
+    """Return the letter's note as it was last seen."""
+    return LetterNote(path=path, letter=ID)
+
+
+def unowned(path: str, kind: Kind, author: Author = Author.PERSON, **more: object) -> UnownedNote:
+    """Return a note without a letter."""
+    agent = "" if author is Author.PERSON else "claude"
+    return UnownedNote(path=path, kind=kind, author=author, agent=agent, **more)  # type: ignore[arg-type]
+
+
+def slip(author: Author = Author.PERSON, path: str = APPROVED, **facts: object) -> UnownedNote:
+    """Return a slip, or a request that a tool wrote."""
+    return unowned(path, Kind.SLIP, author, slip=SlipFacts(hash="abcd", **facts))  # type: ignore[arg-type]
+
+
+class Case(NamedTuple):
+    """A row of the table: what the ledger has, what the folders show, and what is to be done."""
+
+    row: str
+    about: str
+    record: LetterRecord | None
+    files: list[LetterNote | UnownedNote]
+    actions: list[Action]
+    rules: Rules = LIVE
+
+
+def recalled(why: str, *remember: Action, restore: bool = False) -> list[Action]:
+    """Return the actions of a recall."""
+    sentence = f"The letter {ID} was recalled: {why}."
+    return [Recall(ID), Report(sentence), *remember, Sync(ID, sentence, restore)]
+
+
+LISTED = ListedLetter(id=ID, digest="sha256:1")
+NOT_ONE = "a tool wrote it, or may have, and it does not list exactly one letter"
+CASES = [
+    Case("new-1", "no note yet", record(PENDING, ""), [], [Sync(ID, restore=True)]),
+    Case(
+        "new-3",
+        "no note before the outcome",
+        record(life.Approved(BY_SLIP, NOW, 0), ""),
+        [],
+        [Sync(ID)],
+    ),
+    Case(
+        "new-4",
+        "a person's draft in Approved/",
+        None,
+        [unowned(APPROVED, Kind.DRAFT)],
+        [Freeze(APPROVED, approved=True)],
+    ),
+    Case(
+        "new-4",
+        "trust level desk",
+        None,
+        [unowned(APPROVED, Kind.DRAFT)],
+        [
+            MoveFile(APPROVED, "Drafts"),
+            Report(
+                f"{APPROVED} went back to Drafts/: at trust level desk, only the terminal approves."
+            ),
+        ],
+        DESK_LEVEL,
+    ),
+    Case(
+        "new-4",
+        "rehearsal",
+        None,
+        [unowned(APPROVED, Kind.DRAFT)],
+        [Report(f"{APPROVED} is not sent: Postroom rehearses (default).")],
+        Rules(),
+    ),
+    Case(
+        "new-4",
+        "neither letter nor slip",
+        None,
+        [unowned(APPROVED, Kind.OTHER, missing=("to", "subject"))],
+        [
+            Report(
+                f"{APPROVED} counts for nothing: it is no letter (it has no `to` and no `subject`) and no slip."
+            )
+        ],
+    ),
+    Case(
+        "new-4",
+        "a mail",
+        None,
+        [unowned(APPROVED, Kind.MAIL)],
+        [Report(f"{APPROVED} is a mail, and no letter: nothing of it is sent.")],
+    ),
+    Case(
+        "new-5",
+        "a tool's draft in Approved/",
+        None,
+        [unowned(APPROVED, Kind.DRAFT, Author.TOOL)],
+        [Freeze(APPROVED, "claude", "Pending_Approval", "note", notice=BY_TOOL)],
+    ),
+    Case(
+        "new-5",
+        "a tool's draft in Drafts/, proposed",
+        None,
+        [unowned(DRAFT, Kind.DRAFT, Author.TOOL, is_proposed=True)],
+        [Freeze(DRAFT, "claude", form="note")],
+    ),
+    Case(
+        "new-5",
+        "a person's draft in Drafts/, proposed",
+        None,
+        [unowned(DRAFT, Kind.DRAFT, is_proposed=True)],
+        [Freeze(DRAFT)],
+    ),
+    Case(
+        "new-5",
+        "a draft in Drafts/ without recipient",
+        None,
+        [unowned(DRAFT, Kind.OTHER, is_proposed=True, missing=("to",))],
+        [Report(f"{DRAFT} is no letter: it has no `to`.")],
+    ),
+    Case(
+        "new-6",
+        "a tool's slip",
+        None,
+        [slip(Author.TOOL)],
+        [PresentRequest(APPROVED, "claude", why=NOT_ONE)],
+    ),
+    Case(
+        "new-6",
+        "perhaps a tool's slip",
+        None,
+        [slip(Author.MAYBE_TOOL)],
+        [
+            MoveFile(APPROVED, "Pending_Approval"),
+            ForgetInode(APPROVED),
+            Report(
+                f"{APPROVED} went back to Pending_Approval/: a tool may have written it. Move it to"
+                " Approved/ again to approve what it names."
+            ),
+        ],
+    ),
+    Case(
+        "new-7",
+        "another desk's draft, marked as a tool's",
+        None,
+        [UnownedNote(path=APPROVED, kind=Kind.DRAFT, author=Author.TOOL, agent="vault")],
+        [Freeze(APPROVED, "vault", "Pending_Approval", "note", notice=BY_TOOL)],
+    ),
+    Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [Approve(ID, APPROVED)]),
+    Case(
+        "pending-1",
+        "approved in the terminal",
+        record(APPROVAL),
+        [unchanged(HOME)],
+        [Sync(ID)],
+    ),
+    Case(
+        "pending-1",
+        "our own move back was interrupted",
+        record(PENDING, APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "pending-2",
+        "other text",
+        record(PENDING),
+        [note(APPROVED, "Good night.\n")],
+        [Remember(ID, APPROVED), FreezeText(ID, APPROVED, "Good night.\n")],
+    ),
+    Case(
+        "pending-2",
+        "other text at trust level desk: the outbox refuses it",
+        record(PENDING),
+        [note(APPROVED, "Good night.\n")],
+        [Approve(ID, APPROVED)],
+        DESK_LEVEL,
+    ),
+    Case(
+        "pending-2",
+        "no text",
+        record(PENDING),
+        [note(APPROVED, None)],
+        put_back(ID, APPROVED, "It was moved to Approved/, but its text cannot be told apart."),
+    ),
+    Case(
+        "pending-2",
+        "other recipients",
+        record(PENDING),
+        [note(APPROVED, wrong_fields=("risk", "to"))],
+        put_back(ID, APPROVED, FIELD_CHANGED.format(field="to", id=ID)),
+    ),
+    Case(
+        "pending-2",
+        "two that differ",
+        record(PENDING),
+        [note(APPROVED), note("Approved/b.md", "Good night.\n")],
+        put_back(ID, APPROVED, "Several notes of it are in Approved/, and they differ."),
+    ),
+    Case(
+        "pending-3",
+        "edited in place",
+        record(PENDING),
+        [note(HOME, "Good night.\n")],
+        [Remember(ID, HOME), Sync(ID)],
+    ),
+    Case(
+        "pending-3",
+        "a display field changed in place",
+        record(PENDING),
+        [note(HOME, wrong_fields=("to",))],
+        [
+            Report(
+                f"{HOME}: to only show what the letter is, and was put back. Recipients are changed"
+                f" with `postroom edit {ID}`."
+            ),
+            Remember(ID, HOME),
+            Sync(ID),
+        ],
+    ),
+    Case(
+        "pending-4",
+        "moved to Rejected/",
+        record(PENDING),
+        [note(REJECTED, reason="too long")],
+        [Reject(ID, "too long"), Remember(ID, REJECTED), Sync(ID, "")],
+    ),
+    Case(
+        "pending-5",
+        "another version asked for",
+        record(life.Rejected(NOW, "ada", "shorter", revise=True)),
+        [unchanged(HOME)],
+        [Sync(ID)],
+    ),
+    Case("pending-6", "withdrawn", record(life.Withdrawn(NOW)), [unchanged(HOME)], [Sync(ID)]),
+    Case("pending-7", "expired", record(life.Expired(NOW)), [unchanged(HOME)], [Sync(ID)]),
+    Case(
+        "pending-8",
+        "deleted or moved elsewhere",
+        record(PENDING),
+        [],
+        [
+            Report(f"The note of the letter {ID} was gone: it is back in Pending_Approval/."),
+            Sync(ID, restore=True),
+        ],
+    ),
+    Case(
+        "pending-8",
+        "a stranger in Drafts/ that names the letter is not its note",
+        record(PENDING),
+        [note(DRAFT)],
+        [
+            Report(f"The note of the letter {ID} was gone: it is back in Pending_Approval/."),
+            Sync(ID, restore=True),
+        ],
+    ),
+    Case(
+        "pending-9",
+        "a copy",
+        record(PENDING),
+        [unchanged(HOME), note(APPROVED)],
+        [
+            Report(
+                f"{APPROVED} is a copy: the letter {ID} still waits in Pending_Approval/, so nothing"
+                " was decided. Move the note itself."
+            ),
+            Sync(ID),
+        ],
+    ),
+    Case(
+        "approved-1",
+        "moved home",
+        record(APPROVAL, APPROVED),
+        [note(HOME)],
+        recalled("its note left Approved/", Remember(ID, HOME)),
+    ),
+    Case(
+        "approved-1",
+        "deleted",
+        record(APPROVAL, APPROVED),
+        [],
+        recalled("its note left Approved/", restore=True),
+    ),
+    Case(
+        "approved-1",
+        "edited",
+        record(APPROVAL, APPROVED),
+        [note(APPROVED, "Good night.\n")],
+        recalled("its note was edited after the approval", Remember(ID, APPROVED)),
+    ),
+    Case(
+        "approved-1",
+        "its slip taken away",
+        record(life.Approved(BY_SLIP, NOW, 0), "", is_slip_gone=True),
+        [],
+        recalled("its slip was taken away", restore=True),
+    ),
+    Case(
+        "approved-2",
+        "moved to Rejected/",
+        record(APPROVAL, APPROVED),
+        [note(REJECTED, reason="no")],
+        [Reject(ID, "no"), Remember(ID, REJECTED), Sync(ID, "")],
+    ),
+    Case(
+        "approved-2",
+        "withdrawn",
+        record(life.Withdrawn(NOW), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case("approved-3", "claimed", record(SENDING, APPROVED), [unchanged(APPROVED)], []),
+    Case(
+        "approved-4",
+        "held",
+        record(life.hold(APPROVAL, NOW, 60, "paused"), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "approved-5",
+        "failed before it was sent",
+        record(life.Failed(NOW, "denied"), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case("sending-1", "accepted", record(SENT, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case(
+        "sending-1",
+        "its slip",
+        None,
+        [slip(spent_on=ID, is_letter_sent=True)],
+        [
+            Report(f"{APPROVED} was spent on the letter {ID} and went to Done/."),
+            FileSlip(APPROVED, "abcd", "Done", "done"),
+        ],
+    ),
+    Case(
+        "sending-2",
+        "some recipients refused",
+        record(life.Sent(NOW, "m1", "t1", ("bob@example.net",)), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "sending-3",
+        "refused for now",
+        record(life.retry(SENDING, NOW, 30, "busy"), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "sending-4",
+        "refused for good",
+        record(life.Failed(NOW, "no such user"), APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case("sending-6", "unknown", record(UNKNOWN, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case(
+        "sending-7",
+        "touched while it is sent",
+        record(SENDING, APPROVED),
+        [note(REJECTED, "Good night.\n")],
+        [],
+    ),
+    Case("unknown-1", "resolved: sent", record(SENT, APPROVED), [unchanged(APPROVED)], [Sync(ID)]),
+    Case(
+        "unknown-2",
+        "resolved: not sent",
+        record(PENDING, APPROVED),
+        [unchanged(APPROVED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "unknown-3",
+        "moved",
+        record(UNKNOWN, APPROVED),
+        [note(REJECTED)],
+        [
+            Report(f"Its fate is unknown: the note of the letter {ID} is back in Approved/."),
+            Remember(ID, REJECTED),
+            Sync(ID),
+        ],
+    ),
+    Case(
+        "unknown-3",
+        "deleted",
+        record(UNKNOWN, APPROVED),
+        [],
+        [
+            Report(f"The note of the letter {ID} was gone: it is back in Approved/."),
+            Sync(ID, restore=True),
+        ],
+    ),
+    Case(
+        "sent-1",
+        "moved to Approved/",
+        record(SENT, DONE),
+        [note(APPROVED)],
+        [
+            Report(f"It was sent already: the note of the letter {ID} is back in Done/."),
+            Remember(ID, APPROVED),
+            Sync(ID),
+        ],
+    ),
+    Case(
+        "sent-1",
+        "copied to Approved/",
+        record(SENT, DONE, is_at_location=True),
+        [note(APPROVED)],
+        [
+            Report(f"{APPROVED} is a copy of the letter {ID}, and went to Done/."),
+            MoveFile(APPROVED, "Done"),
+        ],
+    ),
+    Case(
+        "unsent-1",
+        "rejected, and found sent afterwards",
+        record(SENT, REJECTED, is_at_location=True),
+        [unchanged(REJECTED)],
+        [Sync(ID)],
+    ),
+    Case(
+        "unsent-2",
+        "moved to Approved/",
+        record(life.Rejected(NOW, "ada", "no"), REJECTED),
+        [note(APPROVED)],
+        [
+            Remember(ID, APPROVED),
+            Reopen(ID),
+            Report(f"The letter {ID} waits again: its note was moved to Approved/."),
+            Sync(
+                ID,
+                f"The letter {ID} waits again: its note was moved to Approved/. Move it there once"
+                " more to approve it.",
+            ),
+        ],
+    ),
+    Case("closed-1", "deleted", record(SENT, DONE), [], []),
+    Case(
+        "closed-1",
+        "never written",
+        record(SENT, ""),
+        [],
+        [Sync(ID, restore=True)],
+    ),
+    Case(
+        "reconcile-1",
+        "a write that a crash interrupted goes on",
+        record(PENDING, "", intended=HOME, is_write_unfinished=True),
+        [note(HOME)],
+        [Sync(ID)],
+    ),
+    Case(
+        "reconcile-1",
+        "a note of a letter that nobody knows",
+        None,
+        [note(HOME)],
+        [Report(f"{HOME} names the letter {ID}, which this desk does not know.")],
+    ),
+    Case(
+        "reconcile-2",
+        "a tool's request in Plans/",
+        None,
+        [slip(Author.TOOL, "Plans/a.md")],
+        [PresentRequest("Plans/a.md", "claude", doubtful=True)],
+    ),
+    Case("slips-2", "seen for the first time", None, [slip()], [SeeSlip("abcd")]),
+    Case("slips-2", "spent, its letter not sent yet", None, [slip(age=1.0, spent_on=ID)], []),
+    Case(
+        "slips-2",
+        "a copy of one that was filed",
+        None,
+        [slip(age=1.0, spent_on=ID, is_letter_sent=True, is_filed=True)],
+        [
+            Report(
+                f"{APPROVED} counts for nothing, and went to Rejected/: a copy of the slip that let"
+                f" the letter {ID} out; a new one needs a `created` of its own."
+            ),
+            FileSlip(
+                APPROVED,
+                "abcd",
+                "Rejected",
+                "void",
+                f"a copy of the slip that let the letter {ID} out; a new one needs a `created` of its own",
+            ),
+        ],
+    ),
+    Case(
+        "slips-2",
+        "lapsed",
+        None,
+        [slip(age=SLIP_SECONDS)],
+        [Report(f"{APPROVED} has lapsed: it was first seen more than 72 hours ago.")],
+    ),
+    Case(
+        "slips-2",
+        "not approved",
+        None,
+        [slip(status="pending", age=1.0)],
+        [Report(f"{APPROVED} approves nothing: a slip needs `status: approved`.")],
+    ),
+    Case(
+        "requests-1",
+        "lists one letter",
+        None,
+        [slip(Author.TOOL, listed=(LISTED,))],
+        [SeeSlip("abcd"), ApproveListed(APPROVED, ID, "sha256:1", "abcd", "claude")],
+    ),
+    Case(
+        "requests-1",
+        "lists two letters",
+        None,
+        [slip(Author.TOOL, listed=(LISTED, LISTED))],
+        [PresentRequest(APPROVED, "claude", why=NOT_ONE)],
+    ),
+    Case(
+        "requests-1",
+        "lists a red letter",
+        None,
+        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", is_red=True),))],
+        [
+            SeeSlip("abcd"),
+            PresentRequest(
+                APPROVED, "claude", why=f"the letter {ID} is red, and needs a verdict of its own"
+            ),
+        ],
+    ),
+    Case(
+        "requests-1",
+        "its approval was taken back",
+        None,
+        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", was_recalled=True),))],
+        [
+            SeeSlip("abcd"),
+            PresentRequest(
+                APPROVED, "claude", why=f"the approval of the letter {ID} was taken back"
+            ),
+        ],
+    ),
+    Case(
+        "requests-1",
+        "it approved the letter, which waits for the outcome",
+        None,
+        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", is_approved_by_it=True),))],
+        [],
+    ),
+    Case(
+        "requests-2",
+        "a person's request, moved to Approved/",
+        None,
+        [slip(status="pending", is_persons_request=True)],
+        [MarkApproved(APPROVED), SeeSlip("abcd")],
+    ),
+]
+# Rows whose event or effect does not involve the note: the outbox, the dispatcher or a surface decides them.
+OTHER_ROWS = {
+    "new-2": "a rehearsal has no note",
+    "sending-5": "the provider is asked",
+    "sent-2": "a repeated call",
+    "sent-3": "a repeated call",
+    "rejected-1": "a repeated call",
+    "failed-1": "a repeated call",
+    "keys-1": "a repeated call",
+    "keys-2": "a repeated call",
+    "keys-3": "a repeated call",
+    "keys-4": "a repeated call",
+    "approve-1": "two dispatchers",
+    "approve-2": "the terminal",
+    "approve-3": "the terminal",
+    "slips-1": "test_a_slip_approves_the_one_letter_that_it_fits",
+    "restored-1": "the log",
+    "restored-2": "the log",
+    "settle-1": "the provider",
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.row}: {case.about}")
+def test_a_row_of_the_table_gives_these_actions(case: Case) -> None:
+    records = [case.record] if case.record else []
+    assert plan(records, case.files, case.rules) == case.actions
+
+
+def test_every_row_about_notes_has_a_case() -> None:
+    rows = set(re.findall(r"^\| ([a-z]+-\d+) \|", STATES.read_text(), re.MULTILINE))
+    covered = {case.row for case in CASES}
+    assert covered.isdisjoint(OTHER_ROWS)
+    assert covered | set(OTHER_ROWS) == rows
+
+
+@pytest.mark.parametrize(
+    ("state", "path"),
+    [(PENDING, HOME), (PENDING, DRAFT), (APPROVAL, APPROVED), (UNKNOWN, APPROVED)],
+)
+def test_a_note_that_stands_unchanged_where_it_belongs_needs_no_plan(
+    state: life.State, path: str
+) -> None:
+    assert is_untouched(state, path, [unchanged(path)], is_current=True)
+    assert not is_untouched(state, path, [unchanged(path)], is_current=False)
+    assert not is_untouched(state, "Drafts/b.md", [unchanged(path)], is_current=True)
+    assert not is_untouched(state, path, [note(path)], is_current=True)
+    assert not is_untouched(state, path, [unchanged(path), note(DONE)], is_current=True)
+    assert not is_untouched(state, path, [], is_current=True)
+
+
+def test_a_letter_approved_by_a_slip_is_always_planned() -> None:
+    state = life.Approved(BY_SLIP, NOW, 0)
+    assert not is_untouched(state, APPROVED, [unchanged(APPROVED)], is_current=True)
+
+
+def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
+    fitting = {("Approved/a.md", "aa"): [ID], ("Approved/b.md", "bb"): [ID, "other"]}
+    fitting[("Approved/c.md", "cc")] = []
+    assert plan_slips(fitting) == [
+        ApproveBySlip(ID, "aa"),
+        Report("Approved/b.md fits 2 letters, and so approves none."),
+    ]
+
+
+def test_requests_are_adopted_while_there_is_room() -> None:
+    requests = [slip(path=f"Plans/{name}.md") for name in "abc"]
+    rules = Rules(live=True, open_letters=4)
+    assert plan_requests(requests, 2, rules) == [
+        Report("4 requests wait already; the others stay in Plans/."),
+        PresentRequest("Plans/a.md", None),
+        PresentRequest("Plans/b.md", None),
+    ]
+    assert len(plan_requests(requests, 1, rules)) == 3
+
+
+def test_one_plan_covers_notes_without_a_letter_first_and_then_each_letter() -> None:
+    other = LetterRecord(id="other", state=PENDING)
+    files: list[LetterNote | UnownedNote] = [unchanged(HOME), slip()]
+    assert plan([record(PENDING), other], files, LIVE) == [
+        SeeSlip("abcd"),
+        Sync(ID),
+        Sync("other", restore=True),
+    ]
