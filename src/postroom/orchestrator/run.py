@@ -31,7 +31,9 @@ class Orchestrator:
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self._started = context.desk.clock()
-        self._mail_notes = MailNotes(NoteSync(context.desk.vault, context.desk.ledger), self._tell_once)
+        self._mail_notes = MailNotes(
+            NoteSync(context.desk.vault, context.desk.ledger), self._tell_once
+        )
         self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
         self._triage = Triage(context, self._mail_notes, self._send_due_now)
         self._dashboard = Dashboard(context, self._health, lambda: self._remarks, self._progress)
