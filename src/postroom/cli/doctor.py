@@ -154,7 +154,7 @@ def _triage_checks(desk: Desk, config: Config) -> Iterator[Check]:
     """Look whether the rules parse, and whether a model that is set could be asked."""
     import threading
 
-    from postroom.orchestrator.handbook import parse_rules
+    from postroom.orchestrator.vault_reader import parse_rules
     from postroom.vault.folders import HANDBOOK
 
     try:

@@ -95,27 +95,23 @@ class MCPClient:
         or `Uncertain` where the call may have changed something.
         """
         sent = _as_json(tool_name, arguments)
-        attempts, may_write = 0, True
-        while True:
-            attempts += 1
+        may_write = True
+        for attempt in (1, 2):
             try:
                 connection = self._connect()
                 await connection.started()
-                if attempts > 1 and tool_name not in connection.read_only:
+                is_read_only = tool_name in connection.read_only
+                if attempt == 2 and not is_read_only:
                     break  # report the failure of the first attempt
-                may_write = tool_name not in connection.read_only
-                answer = await connection.call(tool_name, sent)
+                may_write = not is_read_only
+                return _values(await connection.call(tool_name, sent))
             except _CallFailed as error:
                 failure = error
-                if may_write or not error.retry or attempts > 1:
+                if may_write or not error.retry:
                     break
-            else:
-                if answer.is_error:
-                    raise _refusal(answer)
-                return _values(answer)
         # Outside the `except`, so that no chained exception shows what the server wrote.
         problem = self._error(tool_name, failure, uncertain=failure.written and may_write)
-        await self._log(tool_name, problem.message, attempts, fallback=fallback is not None)
+        await self._log(tool_name, problem.message, attempt, fallback=fallback is not None)
         if fallback is None:
             raise problem
         result = await anyio.to_thread.run_sync(fallback)
@@ -340,28 +336,22 @@ def _start_failure(error: BaseException) -> str:
     return f"it does not begin as the protocol has it ({type(error).__name__})"
 
 
-def _text(answer: types.CallToolResult) -> str:
-    return "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
-
-
-def _parse_object(text: str) -> Values | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _values(answer: types.CallToolResult) -> Values:
-    text, structured = _text(answer), answer.structured_content
-    values = _parse_object(text) if structured is None else structured
-    return {"text": text} if values is None else values
+    """Return what a tool answered: its values, or its text; raise its refusal."""
+    text = "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
+    values: object = answer.structured_content
+    if values is None:
+        with suppress(ValueError, RecursionError):
+            values = json.loads(text)
+    if not isinstance(values, dict):
+        values = {"text": text}
+    if answer.is_error:
+        raise _refusal(values, text)
+    return values
 
 
-def _refusal(answer: types.CallToolResult) -> PostroomError:
+def _refusal(values: Values, text: str) -> PostroomError:
     """Return a tool's refusal as the error that its code names."""
-    text = _text(answer)
-    values: Values = answer.structured_content or _parse_object(text) or {}
     code: object = values.get("error")
     details: object = values.get("details")
     if isinstance(code, dict):  # our own contract nests what document 003 has side by side

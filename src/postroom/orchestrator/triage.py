@@ -27,11 +27,10 @@ from postroom.core.triage import (
 )
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.drafting import Drafter
-from postroom.orchestrator.handbook import Guidance, load_guidance
 from postroom.orchestrator.incoming import facts_of, judgement_of, text_of
 from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.servers import ToolValues
-from postroom.orchestrator.vault_reader import read_notes
+from postroom.orchestrator.vault_reader import Guidance, load_guidance, read_notes
 from postroom.services.inbox import TriageResult
 from postroom.vault.folders import HANDBOOK
 

@@ -480,7 +480,7 @@ def test_rules_that_stand_elsewhere_are_not_passed_over(rounds: Rounds, text: st
 
 def test_the_handbook_that_init_writes_is_one() -> None:
     from postroom.cli.setup import TEXTS
-    from postroom.orchestrator.handbook import parse_rules
+    from postroom.orchestrator.vault_reader import parse_rules
 
     handbook = (TEXTS / "Handbook.md").read_text("utf-8")
     assert [rule.written for rule in parse_rules(handbook)] == [
