@@ -121,7 +121,7 @@ class MCPClient:
         """Stop the server; calls that wait for it fail, and so do later ones."""
         self._is_closed = True
         if self._connection is not None:
-            self._connection.stop("the client was closed")
+            self._connection.end("the client was closed")
             with anyio.CancelScope(shield=True):  # else the server could be left running
                 await self._connection.finished.wait()
 
@@ -188,8 +188,7 @@ class _Connection:
         self._session: ClientSession | None = None
         self._printed_noise = False
         self._is_decided = anyio.Event()  # it has started, or failed to
-        self._has_ended = anyio.Event()
-        self._scope = anyio.CancelScope()
+        self._scope = anyio.CancelScope()  # of the process and the session
         # A task outside every caller's scope: the call that started the server may be cancelled.
         self._task = asyncio.create_task(self._serve(command, environ, previous))
 
@@ -221,19 +220,15 @@ class _Connection:
             cause = self.cause or ENDED
         except Exception:  # noqa: BLE001 - the SDK raises anything for a malformed answer
             cause = MALFORMED
-        self.stop(cause)
+        self.end(cause)
         raise _CallFailed(cause)
 
-    def stop(self, cause: str) -> None:
-        """End the process, by force where it does not exit."""
-        self._end(cause)
-        self._scope.cancel()
-
-    def _end(self, cause: str) -> None:
+    def end(self, cause: str) -> None:
+        """End the process, by force where it does not exit; the first cause counts."""
         self.cause = self.cause or cause
         self._session = None
         self._is_decided.set()
-        self._has_ended.set()
+        self._scope.cancel()
 
     async def _serve(
         self, command: list[str], environ: Mapping[str, str], previous: _Connection | None
@@ -257,12 +252,12 @@ class _Connection:
                     if not self.cause:
                         self._session = client.session
                     self._is_decided.set()
-                    await self._has_ended.wait()
-            self._end(f"it did not start within {self._timeout:g} seconds")
+                    await anyio.sleep_forever()
+            self.end(f"it did not start within {self._timeout:g} seconds")
         except Exception as error:  # noqa: BLE001 - the SDK raises anything for a failed start
-            self._end(_start_failure(error))
+            self.end(_start_failure(error))
         finally:
-            self._end(ENDED)
+            self.end(ENDED)
             self.finished.set()
 
     @asynccontextmanager
@@ -279,7 +274,7 @@ class _Connection:
                         self._printed_noise = True  # many servers print; the answer may still come
                     else:
                         await sender.send(message)
-            self._end(ENDED)
+            self.end(ENDED)
 
         with sender, receiver:
             async with transport as (incoming, outgoing), anyio.create_task_group() as group:

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,24 +110,17 @@ class MisconfiguredModel:
 
     def judge(self, _case: Case) -> Judgement:
         """Raise what is wrong with the settings."""
-        raise type(self.error)(self.error.message, remedy=self.error.remedy)
+        raise self.error.with_traceback(None)
 
 
-class _Deadline:
-    """How long to wait for an answer: until the time is up, or Postroom stops."""
-
-    def __init__(self, seconds: float, stopping: threading.Event) -> None:
-        self._seconds = seconds
-        self._stopping = stopping
-        self._end = time.monotonic() + seconds
-        self.check()
-
-    def check(self) -> None:
-        """Raise `Unavailable` when there is no more reason to wait."""
-        if self._stopping.is_set():
+def _while_waiting(seconds: float, stopping: threading.Event) -> Iterator[None]:
+    """Yield as long as an answer may be waited for; raise `Unavailable` then, or when Postroom stops."""
+    end = time.monotonic() + seconds
+    while time.monotonic() <= end:
+        if stopping.is_set():
             raise Unavailable("The model was not waited for, because Postroom is stopping.")
-        if time.monotonic() > self._end:
-            raise Unavailable(f"The model gave no answer within {self._seconds:g} seconds.")
+        yield
+    raise Unavailable(f"The model gave no answer within {seconds:g} seconds.")
 
 
 class CommandModel:
@@ -158,7 +151,8 @@ class CommandModel:
         return answer.judgement()
 
     def _run(self, question: str) -> bytes:
-        deadline = _Deadline(self._timeout, self._stopping)
+        waiting = _while_waiting(self._timeout, self._stopping)
+        next(waiting)
         # Files, not pipes: a program that never reads, or whose children keep its output open,
         # cannot block us.
         with (
@@ -186,7 +180,7 @@ class CommandModel:
                 ) from None
             try:
                 while process.poll() is None:
-                    deadline.check()
+                    next(waiting)
                     _check_size(stdout.fileno())
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(POLL_SECONDS)
@@ -276,11 +270,12 @@ class ProviderModel:
         return key
 
     async def _wait(self, case: Case) -> Judgement:
-        deadline = _Deadline(self._timeout, self._stopping)
+        waiting = _while_waiting(self._timeout, self._stopping)
+        next(waiting)
         request = asyncio.create_task(self._ask(case))
         try:
             while not request.done():
-                deadline.check()
+                next(waiting)
                 await asyncio.wait({request}, timeout=POLL_SECONDS)
         finally:
             request.cancel()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from postroom.core import life
@@ -82,9 +83,9 @@ class Orchestrator:
         try:
             self.context.desk.belongs()
         except PostroomError as error:  # the vault is another desk's: nothing in it is touched
-            self._report(error.message_with_remedy)
+            self._report(error)
             return
-        trouble = ""
+        trouble: PostroomError | None = None
         for part in (
             lambda: self._handle_letters(adopt=True),
             self._mail_notes.reconcile,
@@ -97,7 +98,7 @@ class Orchestrator:
             try:
                 part()
             except PostroomError as error:
-                trouble = trouble or error.message_with_remedy
+                trouble = trouble or error
         self._report(trouble)
         self._dashboard.update()
 
@@ -105,27 +106,31 @@ class Orchestrator:
         for account in self.context.accounts:
             self._watcher.find_new(account)
 
-    def _report(self, trouble: str) -> None:
+    def _report(self, error: PostroomError | None) -> None:
+        trouble = error.message_with_remedy if error else ""
         if trouble and trouble != self._trouble:
             self.context.emit("trouble", error=trouble)
         self._trouble = trouble
 
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except PostroomError as error:
+            self._report(error)
+
     def _tick(self) -> None:
         """Between two rounds: take in what people decided, and send what is due."""
-        try:
+        with self._reporting():
             if self._handle_letters():
                 self._triage.finish_round()
                 self._dashboard.update()
-        except PostroomError as error:
-            self._report(error.message_with_remedy)
 
     def _send_due_now(self) -> None:
         """Within a long round: send what is due, at most every few seconds."""
         if time.monotonic() - self._last_tick >= TICK_SECONDS:
-            try:
+            with self._reporting():
                 self._handle_letters()
-            except PostroomError as error:
-                self._report(error.message_with_remedy)
 
     def _keep_waiting(self) -> bool:
         self._send_due_now()
