@@ -128,7 +128,7 @@ class Office:
             draw=self.chance.randbytes,
             sleep=lambda seconds: self.sleep(seconds),  # noqa: PLW0108
             notify=lambda entry, _page: self.told.append(entry),
-            step=lambda name: self.step(name),  # noqa: PLW0108 - it may be set later
+            crash_point=lambda name: self.step(name),  # noqa: PLW0108 - it may be set later
         )
         ledger = self.ledgers(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)
         self._stack.callback(ledger.close)

@@ -210,7 +210,7 @@ def office(
         step("drawn")  # inside the transaction that writes a line of the chain
         return os.urandom(count)
 
-    tools = Effects(clock=clock, draw=draw, sleep=time.sleep, step=step)
+    tools = Effects(clock=clock, draw=draw, sleep=time.sleep, crash_point=step)
     with (
         closing(Ledger(folder / "state" / "ledger.sqlite", clock=clock, draw=draw)) as ledger,
         closing(Watched(folder / "vault", step)) as vault,

@@ -186,7 +186,7 @@ def test_a_log_that_cannot_be_written_lets_nothing_leave_until_it_can(
     (file,) = (office.vault / "Logs/actions").iterdir()
     kept = file.rename(office.vault / "kept")
     file.mkdir()
-    office.desk.dispatcher.everything()
+    office.desk.dispatcher.dispatch_all()
     assert outside.accepted == []
     assert office.state_of(entry.id) == "approved"
     file.rmdir()
@@ -855,7 +855,7 @@ def test_a_process_that_is_late_with_its_note_does_not_put_a_sent_letter_back(
 
     entry = office.approved()
     outside.meanwhile = refuse
-    changed = office.desk.dispatcher.everything()  # the first half of `send_approved`
+    changed = office.desk.dispatcher.dispatch_all()  # the first half of `send_approved`
     outside.meanwhile = lambda: None
     office.clock.go(60)
     with closing(office.beside()) as other:

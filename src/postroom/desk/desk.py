@@ -57,7 +57,7 @@ class Effects:
     sleep: Callable[[float], None]
     notify: Callable[[Entry, str], None] = lambda _entry, _page: None
     belongs: Callable[[], None] = lambda: None  # raises where the vault is no longer this ledger's
-    step: Callable[[str], None] = lambda _name: None
+    crash_point: Callable[[str], None] = lambda _name: None
     cwd: str = "."  # where the agents' repository is looked for
     environ: Mapping[str, str] = field(default_factory=dict)  # which says who calls
     voice: Callable[[], bytes] = lambda: b""  # the key of the person's words among agents
@@ -148,10 +148,10 @@ class Desk(SingletonLocks):
             mailboxes=self.mailboxes,
             claims=self.state / "claims",
             paused=self.paused,
-            look=self._look,
-            publish=self.publish,
-            record=self._keep_before,
-            step=self.tools.step,
+            refresh_note=self._look,
+            flush_log=self.publish,
+            write_pre_send_record=self._write_pre_send_record,
+            crash_point=self.tools.crash_point,
         )
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ class Desk(SingletonLocks):
         with locked(self._lock):
             self.display.flush_log()
 
-    def _keep_before(self, entry: Entry) -> None:
+    def _write_pre_send_record(self, entry: Entry) -> None:
         """Keep of a letter that is about to leave what its contract wants kept; else it does not leave."""
         answers = self.ledger.meta(f"{PRE_SEND_RECORD}{entry.id}")
         if answers:
@@ -529,7 +529,7 @@ class Desk(SingletonLocks):
 
     def send_approved(self) -> list[Entry]:
         """Send all that is approved and due; return what changed."""
-        changed = self.dispatcher.everything()
+        changed = self.dispatcher.dispatch_all()
         self.sync_notes_and_log(*changed)
         return changed
 

@@ -48,8 +48,8 @@ AT_ONCE = 3  # tries that follow each other where each proves that nothing was s
 _FOR_NOW = (Unavailable, Limited, AuthRequired)  # nothing happened, and it may go another time
 
 
-def _no_step(_name: str) -> None:
-    """Tests stop here."""
+def _no_crash(_name: str) -> None:
+    """Do nothing; crash tests stop the process here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,29 +62,29 @@ class Dispatcher:
     mailboxes: Callable[[str], Mailbox]
     claims: Path  # the folder of the locks
     paused: Callable[[], str]  # the file by which a person stopped all sending
-    look: Callable[[Entry], None]  # takes in what was done to its note
-    publish: Callable[[], None]  # brings the log up to the ledger
-    record: Callable[[Entry], None]  # keeps what its contract wants kept of it before
-    step: Callable[[str], None] = _no_step
+    refresh_note: Callable[[Entry], None]  # takes in what a person did to the letter's note
+    flush_log: Callable[[], None]  # brings the log file up to the ledger
+    write_pre_send_record: Callable[[Entry], None]  # for a contract that asks for one
+    crash_point: Callable[[str], None] = _no_crash
 
     def dispatch(self, id: str) -> Entry:
-        """Send a letter if it is approved and due, settle it if its sender died; return it as it is then."""
-        with try_lock(self.claims / id) as mine:
+        """Send a letter if it is approved and due; ask about it if its dispatcher died. Return its new entry."""
+        with try_lock(self.claims / id) as is_owner:
             entry = self.ledger.entry(id)
-            if not mine:
+            if not is_owner:
                 return entry
-            self.step("locked")
+            self.crash_point("locked")
             match entry.state:
                 case life.Approved() as state if self._due(state):
-                    return self._look_and_send(entry, state)
+                    return self._refresh_and_send(entry, state)
                 case life.Sending():
                     return self._settle(entry, "its sender died")
                 case life.Unknown(asked=asked) if elapsed(asked, self.clock()) >= ASK_AGAIN:
                     return self._ask_again(entry)
             return entry
 
-    def everything(self) -> list[Entry]:
-        """Dispatch all that is approved and due, and settle what was interrupted; return what changed."""
+    def dispatch_all(self) -> list[Entry]:
+        """Dispatch every letter that is due, ask about interrupted ones, release proofs; return what changed."""
         changed = []
         for line in self.ledger.lines("approved", "sending", "unknown"):
             if isinstance(line.state, life.Approved) and not self._due(line.state):
@@ -106,9 +106,9 @@ class Dispatcher:
 
         Where an earlier try was carried out late, that is recorded.
         """
-        with try_lock(self.claims / id) as mine:
+        with try_lock(self.claims / id) as is_owner:
             entry = self.ledger.entry(id)
-            if not mine or entry.kind in life.OPEN:
+            if not is_owner or entry.kind in life.OPEN:
                 return entry
             try:
                 news = self._proofs.release(entry)
@@ -126,9 +126,9 @@ class Dispatcher:
 
         Its lists may show that late, so it is looked for until some time has passed.
         """
-        with try_lock(self.claims / id) as mine:
+        with try_lock(self.claims / id) as is_owner:
             entry = self.ledger.entry(id)
-            if not mine or entry.kind == "sending":
+            if not is_owner or entry.kind == "sending":
                 return
             now = self.clock()
             try:
@@ -140,7 +140,7 @@ class Dispatcher:
 
     @property
     def _proofs(self) -> Proofs:
-        return Proofs(self.ledger, self.mailboxes, self.step)
+        return Proofs(self.ledger, self.mailboxes, self.crash_point)
 
     def due_in(self, state: life.Approved) -> float:
         """Return the seconds until an approved letter may be claimed."""
@@ -151,9 +151,11 @@ class Dispatcher:
 
     # The way out
 
-    def _look_and_send(self, entry: Entry, state: life.Approved) -> Entry:
+    def _refresh_and_send(self, entry: Entry, state: life.Approved) -> Entry:
         try:
-            self.look(entry)  # the person may have taken the note back while the undo window passed
+            self.refresh_note(
+                entry
+            )  # the person may have taken the note back while the undo window passed
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1), absent.code)
         entry = self.ledger.current(entry)
@@ -179,12 +181,12 @@ class Dispatcher:
         if paused:
             return self._hold(entry, state, f"all sending is paused by {paused}")
         if entry.letter.sender.key not in own:
-            said = f"the account sends no longer as {entry.letter.sender.spec}"
-            return self._hold(entry, state, said, policy.back_off(1))
+            reason = f"the account no longer sends as {entry.letter.sender.spec}"
+            return self._hold(entry, state, reason, policy.back_off(1))
         wire = box.wire(entry.letter, date=datetime.fromtimestamp(now.wall, UTC))
         if why := mime.find_difference(entry.letter, wire):
             return self._record(entry, life.Failed(now, why), error=why)
-        self.step("checked")
+        self.crash_point("checked")
         try:
             claimed = self._claim(entry, state, wire)
         except Limited as full:
@@ -195,7 +197,7 @@ class Dispatcher:
             return self.ledger.entry(entry.id)
         except Denied as void:  # its slip is spent: it needs another word
             return self._record(entry, life.Pending(now), error=void.message)
-        self.step("claimed")
+        self.crash_point("claimed")
         return self._hand_over(claimed, box, wire)
 
     def _never(self, entry: Entry, state: life.Approved, own: set[str]) -> str:
@@ -224,14 +226,14 @@ class Dispatcher:
 
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
         try:
-            self.publish()
-            self.record(entry)
-            self.step("published")
+            self.flush_log()
+            self.write_pre_send_record(entry)
+            self.crash_point("published")
         except PostroomError as why:
             return self._retry(entry, why)
         handed_over = False
         try:
-            proof = self._proofs.ready(entry, box, wire)
+            proof = self._proofs.prepare_proof(entry, box, wire)
             handed_over = True
             sent = box.send(entry.letter, wire, proof)
         except (Uncertain, Conflict) as why:
@@ -242,7 +244,7 @@ class Dispatcher:
             return self._refused(entry, why, answered=handed_over)
         except Exception as why:  # noqa: BLE001 - whatever broke, the letter may have left
             return self._settle(entry, f"{type(why).__name__} while it was sent")
-        self.step("answered")
+        self.crash_point("answered")
         return self._sent(entry, sent, "accepted")
 
     def _sent(self, entry: Entry, sent: mailbox.Accepted, how: str) -> Entry:
@@ -292,8 +294,8 @@ class Dispatcher:
                 entry = book.take_claim(entry)
         except Conflict:  # somebody else has it
             return self.ledger.entry(entry.id)
-        self.step("claim taken")
-        match self._proofs.ask(entry):
+        self.crash_point("claim taken")
+        match self._proofs.query_outcome(entry):
             case mailbox.Accepted() as sent:
                 return self._sent(entry, sent, "proved by the provider")
             case mailbox.NotSent(evidence=proof):
@@ -320,7 +322,7 @@ class Dispatcher:
         """
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
-        proof, answer = self.ledger.proof(entry.id), self._proofs.ask(entry)
+        proof, answer = self.ledger.proof(entry.id), self._proofs.query_outcome(entry)
         if isinstance(answer, mailbox.Accepted):
             return self._sent(entry, answer, "proved by the provider")
         if isinstance(answer, mailbox.NotSent) and proof and state.verdict:
@@ -384,7 +386,7 @@ class Dispatcher:
                 self._line(book, new, "send_letter", error)
         except Conflict:
             return self.ledger.entry(entry.id)
-        self.step("recorded")
+        self.crash_point("recorded")
         return new
 
     def _line(self, book: Book, entry: Entry, action: str, error: str = "") -> None:

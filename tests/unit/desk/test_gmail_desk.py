@@ -353,7 +353,7 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(
                 desk.reject(id, by="ada", reason="no")
             step, passed = die_at(number)
             try:
-                replace(desk.dispatcher, step=step).everything()
+                replace(desk.dispatcher, crash_point=step).dispatch_all()
             except Killed:
                 pass
             else:
@@ -528,7 +528,7 @@ def look_later(post: Post, desk: Desk, times: int = 2) -> None:
     """Let dispatchers run, with a pause before each."""
     for _ in range(times):
         post.ahead += 1000
-        later(desk, post.ahead).everything()
+        later(desk, post.ahead).dispatch_all()
 
 
 def test_a_letter_accepted_late_is_not_failed_because_its_second_try_is_refused(
@@ -706,18 +706,18 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(
         service.lists_lag = MANY
         service.fail(CREATE, lost="after")
         assert name(post.approve(desk, id)) == "approved"
-        later(desk, 600).everything()
+        later(desk, 600).dispatch_all()
         assert desk.ledger.entry(id).kind == "sent"
         assert len(service.mailbox.drafts) == 3
         service.lists_lag = 0
-        later(desk, 1200).everything()
+        later(desk, 1200).dispatch_all()
         assert set(service.mailbox.drafts) == kept
         service.requests.clear()
-        later(desk, 2400).everything()
-        later(desk, 9000).everything()
+        later(desk, 2400).dispatch_all()
+        later(desk, 9000).dispatch_all()
         assert service.requests
         service.requests.clear()
-        later(desk, 12_000).everything()
+        later(desk, 12_000).dispatch_all()
         assert not service.requests
     assert len(service.sent) == 1
 
@@ -736,13 +736,13 @@ def test_no_draft_is_deleted_while_another_dispatcher_is_at_the_letter(
 
         def another(step: str) -> None:
             if step == "checked":
-                later(desk, 600).everything()
+                later(desk, 600).dispatch_all()
                 seen.append(draft in service.mailbox.drafts)
 
-        replace(later(desk, 600), step=another).dispatch(id)
+        replace(later(desk, 600), crash_point=another).dispatch(id)
         assert seen == [True]
         assert desk.ledger.entry(id).kind == "sent"
-        later(desk, 600).everything()
+        later(desk, 600).dispatch_all()
     assert not service.mailbox.drafts
     assert len(service.sent) == 1
 

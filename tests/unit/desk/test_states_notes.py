@@ -121,7 +121,7 @@ def test_a_letter_waits_half_a_minute_at_a_time_while_its_account_sends_as_someb
     office.reopen()
     office.desk.send_approved()
     held = state(office, entry.id, Approved)
-    assert (held.held, held.wait) == ("the account sends no longer as you@example.org", 30)
+    assert (held.held, held.wait) == ("the account no longer sends as you@example.org", 30)
     assert courier.tried == 0
     office.own = YOU
     office.reopen()

@@ -69,7 +69,7 @@ def stalled(dispatcher: Dispatcher, step: str, act: Callable[[], object]) -> Dis
         if name == step and acts:
             acts.pop()()
 
-    return replace(dispatcher, claims=dispatcher.claims / "stolen", step=stall)
+    return replace(dispatcher, claims=dispatcher.claims / "stolen", crash_point=stall)
 
 
 @pytest.mark.parametrize("step", STALLS)
@@ -93,7 +93,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             ) -> None:
                 fault = service.fail(ACT, **FAULTS[second])
                 for _ in range(3):
-                    dispatcher.everything()
+                    dispatcher.dispatch_all()
                 fault.times = 0
                 between.append(desk.ledger.entry(id))
 
@@ -110,7 +110,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             assert new.kind == "sent" or new == between[0], (story, between[0].state, new.state)
             service.lists_lag = 0
             for seconds in (1000, 2000, 3000):
-                later(dispatcher, seconds).everything()
+                later(dispatcher, seconds).dispatch_all()
             new = desk.ledger.entry(id)
             accepted = [one.letter for one in service.sent].count(id)
             assert accepted == (new.kind == "sent"), (story, new.state)
@@ -161,9 +161,9 @@ def test_a_letter_whose_draft_another_released_is_not_unknown(
     with office(person, service) as desk:
         id = approved(desk).id
         service.fail(ACT, lost="before")
-        desk.dispatcher.everything()
+        desk.dispatcher.dispatch_all()
         desk.reject(id, by="ada", reason="no")
-        stalled(desk.dispatcher, "releasing", desk.dispatcher.everything).everything()
+        stalled(desk.dispatcher, "releasing", desk.dispatcher.dispatch_all).dispatch_all()
         assert desk.ledger.entry(id).kind == "rejected"
         assert desk.ledger.proof(id) is None
     assert not service.mailbox.drafts
@@ -175,12 +175,12 @@ def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_r
     with office(person, service) as desk:
         id = approved(desk).id
         service.fail(ACT, lost="before")
-        desk.dispatcher.everything()
+        desk.dispatcher.dispatch_all()
         desk.reject(id, by="ada", reason="no")
         with try_lock(desk.dispatcher.claims / id) as mine:
             assert mine
-            assert desk.dispatcher.everything() == []
+            assert desk.dispatcher.dispatch_all() == []
             assert len(service.mailbox.drafts) == 1
-        assert desk.dispatcher.everything() == []
+        assert desk.dispatcher.dispatch_all() == []
         assert desk.ledger.entry(id).kind == "rejected"
     assert not service.mailbox.drafts
