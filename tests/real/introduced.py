@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from starlette.types import Scope
+
 from postroom.cli.mcp import mcp_command
 from postroom.tools import http
 
@@ -16,7 +18,7 @@ from postroom.tools import http
 class Introduced(http.BearerAuth):
     """A door with somebody before it, who hands the token to everyone that comes."""
 
-    async def __call__(self, scope: http.Scope, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             token = Path(os.environ["POSTROOM_STATE"], "token").read_bytes().strip()
             header = (b"authorization", b"Bearer " + token)

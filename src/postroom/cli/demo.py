@@ -18,7 +18,7 @@ from postroom.core.errors import Invalid, PostroomError
 from postroom.desk.outbox import ORCHESTRATOR
 
 if TYPE_CHECKING:
-    from postroom.tools.client import Agent, Answer
+    from postroom.tools.client import ToolAnswer, ToolClient
 
 ACCOUNT = "you@example.org"
 HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
@@ -112,12 +112,12 @@ def _settled(folder: Path, *, keep: bool = False) -> Iterator[Path]:
 
 def _show() -> Waiting:
     """Bring mail in, let the agent work, and show what waits."""
-    from postroom.tools.client import agent
+    from postroom.tools.client import connect
 
     _import("mail.mbox", "SAMPLE-MAIL")
     _tell("An agent comes in over MCP, as it would from your client: `postroom mcp --agent demo`.")
     command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
-    with agent(command, os.environ) as visitor:
+    with connect(command, os.environ) as visitor:
         letters = _work(visitor)
     _tell("That was all that the agent can do. Nothing has left.")
     _pause()
@@ -163,7 +163,7 @@ def _orchestrate() -> str:
         return next(line.id for line in found.ledger.lines("pending") if line.agent == ORCHESTRATOR)
 
 
-def _work(agent: Agent) -> Waiting:
+def _work(agent: ToolClient) -> Waiting:
     """Search, read, draft, answer, and do as a hostile mail says."""
     _call(agent, "search_email", query="from:dora", limit=2)
     dora = agent.call("search_email", query="from:dora", limit=1).values["mails"][0]["id"]
@@ -190,7 +190,7 @@ def _work(agent: Agent) -> Waiting:
     return Waiting(good.values["letter"], lured.values["letter"])
 
 
-def _call(agent: Agent, tool: str, *, lines: int = SHOWN, **arguments: object) -> Answer:
+def _call(agent: ToolClient, tool: str, *, lines: int = SHOWN, **arguments: object) -> ToolAnswer:
     """Let the agent call a tool, and show both sides."""
     given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
     typed = folded(f"agent > {tool}({given})", "        ").lstrip()

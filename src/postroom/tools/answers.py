@@ -51,8 +51,6 @@ class Fenced(Result):
 
 
 class FoundMail(Result, sender="from"):
-    """A mail in a list."""
-
     id: str
     date: str
     sender: str = ""
@@ -72,8 +70,6 @@ class SearchResult(Fenced):
 
 
 class AttachedFile(Result):
-    """An attachment."""
-
     part: str
     name: str
     type: str
@@ -81,8 +77,6 @@ class AttachedFile(Result):
 
 
 class MailResult(Fenced, sender="from"):
-    """One mail."""
-
     id: str
     thread: str
     date: str
@@ -105,8 +99,6 @@ class MailResult(Fenced, sender="from"):
 
 
 class ThreadMail(Result, sender="from"):
-    """One mail of a conversation."""
-
     id: str
     date: str
     sender: str = ""
@@ -129,8 +121,6 @@ class ThreadResult(Fenced):
 
 
 class FileResult(Fenced):
-    """A file that was saved."""
-
     path: str
     name: str
     type: str
@@ -290,8 +280,6 @@ class LetterResult(Result):
 
 
 class OpenLetter(Result):
-    """A letter in a list."""
-
     letter: str
     status: str
     to: str

@@ -1,4 +1,4 @@
-"""The other end: an agent that calls a server over MCP, one call after the other."""
+"""A client that calls the tools of a server over MCP, one call after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 
-class Answer(NamedTuple):
+class ToolAnswer(NamedTuple):
     """What a tool answered."""
 
     text: str
@@ -21,25 +21,25 @@ class Answer(NamedTuple):
     refused: bool
 
 
-class Agent:
+class ToolClient:
     """A client of one server."""
 
     def __init__(self, client: Client, portal: BlockingPortal) -> None:
         self._client = client
         self._portal = portal
 
-    def call(self, tool: str, /, **arguments: object) -> Answer:
+    def call(self, tool: str, /, **arguments: object) -> ToolAnswer:
         """Call a tool and return its answer."""
         result = self._portal.call(self._client.call_tool, tool, arguments)
         text = "\n".join(
             block.text for block in result.content if isinstance(block, types.TextContent)
         )
-        return Answer(text, result.structured_content or {}, result.is_error)
+        return ToolAnswer(text, result.structured_content or {}, result.is_error)
 
 
 @contextmanager
-def agent(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Agent]:
-    """Start a server by this command, and lend an agent that talks to it."""
+def connect(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[ToolClient]:
+    """Start a server by this command, and yield a client of it."""
     program, *arguments = command
     server = StdioServerParameters(command=program, args=arguments, env=dict(environment))
     with (
@@ -48,4 +48,4 @@ def agent(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Ag
             Client(stdio_client(server, errlog=sys.stderr))
         ) as client,
     ):
-        yield Agent(client, portal)
+        yield ToolClient(client, portal)

@@ -161,8 +161,6 @@ CODES: Final[Mapping[str, MCPErrorCode]] = {
 
 
 class MCPError(Result):
-    """What went wrong."""
-
     error: VaultErrorCode
     message: str
     details: dict[str, Any] | None

@@ -28,8 +28,6 @@ NONE: Final = "No unread messages"
 
 
 class SendResponse(table.Result):
-    """The message that was sent."""
-
     message_id: str
 
 
@@ -49,15 +47,11 @@ class StatusResponse(table.Result):
 
 
 class RecipientInfo(table.Result):
-    """Somebody who can be written to."""
-
     name: str
     is_current: bool
 
 
 class ListRecipientsResponse(table.Result):
-    """All of them."""
-
     recipients: tuple[RecipientInfo, ...]
 
 

@@ -71,8 +71,6 @@ HEADS: Final = {
 
 
 class EmailResult(table.Result):
-    """A mail in a list."""
-
     message_id: str
     thread_id: str
     from_address: str

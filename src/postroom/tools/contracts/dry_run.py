@@ -149,8 +149,6 @@ ERRORS: Final = (
 
 
 class FoundEmail(table.Result):
-    """A mail in a list."""
-
     message_id: str
     thread_id: str
     sender: str

@@ -53,8 +53,6 @@ _HTML: Final = re.compile(
 
 
 class EmailSummary(table.Result):
-    """A mail in a list."""
-
     id: str
     subject: str
     sender: str
@@ -69,8 +67,6 @@ class EmailSummaries(table.Result):
 
 
 class EmailFull(table.Result):
-    """One mail."""
-
     id: str
     subject: str
     sender: str
@@ -82,22 +78,16 @@ class EmailFull(table.Result):
 
 
 class SendEmailResult(table.Result):
-    """A letter that was sent."""
-
     message_id: str
     thread_id: str
     sent_at: str
 
 
 class MoveEmailResult(table.Result):
-    """A mail that was moved."""
-
     moved: bool
 
 
 class AddLabelResult(table.Result):
-    """A mail that has the label."""
-
     labeled: bool
 
 

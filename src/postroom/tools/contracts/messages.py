@@ -36,16 +36,12 @@ SNIPPET: Final = 200
 
 
 class MessageSent(table.Result):
-    """The message."""
-
     id: str
     thread: str
     state: str
 
 
 class ShownMessage(table.Result, sender="from"):
-    """A message."""
-
     id: str
     sender: str
     to: str = ""
@@ -84,24 +80,18 @@ class Messages(table.Result):
 
 
 class StatusSet(table.Result):
-    """The status."""
-
     status: str
 
 
-class Agent(table.Result):
-    """Somebody who can be written to."""
-
+class ListedAgent(table.Result):
     name: str
     is_current: bool
     status: str = ""
 
 
-class Agents(table.Result):
-    """All of them."""
-
+class AgentList(table.Result):
     fence: str = ""
-    agents: tuple[Agent, ...]
+    agents: tuple[ListedAgent, ...]
     end: str = ""
 
 
@@ -141,14 +131,14 @@ def set_status(context: table.ToolContext, asked: SetStatus) -> table.Reply:
 def list_agents(context: table.ToolContext, _asked: ListAgents) -> table.Reply:
     """List the agents that you can write to."""
     found = tuple(
-        Agent(name=one_line(one.name), is_current=one.is_current, status=one.status)
+        ListedAgent(name=one_line(one.name), is_current=one.is_current, status=one.status)
         for one in context.services.correspondence.agents(context.call)
     )
     rows = [
         f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
         for one in found
     ]
-    return fenced_reply(Agents(agents=found), "", "\n".join(rows))
+    return fenced_reply(AgentList(agents=found), "", "\n".join(rows))
 
 
 def search_messages(context: table.ToolContext, asked: SearchMessages) -> table.Reply:
@@ -215,6 +205,6 @@ TOOLS: Final = (
     _row(send_message, "Write to an agent", MessageSent, table.Hints()),
     _row(receive_message, "Read an agent's letter", Received, table.Hints()),
     _row(set_status, "Set your status", StatusSet, table.Hints(idempotent=True)),
-    _row(list_agents, "List agents", Agents, table.READS),
+    _row(list_agents, "List agents", AgentList, table.READS),
     _row(search_messages, "Search messages", Messages, table.READS),
 )

@@ -20,18 +20,18 @@ from postroom.tools.fence import LETTER
 
 if TYPE_CHECKING:
     from postroom.tools.models.postroom import (
-        Answer,
-        Draft,
-        KeptDraft,
-        Label,
-        Move,
-        OneLetter,
-        OneMail,
-        OnePart,
-        OneThread,
-        Search,
-        Send,
-        Status,
+        AskStatus,
+        KeepDraft,
+        LabelMail,
+        MoveMail,
+        ReadMail,
+        ReadThread,
+        ReplyToMail,
+        SaveAttachment,
+        SearchMail,
+        SendLetter,
+        WithdrawLetter,
+        WriteLetter,
     )
 
 INSTRUCTIONS: Final = (
@@ -45,7 +45,7 @@ MAX_PEOPLE: Final = 200
 _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
 
-def search_email(context: table.ToolContext, asked: Search) -> table.Reply:
+def search_email(context: table.ToolContext, asked: SearchMail) -> table.Reply:
     """Find mails, newest first.
 
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
@@ -57,7 +57,7 @@ def search_email(context: table.ToolContext, asked: Search) -> table.Reply:
     return answers.search_reply(page)
 
 
-def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
+def get_email(context: table.ToolContext, asked: ReadMail) -> table.Reply:
     """Read one mail.
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
@@ -68,7 +68,7 @@ def get_email(context: table.ToolContext, asked: OneMail) -> table.Reply:
     )
 
 
-def get_thread(context: table.ToolContext, asked: OneThread) -> table.Reply:
+def get_thread(context: table.ToolContext, asked: ReadThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
     thread = context.services.mailbox.thread(context.call, context.account, asked.id)
     return answers.thread_reply(
@@ -76,7 +76,7 @@ def get_thread(context: table.ToolContext, asked: OneThread) -> table.Reply:
     )
 
 
-def get_attachment(context: table.ToolContext, asked: OnePart) -> table.Reply:
+def get_attachment(context: table.ToolContext, asked: SaveAttachment) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
     saved = context.services.mailbox.attachment(context.call, context.account, asked.id, asked.part)
     path, name, kind = str(saved.path), cut(saved.name, 200), cut(saved.type, 80)
@@ -85,7 +85,7 @@ def get_attachment(context: table.ToolContext, asked: OnePart) -> table.Reply:
     return answers.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
-def draft_email(context: table.ToolContext, asked: KeptDraft) -> table.Reply:
+def draft_email(context: table.ToolContext, asked: KeepDraft) -> table.Reply:
     """Keep a letter as a draft in the mailbox; nothing is sent.
 
     draft_id revises a draft that you made, if nobody has changed it since.
@@ -94,7 +94,7 @@ def draft_email(context: table.ToolContext, asked: KeptDraft) -> table.Reply:
     return _draft_reply(context, letter, asked.draft_id)
 
 
-def send_email(context: table.ToolContext, asked: Send) -> table.Waiting:
+def send_email(context: table.ToolContext, asked: SendLetter) -> table.Waiting:
     """Ask for a letter to be sent.
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
@@ -103,7 +103,7 @@ def send_email(context: table.ToolContext, asked: Send) -> table.Waiting:
     return (yield from _post(context, letter, asked, origins))
 
 
-def reply_email(context: table.ToolContext, asked: Answer) -> table.Waiting:
+def reply_email(context: table.ToolContext, asked: ReplyToMail) -> table.Waiting:
     """Answer a mail (id) or the newest mail of a conversation (thread).
 
     The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
@@ -130,7 +130,7 @@ def reply_email(context: table.ToolContext, asked: Answer) -> table.Waiting:
         raise
 
 
-def move_email(context: table.ToolContext, asked: Move) -> table.Reply:
+def move_email(context: table.ToolContext, asked: MoveMail) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
@@ -140,14 +140,14 @@ def move_email(context: table.ToolContext, asked: Move) -> table.Reply:
     return _filing_reply(change, context.desk.rules)
 
 
-def add_label(context: table.ToolContext, asked: Label) -> table.Reply:
+def add_label(context: table.ToolContext, asked: LabelMail) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
     mailbox = context.services.mailbox
     change = mailbox.label(context.call, context.account, asked.id, asked.label)
     return _filing_reply(change, context.desk.rules)
 
 
-def letter_status(context: table.ToolContext, asked: Status) -> table.Waiting:
+def letter_status(context: table.ToolContext, asked: AskStatus) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
     Without id: all of yours that are open.
@@ -168,7 +168,7 @@ def letter_status(context: table.ToolContext, asked: Status) -> table.Waiting:
     return table.Reply(reply.text, answers.StatusResult(**vars(reply.result)))
 
 
-def withdraw_letter(context: table.ToolContext, asked: OneLetter) -> table.Reply:
+def withdraw_letter(context: table.ToolContext, asked: WithdrawLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
     rules, id = context.desk.rules, asked.id
     if _LETTER.fullmatch(id):
@@ -188,13 +188,13 @@ def _people(given: list[str]) -> tuple[Address, ...]:
     return tuple(found)
 
 
-def _written(context: table.ToolContext, asked: Draft) -> tuple[Letter, tuple[str, ...]]:
+def _written(context: table.ToolContext, asked: WriteLetter) -> tuple[Letter, tuple[str, ...]]:
     _one_body(asked)
     return _letter(context, asked, Written(_people(asked.to), asked.subject, ""))
 
 
 def _letter(
-    context: table.ToolContext, asked: Draft | Answer, to: Written
+    context: table.ToolContext, asked: WriteLetter | ReplyToMail, to: Written
 ) -> tuple[Letter, tuple[str, ...]]:
     """Return a letter to these with the words and files that were given, and where the files are from."""
     files, origins = context.services.mailbox.enclosures(context.account, asked.attachments)
@@ -209,7 +209,7 @@ def _letter(
     return context.desk.composer.letter(written), origins
 
 
-def _one_body(asked: Draft | Answer) -> None:
+def _one_body(asked: WriteLetter | ReplyToMail) -> None:
     if asked.body and asked.html:
         raise Invalid(
             "A letter has `body` or `html`, not both",
@@ -218,7 +218,10 @@ def _one_body(asked: Draft | Answer) -> None:
 
 
 def _post(
-    context: table.ToolContext, letter: Letter, asked: Send | Answer, origins: tuple[str, ...]
+    context: table.ToolContext,
+    letter: Letter,
+    asked: SendLetter | ReplyToMail,
+    origins: tuple[str, ...],
 ) -> table.Waiting:
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
     wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)

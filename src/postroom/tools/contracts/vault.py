@@ -59,8 +59,6 @@ NOTHING: Final = "No note has these words. Fewer words, begin*, or a OR b find m
 
 
 class NoteContent(table.Result):
-    """A note."""
-
     fence: str = ""
     path: str
     frontmatter: dict[str, Any]
@@ -84,15 +82,11 @@ class NoteWritten(table.Result):
 
 
 class NoteMatch(table.Result):
-    """A note in a list."""
-
     path: str
     snippet: str | None = None
 
 
 class NoteList(table.Result):
-    """Notes."""
-
     fence: str = ""
     notes: tuple[NoteMatch, ...]
     folders: tuple[str, ...] = ()

@@ -14,8 +14,6 @@ def required(*names: str) -> ConfigDict:
 
 
 class SendParams(Arguments):
-    """To whom, and what."""
-
     model_config = required("recipient", "message")
     recipient: str = Field("", description="The tmux window name of the recipient agent")
     message: str = Field(
@@ -30,8 +28,6 @@ class ReceiveParams(Arguments):
 
 
 class StatusParams(Arguments):
-    """Which status."""
-
     model_config = required("status")
     status: str = Field(
         "",

@@ -28,8 +28,6 @@ Id = Annotated[str, matching("[!-~]+", "is no id"), at_most(MAX_ID)]
 
 
 class SearchEmailRequest(Request):
-    """What to look for."""
-
     query: Annotated[str, at_most(2_000)] = Field(
         description="Gmail search query (e.g., 'from:user@example.com subject:invoice after:2026/01/01')"
     )
@@ -37,8 +35,6 @@ class SearchEmailRequest(Request):
 
 
 class DraftEmailRequest(Request):
-    """A letter to be kept."""
-
     to: str = Field(description="Recipient email address")
     subject: Annotated[str, at_most(MAX_SUBJECT)] = Field(description="Email subject line")
     body: Body = Field(description="Plain text email body")
@@ -49,8 +45,6 @@ class SendEmailRequest(DraftEmailRequest):
 
 
 class ReplyEmailRequest(Request):
-    """An answer to a mail."""
-
     thread_id: Id = Field(description="Gmail thread ID to reply to")
     message_id: Id = Field(
         description="Gmail message ID to reply to (for correct threading headers)"

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
-
-from pydantic import BaseModel, Field, create_model
 
 from postroom import __version__
 from postroom.tools.arguments import Check
@@ -23,6 +22,7 @@ UNLISTED_BOUND: Final = (
     1_000  # a bound that is enforced and not listed: this one says nothing to a model
 )
 UNLISTED: Final = frozenset({"title", "maxItems"})
+JSON_TYPES: Final = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
 
 
 def main() -> None:
@@ -74,8 +74,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
         "title": tool.title,
         "description": " ".join((tool.function.__doc__ or "").split()),
         "inputSchema": _schema(model_of(tool), defaults=tool.whole),
-        # An error has none of the result's fields, and some clients hold it to the schema too.
-        "outputSchema": _optional(_schema(_model_of_result(tool.result))),
+        "outputSchema": _result_schema(tool.result),
         "annotations": _annotations(tool.hints),
     }
 
@@ -104,50 +103,41 @@ def _template(resource: Resource) -> dict[str, str]:
 # Schemas
 
 
-def _model_of_result(result: type[Result]) -> type[BaseModel]:
-    """Return a model with the fields of a result, for its schema."""
-    hints, aliases = get_type_hints(result), result._aliases  # noqa: SLF001
-    fields: dict[str, Any] = {
-        name: (
-            _type(hints[name]),
-            Field(result._field_defaults.get(name, ...), alias=aliases.get(name)),
-        )
-        for name in result._fields
-    }
-    made: type[BaseModel] = create_model(result.__name__, **fields)
-    return made
+def _result_schema(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type, whichever it is
+    """Return the schema of a result, or of a field of one; it asks for nothing.
 
-
-def _type(hint: Any) -> Any:  # noqa: ANN401 - a type, whichever it is
+    An error has none of the result's fields, and some clients hold it to the schema too.
+    """
     if isinstance(hint, type) and issubclass(hint, Result):
-        return _model_of_result(hint)
+        types, aliases = get_type_hints(hint), hint._aliases  # noqa: SLF001
+        fields = {aliases.get(name, name): _result_schema(types[name]) for name in hint._fields}
+        return {"properties": fields, "type": "object"}
+    if get_origin(hint) is UnionType:
+        return {"anyOf": list(map(_result_schema, get_args(hint)))}
     if get_origin(hint) is tuple:
-        return tuple[_type(get_args(hint)[0]), ...]  # type: ignore[misc]
-    return hint
+        return {"items": _result_schema(get_args(hint)[0]), "type": "array"}
+    if get_origin(hint) is dict:
+        return {"additionalProperties": True, "type": "object"}
+    return {"type": JSON_TYPES[hint]}
 
 
-def _schema(model: type[BaseModel], *, defaults: bool = False) -> dict[str, Any]:
-    """Return a model's schema without what says nothing: titles that repeat the name, references used once.
+def _schema(model: type[Arguments], *, defaults: bool) -> dict[str, Any]:
+    """Return the schema of a tool's arguments without what says nothing: titles that repeat the name.
 
     Of the defaults, those that are empty or false are listed only on request.
     """
-    made = model.model_json_schema()
-    short = _short(made, made.pop("$defs", {}), defaults=defaults)
+    short = _short(model.model_json_schema(), defaults=defaults)
     assert isinstance(short, dict)
     short.pop("description", None)
     return short
 
 
-def _short(value: object, definitions: Mapping[str, Any], *, defaults: bool) -> object:
-    shorten = partial(_short, definitions=definitions, defaults=defaults)
+def _short(value: object, *, defaults: bool) -> object:
+    shorten = partial(_short, defaults=defaults)
     if isinstance(value, list):
         return list(map(shorten, value))
     if not isinstance(value, dict):
         return value
-    if "$ref" in value:
-        found = dict(definitions[value["$ref"].rpartition("/")[2]])
-        found.pop("description", None)
-        return shorten(found)
     kept: dict[str, object] = {}
     for key, inner in value.items():
         if key == "properties":
@@ -157,18 +147,6 @@ def _short(value: object, definitions: Mapping[str, Any], *, defaults: bool) -> 
         elif key not in UNLISTED and inner != UNLISTED_BOUND:
             kept[key] = shorten(inner)
     return kept
-
-
-def _optional(schema: Any) -> Any:  # noqa: ANN401 - a schema is JSON
-    """Return a schema that asks for nothing."""
-    if isinstance(schema, list):
-        return [_optional(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    lists = isinstance(schema.get("required"), list)
-    return {
-        key: _optional(inner) for key, inner in schema.items() if not (key == "required" and lists)
-    }
 
 
 # Checks

@@ -16,8 +16,6 @@ Id = Annotated[str, Field(min_length=1), at_most(MAX_ID)]
 
 
 class SendEmailInput(Arguments):
-    """A letter."""
-
     to: str = Field(description="recipient email address")
     subject: Annotated[str, at_most(MAX_SUBJECT)] = Field(description="email subject line")
     body: Annotated[str, at_most(MAX_BODY)] = Field(description="plain-text or HTML body")
@@ -27,8 +25,6 @@ class SendEmailInput(Arguments):
 
 
 class ListEmailsInput(Arguments):
-    """What to look for."""
-
     query: Annotated[str, at_most(2_000)] = Field(
         "is:unread", description="Gmail search query (same syntax as Gmail UI)"
     )
@@ -36,14 +32,10 @@ class ListEmailsInput(Arguments):
 
 
 class GetEmailInput(Arguments):
-    """Which mail."""
-
     message_id: Id = Field(description="Gmail message ID (from list_emails)")
 
 
 class MoveEmailInput(Arguments):
-    """Which mail, and where to."""
-
     message_id: Id = Field(description="Gmail message ID")
     destination_label: Id = Field(
         description='Gmail label name, e.g. "INBOX", "DONE", custom label'
@@ -51,7 +43,5 @@ class MoveEmailInput(Arguments):
 
 
 class AddLabelInput(Arguments):
-    """Which mail, and which label."""
-
     message_id: Id = Field(description="Gmail message ID")
     label_name: Id = Field(description='Label to apply, e.g. "AI_PROCESSED"')

@@ -14,23 +14,17 @@ Id = Annotated[str, at_most(64)]
 
 
 class SendMessage(Arguments):
-    """To whom, and what."""
-
     recipient: Annotated[str, at_most(256), Field(description="from list_agents")] = ""
     message: str = Field(description="at most 64 KB")
     reply_to: Annotated[Id, Field(description="id; then recipient may be left out")] = ""
 
 
 class ReceiveMessage(Arguments):
-    """How."""
-
     wait_seconds: int = Field(0, ge=0, le=MAX_WAIT)
     peek: Annotated[bool, Field(description="leave it unread")] = False
 
 
 class SetStatus(Arguments):
-    """Which."""
-
     status: Literal["ready", "work", "offline"]
 
 
@@ -39,8 +33,6 @@ class ListAgents(Arguments):
 
 
 class SearchMessages(Arguments):
-    """Which messages."""
-
     query: Annotated[str, at_most(1_000), Field(description="words")] = ""
     agent: Annotated[str, at_most(256)] = ""
     thread: Id = ""

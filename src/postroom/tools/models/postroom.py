@@ -32,42 +32,32 @@ Repeat = Annotated[
 Former = Annotated[str, Field(max_length=200, description="your letter that this one replaces")]
 
 
-class Search(Arguments):
-    """What to look for."""
-
+class SearchMail(Arguments):
     query: Annotated[str, Field(max_length=2_000)] = ""
     limit: Annotated[int, Field(ge=1, le=50)] = 20
     cursor: Key = ""
 
 
-class OneMail(Arguments):
-    """Which mail, and which part of its text."""
-
+class ReadMail(Arguments):
     id: Id
     offset: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     max_chars: Annotated[int, Field(ge=200, le=20_000)] = 8_000
     quotes: bool = False
 
 
-class OneThread(Arguments):
-    """Which conversation, and how much of it."""
-
+class ReadThread(Arguments):
     id: Id
     cursor: Key = ""
     max_chars: Annotated[int, Field(ge=200, le=20_000)] = 12_000
     quotes: bool = False
 
 
-class OnePart(Arguments):
-    """Which file of which mail."""
-
+class SaveAttachment(Arguments):
     id: Id
     part: Annotated[str, Field(min_length=1, max_length=200, description="as get_email lists it")]
 
 
-class Draft(Arguments):
-    """A letter."""
-
+class WriteLetter(Arguments):
     to: People
     subject: Annotated[str, Field(max_length=998)] = ""
     body: Text = ""
@@ -77,22 +67,16 @@ class Draft(Arguments):
     attachments: Files = Field(default_factory=list)
 
 
-class KeptDraft(Draft):
-    """A letter to be kept as a draft."""
-
+class KeepDraft(WriteLetter):
     draft_id: Key = ""
 
 
-class Send(Draft):
-    """A letter to be sent."""
-
+class SendLetter(WriteLetter):
     idempotency_key: Repeat = ""
     replaces: Former = ""
 
 
-class Answer(Arguments):
-    """An answer to a mail."""
-
+class ReplyToMail(Arguments):
     id: Key = ""
     thread: Key = ""
     body: Text = ""
@@ -106,28 +90,20 @@ class Answer(Arguments):
     replaces: Former = ""
 
 
-class Move(Arguments):
-    """Which mail, and where to."""
-
+class MoveMail(Arguments):
     id: Id
     destination: Id
 
 
-class Label(Arguments):
-    """Which mail, and which label."""
-
+class LabelMail(Arguments):
     id: Id
     label: Id
 
 
-class Status(Arguments):
-    """Which letter, and how long to wait for news of it."""
-
+class AskStatus(Arguments):
     id: Key = ""
     wait: Annotated[int, Field(ge=0, le=20)] = 0
 
 
-class OneLetter(Arguments):
-    """Which letter."""
-
+class WithdrawLetter(Arguments):
     id: Id

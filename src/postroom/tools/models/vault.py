@@ -18,8 +18,6 @@ Mark = Annotated[str, at_most(2_000)]
 
 
 class ReadNoteInput(Arguments):
-    """Which note, and which part of its text."""
-
     path: Path = Field(description='vault-relative path, e.g. "Needs_Action/email-001.md"')
     offset: int = Field(0, ge=0)
     raw: Annotated[bool, Field(description="the whole text, unparsed")] = False
@@ -27,8 +25,6 @@ class ReadNoteInput(Arguments):
 
 
 class WriteNoteInput(Arguments):
-    """A note."""
-
     path: Path = Field(description="vault-relative path (created if not exists)")
     frontmatter: dict[str, Any] = Field(description="YAML key-value pairs")
     body: Text = Field(description="markdown body content")
@@ -36,8 +32,6 @@ class WriteNoteInput(Arguments):
 
 
 class EditNoteInput(Arguments):
-    """Which note, and what becomes of it."""
-
     path: Path
     append: Text = ""
     prepend: Text = ""
@@ -52,8 +46,6 @@ class EditNoteInput(Arguments):
 
 
 class ListNotesInput(Arguments):
-    """Which folder."""
-
     directory: Annotated[str, at_most(1_000)] = Field(
         description='vault-relative directory, e.g. "Needs_Action"'
     )
@@ -64,15 +56,11 @@ class ListNotesInput(Arguments):
 
 
 class MoveNoteInput(Arguments):
-    """Which note, and where to."""
-
     source: Path = Field(description="vault-relative source path")
     destination: Path = Field(description="vault-relative destination path")
 
 
 class SearchNotesInput(Arguments):
-    """What to look for."""
-
     query: Annotated[str, at_most(1_000)] = Field(
         description="text to search for in note body or frontmatter values"
     )
