@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.cli.exits import EXITS, UNEXPECTED
+from postroom.cli.main import EXITS, UNEXPECTED
 from postroom.core.errors import Denied
 from tests.conftest import Outcome, Person
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.exits import EXITS
-from postroom.cli.main import COMMANDS, cli
+from postroom.cli.main import COMMANDS, EXITS, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
 from postroom.review.levels import FINDINGS, ROWS

@@ -1,6 +1,6 @@
 """Every kind of error is told apart by every surface."""
 
-from postroom.cli.exits import BROKEN_PIPE, EXITS, INTERRUPTED, OK, UNEXPECTED, exit_code
+from postroom.cli.main import BROKEN_PIPE, EXITS, INTERRUPTED, OK, UNEXPECTED, exit_code
 from postroom.core import errors
 from postroom.core.errors import Limited, PostroomError
 from postroom.core.language import UnknownOperator

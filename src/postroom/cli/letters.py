@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from postroom import wiring
-from postroom.cli import printing
+from postroom.cli import printing, sheet, terminal
+from postroom.cli.command import (
+    json_option,
+    login_name,
+    open_desk,
+    output,
+    passphrase_if_needed,
+    wants_json,
+)
 from postroom.cli.printing import say
 from postroom.core import life
 from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -23,13 +29,13 @@ from postroom.core.text import duration
 
 if TYPE_CHECKING:
     from postroom.core.letter import Letter
-    from postroom.core.records import Entry, LetterSummary
+    from postroom.core.records import Entry
     from postroom.desk.desk import Desk
 
 ORDER = ("unknown", "pending", "approved", "sending")
 HEADINGS = {
-    "unknown": "May or may not have been sent: look, then `postroom resolve ID`",
-    "pending": "Waiting for your word",
+    "unknown": "May or may not have been sent: check, then `postroom resolve ID`",
+    "pending": "Waiting for your decision",
     "approved": "Approved",
     "sending": "Being sent",
     "rehearsal": "Rehearsals, which are never sent",
@@ -39,37 +45,19 @@ HEADINGS = {
     "expired": "Expired",
     "failed": "Failed",
 }
-PAST = 50  # letters that are no longer open, in a list of all
+EXIT_CODES = {"unknown": 9, "failed": 4}
+PAST = 50  # closed letters in a list of all
 PATIENCE = 60.0  # seconds for another dispatcher to finish
+FORM_FIELDS = {"to", "cc", "bcc", "subject"}
 
-_yes = click.option(
+id_argument = click.argument("id")
+yes_option = click.option(
     "--yes",
     "digests",
     multiple=True,
     metavar="DIGEST",
     help="Do not ask: the first eight digits of the letter's digest, for each letter.",
 )
-
-
-@contextmanager
-def opened(*, make: bool = False, adopt: bool = False) -> Iterator[Desk]:
-    """Lend the desk, up to date with its folders; what people should know is said."""
-    from postroom.wiring.desk import needed
-
-    with needed(printing.settings(), make=make) as found:
-        for sentence in found.reconcile(adopt=adopt):
-            say(sentence)
-        yield found
-
-
-def person() -> str:
-    """Return whose word it is, for the records."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"user {os.getuid()}"
 
 
 @click.command("pending")
@@ -79,148 +67,85 @@ def person() -> str:
     is_flag=True,
     help=f"Show rehearsals, and the last {PAST} closed letters too.",
 )
-@printing.json_option
-def pending_command(everything: bool, as_json: bool) -> None:
+@json_option
+def pending_command(everything: bool) -> None:
     """List the letters that wait, newest last.
 
-    `!` marks a letter with a red line on its risk card, `?` one that is worth a look. `postroom show
-    ID` shows all of it; the first letters of an id are enough.
+    `!` marks a letter with a red warning on its risk card, `?` one with an amber warning. `postroom
+    show ID` shows the whole letter; the first three characters of an id are enough.
     """
     states = tuple(HEADINGS) if everything else ORDER
-    with opened(make=True) as desk:
-        lines = desk.ledger.lines(*ORDER)
+    with open_desk(make=True) as desk:
+        letters = desk.ledger.lines(*ORDER)
         if everything:
-            lines += desk.ledger.lines(*(set(states) - set(ORDER)), newest=PAST)
-        now = desk.clock()
-        rules = desk.rules
+            letters += desk.ledger.lines(*(set(states) - set(ORDER)), newest=PAST)
+        now, rules = desk.clock(), desk.rules
         rehearsed = 0 if rules.live else len(desk.ledger.lines("rehearsal"))
-    if as_json:
-        printing.print_json(
-            {
-                "mode": rules.mode,
-                "trust": rules.trust,
-                "letters": [_line_json(line) for line in lines],
-            }
-        )
-        return
     rows: list[str] = []
     for state in states:
-        chosen = [line for line in lines if life.name(line.state) == state]
+        chosen = [letter for letter in letters if life.name(letter.state) == state]
         if chosen:
             rows.append(click.style(f"{HEADINGS[state]} ({len(chosen)})", bold=True))
-            for line in chosen:
-                rows += _rows(line, duration(max(1, elapsed(line.created, now))))
-    # One write: a line at a time costs more than finding them.
-    click.echo("\n".join(rows) if rows else "Nothing waits.")
+        for letter in chosen:
+            rows += sheet.letter_rows(letter, duration(max(1, elapsed(letter.created, now))))
+    hints = []
     if not rules.live:
-        say(f"Postroom rehearses ({rules.source}): nothing can be approved or sent.")
+        hints = [f"Postroom rehearses ({rules.source}): nothing can be approved or sent."]
         if rehearsed and not everything:
-            say(f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them.")
-
-
-def _rows(line: LetterSummary, age: str) -> list[str]:
-    columns = printing.width()
-    mark = click.style(
-        printing.MARKS[line.level], fg="red" if line.level == 2 else "yellow", bold=True
-    )
-    whom = printing.fit(line.recipients, 26)
-    subject = printing.fit(line.subject or "(no subject)", columns - 44).rstrip()
-    match line.state:
-        case life.Approved(held=held):
-            about = held or "`postroom send-approved` sends it after the undo window"
-        case life.Sent(at=at):
-            about = f"sent {printing.short_date(int(at.wall))}"
-        case life.Rejected(reason=about) | life.Failed(reason=about):
-            pass
-        case _:
-            about = line.warning
-    who = {"person": "by hand", "vault": "a note in Drafts/"}.get(line.agent, line.agent)
-    detail = printing.fit(f"{who}, {age} ago{f': {about}' if about else ''}", columns - 14)
-    return [
-        f"{mark} {click.style(line.id, fg='cyan')}  {whom}  {subject}",
-        f"              {detail.rstrip()}",
-    ]
-
-
-def _line_json(line: LetterSummary) -> dict[str, Any]:
-    return {
-        "id": line.id,
-        "state": life.name(line.state),
-        "agent": line.agent,
-        "recipients": line.recipients.split(", "),
-        "subject": line.subject,
-        "level": line.level,
-        "warning": line.warning,
-        "created": line.created.iso,
+            hints += [f"Rehearsed so far: {rehearsed}. `postroom pending --all` shows them."]
+    values = {
+        "mode": rules.mode,
+        "trust": rules.trust,
+        "letters": [sheet.letter_summary_json(letter) for letter in letters],
     }
+    output(values, rows or ["Nothing waits."], *hints)
 
 
 @click.command("show")
-@click.argument("id")
-@printing.json_option
-def show_command(id: str, as_json: bool) -> None:
+@id_argument
+@json_option
+def show_command(id: str) -> None:
     """Show one letter with its risk card and history."""
-    with opened() as desk:
-        entry = desk.ledger.entry(desk.ledger.find(id))
-        if as_json:
-            printing.print_json(_entry_json(desk, entry))
-            return
-        _show(desk, entry)
+    with open_desk() as desk:
+        entry = _find(desk, id)
+        output(sheet.letter_json(entry, desk.ledger.history(entry.id)), _lines(desk, entry))
 
 
-def _show(desk: Desk, entry: Entry) -> None:
-    """Write a whole letter: every recipient, every byte of its text, its card, what it went through."""
-    for row in printing.letter_lines(entry):
-        click.echo(row)
+def _find(desk: Desk, id: str) -> Entry:
+    return desk.ledger.entry(desk.ledger.find(id))
+
+
+def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
+    """Yield a whole letter: its sheet, what was changed in it, and its history."""
+    from postroom.desk.notes import difference, form
+
+    yield from sheet.letter_lines(entry)
     if entry.replaces:
-        click.echo(f"{printing.field('Instead')}of the letter {entry.replaces}")
+        yield printing.field("Replaces", f"the letter {entry.replaces}")
     if former := desk.ledger.former(entry.id):
-        from postroom.desk.notes import difference, form
-
-        click.echo(click.style("\nWhat was changed:", bold=True))
-        click.echo(difference(form(former), form(entry.letter)))
+        yield click.style("\nWhat was changed:", bold=True)
+        yield difference(form(former), form(entry.letter))
     if edited := desk.edited(entry):
-        say(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
-        click.echo(edited)
-    click.echo()
+        yield printing.folded(
+            f"The note was edited and differs (`postroom edit {entry.id} --from-note`):"
+        )
+        yield edited
+    yield ""
     for state in desk.ledger.history(entry.id):
-        click.echo(printing.folded(life.describe(state)))
-    click.echo(printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}."))
+        yield printing.folded(life.describe(state))
+    yield printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
 
-def _entry_json(desk: Desk, entry: Entry) -> dict[str, Any]:
-    letter = entry.letter
-    people = ("to", "cc", "bcc", "reply_to")
-    return {
-        "id": entry.id,
-        "state": entry.kind,
-        "said": life.describe(entry.state, id=entry.id),
-        "agent": entry.agent,
-        "account": letter.account,
-        "from": str(letter.sender),
-        **{name: [str(address) for address in getattr(letter, name)] for name in people},
-        "subject": letter.subject,
-        "text": letter.text,
-        "html": letter.html,
-        "attachments": [
-            {"name": a.name, "type": a.type, "size": len(a.content)} for a in letter.attachments
-        ],
-        "digest": entry.digest,
-        "replaces": entry.replaces,
-        "risk": [
-            {"level": int(line.level), "kind": line.kind, "text": line.text}
-            for line in entry.card.lines
-        ],
-        "created": entry.created.iso,
-        "history": [life.describe(state) for state in desk.ledger.history(entry.id)],
-    }
+def _show_unless_json(desk: Desk, entry: Entry) -> None:
+    if not wants_json():
+        click.echo("\n".join(_lines(desk, entry)))
 
 
 @click.command("approve")
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@_yes
-@printing.json_option
-def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: bool) -> None:
+@yes_option
+@json_option
+def approve_command(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
     """Approve letters, after a look at each, and send them.
 
     Shows the whole letter and its risk card and asks on this terminal. Then it waits out the undo
@@ -228,19 +153,17 @@ def approve_command(ids: tuple[str, ...], digests: tuple[str, ...], as_json: boo
     letter with this digest.
     """
     _check_digests(ids, digests)
-    with opened() as desk:
+    with open_desk() as desk:
         outcomes = []
         for at, id in enumerate(ids):
-            entry = desk.ledger.entry(desk.ledger.find(id))
-            if not digests and not as_json:
-                _show(desk, entry)
+            entry = _find(desk, id)
+            if not digests:
+                _show_unless_json(desk, entry)
             try:
-                entry = _approved_and_sent(desk, entry, digests[at] if digests else "")
+                outcomes.append(_approve_and_send(desk, entry, digests[at] if digests else ""))
             except click.Abort:
                 say(f"The letter {entry.id} was not sent; it still waits.")
-                continue
-            outcomes.append(entry)
-        _tell(desk, outcomes, as_json=as_json)
+        _report(desk, outcomes)
 
 
 def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
@@ -254,7 +177,7 @@ def _check_digests(ids: tuple[str, ...], digests: tuple[str, ...]) -> None:
             )
 
 
-def _refuse_another(entry: Entry, digests: tuple[str, ...]) -> None:
+def _refuse_other_digest(entry: Entry, digests: tuple[str, ...]) -> None:
     seen = "".join(digests[:1]).removeprefix("sha256:")
     if not entry.digest.removeprefix("sha256:").startswith(seen):
         raise Conflict(
@@ -263,35 +186,34 @@ def _refuse_another(entry: Entry, digests: tuple[str, ...]) -> None:
         )
 
 
-def _approve(desk: Desk, entry: Entry, digest: str) -> Entry:
-    from postroom.cli import terminal
+def _refuse_event(entry: Entry, event: str) -> None:
+    if not life.allows(entry.state, event):
+        raise life.refuse(entry.id, entry.state, life.EVENTS[event].participle)
 
-    if not isinstance(entry.state, life.Pending):
-        raise life.refuse(entry.id, entry.state, "approved")
+
+def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
+    """Approve, wait out the undo window and dispatch; Ctrl-C recalls the letter."""
+    _refuse_event(entry, "approve")
     desk.outbox.refuse_rehearsal()
-    if not digest and not terminal.agrees(f"Send this letter ({entry.id})?"):
-        raise click.Abort
-    proof = terminal.passphrase() if desk.rules.trust == "desk" else None
-    return desk.approve(entry.id, by=person(), digest=digest or entry.digest, proof=proof)
-
-
-def _approved_and_sent(desk: Desk, entry: Entry, digest: str) -> Entry:
-    """Approve, wait out the undo window and dispatch; Ctrl-C on the way recalls the letter."""
     try:
-        return _sent(desk, _approve(desk, entry, digest))
+        if not digest:
+            terminal.require(f"Send this letter ({entry.id})?")
+        proof = passphrase_if_needed(desk)
+        approved = desk.approve(
+            entry.id, by=login_name(), digest=digest or entry.digest, proof=proof
+        )
+        return _send(desk, approved)
     except KeyboardInterrupt:
-        if isinstance(desk.ledger.entry(entry.id).state, life.Approved):
-            desk.recall(entry.id, by=person())
+        if life.allows(desk.ledger.entry(entry.id).state, "undo"):
+            desk.recall(entry.id, by=login_name())
             say(f"The letter {entry.id} was recalled and waits again.")
         raise
 
 
-def _sent(desk: Desk, entry: Entry) -> Entry:
-    """Wait out the undo window and dispatch; whoever else has the claim is waited for."""
-    from postroom.cli import terminal
-
+def _send(desk: Desk, entry: Entry) -> Entry:
+    """Wait out the undo window and dispatch; wait for another process that has the claim."""
     if isinstance(entry.state, life.Approved):
-        terminal.count_down(desk.dispatcher.due_in(entry.state), "It leaves", "recalls it")
+        terminal.count_down(desk.dispatcher.due_in(entry.state), "It is sent", "recalls it")
     end = time.monotonic() + PATIENCE
     while True:
         entry = desk.dispatch(entry.id)
@@ -300,152 +222,148 @@ def _sent(desk: Desk, entry: Entry) -> Entry:
         time.sleep(0.1)
 
 
-def _tell(desk: Desk, entries: list[Entry], *, as_json: bool) -> None:
+def _report(desk: Desk, entries: Iterable[Entry]) -> None:
+    """Write what became of these letters; exit with a code of its own where one is unknown or failed."""
+    entries = list(entries)
     for sentence in desk.trouble:
         say(sentence)
-    if as_json:
-        printing.print_json({"letters": [_entry_json(desk, entry) for entry in entries]})
+    rows = []
     for entry in entries:
-        if not as_json:
-            click.echo(printing.folded(life.describe(entry.state, id=entry.id)))
-            if path := desk.ledger.place(entry.id).path:
-                click.echo(f"  {path}")
-    if any(_is_kept(entry) for entry in entries):
+        rows.append(printing.folded(life.describe(entry.state, id=entry.id)))
+        if path := desk.ledger.place(entry.id).path:
+            rows.append(f"  {path}")
+    values = [sheet.letter_json(entry, desk.ledger.history(entry.id)) for entry in entries]
+    output({"letters": values}, rows)
+    if any(_stays_local(entry) for entry in entries):
         say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
     if any(isinstance(entry.state, life.Approved) for entry in entries):
         say("`postroom send-approved` tries again.")
-    worst = next((e for e in entries if isinstance(e.state, life.Failed | life.Unknown)), None)
-    if worst is not None:
-        raise click.exceptions.Exit(9 if isinstance(worst.state, life.Unknown) else 4)
+    for entry in entries:
+        if code := EXIT_CODES.get(entry.kind):
+            raise click.exceptions.Exit(code)
 
 
-def _is_kept(entry: Entry) -> bool:
-    """Whether a letter was sent within the embedded mailbox, which delivers to nobody outside."""
+def _stays_local(entry: Entry) -> bool:
+    """Return whether a letter was sent in the embedded mailbox, which delivers to nobody outside."""
     if not isinstance(entry.state, life.Sent):
         return False
     return wiring.settings().account(entry.letter.account).provider == "local"
 
 
 @click.command("reject")
-@click.argument("id")
-@click.option("--reason", default="", help="Why; it reaches the agent.")
-@printing.json_option
-def reject_command(id: str, reason: str, as_json: bool) -> None:
-    """Say no to a letter, with a reason that reaches the agent."""
-    with opened() as desk:
-        entry = desk.reject(desk.ledger.find(id), by=person(), reason=reason)
-        _tell(desk, [entry], as_json=as_json)
+@id_argument
+@click.option("--reason", default="", help="Why; the agent reads it.")
+@json_option
+def reject_command(id: str, reason: str) -> None:
+    """Reject a letter, with a reason that the agent reads."""
+    with open_desk() as desk:
+        entry = desk.reject(_find(desk, id).id, by=login_name(), reason=reason)
+        _report(desk, [entry])
 
 
 @click.command("revise")
-@click.argument("id")
+@id_argument
 @click.option("--ask", required=True, metavar="WISH", help="What should be different.")
-@printing.json_option
-def revise_command(id: str, ask: str, as_json: bool) -> None:
+@json_option
+def revise_command(id: str, ask: str) -> None:
     """Ask the agent for another version of a letter."""
-    with opened() as desk:
-        entry = desk.reject(desk.ledger.find(id), by=person(), reason=ask, revise=True)
-        _tell(desk, [entry], as_json=as_json)
+    with open_desk() as desk:
+        entry = desk.reject(_find(desk, id).id, by=login_name(), reason=ask, revise=True)
+        _report(desk, [entry])
 
 
 @click.command("undo")
-@click.argument("id")
-@printing.json_option
-def undo_command(id: str, as_json: bool) -> None:
+@id_argument
+@json_option
+def undo_command(id: str) -> None:
     """Recall an approved letter that is not being sent yet."""
-    with opened() as desk:
-        _tell(desk, [desk.recall(desk.ledger.find(id), by=person())], as_json=as_json)
+    with open_desk() as desk:
+        _report(desk, [desk.recall(_find(desk, id).id, by=login_name())])
 
 
 @click.command("edit")
-@click.argument("id")
-@click.option("--from-note", is_flag=True, help="Take the text that stands in its note.")
+@id_argument
+@click.option("--from-note", is_flag=True, help="Take the text from the letter's note.")
 @click.option(
     "--file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Take the letter from this file instead of an editor.",
 )
 @click.option("--no-send", is_flag=True, help="Change it, and let it wait.")
-@_yes
-@printing.json_option
+@yes_option
+@json_option
 def edit_command(
-    id: str,
-    from_note: bool,
-    file: Path | None,
-    no_send: bool,
-    digests: tuple[str, ...],
-    as_json: bool,
+    id: str, from_note: bool, file: Path | None, no_send: bool, digests: tuple[str, ...]
 ) -> None:
     """Change a letter, look at the result, and send it.
 
-    Opens $EDITOR on recipients, subject and text. What the agent wrote is kept beside it; an HTML
-    part goes when the text changes. `--yes` names the digest of the letter as it is before.
+    Opens $EDITOR on recipients, subject and text. The agent's version is kept; an HTML part is
+    dropped when the text changes. `--yes` takes the digest of the letter before the change.
     """
-    from postroom.cli import terminal
     from postroom.desk.compose import settled
     from postroom.desk.notes import difference, form
 
     _check_digests((id,), digests)
-    with opened() as desk:
-        entry = desk.ledger.entry(desk.ledger.find(id))
-        if not isinstance(entry.state, life.Pending):
-            raise life.refuse(entry.id, entry.state, "edited")
-        if from_note:
-            text = desk.note_text(entry)
-            if text is None:
-                raise NotFound(
-                    f"The text of the letter {entry.id} cannot be told from its note",
-                    remedy="Mend the fence under *Letter*, or edit without --from-note.",
-                )
-            letter = replace(entry.letter, text=text)
-        else:
-            desk.refuse_edited(entry)
-            letter = _reworded(entry.letter, file)
+    with open_desk() as desk:
+        entry = _find(desk, id)
+        _refuse_event(entry, "edit")
+        letter = _note_version(desk, entry) if from_note else _edited_version(desk, entry, file)
         letter = replace(letter, text=settled(letter.text))
         if letter == entry.letter:
             say("Nothing was changed.")
             return
-        _refuse_another(entry, digests)
-        proof = terminal.passphrase() if desk.rules.trust == "desk" else None
+        _refuse_other_digest(entry, digests)
+        proof = passphrase_if_needed(desk)
         if not digests:
             click.echo(difference(form(entry.letter), form(letter)))
-            if not terminal.agrees(f"Change the letter {entry.id} to this?"):
-                raise click.Abort
-        entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note, by=person())
-        if not as_json:
-            _show(desk, entry)
+            terminal.require(f"Change the letter {entry.id} to this?")
+        entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note, by=login_name())
+        _show_unless_json(desk, entry)
         if not no_send and desk.rules.live and not digests:
-            entry = _approved_and_sent(desk, entry, "")
-        _tell(desk, [entry], as_json=as_json)
+            entry = _approve_and_send(desk, entry, "")
+        _report(desk, [entry])
 
 
-def _reworded(letter: Letter, file: Path | None) -> Letter:
+def _note_version(desk: Desk, entry: Entry) -> Letter:
+    text = desk.note_text(entry)
+    if text is None:
+        raise NotFound(
+            f"The text of the letter {entry.id} cannot be told from its note",
+            remedy="Restore the fence under *Letter*, or edit without --from-note.",
+        )
+    return replace(entry.letter, text=text)
+
+
+def _edited_version(desk: Desk, entry: Entry, file: Path | None) -> Letter:
+    """Return the letter as the person changes it, in a file or an editor."""
     from postroom.core.address import Address
     from postroom.desk.notes import form
 
-    shown = form(letter)
-    text = file.read_text("utf-8") if file else _typed(shown)
-    if text is None or text == shown:
-        return letter
+    desk.refuse_edited(entry)
+    before = form(entry.letter)
+    text = file.read_text("utf-8") if file else _open_editor(before)
+    if text is None or text == before:
+        return entry.letter
     head, blank, body = text.replace("\r\n", "\n").partition("\n\n")
     fields: dict[str, str] = {}
     for row in head.split("\n"):
         name, colon, value = row.partition(":")
-        if not colon or name.strip().lower() not in {"to", "cc", "bcc", "subject"}:
+        if not colon or name.strip().lower() not in FORM_FIELDS:
             raise Invalid(
-                f"This is no line of a letter's head: {row[:60]}",
+                f"This line does not belong in a letter's head: {row[:60]}",
                 remedy="Keep To, Cc, Bcc and Subject, a blank line, then the text.",
             )
         fields[name.strip().lower()] = value.strip()
     if not blank:
         raise Invalid("The blank line after the subject is gone", remedy="Put it back.")
     to, cc, bcc = (Address.parse_list(fields.get(name, "")) for name in ("to", "cc", "bcc"))
-    return replace(letter, to=to, cc=cc, bcc=bcc, subject=fields.get("subject", ""), text=body)
+    subject = fields.get("subject", "")
+    return replace(entry.letter, to=to, cc=cc, bcc=bcc, subject=subject, text=body)
 
 
-def _typed(shown: str) -> str | None:
+def _open_editor(text: str) -> str | None:
     try:
-        return click.edit(shown, extension=".txt")
+        return click.edit(text, extension=".txt")
     except click.ClickException as why:
         raise Unavailable(
             f"No editor: {why.format_message()}",
@@ -454,63 +372,60 @@ def _typed(shown: str) -> str | None:
 
 
 @click.command("resolve")
-@click.argument("id")
+@id_argument
 @click.option("--sent/--not-sent", "was_sent", default=None, help="What you found out.")
-@_yes
-@printing.json_option
-def resolve_command(
-    id: str, was_sent: bool | None, digests: tuple[str, ...], as_json: bool
-) -> None:
-    """Settle a letter of which nobody knows whether it was sent.
+@yes_option
+@json_option
+def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) -> None:
+    """Decide a letter that may or may not have been sent.
 
     Look into the mailbox's Sent folder first. A letter that was not sent waits for a new verdict.
     """
-    from postroom.cli import terminal
-
     if was_sent is None:
         raise Invalid("Was it sent or not?", remedy="Give --sent or --not-sent.")
     _check_digests((id,), digests)
-    with opened() as desk:
-        entry = desk.ledger.entry(desk.ledger.find(id))
-        if not isinstance(entry.state, life.Unknown):
-            raise life.refuse(entry.id, entry.state, "resolved")
-        word = "was sent" if was_sent else "was not sent"
-        _refuse_another(entry, digests)
+    with open_desk() as desk:
+        entry = _find(desk, id)
+        _refuse_event(entry, "resolve")
+        _refuse_other_digest(entry, digests)
         if not digests:
-            if not as_json:
-                _show(desk, entry)
-            if not terminal.agrees(f"Are you sure that the letter {entry.id} {word}?"):
-                raise click.Abort
-        proof = terminal.passphrase() if desk.rules.trust == "desk" else None
-        resolved = desk.resolve(entry.id, by=person(), sent=was_sent, proof=proof)
-        _tell(desk, [resolved], as_json=as_json)
+            _show_unless_json(desk, entry)
+            word = "was sent" if was_sent else "was not sent"
+            terminal.require(f"Are you sure that the letter {entry.id} {word}?")
+        proof = passphrase_if_needed(desk)
+        _report(desk, [desk.resolve(entry.id, by=login_name(), sent=was_sent, proof=proof)])
 
 
 @click.command("send-approved")
 @click.option("--wait", is_flag=True, help="Wait out the undo windows first.")
-@printing.json_option
-def send_approved_command(wait: bool, as_json: bool) -> None:
-    """Send what is approved and due; settle what was interrupted.
+@json_option
+def send_approved_command(wait: bool) -> None:
+    """Send what is approved and due; finish what was interrupted.
 
     Takes requests from Plans/ and slips in Approved/ too.
     """
-    with opened(make=True, adopt=True) as desk:
+    with open_desk(make=True, adopt=True) as desk:
         if wait:
-            waiting = [line.state for line in desk.ledger.lines("approved")]
-            longest = [desk.dispatcher.due_in(s) for s in waiting if isinstance(s, life.Approved)]
-            from postroom.cli import terminal
-
-            seconds = min(max(longest, default=0), desk.rules.undo_seconds)
+            seconds = max((left for _, _, left in _approved(desk)), default=0.0)
             terminal.count_down(
-                seconds, "What is approved leaves", "sends nothing and recalls nothing"
+                min(seconds, desk.rules.undo_seconds),
+                "What is approved is sent",
+                "sends nothing and recalls nothing",
             )
         changed = desk.send_approved()
-        later = desk.ledger.lines("approved")
-        if not changed and not as_json:
+        later = _approved(desk)
+        if not changed and not wants_json():
             click.echo("Nothing is approved and due." if later else "Nothing is approved.")
-        for line in later:
-            if isinstance(line.state, life.Approved):
-                left = duration(desk.dispatcher.due_in(line.state))
-                why = f" ({line.state.held})" if line.state.held else ""
-                say(f"The letter {line.id} may leave in {left}{why}.")
-        _tell(desk, changed, as_json=as_json)
+        for id, held, left in later:
+            say(f"The letter {id} may be sent in {duration(left)}{f' ({held})' if held else ''}.")
+        _report(desk, changed)
+
+
+def _approved(desk: Desk) -> list[tuple[str, str, float]]:
+    """Return id, reason and seconds left of each letter that is approved and waits."""
+    found = [(letter.id, letter.state) for letter in desk.ledger.lines("approved")]
+    return [
+        (id, state.held, desk.dispatcher.due_in(state))
+        for id, state in found
+        if isinstance(state, life.Approved)
+    ]

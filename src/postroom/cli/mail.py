@@ -1,4 +1,4 @@
-"""Mail in the terminal: `import`, `search`, `read`, `thread`."""
+"""Mail in the terminal: `import`, `search`, `read`, `thread`, `undo-moves`."""
 
 from __future__ import annotations
 
@@ -11,60 +11,55 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom import wiring
-from postroom.cli import printing
+from postroom.cli import printing, sheet
+from postroom.cli.command import account_option, json_option, output, settings, wants_json
 from postroom.cli.printing import say
-from postroom.core.errors import Invalid, NotFound
-from postroom.core.language import parse
-from postroom.core.message import SYSTEM_LABELS, UNREAD, Message, Party, Summary
-from postroom.core.stamp import Stamp
-from postroom.core.text import clean, one_line
-from postroom.mail.mailbox import SearchPage
+from postroom.core.errors import Invalid, NotFound, PostroomError
 
 if TYPE_CHECKING:
     from postroom.config import Config
+    from postroom.core.records import LabelChange
+    from postroom.desk.desk import Desk
     from postroom.mail.mailbox import Mailbox
 
-SHOWN_REFUSALS = 5
-HEAD_WIDTH = 42  # unread mark, date, sender
-ID_WIDTH = 13  # of an id of the embedded mailbox
+MOST_REFUSALS = 5  # mails that were not read, by name
+MOST_MOVES = 50  # moves in a list
 FIRST_STEPS = (
     "Run `postroom import PATH`, or `postroom demo` to try it with sample mail. If your mail is in"
     " another vault, set VAULT_PATH, or path under [vault] in your settings. If it is at Gmail,"
     ' write provider = "gmail" at the top of them, and run `postroom auth gmail`.'
 )
 
-_account = click.option("--account", metavar="NAME", help="The account, where there are several.")
 
-
-def _empty(config: Config, account: str | None) -> str:
+def _no_mail(config: Config, account: str | None) -> str:
     place = config.state or config.vault.path
     return f"There is no mail of the account {config.account(account).name} at {place}."
 
 
 @contextmanager
-def _opened(account: str | None) -> Iterator[Mailbox]:
-    config = printing.settings()
-    found = wiring.mailbox(config, account)
-    if found is None:
-        raise NotFound(_empty(config, account), remedy=FIRST_STEPS)
-    with closing(found):
-        yield found
+def _open_mailbox(account: str | None) -> Iterator[Mailbox]:
+    config = settings()
+    box = wiring.mailbox(config, account)
+    if box is None:
+        raise NotFound(_no_mail(config, account), remedy=FIRST_STEPS)
+    with closing(box):
+        yield box
 
 
-class Search(click.Command):
+class SearchCommand(click.Command):
     """A command whose arguments may start with a minus, as `-from:amy` does."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take a single minus for the query's, unless it is an option of ours."""
+        """Take a single minus as the query's, unless it is an option of the command."""
         known = {"-h", *(option for parameter in self.params for option in parameter.opts)}
-        negations = [
+        escaped = [
             f" {arg}" if arg[:1] == "-" and arg[:2] != "--" and arg not in known else arg
             for arg in args
         ]
-        return super().parse_args(ctx, negations)
+        return super().parse_args(ctx, escaped)
 
 
-@click.command("search", cls=Search)
+@click.command("search", cls=SearchCommand)
 @click.argument("query", nargs=-1)
 @click.option(
     "--limit",
@@ -74,11 +69,9 @@ class Search(click.Command):
     help="How many mails at most.",
 )
 @click.option("--cursor", default="", metavar="CURSOR", help="Go on where an earlier answer ended.")
-@_account
-@printing.json_option
-def search_command(
-    query: tuple[str, ...], limit: int, cursor: str, account: str | None, as_json: bool
-) -> None:
+@account_option
+@json_option
+def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str | None) -> None:
     """Search mail, newest first, in Gmail's search language.
 
     \b
@@ -86,34 +79,31 @@ def search_command(
     postroom search 'is:unread in:inbox newer_than:7d'
     postroom search 'subject:(dinner OR lunch) -label:work has:attachment'
 
-    Put the query in single quotes where it holds brackets, quotes or spaces that matter: the shell
-    would take them. `*` marks unread mail, `[2]` counts attachments. docs/search.md has the whole
-    language.
+    Put the query in single quotes if it contains brackets, quotes or spaces that matter: the shell
+    would interpret them. `*` marks unread mail, `[2]` counts attachments. docs/search.md describes
+    the whole language.
     """
+    from postroom.core.language import parse
+    from postroom.mail.mailbox import SearchPage
+
     text = " ".join(query).strip()
-    config = printing.settings()
+    config = settings()
     box = wiring.mailbox(config, account)
     if box is None:
         parse(text)
-        page = SearchPage((), notes=(_empty(config, account), FIRST_STEPS))
+        page = SearchPage((), notes=(_no_mail(config, account), FIRST_STEPS))
     else:
         with closing(box):
             page = box.search(text, limit=limit, cursor=cursor)
-    if as_json:
-        messages = [_summary_json(item) for item in page.items]
-        printing.print_json(
-            {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
-        )
-        return
-    for item in page.items:
-        for row in _summary_lines(item):
-            click.echo(row)
+    hints = list(page.notes)
     if box is not None and not page.items:
-        say(f"No mail matches: {text}" if text else "The mailbox is empty.")
-    for note in page.notes:
-        say(note)
+        hints.insert(0, f"No mail matches: {text}" if text else "The mailbox is empty.")
     if page.cursor:
-        say(f"There are more: add --cursor {page.cursor}")
+        hints.append(f"There are more: add --cursor {page.cursor}")
+    messages = [sheet.mail_summary_json(item) for item in page.items]
+    rows = [row for item in page.items for row in sheet.mail_rows(item)]
+    values = {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
+    output(values, rows, *hints)
 
 
 @click.command("read")
@@ -121,66 +111,57 @@ def search_command(
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
 @click.option("--raw", is_flag=True, help="Write the bytes of the mail as they came.")
 @click.option("--part", metavar="PART", help="Write the bytes of this attachment.")
-@_account
-@printing.json_option
-def read_command(
-    id: str, quotes: bool, raw: bool, part: str | None, account: str | None, as_json: bool
-) -> None:
+@account_option
+@json_option
+def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: str | None) -> None:
     """Show one mail.
 
     ID is the one that `postroom search` prints. Text is shown as a reader of the mail would see
-    it: hidden parts and control characters are taken out and counted. `--part 2 > FILE` saves the
+    it: hidden parts and control characters are removed and counted. `--part 2 > FILE` saves the
     attachment that is listed as part 2.
     """
-    if (raw or part) and (as_json or (raw and part)):
+    if (raw or part) and (wants_json() or (raw and part)):
         raise Invalid("--raw, --part and --json exclude each other", remedy="Give one of them.")
-    with _opened(account) as box:
+    with _open_mailbox(account) as box:
         if raw or part:
             for piece in box.attachment(id, part).pieces if part else [box.raw(id)]:
                 sys.stdout.buffer.write(piece)
             return
         message = box.message(id)
-    if as_json:
-        printing.print_json(_message_json(message))
-        return
-    for row in _message_lines(message, quotes=quotes):
-        click.echo(row)
+    output(sheet.mail_json(message), sheet.mail_lines(message, quotes=quotes))
 
 
 @click.command("thread")
 @click.argument("id")
 @click.option("--quotes", is_flag=True, help="Show quoted history too.")
-@_account
-@printing.json_option
-def thread_command(id: str, quotes: bool, account: str | None, as_json: bool) -> None:
+@account_option
+@json_option
+def thread_command(id: str, quotes: bool, account: str | None) -> None:
     """Show a whole conversation, oldest mail first.
 
     ID is that of the thread, or of any mail in it.
     """
-    with _opened(account) as box:
-        found = box.thread(id)
-    if as_json:
-        messages = [_message_json(message) for message in found.messages]
-        printing.print_json({"id": found.id, "subject": found.subject, "messages": messages})
-        return
-    for at, message in enumerate(found.messages, 1):
-        rule = f"── {at} of {len(found.messages)} "
-        click.echo(click.style(rule + "─" * (printing.width() - len(rule) - 1), dim=True))
-        for row in _message_lines(message, quotes=quotes):
-            click.echo(row)
-        click.echo()
+    with _open_mailbox(account) as box:
+        thread = box.thread(id)
+    rows = []
+    for at, message in enumerate(thread.messages, 1):
+        rule = f"── {at} of {len(thread.messages)} "
+        rows.append(click.style(rule + "─" * (printing.width() - len(rule) - 1), dim=True))
+        rows += [*sheet.mail_lines(message, quotes=quotes), ""]
+    messages = [sheet.mail_json(message) for message in thread.messages]
+    output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
 
 
 @click.command("import")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@_account
-@printing.json_option
-def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -> None:
+@account_option
+@json_option
+def import_command(paths: tuple[str, ...], account: str | None) -> None:
     """Import mail from mbox, Maildir or .eml files.
 
-    PATH is such a file or folder, or a folder of them. Mail that is there already is left as it is,
-    so an import that was stopped goes on when it is run again. Flags decide what is read, starred,
-    a draft or in the trash; labels come from Maildir folders and from Gmail's export.
+    PATH is such a file or folder, or a folder of them. Mail that was imported before is left as it
+    is, so you can run an interrupted import again. Flags decide what is read, starred, a draft or in
+    the trash; labels come from Maildir folders and from Gmail's export.
     """
     from postroom.mail import files
 
@@ -189,147 +170,107 @@ def import_command(paths: tuple[str, ...], account: str | None, as_json: bool) -
     sources = [source for path in paths for source in files.sources(Path(path))]
     others = sum(source.kind == "other" for source in sources)
     report = files.Report()
-    config = printing.settings()
+    config = settings()
     known = wiring.local_mailbox(config, account)
     box = known or wiring.local_mailbox(config, account, make=True)
     assert box is not None
     total = sum(source.size for source in sources)
-    with closing(box), _progress(total, quiet=as_json) as on_progress:
+    with closing(box), _progress(total) as on_progress:
         files.load(box, sources, report, on_progress)
-    if as_json:
-        counts = {"added": report.added, "known": report.known, "others": others}
-        printing.print_json({**counts, "refused": report.refused})
+    refused = report.refused
+    counts = f"{report.added:,} new, {report.known:,} already here, {len(refused):,} not read"
+    values = {"added": report.added, "known": report.known, "others": others, "refused": refused}
+    output(values, [f"{counts}, {others:,} other files passed over."])
+    if wants_json():
         return
-    kept = f"{report.added:,} new, {report.known:,} already here"
-    click.echo(f"{kept}, {len(report.refused):,} not read, {others:,} other files passed over.")
-    for reason in report.refused[:SHOWN_REFUSALS]:
+    for reason in refused[:MOST_REFUSALS]:
         click.echo(f"  {reason}", err=True)
-    if len(report.refused) > SHOWN_REFUSALS:
-        click.echo(
-            f"  and {len(report.refused) - SHOWN_REFUSALS:,} more; --json lists all", err=True
-        )
-    unnamed = config.source("vault.path") == "default"
-    if known is None and config.state is None and unnamed:
-        say(
-            f"The mailbox belongs to the vault {config.vault.path}; search from here, or set VAULT_PATH."
-        )
+    if len(refused) > MOST_REFUSALS:
+        click.echo(f"  and {len(refused) - MOST_REFUSALS:,} more; --json lists all", err=True)
+    if known is None and config.state is None and config.source("vault.path") == "default":
+        vault = config.vault.path
+        say(f"The mailbox belongs to the vault {vault}; search from here, or set VAULT_PATH.")
 
 
 @contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show click's progress bar on a terminal, and nothing elsewhere."""
-    if quiet or not sys.stderr.isatty():
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show a progress bar on a terminal, and nothing elsewhere."""
+    if wants_json() or not sys.stderr.isatty():
         yield lambda _bytes: None
         return
     with click.progressbar(length=total, label="Importing", file=sys.stderr, width=0) as bar:
         yield bar.update
 
 
-# What is printed
+@click.command("undo-moves")
+@click.argument("numbers", nargs=-1, type=int, metavar="[NUMBER]...")
+@click.option("--all", "every", is_flag=True, help="Undo all of them.")
+@click.option("--agent", metavar="NAME", help="Only those of this agent.")
+@json_option
+def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None) -> None:
+    """List how agents have moved and labelled mail, and undo it.
+
+    Without a NUMBER it lists, newest first, and changes nothing. The newest is undone first, so
+    that the labels are as they were.
+    """
+    from postroom.services.mailbox import find_move
+    from postroom.services.services import Services
+    from postroom.wiring.desk import desk as lend_desk
+
+    if numbers and every:
+        raise Invalid("NUMBER and --all exclude each other", remedy="Give one of them.")
+    with lend_desk(wiring.settings()) as desk:
+        known = desk.ledger.moves(-1) if desk else []
+        moves = [move for move in known if agent is None or move.agent == agent]
+        chosen = moves if every else [find_move(moves, number) for number in numbers]
+        if desk is None or not chosen:
+            _list_moves(desk, moves)
+            return
+        undone = []
+        for move in sorted(chosen, key=lambda move: -move.number):
+            try:
+                Services(desk).mailbox.undo(move)
+            except NotFound as gone:
+                say(f"Move {move.number}: {gone.message}.")
+            else:
+                undone.append(move.number)
+        desk.publish()
+    output({"undone": undone}, [f"Undone: {', '.join(map(str, undone)) or 'none'}."])
 
 
-def _summary_lines(summary: Summary) -> Iterator[str]:
-    """Yield two lines: who, when and what; then how it begins."""
-    columns = printing.width()
-    unread = UNREAD in summary.labels
-    who = one_line(summary.sender.shown) or "(nobody)"
-    subject = one_line(summary.subject) or "(no subject)"
-    about = f"[{summary.attachments}] {subject}" if summary.attachments else subject
-    head = (
-        f"{'*' if unread else ' '} {printing.short_date(summary.date)}  {printing.fit(who, 20)}  "
-    )
-    yield click.style((head + printing.fit(about, columns - HEAD_WIDTH - 1)).rstrip(), bold=unread)
-    yield click.style(f"  {summary.id:<{ID_WIDTH}}    ", fg="cyan") + click.style(
-        printing.fit(summary.snippet, columns - ID_WIDTH - 7).rstrip(), dim=True
-    )
+def _list_moves(desk: Desk | None, moves: list[LabelChange]) -> None:
+    values = [_move_json(move, desk) for move in moves[:MOST_MOVES]] if desk else []
+    rows = []
+    for move in values:
+        signed = [f"+{label}" for label in move["added"]]
+        signed += [f"-{label}" for label in move["removed"]]
+        head = f"{move['number']:>5}", move["at"], printing.fit(move["agent"], 16)
+        rows.append(printing.table_row(*head, last=" ".join(signed)))
+        subject = printing.table_row(" " * 5, last=move["subject"] or "(gone)")
+        rows.append(click.style(subject, dim=True))
+    more = len(moves) - len(values)
+    hint = "Nothing to undo: agents have moved and labelled no mail, or you have undone all of it."
+    if values:
+        hint = "Undo one with `postroom undo-moves NUMBER`, all with --all."
+        hint += f" {more} older ones are not shown." if more else ""
+    output({"moves": values}, rows, hint)
 
 
-def _summary_json(summary: Summary) -> dict[str, Any]:
-    """Return a line of a list as JSON has it."""
+def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
+    from postroom.services.services import Services
+
+    try:
+        box = Services(desk).mailbox.box(move.account)
+        subject = box.message(move.message).mail.subject
+    except PostroomError:
+        subject = ""
     return {
-        "id": summary.id,
-        "thread": summary.thread,
-        "date": Stamp(summary.date).iso,
-        "from": _party_json(summary.sender),
-        "to": [_party_json(party) for party in summary.to],
-        "subject": summary.subject,
-        "snippet": summary.snippet,
-        "labels": sorted(summary.labels),
-        "unread": UNREAD in summary.labels,
-        "attachments": summary.attachments,
-        "size": summary.size,
-        "message_id": summary.message_id,
+        "number": move.number,
+        "at": printing.short_date(move.at),
+        "agent": move.agent,
+        "account": move.account,
+        "message": move.message,
+        "subject": subject,
+        "added": sorted(move.added),
+        "removed": sorted(move.removed),
     }
-
-
-def _party_json(party: Party | None) -> dict[str, str]:
-    """Return a person as JSON has them."""
-    return {"name": party.name, "address": party.address} if party else {"name": "", "address": ""}
-
-
-def _message_json(message: Message) -> dict[str, Any]:
-    """Return a whole mail as JSON has it."""
-    from postroom.core.quoting import split
-
-    mail = message.mail
-    fresh, quoted = split(mail.text)
-    return {
-        "id": message.id,
-        "thread": message.thread,
-        "date": Stamp(message.date).iso,
-        "from": _party_json(mail.sender),
-        "to": [_party_json(party) for party in mail.to],
-        "cc": [_party_json(party) for party in mail.cc],
-        "bcc": [_party_json(party) for party in mail.bcc],
-        "reply_to": [_party_json(party) for party in mail.reply_to],
-        "subject": mail.subject,
-        "text": fresh,
-        "quoted": quoted,
-        "attachments": [
-            {"part": a.part, "name": a.name, "type": a.type, "size": a.size, "inline": a.inline}
-            for a in mail.attachments
-        ],
-        "labels": sorted(message.labels),
-        "unread": UNREAD in message.labels,
-        "size": message.size,
-        "message_id": mail.message_id,
-        "references": list(mail.references),
-        "hidden_characters": mail.hidden,
-        "damage": list(mail.damage),
-    }
-
-
-def _message_lines(message: Message, *, quotes: bool) -> Iterator[str]:
-    """Yield a mail as a person reads it: its head, its text, its attachments, and what was amiss."""
-    from postroom.core.quoting import split
-
-    mail = message.mail
-    people = [
-        ("From", (mail.sender,) if mail.sender else ()),
-        ("To", mail.to),
-        ("Cc", mail.cc),
-        ("Bcc", mail.bcc),
-    ]
-    for name, parties in people:
-        if parties:
-            yield from printing.listed(name, [one_line(str(party)) for party in parties])
-    yield f"{printing.field('Date')}{printing.short_date(message.date)}"
-    yield f"{printing.field('Subject')}{click.style(one_line(mail.subject) or '(no subject)', bold=True)}"
-    own = sorted(message.labels - SYSTEM_LABELS)
-    yield f"{printing.field('Labels')}{', '.join([*own, *sorted(message.labels & SYSTEM_LABELS)]) or 'none'}"
-    yield f"{printing.field('Id')}{message.id}   thread {message.thread}"
-    for attachment in mail.attachments:
-        kind = f"{attachment.type}, {printing.size(attachment.size)}, part {attachment.part}"
-        yield f"{printing.field('File')}{one_line(attachment.name)} ({kind})"
-    yield ""
-    fresh, quoted = split(mail.text)
-    yield from printing.wrapped(
-        clean(mail.text if quotes else fresh).text.strip("\n") or "(no text)"
-    )
-    if quoted.strip() and not quotes:
-        count = len(quoted.strip().split("\n"))
-        yield click.style(f"\n[{count} quoted lines left out; --quotes shows them]", dim=True)
-    if mail.hidden:
-        yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
-    for sentence in mail.damage:
-        yield click.style(f"[{one_line(sentence)}]", fg="yellow")

@@ -1,4 +1,4 @@
-"""The command `postroom`: finds the command, imports only what it needs, and puts errors into words."""
+"""The command `postroom`: imports only the command that is called, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ from typing import NoReturn
 import click
 
 from postroom import __version__
-from postroom.cli.exits import BROKEN_PIPE, INTERRUPTED, OK, exit_code
-from postroom.core.errors import Invalid, PostroomError, Unavailable, unexpected
+from postroom.core import errors
+from postroom.core.errors import Invalid, PostroomError, Unavailable
+
+OK, UNEXPECTED, INTERRUPTED, BROKEN_PIPE = 0, 1, 130, 141
+# What a script does next follows from the class of the error.
+EXITS: dict[type[PostroomError], int] = {
+    errors.Invalid: 2,
+    errors.NotFound: 3,
+    errors.Denied: 4,
+    errors.Limited: 5,
+    errors.AuthRequired: 6,
+    errors.Conflict: 7,
+    errors.Unavailable: 8,
+    errors.Uncertain: 9,
+    errors.Corrupt: 10,
+}
 
 # group → command → its module and first line of help; the modules are imported when called.
 GROUPS = {
     "Start": {
         "demo": ("demo", "Try it with sample mail, in a folder of its own."),
         "init": ("setup", "Set up the vault's folders, the ledger and the passphrase."),
-        "status": ("setup", "Say what waits, in which mode, at which trust level."),
-        "doctor": ("doctor", "Check each part, and say how to mend what is amiss."),
+        "status": ("health", "Show what waits, the mode and the trust level."),
+        "doctor": ("health", "Check each part, and say how to repair it."),
         "auth": ("auth", "Sign in to Gmail, or out again."),
         "install": ("install", "Register Postroom with Claude Code, Claude Desktop or Cursor."),
         "mcp": ("mcp", "Serve mail, notes and agent mail over MCP."),
@@ -32,15 +46,12 @@ GROUPS = {
         "show": ("letters", "Show one letter with its risk card and history."),
         "approve": ("letters", "Approve letters, after a look at each, and send them."),
         "edit": ("letters", "Change a letter, look at the result, and send it."),
-        "reject": ("letters", "Say no to a letter, with a reason that reaches the agent."),
+        "reject": ("letters", "Reject a letter, with a reason that the agent reads."),
         "revise": ("letters", "Ask the agent for another version of a letter."),
         "undo": ("letters", "Recall an approved letter that is not being sent yet."),
-        "send-approved": (
-            "letters",
-            "Send what is approved and due; settle what was interrupted.",
-        ),
-        "resolve": ("letters", "Settle a letter of which nobody knows whether it was sent."),
-        "audit": ("audit", "Show what was done, when, and by whose word."),
+        "send-approved": ("letters", "Send what is approved and due; finish what was interrupted."),
+        "resolve": ("letters", "Decide a letter that may or may not have been sent."),
+        "audit": ("audit", "Show what was done, when and by whom."),
     },
     "Mail": {
         "run": ("run", "Watch for mail, triage it, and send what you approved."),
@@ -48,18 +59,18 @@ GROUPS = {
         "import": ("mail", "Import mail from mbox, Maildir or .eml files."),
         "search": ("mail", "Search mail, newest first, in Gmail's search language."),
         "read": ("mail", "Show one mail."),
-        "undo-moves": ("moves", "List how agents have moved and labelled mail, and undo it."),
+        "undo-moves": ("mail", "List how agents have moved and labelled mail, and undo it."),
         "thread": ("mail", "Show a whole conversation, oldest mail first."),
     },
     "Agents": {
-        "agentmail": ("agents", "Letters between agents: send, receive, status, mailman."),
+        "agentmail": ("main", "Letters between agents: send, receive, status, mailman."),
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
 
 class Commands(click.Group):
-    """The commands of the table, each imported when it is asked for."""
+    """The commands of the table, each imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names for `--help`."""
@@ -71,10 +82,8 @@ class Commands(click.Group):
             return None
         from importlib import import_module
 
-        command = getattr(
-            import_module(f"postroom.cli.{COMMANDS[cmd_name][0]}"),
-            f"{cmd_name.replace('-', '_')}_command",
-        )
+        module = import_module(f"postroom.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -93,13 +102,30 @@ class Commands(click.Group):
 def cli() -> None:
     """The post room for AI agents.
 
-    Agents read mail and write letters; nothing leaves until a person has approved it.
+    Agents read mail and write letters; nothing is sent until a person has approved it.
     """
+
+
+@click.command(
+    "agentmail",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def agentmail_command(context: click.Context, arguments: tuple[str, ...]) -> None:
+    """Letters between agents: send, receive, status, mailman.
+
+    Also recipients, onboard and cleanup; `postroom agentmail COMMAND --help` says more.
+    """
+    from postroom.cli.agentmail import main as agentmail
+
+    context.exit(agentmail(arguments))
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run one command and exit with the code of its outcome."""
-    gc.set_threshold(50_000)  # most commands are over before there is anything to collect
+    gc.set_threshold(50_000)  # most commands end before there is anything to collect
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a character gets its number, not an error.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -109,7 +135,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return the code of its outcome; errors are put into words on stderr."""
+    """Run one command and return the code of its outcome; errors are written to stderr."""
     as_json = "--json" in arguments
     try:
         # Not `cli.main`, which would make every broken pipe an error of its own.
@@ -127,55 +153,57 @@ def run(arguments: list[str]) -> int:
         click.echo("\nStopped.", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader went away (`| head`): nothing is wrong, and nothing more can be said to it.
+        # The reader went away (`| head`): nothing is wrong, and nothing more can be written to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except click.exceptions.Exit as done:
         return done.exit_code
     except OSError as why:
         place = f"{why.filename}: " if why.filename else ""
-        refused = Unavailable(
-            f"{place}{why.strerror or why}",
-            remedy="Check that it is there and that you may use it.",
-        )
-        return _report(refused, as_json=as_json)
+        remedy = "Check that it exists and that you may use it."
+        return _report(Unavailable(f"{place}{why.strerror or why}", remedy=remedy), as_json=as_json)
     except Exception as bug:  # noqa: BLE001 - cells of a damaged ledger may hold anything
         damaged = "If something else has changed the state folder, put a backup in its place."
-        return _report(unexpected(bug, remedy=f"{damaged} Else report this."), as_json=as_json)
+        problem = errors.unexpected(bug, remedy=f"{damaged} Else report this.")
+        return _report(problem, as_json=as_json)
     return OK
+
+
+def exit_code(error: PostroomError) -> int:
+    """Return the exit code of an error: that of its nearest class in the table."""
+    return next((EXITS[kind] for kind in type(error).__mro__ if kind in EXITS), UNEXPECTED)
 
 
 def _hint(usage: click.ClickException) -> str:
     """Return what to type instead."""
-    where = getattr(usage, "ctx", None)
+    context = getattr(usage, "ctx", None)
     if isinstance(usage, click.exceptions.UsageError) and "No such command" in usage.message:
         from difflib import get_close_matches
 
         for near in get_close_matches(usage.message.split("'")[1], COMMANDS, n=1):
             return f"Did you mean `postroom {near}`?"
-    return f"See `{where.command_path} --help`." if where else ""
+    return f"See `{context.command_path} --help`." if context else ""
 
 
 def _colour() -> bool | None:
-    """No colour where the person wants none (no-color.org); else where there is a terminal."""
+    """Return no colour where the person wants none (no-color.org); else let click decide."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return False if plain else None
 
 
 def _report(error: PostroomError, *, as_json: bool) -> int:
-    """Say on stderr what went wrong and what to do next."""
+    """Write to stderr what went wrong and what to do next; return the exit code."""
     if as_json:
         import json
 
         # In ASCII: a message may quote what somebody else wrote, for a terminal to misread.
         body = {"code": error.code, "message": error.message, "remedy": error.remedy}
         click.echo(json.dumps({"error": body}), err=True)
-    else:
-        from postroom.cli.printing import folded
-        from postroom.core.text import clean
+        return exit_code(error)
+    from postroom.cli.printing import folded
 
-        said = folded(clean(f"error: {error.message}").text).removeprefix("error:")
-        click.echo(click.style("error:", fg="red", bold=True) + said, err=True, color=_colour())
-        if error.remedy:
-            click.echo(folded(clean(error.remedy).text, "  "), err=True)
+    message = folded(f"error: {error.message}").removeprefix("error:")
+    click.echo(click.style("error:", fg="red", bold=True) + message, err=True, color=_colour())
+    if error.remedy:
+        click.echo(folded(error.remedy, "  "), err=True)
     return exit_code(error)

@@ -19,27 +19,35 @@ from postroom.core.errors import AuthRequired, Invalid
 from postroom.tools.listing import SERVERS
 
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})
+contract_option = click.option(
+    "--contract",
+    type=click.Choice(CONTRACTS),
+    default="postroom",
+    show_default=True,
+    help="Which names and texts the tools have.",
+)
 
 
 @click.command("mcp")
 @click.argument("server", type=click.Choice(sorted(SERVERS)), default="all", metavar="[SERVER]")
-@click.option("--contract", type=click.Choice(CONTRACTS), default="postroom", show_default=True, help="Which names and texts the tools have.")  # fmt: skip
+@contract_option
 @click.option(
     "--agent",
     default="",
     metavar="NAME",
-    help="Who calls; else the client's own name, but in agent mail.",
+    help="The agent's name; by default the client's own, except in agent mail.",
 )
 @click.option("--http", metavar="[HOST:]PORT", help="Serve over HTTP, on this machine, instead of stdio.")  # fmt: skip
 def mcp_command(server: str, contract: str, agent: str, http: str | None) -> None:
     """Serve mail, notes and agent mail over MCP.
 
-    Agents search, read, draft and reply; nothing that they ask to send leaves before you have
-    approved it. They keep notes in your vault, and cannot touch the folders where you approve; they
-    write to other agents in the same repository. SERVER is `email`, `vault`, `agents`, or `all`, the
-    default: every tool there is. `email` can take the names and texts of another email server, for a client that was written for it: --contract approval,
-    dry-run or gmail. On standard input and output, as clients start it: `postroom install` registers it
-    with yours. With --http, clients need a token that `postroom init` has made.
+    Agents search, read, draft and reply; nothing that they ask to send is sent before you approve
+    it. They keep notes in your vault, but cannot touch the folders where you approve; they write to
+    other agents in the same repository. SERVER is `email`, `vault`, `agents`, or `all` (the default).
+    `email` can take the names and texts of another email server, for a client that was written for
+    it: --contract approval, dry-run or gmail. Clients start it on standard input and output:
+    `postroom install` registers it with yours. With --http, clients need a token that `postroom
+    init` has made.
     """
     if agent:
         check_agent_name(agent)
@@ -53,24 +61,24 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
         return
     # Python has none where the descriptor is closed.
     if not (sys.__stdin__ and sys.__stdout__):
-        raise Invalid("Standard input or output is closed", remedy="A client starts this.")
+        raise Invalid("Standard input or output is closed", remedy="Let a client start it.")
     if sys.stdin.isatty():
-        say("Serving MCP on standard input, as clients start it. Ctrl-C ends it.")
+        say("Serving MCP on standard input, for a client. Ctrl-C ends it.")
     serve_stdio(Options(server, contract, agent))
 
 
 def _serve_http(options: Options, http: str) -> None:
-    from postroom.cli.listening import listening, place
+    from postroom.cli.listener import listen, parse_address
     from postroom.tools.http import run_http
     from postroom.tools.serve import Service
 
     provider = ConfiguredDesk()
-    where, known = place(http), provider.tokens()
+    where, known, agent = parse_address(http), provider.tokens(), options.agent
     if not known:
         raise AuthRequired(
-            "There is no token that a client could come in by", remedy="Run `postroom init` first."
+            "There is no token that a client could sign in with",
+            remedy="Run `postroom init` first.",
         )
-    agent = options.agent
     if agent.casefold() in {name.casefold() for name in known.values() if name}:
         raise Invalid(
             f"{agent} is the name of a token", remedy="Leave --agent out: that client has its own."
@@ -78,7 +86,7 @@ def _serve_http(options: Options, http: str) -> None:
     name = SERVERS[options.server][options.contract]
     listing = load_listing(name, provider)
     service = Service(listing, load_calls(name, listing, provider), agent=agent)
-    listener = listening(where, "--http")
+    listener = listen(where, "--http")
     if not where.is_loopback:
-        say("The token travels in the clear: put TLS in front of this.")
-    run_http(service, listener, where.shown, provider.tokens)
+        say("The token is sent unencrypted: put TLS in front of this.")
+    run_http(service, listener, where.url_host, provider.tokens)

@@ -1,4 +1,4 @@
-"""`postroom run`: the orchestrator, in a terminal or under the system's care."""
+"""`postroom run`: the orchestrator, in a terminal or as a service."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import click
 
 from postroom import wiring
 from postroom.cli import printing
+from postroom.cli.command import settings
 from postroom.cli.printing import say
-from postroom.cli.signals import stopped_by_signals
+from postroom.cli.terminal import stopped_by_signals
 from postroom.core.errors import AuthRequired, Invalid, PostroomError
 from postroom.core.text import one_line
 
@@ -25,68 +26,67 @@ if TYPE_CHECKING:
     from postroom.orchestrator.model import Model
 
 CALL_SECONDS: Final = 20.0  # for one answer of a server
-AMISS: Final = 8  # the exit code of a single round after which something is amiss
-FEW: Final = 20  # mails of a round that are told one by one
+FAILED_ROUND: Final = 8  # the exit code of `--once` where something went wrong
+FEW: Final = 20  # mails of a round that are listed one by one
 TEXTS: Final = {
-    "watching": "Watching {account} from now on. {there} mails are there already, and are left alone"
-    " (`postroom run --backlog QUERY` takes them too).",
-    "found": "",  # which counts what we sent, too: what was noted is told
+    "watching": "Watching {account} from now on. The {there} mails that are there already are left"
+    " alone (`postroom run --backlog QUERY` takes them too).",
+    "found": "",  # also counts sent mail: what was noted is written instead
     "noted": "{mails} noted in Needs_Action/.",
     "triaged": "{name}: {decision}, by {by}.",
     "drafted": "{name}: answered by the letter {letter}, which waits for you.",
     "held": "{name}: waits. {why}",
     "instead": "{name}: {decision} after all. {why}",
     "letter": "The letter {letter} is {state}{said}.",
-    "cursor_lost": "{account} does not know any more how far we were: its inbox is looked through.",
+    "cursor_lost": "{account} has forgotten how far it was read: the whole inbox is searched.",
     "said": "{text}",
     "desk": "The desk is at {address}; `postroom desk` lets a browser in.",
     "stopped": "Stopped.",
 }
 
 
-class Teller:
-    """Says what happens: a line for people in a terminal, a JSON object a line elsewhere."""
+class EventPrinter:
+    """Prints what happens: a line for people in a terminal, a JSON object per line elsewhere."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._json = as_json
-        self._told = 0
-        self._turn = threading.Lock()
+        self._triaged = 0
+        self._lock = threading.Lock()
 
     def __call__(self, event: str, /, **facts: object) -> None:
-        """Tell one event."""
-        with self._turn:
+        """Print one event."""
+        with self._lock:
             now = datetime.now(UTC)
-            # The name of a note holds words of a mail, and these lines are kept by other programs.
-            name = facts.pop("name", "")
+            # A note's name has words of a mail in it, and other programs keep these lines.
+            name = str(facts.pop("name", "") or facts.get("mail", ""))
             if self._json:
                 row = {"time": f"{now:%Y-%m-%dT%H:%M:%SZ}", "event": event, **facts}
                 click.echo(json.dumps(row))
-                return
-            self._say(event, facts, str(name or facts.get("mail", "")), now)
+            elif not self._count(event) and (text := _describe(event, facts, name)):
+                row_text = printing.hanging(f"{now.astimezone():%H:%M:%S} ", text)
+                colour = "yellow" if event == "trouble" else None
+                click.echo(click.style(row_text, fg=colour))
 
-    def _say(self, event: str, facts: dict[str, object], name: str, now: datetime) -> None:
-        """Say it to a person."""
-        shown = self._told > FEW and sys.stderr.isatty()
-        self._told = self._told + 1 if event == "triaged" else 0
-        if self._told > FEW:  # of many, how many
-            if sys.stderr.isatty():
-                click.echo(f"\r{self._told} mails triaged ", nl=False, err=True)
-            return
-        if shown:
-            click.echo(f"\r{' ' * 30}\r", nl=False, err=True)
-        if event == "trouble":
-            account = [f"account {facts['account']}"] if "account" in facts else []
-            error = str(facts["error"]).rstrip(".")
-            text = f"{': '.join([*account, error])}. {facts.get('remedy', '')}"
-        elif TEXTS[event]:
-            facts["name"] = printing.fit(name, 60).rstrip()
-            if said := str(facts.get("said", "")):
-                facts["said"] = f": {said.rstrip('.')}"
-            text = TEXTS[event].format_map({k: one_line(str(v)) for k, v in facts.items()})
-        else:
-            return
-        row = printing.hanging(f"{now.astimezone():%H:%M:%S} ", text.strip())
-        click.echo(click.style(row, fg="yellow") if event == "trouble" else row)
+    def _count(self, event: str) -> bool:
+        """Return whether the event is only counted: one of many mails."""
+        was_counting = self._triaged > FEW
+        self._triaged = self._triaged + 1 if event == "triaged" else 0
+        is_counting = self._triaged > FEW
+        if sys.stderr.isatty() and (is_counting or was_counting):
+            count = f"{self._triaged} mails triaged " if is_counting else f"{' ' * 30}\r"
+            click.echo(f"\r{count}", nl=False, err=True)
+        return is_counting
+
+
+def _describe(event: str, facts: dict[str, object], name: str) -> str:
+    """Return the sentence of an event; empty where there is none."""
+    if event == "trouble":
+        account = f"account {facts['account']}: " if "account" in facts else ""
+        error = str(facts["error"]).rstrip(".")
+        return f"{account}{error}. {facts.get('remedy', '')}".strip()
+    reason = str(facts.get("said", "")).rstrip(".")
+    values = facts | {"name": printing.fit(name, 60).rstrip(), "said": reason and f": {reason}"}
+    return TEXTS[event].format_map({key: one_line(str(value)) for key, value in values.items()})
 
 
 @click.command("run")
@@ -101,10 +101,10 @@ def run_command(
     """Watch for mail, triage it, and send what you approved.
 
     New mail of the inbox becomes a note in Needs_Action/. Your rules in Handbook.md decide what is
-    done about it, then a model, if one is set; answers wait in Drafts/ until you approve them. What
-    is approved leaves once its undo window has passed; a file PAUSED.md in the vault stops that.
-    Dashboard.md shows all of it. Ctrl-C ends it; nothing is lost, whenever it ends. With --desk, the
-    page of `postroom desk` is served from here, where your settings say.
+    done about it, then a model, if one is set; answers wait in Drafts/ until you approve them. An
+    approved letter is sent after its undo window; a file PAUSED.md in the vault stops that.
+    Dashboard.md shows all of it. Ctrl-C ends it; you can stop it at any moment without losing
+    anything. With --desk, the page of `postroom desk` is served too.
     """
     from postroom.orchestrator.run import Orchestrator
 
@@ -113,8 +113,8 @@ def run_command(
     stopping = threading.Event()
     as_json = not sys.stdout.isatty() if as_json is None else as_json
     with ExitStack() as stack:
-        tell = Teller(as_json=as_json)
-        setup = stack.enter_context(_setup(printing.settings(), interval, stopping, tell))
+        tell = EventPrinter(as_json=as_json)
+        setup = stack.enter_context(_set_up(settings(), interval, stopping, tell))
         stack.enter_context(stopped_by_signals(stopping))
         if not once and not as_json:
             desk = setup.desk
@@ -123,25 +123,29 @@ def run_command(
             )
             say("Ctrl-C ends it.")
         if with_desk:
-            from postroom.cli.desk import Wish, beside
+            _serve_desk(stack, tell, as_json=as_json)
+        worked = Orchestrator(setup).run(once=once, backlog=backlog)
+    if once and not worked:
+        raise click.exceptions.Exit(FAILED_ROUND)
 
-            try:
-                page = stack.enter_context(beside(wiring.settings(), Wish()))
-            except PostroomError as why:
-                # Mail is watched, and letters leave, all the same.
-                tell("trouble", error=why.message, remedy=why.remedy)
-            else:
-                tell("desk", address=page.address)
-                if not as_json:  # what stands in a log must let nobody in
-                    say(f"To sign in, once: {page.sign_in}")
-        well = Orchestrator(setup).run(once=once, backlog=backlog)
-    if once and not well:
-        raise click.exceptions.Exit(AMISS)
+
+def _serve_desk(stack: ExitStack, tell: EventPrinter, *, as_json: bool) -> None:
+    """Serve the page beside the orchestrator, which goes on where that fails."""
+    from postroom.cli.desk import PageOptions, page_in_background
+
+    try:
+        page = stack.enter_context(page_in_background(wiring.settings(), PageOptions()))
+    except PostroomError as why:
+        tell("trouble", error=why.message, remedy=why.remedy)
+        return
+    tell("desk", address=page.address)
+    if not as_json:  # what is kept in a log must let nobody in
+        say(f"To sign in, once: {page.sign_in}")
 
 
 @contextmanager
-def _setup(
-    config: Config, interval: int | None, stopping: threading.Event, tell: Teller
+def _set_up(
+    config: Config, interval: int | None, stopping: threading.Event, tell: EventPrinter
 ) -> Iterator[RunContext]:
     from postroom.orchestrator.context import RunContext
     from postroom.orchestrator.run import AGENT
@@ -149,49 +153,55 @@ def _setup(
     from postroom.services.services import Services
     from postroom.wiring.desk import needed
 
-    model = _model(config, stopping)
-    with needed(config) as found:
-        commands = {
-            name: [sys.executable, "-P", "-m", "postroom", "mcp", name, "--agent", AGENT]
-            for name in ("email", "vault")
-        }
-        with (
-            found.orchestrating(),
-            Servers(commands, found.vault.root, timeout=CALL_SECONDS) as asked,
-        ):
-            yield RunContext(
-                services=Services(found),
-                accounts=[account.name for account in config.accounts],
-                servers=asked,
-                room=config.vault.room_prefix,
-                model=model,
-                model_name=config.triage.model or " ".join(config.triage.command[:1]),
-                most_drafts=config.triage.drafts_per_thread,
-                interval=interval or config.run.interval_seconds,
-                zone=wiring.local_zone(),
-                emit=tell,
-                stopping=stopping,
-            )
-
-
-def _model(config: Config, stopping: threading.Event) -> Model | None:
-    given = config.triage
-    if not given.model and not given.command:
-        if given.endpoint:
-            raise Invalid(
-                "triage.endpoint names a service, but triage.model no model",
-                remedy='Set triage.model too, such as "openai:NAME".',
-            )
-        return None
-    from postroom.orchestrator.model import MisconfiguredModel, open_model
-
-    try:
-        return open_model(
-            given.model,
-            given.command,
-            endpoint=given.endpoint,
-            timeout=given.timeout_seconds,
+    model = _open_model(config, stopping)
+    command = [sys.executable, "-P", "-m", "postroom", "mcp"]
+    commands = {name: [*command, name, "--agent", AGENT] for name in ("email", "vault")}
+    with (
+        needed(config) as desk,
+        desk.orchestrating(),
+        Servers(commands, desk.vault.root, timeout=CALL_SECONDS) as servers,
+    ):
+        yield RunContext(
+            services=Services(desk),
+            accounts=[account.name for account in config.accounts],
+            servers=servers,
+            room=config.vault.room_prefix,
+            model=model,
+            model_name=config.triage.model or " ".join(config.triage.command[:1]),
+            most_drafts=config.triage.drafts_per_thread,
+            interval=interval or config.run.interval_seconds,
+            zone=wiring.local_zone(),
+            emit=tell,
             stopping=stopping,
         )
-    except (Invalid, AuthRequired) as why:  # mail is still noted, and what was approved still sent
+
+
+def _open_model(config: Config, stopping: threading.Event) -> Model | None:
+    """Return the model; one that is set up wrongly answers with its error, so that the rest goes on."""
+    if config.triage.endpoint and not (config.triage.model or config.triage.command):
+        raise Invalid(
+            "triage.endpoint names a service, but triage.model no model",
+            remedy='Set triage.model too, such as "openai:NAME".',
+        )
+    try:
+        return open_triage_model(config, stopping)
+    except (Invalid, AuthRequired) as why:
+        from postroom.orchestrator.model import MisconfiguredModel
+
         return MisconfiguredModel(why)
+
+
+def open_triage_model(config: Config, stopping: threading.Event) -> Model | None:
+    """Return the model that the settings name, if any."""
+    triage = config.triage
+    if not triage.model and not triage.command:
+        return None
+    from postroom.orchestrator.model import open_model
+
+    return open_model(
+        triage.model,
+        triage.command,
+        endpoint=triage.endpoint,
+        timeout=triage.timeout_seconds,
+        stopping=stopping,
+    )

@@ -1,7 +1,7 @@
 """`postroom mcp` on standard input and output, as clients start it.
 
-A client waits for it at every start, so this module imports neither click nor the desk. `cli/mcp` has the command with
-its help and its errors, and the server over HTTP.
+A client waits for it at every start, so this module imports neither click nor the desk. `cli/mcp` has
+the command with its help and its errors, and the server over HTTP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Options(NamedTuple):
-    """Which server is wanted, and for whom."""
+    """Which server to start, with which tools, for which agent."""
 
     server: str = "all"
     contract: str = "postroom"
@@ -35,7 +35,7 @@ class Options(NamedTuple):
 
 
 class ConfiguredDesk:
-    """The desk of the settings, opened at the first call: until then, a client is not kept waiting."""
+    """The desk of the settings, opened at the first call so that a client's start does not wait for it."""
 
     def __init__(self, settings: Callable[[], Config] | None = None) -> None:
         self._settings = settings or _settings
@@ -45,30 +45,28 @@ class ConfiguredDesk:
         self._config: Config | None = None
 
     def config(self) -> Config:
-        """Return the settings, or raise what is wrong with them."""
+        """Return the settings; raise what is wrong with them."""
         if self._config is None:
             self._config = self._settings()
         return self._config
 
     def desk(self) -> Desk:
-        """Return the desk, or raise what is wrong with it."""
+        """Return the desk; raise what is wrong with it."""
         from postroom.wiring.desk import desk
 
         with self._lock:
             if self._opened is None:
                 config = self.config()
-                _make(config.vault.path)
+                _make_folder(config.vault.path)
                 self._opened = self._stack.enter_context(desk(config, make=True))
                 assert self._opened is not None
             return self._opened
 
     def tokens(self) -> dict[str, str]:
-        """Return the tokens that are let in over HTTP, and whose each is."""
-        from postroom.store.tokens import tokens
-        from postroom.wiring import state_folder
+        """Return the tokens that HTTP clients may sign in with, and the agent of each."""
+        from postroom.wiring import http_tokens
 
-        state = state_folder(self.config(), make=False)
-        return {} if state is None else tokens(state)
+        return http_tokens(self.config())
 
     def close(self) -> None:
         """Close the desk, if it was opened."""
@@ -84,16 +82,17 @@ def load_listing(name: str, provider: ConfiguredDesk) -> dict[str, Any]:
         return found
     try:
         config = provider.config()
-    except PostroomError:  # each call says what is wrong, and clients show that
+    except PostroomError:  # each call raises it again, and clients show that
         return {**found, "instructions": instructions.replace("{room}", "")}
-    room = config.vault.room_prefix
-    found = {**found, "instructions": instructions.replace("{room}", room)}
+    instructions = instructions.replace("{room}", config.vault.room_prefix)
     accounts = [account.name for account in config.accounts]
-    return listing.with_accounts(found, accounts, config.default_account)
+    return listing.with_accounts(
+        {**found, "instructions": instructions}, accounts, config.default_account
+    )
 
 
 def load_calls(name: str, found: dict[str, Any], provider: ConfiguredDesk) -> Calls:
-    """Return the calls of a contract; this imports all that they need."""
+    """Return the calls of a contract; import everything that they need."""
     from importlib import import_module
 
     import postroom.wiring.desk  # noqa: F401 - so that the first call does not wait for it
@@ -109,7 +108,7 @@ def serve_stdio(options: Options) -> NoReturn:
 
 
 def load_server(options: Options) -> Callable[[], NoReturn]:
-    """Return a function that serves one client and exits; what is wrong is raised before anything is read."""
+    """Return a function that serves one client and exits; raise errors before anything is read."""
     from postroom.tools import stdio
 
     provider = ConfiguredDesk()
@@ -123,21 +122,21 @@ def load_server(options: Options) -> Callable[[], NoReturn]:
 def main(arguments: Sequence[str]) -> None:
     """Serve a client that has started `postroom mcp` with these arguments.
 
-    Returns where it is not that simple: a person at a terminal, help, HTTP, an error.
+    Returns where click must handle them: for a person at a terminal, help, HTTP, or an error.
     """
     options = parse(arguments)
     if options is None or not (sys.__stdin__ and sys.__stdout__) or sys.__stdin__.isatty():
         return
-    gc.set_threshold(50_000)  # there is little to collect at the start
+    gc.set_threshold(50_000)  # there is little garbage at the start
     try:
         serve = load_server(options)
-    except Exception:  # noqa: BLE001 - the command tries again, and puts into words what is wrong
+    except Exception:  # noqa: BLE001 - the click command tries again, and reports it
         return
     serve()
 
 
 def parse(arguments: Sequence[str]) -> Options | None:
-    """Return the options, or `None` where something is asked for that this module does not do."""
+    """Return the options, or `None` where click must handle the arguments."""
     given: dict[str, str] = {}
     rest = iter(arguments)
     for word in rest:
@@ -172,7 +171,7 @@ def _settings() -> Config:
     return load(os.environ, Path.cwd(), Path.home())
 
 
-def _make(vault: Path) -> None:
+def _make_folder(vault: Path) -> None:
     try:
         vault.mkdir(parents=True, exist_ok=True)
     except OSError as why:

@@ -1,115 +1,225 @@
-"""A client's file of settings, in JSON: changed as little as can be, shown first, backed up."""
+"""A letter and a mail as the terminal shows them, whole and in lists, and as JSON has them."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Iterator
-from itertools import count
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from postroom.core.errors import Corrupt, Denied
-from postroom.core.text import clean
-from postroom.store import files
+from postroom.cli import printing
+from postroom.cli.printing import field, field_list, field_name, fit, short_date, size
+from postroom.core import life
+from postroom.core.message import SYSTEM_LABELS, UNREAD
+from postroom.core.stamp import Stamp
+from postroom.core.text import clean, one_line
+
+if TYPE_CHECKING:
+    from postroom.core.message import Message, Party, Summary
+    from postroom.core.records import Entry, LetterSummary
+
+MARKS = (" ", "?", "!")  # of the levels of a risk card
+COLOURS = (None, "yellow", "red")
+AUTHORS = {"person": "by hand", "vault": "a note in Drafts/"}  # where no agent is known
+ID_COLUMNS = 13  # of an id of the embedded mailbox
 
 
-class Sheet:
-    """A client's JSON file: what it holds, and the bytes it shall have."""
+def _envelope(people: Iterable[tuple[str, Sequence[object]]], subject: str) -> Iterator[str]:
+    """Yield every recipient, and the subject."""
+    for name, parties in people:
+        yield from field_list(name, parties)
+    title = one_line(subject) or "(no subject)"
+    yield field_name("Subject") + click.style(title, bold=True)
 
-    def __init__(self, path: Path, within: Path | None = None) -> None:
-        self.path = path
-        self._real = Path(os.path.realpath(path))  # a link, as of dotfiles, stays one
-        if within and not self._real.is_relative_to(os.path.realpath(within)):
-            raise Denied(
-                f"{path} is a link that leads out of this folder, to {self._real}",
-                remedy="Put the file itself there, or change it by hand.",
-            )
-        if path.exists() and not path.is_file():
-            raise self.wrong("is no file")
-        self.before = path.read_bytes() if path.exists() else None
-        try:
-            self.old = (self.before or b"").decode("utf-8-sig")
-        except ValueError as why:
-            raise self.wrong("is not UTF-8") from why
-        self.content = self._parsed()
 
-    def wrong(self, what: str) -> Corrupt:
-        """Return the refusal of a file that cannot be changed safely."""
-        remedy = "It is left as it is. Mend it and run this again, or change it by hand."
-        return Corrupt(f"{self.path} {what}", remedy=remedy)
+# Letters
 
-    def _parsed(self) -> dict[str, Any]:
-        def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len(dict(items)) < len(items):
-                raise ValueError("a key is there twice")
-            return dict(items)
 
-        try:
-            found = json.loads(self.old, object_pairs_hook=once) if self.old.strip() else {}
-        except (ValueError, RecursionError) as why:
-            raise self.wrong(f"is not plain JSON: {why}") from why
-        if not isinstance(found, dict):
-            raise self.wrong("holds no JSON object")
-        return found
+def letter_lines(entry: Entry) -> Iterator[str]:
+    """Yield a letter as it will be sent: envelope, text and files; and its risk card."""
+    import hashlib
 
-    def table(self, name: str, *lists: str) -> dict[str, Any]:
-        """Return the object of this name with these lists in it, made where they are missing."""
-        found = self.content.setdefault(name, {})
-        if not isinstance(found, dict) or not all(
-            isinstance(found.setdefault(each, []), list) for each in lists
-        ):
-            raise self.wrong(f"has something unexpected under {name}")
-        return found
+    from postroom.desk.outbox import WHO
 
-    def after(self) -> bytes | None:
-        """Return the bytes to write: the same where nothing changed, None where nothing is left."""
-        if self.content == self._parsed():
-            return self.before
-        if not self.content and not self.path.is_symlink():
-            return None
-        indent = re.search(r'\n([ \t]+)"', self.old)
-        # Half a surrogate pair can only be written as it came, escaped.
-        escaped = bool(self.old) and (self.old.isascii() or "\\ud" in self.old.lower())
-        text = json.dumps(self.content, ensure_ascii=escaped, indent=indent[1] if indent else 2)
-        text += "\n" if not self.old or self.old.endswith("\n") else ""
-        return text.replace("\n", "\r\n" if "\r\n" in self.old else "\n").encode()
+    letter = entry.letter
+    people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
+    people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
+    yield from _envelope(people, letter.subject)
+    agent = WHO.get(entry.agent) or one_line(entry.agent)
+    yield f"{field_name('Agent')}{agent}, {short_date(entry.created.wall)}, id {entry.id}"
+    for at, file in enumerate(letter.attachments):
+        origin = entry.origins[at] if at < len(entry.origins) else "agent"
+        sha = hashlib.sha256(file.content).hexdigest()[:12]
+        about = f"{file.type}, {size(len(file.content))}, SHA-256 {sha}…, from the {origin}"
+        yield field("File", f"{file.name} ({about})")
+    if letter.html:
+        yield field("HTML", letter.about_html)
+    yield ""
+    # Each line is marked, so that none passes for one of ours.
+    mark = click.style("│ ", dim=True)
+    for row in clean(letter.text.strip("\n") or "(no text)").text.split("\n"):
+        yield from (f"{mark}{piece}" for piece in printing.wrapped(row, printing.width() - 3))
+    yield ""
+    for finding in entry.card.warnings:
+        text = printing.hanging(f"{MARKS[finding.level]} ", finding.text)
+        yield click.style(text, fg=COLOURS[finding.level])
+    for at, finding in enumerate(entry.card.facts):
+        yield field("" if at else "Facts", finding.text)
+    yield field_name("Digest") + entry.digest
 
-    def diff(self) -> Iterator[str]:
-        """Yield the change as a person reads it, with little of what stands beside it."""
-        import difflib
 
-        new = self.after()
-        lines = self.old.splitlines(), (new or b"").decode().splitlines()
-        colours = {"+": "green", "-": "red", "@": "cyan"}
-        yield click.style(clean(str(self.path)).text, bold=True)
-        for row in list(difflib.unified_diff(*lines, lineterm="", n=1))[2:]:
-            yield click.style(clean(row).text, fg=colours.get(row[0]))
+def letter_rows(summary: LetterSummary, age: str) -> Iterator[str]:
+    """Yield a letter as two lines of a list: recipients and subject; agent, age and reason."""
+    match summary.state:
+        case life.Approved(held=about) | life.Unknown(why=about):
+            pass
+        case life.Rejected(reason=about) | life.Failed(reason=about):
+            pass
+        case life.Sent(at=at):
+            about = f"sent {short_date(at.wall)}"
+        case _:
+            about = summary.warning
+    mark = click.style(MARKS[summary.level], fg=COLOURS[summary.level], bold=True)
+    head = f"{mark} {click.style(summary.id, fg='cyan')}"
+    subject = summary.subject or "(no subject)"
+    yield printing.table_row(head, fit(summary.recipients, 26), last=subject)
+    author = AUTHORS.get(summary.agent, summary.agent)
+    yield printing.table_row(" " * 12, last=f"{author}, {age} ago{f': {about}' if about else ''}")
 
-    def write(self) -> Path | None:
-        """Back the file up, put the new one in its place, and return the backup."""
-        real = self._real
-        backup, mode, new = None, None, self.after()
-        if self.before is not None:
-            mode = real.stat().st_mode & 0o7777
-            names = (Path(f"{self.path}.postroom-backup{number or ''}") for number in count())
-            backup = next(name for name in names if self._kept(name, mode))
-        if new is None:
-            files.remove(real)
-        else:
-            files.replace(real, new, mode)
-        return backup
 
-    def _kept(self, backup: Path, mode: int) -> bool:
-        """Whether this backup is of these bytes: it was before, or it is now."""
-        assert self.before is not None
-        if files.create(backup, self.before, mode):
-            return True
-        try:
-            plain = backup.is_file() and not backup.is_symlink()
-            return plain and backup.read_bytes() == self.before
-        except OSError:
-            return False
+def letter_summary_json(summary: LetterSummary) -> dict[str, Any]:
+    """Return a letter of a list as JSON has it."""
+    return {
+        "id": summary.id,
+        "state": life.name(summary.state),
+        "agent": summary.agent,
+        "recipients": summary.recipients.split(", "),
+        "subject": summary.subject,
+        "level": summary.level,
+        "warning": summary.warning,
+        "created": summary.created.iso,
+    }
+
+
+def letter_json(entry: Entry, history: Iterable[life.State]) -> dict[str, Any]:
+    """Return a letter and its history as JSON has them."""
+    letter = entry.letter
+    people = ("to", "cc", "bcc", "reply_to")
+    return {
+        "id": entry.id,
+        "state": entry.kind,
+        "said": life.describe(entry.state, id=entry.id),
+        "agent": entry.agent,
+        "account": letter.account,
+        "from": str(letter.sender),
+        **{name: [str(address) for address in getattr(letter, name)] for name in people},
+        "subject": letter.subject,
+        "text": letter.text,
+        "html": letter.html,
+        "attachments": [
+            {"name": a.name, "type": a.type, "size": len(a.content)} for a in letter.attachments
+        ],
+        "digest": entry.digest,
+        "replaces": entry.replaces,
+        "risk": [
+            {"level": int(line.level), "kind": line.kind, "text": line.text}
+            for line in entry.card.lines
+        ],
+        "created": entry.created.iso,
+        "history": [life.describe(state, id=entry.id) for state in history],
+    }
+
+
+# Mail
+
+
+def mail_lines(message: Message, *, quotes: bool) -> Iterator[str]:
+    """Yield a mail as a person reads it: envelope, text, attachments, and what was damaged."""
+    from postroom.core.quoting import split
+
+    mail = message.mail
+    people = [("From", [mail.sender] if mail.sender else []), ("To", mail.to)]
+    people += [("Cc", mail.cc), ("Bcc", mail.bcc)]
+    yield from _envelope(people, mail.subject)
+    yield field_name("Date") + short_date(message.date)
+    own = sorted(message.labels - SYSTEM_LABELS)
+    labels = [*own, *sorted(message.labels & SYSTEM_LABELS)] or ["none"]
+    yield from field_list("Labels", labels)
+    yield f"{field_name('Id')}{message.id}   thread {message.thread}"
+    for attachment in mail.attachments:
+        kind = f"{attachment.type}, {size(attachment.size)}, part {attachment.part}"
+        yield f"{field_name('File')}{one_line(attachment.name)} ({kind})"
+    yield ""
+    fresh, quoted = split(mail.text)
+    text = clean(mail.text if quotes else fresh).text.strip("\n")
+    yield from printing.wrapped(text or "(no text)")
+    if quoted.strip() and not quotes:
+        count = len(quoted.strip().split("\n"))
+        yield click.style(f"\n[{count} quoted lines left out; --quotes shows them]", dim=True)
+    if mail.hidden:
+        yield click.style(f"\n[{mail.hidden} hidden characters removed]", fg="yellow")
+    for sentence in mail.damage:
+        yield click.style(f"[{one_line(sentence)}]", fg="yellow")
+
+
+def mail_rows(summary: Summary) -> Iterator[str]:
+    """Yield a mail as two lines of a list: sender, date and subject; id and how it begins."""
+    unread = UNREAD in summary.labels
+    head = f"{'*' if unread else ' '} {short_date(summary.date)}"
+    sender = fit(one_line(summary.sender.shown) or "(nobody)", 20)
+    files = f"[{summary.attachments}] " if summary.attachments else ""
+    subject = one_line(summary.subject) or "(no subject)"
+    yield click.style(printing.table_row(head, sender, last=files + subject), bold=unread)
+    id = click.style(f"  {summary.id:<{ID_COLUMNS}}  ", fg="cyan")
+    columns = printing.width() - ID_COLUMNS - 7
+    yield id + printing.GAP + click.style(fit(summary.snippet, columns).rstrip(), dim=True)
+
+
+def mail_summary_json(summary: Summary) -> dict[str, Any]:
+    """Return a mail of a list as JSON has it."""
+    return {
+        "id": summary.id,
+        "thread": summary.thread,
+        "date": Stamp(summary.date).iso,
+        "from": _party_json(summary.sender),
+        "to": [_party_json(party) for party in summary.to],
+        "subject": summary.subject,
+        "snippet": summary.snippet,
+        "labels": sorted(summary.labels),
+        "unread": UNREAD in summary.labels,
+        "attachments": summary.attachments,
+        "size": summary.size,
+        "message_id": summary.message_id,
+    }
+
+
+def mail_json(message: Message) -> dict[str, Any]:
+    """Return a whole mail as JSON has it."""
+    from postroom.core.quoting import split
+
+    mail = message.mail
+    fresh, quoted = split(mail.text)
+    people = ("to", "cc", "bcc", "reply_to")
+    files = ("part", "name", "type", "size", "inline")
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "date": Stamp(message.date).iso,
+        "from": _party_json(mail.sender),
+        **{name: [_party_json(party) for party in getattr(mail, name)] for name in people},
+        "subject": mail.subject,
+        "text": fresh,
+        "quoted": quoted,
+        "attachments": [{name: getattr(a, name) for name in files} for a in mail.attachments],
+        "labels": sorted(message.labels),
+        "unread": UNREAD in message.labels,
+        "size": message.size,
+        "message_id": mail.message_id,
+        "references": list(mail.references),
+        "hidden_characters": mail.hidden,
+        "damage": list(mail.damage),
+    }
+
+
+def _party_json(party: Party | None) -> dict[str, str]:
+    return {"name": party.name, "address": party.address} if party else {"name": "", "address": ""}

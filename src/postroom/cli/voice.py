@@ -78,11 +78,11 @@ def send(asked: Asked) -> int:
     if not known(post.look(), me, recipient):
         raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
     os.write(2, f"To {one_line(recipient)}, as yourself:\n{clean(text).text}\n".encode())
-    if not terminal.agrees("Send this?"):
+    if not terminal.confirm("Send this?"):
         raise Denied("nothing was sent, as you said")
     with desk(config) as found:
         if found is not None:
-            found.prove(terminal.passphrase() if found.rules.trust == "desk" else None)
+            found.prove(terminal.ask_passphrase() if found.rules.trust == "desk" else None)
         key, root = wiring.voice_key(config, make=True), post.folder.root
         sent = post.send(me, recipient, text, seal=lambda message: seal(key, root, message))
         if found is not None:
@@ -98,7 +98,7 @@ def receive(asked: Asked) -> int:
     from postroom.cli import terminal
 
     post = asked.post
-    with terminal.opened("Run it in a terminal of your own."):
+    with terminal.open_terminal("Run it in a terminal of your own."):
         taken = post.take(Me(PERSON))
     if taken is None:
         os.write(1, b"No unread messages\n")

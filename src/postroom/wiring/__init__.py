@@ -152,6 +152,28 @@ def voice_key(config: Config, *, make: bool) -> bytes:
     return secret((config.state or config.desks) / "voice.key", make=make)
 
 
+def check_token_name(agent: str) -> None:
+    """Refuse an agent's name that no token can carry."""
+    from postroom.store.tokens import token_file
+
+    token_file(Path(), agent)
+
+
+def make_token(state: Path, agent: str) -> Path:
+    """Make a token for HTTP, unless there is one; return its file."""
+    from postroom.store.tokens import make_token as make
+
+    return make(state, agent)
+
+
+def http_tokens(config: Config) -> dict[str, str]:
+    """Return the tokens that HTTP clients may sign in with, and the agent of each."""
+    from postroom.store.tokens import tokens
+
+    state = state_folder(config, make=False)
+    return {} if state is None else tokens(state)
+
+
 def draw_id() -> str:
     """Return a new id of a desk or a ledger."""
     import secrets  # a third of this module's start-up, for one draw in a desk's life

@@ -21,7 +21,7 @@ CAN_SEND = (
 )
 
 
-class Signed(NamedTuple):
+class SignIn(NamedTuple):
     """A sign-in: its file, what it allows, as whom, and when it ends."""
 
     file: Path
@@ -40,7 +40,7 @@ def sign_in(
     *,
     pasted: Callable[[str], str] | None,
     say: Callable[[str], None],
-) -> Signed:
+) -> SignIn:
     """Have the person agree, keep the token, and try it."""
     tokens, clients = _places(config, account)
     client = oauth.find_client(clients)
@@ -91,10 +91,10 @@ def keep_client(config: Config, file: Path) -> Path:
     return place
 
 
-def status(config: Config, account: Account) -> Signed:
+def status(config: Config, account: Account) -> SignIn:
     """Return what the account is signed in for, after asking Gmail; without a token `AuthRequired`."""
     token = _token(config, account)
-    signed = Signed(token.file, consent.permissions(token.scopes))
+    signed = SignIn(token.file, consent.permissions(token.scopes))
     box = mailbox(_as_gmail(config, account), account.name)
     assert box is not None
     with closing(box):

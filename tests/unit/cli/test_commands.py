@@ -491,10 +491,10 @@ def test_on_a_terminal_the_demo_lets_the_person_decide(person: Person) -> None:
             ("Meanwhile", ""),
             ("which waits:", "\n"),
             ("postroom> ", "pending\n"),
-            ("Waiting for your word", "nonsense\n"),
+            ("Waiting for your decision", "nonsense\n"),
             ("No such", "mcp\n"),
             ("another terminal", "quit\n"),
         ],
     )
     assert said.code == 0
-    assert "The demo's folder is gone again" in said.out
+    assert "The demo's folder is removed" in said.out

@@ -164,7 +164,7 @@ def test_a_port_that_is_taken_is_said(made: Person) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused = made.run("desk", "--port", str(taken.getsockname()[1]))
     assert refused.code == 8
-    assert "cannot be listened on" in refused.err
+    assert "Cannot listen on" in refused.err
     assert free(made)
 
 

@@ -80,7 +80,7 @@ def test_an_approved_letter_can_be_recalled_during_the_undo_window(person: Perso
     person.run("init")
     id = person.draft()
     (person.vault / "Drafts/hello.md").rename(person.vault / "Approved/hello.md")
-    assert "may leave in" in person.run("send-approved").err
+    assert "may be sent in" in person.run("send-approved").err
     undone = person.run("undo", id)
     assert undone.code == 0
     assert "waits for your decision" in undone.out
@@ -227,7 +227,7 @@ def test_pending_fits_eighty_columns_and_marks_what_is_red(live: Person) -> None
     live.draft("one", subject="日本語の件名 " * 12, to="ann@example.com")
     live.draft("two", subject="Key", text="My key: -----BEGIN RSA PRIVATE KEY-----\nabc\n")
     shown = live.run("pending").out
-    assert "Waiting for your word (2)" in shown
+    assert "Waiting for your decision (2)" in shown
     assert re.search(r"^! [a-z2-7]{10}  ann@example.com +Key$", shown, re.MULTILINE)
     assert all(len(row) <= 80 for row in shown.splitlines())
 
@@ -276,7 +276,7 @@ def test_the_level_is_lowered_only_with_the_passphrase(person: Person) -> None:
     person.at_terminal("init", answers=answers)
     person.live(undo_seconds=0, trust="folder", required=False)
     held = person.run("status")
-    assert "held by the ledger" in held.out
+    assert "kept by the ledger" in held.out
     assert person.run("status", "--json").json["approval_required"] is True
     assert person.at_terminal("init", answers=[("Passphrase:", "wrong one\n")]).code == 4
     assert person.run("status", "--json").json["trust"] == "desk"

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urljoin
 
 import httpx2
 
-from postroom.cli.listening import Place, listening
+from postroom.cli.listener import ListenAddress, listen
 from postroom.core.health import Check
 from postroom.web.serve import DeskServer, ListenOptions, desk_server, run_in_thread
 from postroom.web.templates import ENVIRONMENT
@@ -291,7 +291,7 @@ def opened(
     idle: float = 900,
 ) -> Iterator[Site]:
     """Serve an office's desk, on a port of its own unless one is given."""
-    listener = listening(Place("127.0.0.1", port), "--host")
+    listener = listen(ListenAddress("127.0.0.1", port), "--host")
     options = ListenOptions(listener=listener, origin=origin, is_remote=remote, idle_seconds=idle)
     with ExitStack() as stack:
         stack.callback(listener.close)
