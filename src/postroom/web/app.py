@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from postroom.core.errors import Denied, Invalid, Limited, PostroomError
+from postroom.core.errors import Denied, Limited, PostroomError
 from postroom.web.handlers import Handlers
 from postroom.web.request import (
     AppContext,
@@ -82,7 +82,7 @@ def build_app(context: AppContext) -> ASGIApp:
         Route("/events", sign_in.events),
         Route("/static/{name}", _static),
     ]
-    errors = {404: _not_found, 405: _not_found, 500: _unexpected}
+    errors = {404: _not_found, 405: _not_found, 500: _unexpected, PostroomError: _refused}
     return RequestGuard(Starlette(routes=routes, exception_handlers=errors), context.sessions)
 
 
@@ -130,13 +130,10 @@ def _signed_in(
 
     async def endpoint(request: Request) -> Response:
         cookie = request.cookies.get(context.sessions.cookie, "")
-        try:
-            session = await anyio.to_thread.run_sync(context.sessions.find, cookie)
-            if session is None:  # nothing more is read of the request
-                return page("signed_out.html", 401)
-            form = await read_form(request) if request.method == "POST" else {}
-        except PostroomError as error:
-            return error_page(error)
+        session = await anyio.to_thread.run_sync(context.sessions.find, cookie)
+        if session is None:  # nothing more is read of the request
+            return page("signed_out.html", 401)
+        form = await read_form(request) if request.method == "POST" else {}
         wanted = PageRequest(request, session, form)
         return await anyio.to_thread.run_sync(_handle, context, wanted, act, limiter=limiter)
 
@@ -145,24 +142,20 @@ def _signed_in(
 
 def _handle(context: AppContext, request: PageRequest, act: Handler) -> Response:
     sessions, session, form = context.sessions, request.session, dict(request.form)
-    try:
-        token = form.pop("token", "").encode()
-        is_form = request.http.method == "POST"
-        if is_form and not hmac.compare_digest(token, session.token.encode()):
-            raise Denied("The form has no valid token", remedy="Load the page again.")
-        passphrase = form.pop("passphrase", None)
-        if sessions.is_locked(session) and request.http.url.path != SIGN_OUT:
-            if not passphrase:
-                return _locked_page(request.http, session, form)
-            try:
-                sessions.unlock(session, passphrase)
-            except (Denied, Limited) as error:
-                return _locked_page(request.http, session, form, error.message_with_remedy)
-        if not request.is_automatic:
-            sessions.record_activity(session)
-        return act(replace(request, form=form))
-    except PostroomError as error:
-        return error_page(error)
+    token, is_form = form.pop("token", "").encode(), request.http.method == "POST"
+    if is_form and not hmac.compare_digest(token, session.token.encode()):
+        raise Denied("The form has no valid token", remedy="Load the page again.")
+    passphrase = form.pop("passphrase", None)
+    if sessions.is_locked(session) and request.http.url.path != SIGN_OUT:
+        if not passphrase:
+            return _locked_page(request.http, session, form)
+        try:
+            sessions.unlock(session, passphrase)
+        except (Denied, Limited) as error:
+            return _locked_page(request.http, session, form, error.message_with_remedy)
+    if not request.is_automatic:
+        sessions.record_activity(session)
+    return act(replace(request, form=form))
 
 
 def _locked_page(
@@ -179,6 +172,11 @@ def _locked_page(
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
     return page("error.html", 404, title="Not found", cause="There is no such page.", remedy="")
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, PostroomError)
+    return error_page(error)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Response:
@@ -202,21 +200,14 @@ class SignIn:
         self._context = context
         self._sessions = context.sessions
 
-    async def form(self, request: Request) -> Response:
+    def form(self, request: Request) -> Response:
         """Show the form to which a sign-in address leads."""
         ticket = request.path_params["ticket"]
-        cookie = request.cookies.get(self._sessions.cookie, "")
-        return await anyio.to_thread.run_sync(self._form, ticket, cookie)
-
-    def _form(self, ticket: str, cookie: str) -> Response:
-        try:
-            if self._sessions.is_valid_ticket(ticket):
-                return self._form_page(ticket, needs_passphrase=self._sessions.needs_passphrase)
-            if self._sessions.find(cookie):  # signed in already, perhaps by this very address
-                return redirect("/")
-        except PostroomError as error:
-            return error_page(error)
-        return error_page(used_ticket())
+        if self._sessions.is_valid_ticket(ticket):
+            return self._form_page(ticket, needs_passphrase=self._sessions.needs_passphrase)
+        if self._sessions.find(request.cookies.get(self._sessions.cookie, "")):
+            return redirect("/")  # signed in already, perhaps by this very address
+        raise used_ticket()
 
     def _form_page(
         self, ticket: str, *, needs_passphrase: bool, problem: str = "", status: int = 200
@@ -225,22 +216,19 @@ class SignIn:
 
     async def submit(self, request: Request) -> Response:
         """Sign a browser in."""
-        try:
-            form = await read_form(request, MAX_SIGN_IN)
-        except Invalid as error:
-            return error_page(error)
+        form = await read_form(request, MAX_SIGN_IN)
         return await anyio.to_thread.run_sync(self._submit, form)
 
     def _submit(self, form: Form) -> Response:
         ticket = form.get("ticket", "")
         try:
             session = self._sessions.sign_in(ticket, form.get("passphrase", ""))
-        except PostroomError as error:
+        except (Denied, Limited) as error:
+            if not self._sessions.is_valid_ticket(ticket):
+                raise
             # A mistyped passphrase does not use the address up.
-            if isinstance(error, Denied | Limited) and self._sessions.is_valid_ticket(ticket):
-                problem = error.message_with_remedy
-                return self._form_page(ticket, needs_passphrase=True, problem=problem, status=403)
-            return error_page(error)
+            problem = error.message_with_remedy
+            return self._form_page(ticket, needs_passphrase=True, problem=problem, status=403)
         answer = redirect("/")
         answer.set_cookie(
             self._sessions.cookie,

@@ -17,6 +17,7 @@ from postroom.core.address import Address
 from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
+from postroom.core.message import Message
 from postroom.core.records import DAY, Entry, LetterSummary
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
@@ -24,9 +25,10 @@ from postroom.services.correspondence import Agent
 from postroom.web import views
 from postroom.web.diff import letter_changes
 from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
-from postroom.web.views import Conversation, HistoryQuery, LetterView, Notice, PageFrame, QueueView
+from postroom.web.views import HistoryQuery, LetterPage, Notice, PageFrame, QueueView
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
+MAX_MAILS: Final = 20  # of a conversation
 FIELDS: Final = ("to", "cc", "bcc", "subject", "text")
 _CLOSED: Final = {"rejected", "withdrawn", "expired", "failed"}
 _UNDECIDED, _LEAVING = {"pending", "approved", "sending"}, {"approved", "sending", "sent"}
@@ -144,14 +146,13 @@ class Handlers:
     def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
         desk, entry = self._desk, self._desk.ledger.entry(request.id)
         letter, queue = entry.letter, self._queue(request, entry.id)
-        view = LetterView(
+        view = LetterPage(
             entry=entry,
             history=desk.ledger.history(entry.id),
             former=desk.ledger.former(entry.id) if entry.version > 1 else None,
             note_difference=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             has_thread=bool(letter.thread and letter.in_reply_to),
             replaced_by=desk.replaced_by(entry),
-            next_id=queue.next_id,
         )
         title = letter.subject or "(no subject)"
         frame = self._frame(request, title, "/letter", *notices, queue=queue)
@@ -174,14 +175,22 @@ class Handlers:
 
     def thread(self, request: PageRequest) -> Response:
         letter = self._desk.ledger.entry(request.id).letter
-        conversation, problem = None, ""
+        messages, problem = list[Message](), ""
         try:
             thread = self._context.services.mailbox.box(letter.account).thread(letter.thread)
-            conversation = Conversation.of(thread.messages, letter.in_reply_to)
+            messages = list(thread.messages)
         except PostroomError as error:
             problem = error.message_with_remedy
-        back = f"/letter/{letter.id}"
-        return self._part(request, "thread.html", "Conversation", back, conversation=conversation, error=problem)  # fmt: skip
+        return self._part(
+            request,
+            "thread.html",
+            "Conversation",
+            f"/letter/{letter.id}",
+            messages=messages[: -MAX_MAILS - 1 : -1],  # the newest first
+            total=len(messages),
+            answered=letter.in_reply_to,
+            error=problem,
+        )
 
     # Verdicts
 

@@ -12,7 +12,7 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from postroom.core import life
-from postroom.core.text import plural
+from postroom.core.text import duration, plural
 from postroom.web import text, views
 
 STATIC_TYPES: Final = {
@@ -37,18 +37,17 @@ ENVIRONMENT: Final = Environment(
 ENVIRONMENT.filters |= {
     "age": text.age,
     "agent_name": views.agent_name,
-    "decided_at": views.decided_at,
+    "approval_date": views.approval_date,
     "decided_by": views.decided_by,
+    "duration": duration,
     "isolate": text.isolate,
     "kind": life.name,
     "local_time": text.local_time,
     "mark_code": text.mark_code,
     "pages": views.pages,
     "plural": plural,
-    "postmark_date": views.postmark_date,
-    "red_lines": views.red_lines,
     "reveal": text.reveal,
-    "sha256": views.file_hash,
+    "sha256": lambda content: sha256(content).hexdigest(),
     "shorten": text.shorten,
     "time_left": text.time_left,
     "utc_time": text.utc_time,
