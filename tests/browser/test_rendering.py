@@ -32,7 +32,7 @@ def pages() -> dict[str, str]:
 def test_a_page_is_returned_as_chromium_shows_it(renderer: Renderer) -> None:
     shown = returned = lost = unseen = 0
     for name, page in pages().items():
-        seen, text = renderer.words(page), words_of(html.text(page).text)
+        seen, text = renderer.words(page), words_of(html.render(page).text)
         missing, extra = compare(seen, text)
         assert missing.total() <= max(2, len(seen) // 50), (name, missing)
         shown, returned = shown + len(seen), returned + len(text)

@@ -11,7 +11,8 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.message import Mail, Party
 from postroom.core.text import clean, one_line
 from postroom.mail import mime
-from postroom.mail.read import BELIED, MAX_HTML, MAX_PARTS, MAX_TEXT, UNREADABLE
+from postroom.mail.read import CONTRADICTED, MAX_HTML, MAX_TEXT, UNREADABLE
+from postroom.mail.structure import MAX_PARTS
 from tests.conftest import examples
 
 SPICE = ", ; : \" \\ ( ) < > @ = ? _ =?utf-8?q?x?= ' % é ß 日本 😀 👩‍👩‍👧 \u00a0 - . From".split(
@@ -125,7 +126,7 @@ def test_a_built_letter_reads_as_it_was_meant(letter: Letter, date: datetime, bc
 
     assert mime.find_difference(letter, raw) == ""
     # The two texts of these letters have nothing to do with each other, which may be noticed.
-    assert set(mail.damage) <= {BELIED}
+    assert set(mail.damage) <= {CONTRADICTED}
     assert mail.subject == letter.subject
     assert (mail.sender,) == meant((letter.sender,))
     assert (mail.to, mail.cc) == (meant(letter.to), meant(letter.cc))

@@ -1,4 +1,4 @@
-"""Header values as strangers write them: words, parties, parameters, ids and dates. Nothing here raises."""
+"""Header values as strangers write them: encoded-words, people, parameters, ids and dates. Nothing here raises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from postroom.core.message import Party
 from postroom.core.text import clean
-from postroom.mail.octets import decode, encode, unbase64
+from postroom.mail.decoding import decode, encode, unbase64
 
 MAX_VALUE: Final = 100_000  # characters of one header that are looked at
 MAX_LINE: Final = 2_000  # characters of a subject or a name that are kept
@@ -49,26 +49,26 @@ _ID: Final = re.compile(r"<\s*+([^<>\s]{1,996})\s*+>")
 
 @dataclass(slots=True)
 class Findings:
-    """What was mended or cut while reading one mail, and how much of it no reader would have seen."""
+    """What was repaired or cut while reading one mail, and how many characters a person would not see."""
 
     hidden: int = 0
     damage: dict[str, None] = field(default_factory=dict)
 
     def note(self, sentence: str) -> None:
-        """Keep a sentence, once."""
+        """Add a sentence about damage, once."""
         if len(self.damage) < MAX_DAMAGE:
             self.damage[sentence] = None
 
-    def block(self, text: str) -> str:
-        """Return a text without invisible characters, which are counted."""
+    def clean_block(self, text: str) -> str:
+        """Return a text without its invisible characters, and count them."""
         cleaned, removed = clean(text)
         self.hidden += removed
         return cleaned
 
-    def line(self, text: str) -> str:
+    def clean_line(self, text: str) -> str:
         """Return the same on one line."""
         if not (text.isascii() and text.isprintable()):
-            text = self.block(text)
+            text = self.clean_block(text)
         return " ".join(text.split())[:MAX_LINE].rstrip()
 
 
@@ -81,29 +81,23 @@ def words(value: str) -> str:
     """Return the value with its encoded-words read (RFC 2047), also where words split a character."""
     if "=?" not in value:
         return value
-    said: list[str] = []
-    pending: list[bytes] = []
+    text = ""
+    pending = bytearray()  # octets of adjacent words in one charset
     charset, end = "", 0
     for found in _WORD.finditer(value):
         named = found[1].partition("*")[0].lower()
         gap = value[end : found.start()]
         # White space between two encoded-words is no text (RFC 2047 section 6.2).
-        adjacent = bool(pending) and not gap.strip()
+        adjacent = end > 0 and not gap.strip()
         if not adjacent or named != charset:
-            said.append(decode(b"".join(pending), charset)[0])
+            text += decode(bytes(pending), charset)[0]
             pending.clear()
-        if not adjacent:
-            said.append(gap)
-        pending.append(_payload(found[3], found[2], named))
+        text += "" if adjacent else gap
+        octets = encode(found[3], named)
+        is_base64 = found[2] in "Bb"
+        pending += unbase64(octets) if is_base64 else binascii.a2b_qp(octets, header=True)
         charset, end = named, found.end()
-    said.append(decode(b"".join(pending), charset)[0])
-    said.append(value[end:])
-    return "".join(said)
-
-
-def _payload(payload: str, encoding: str, charset: str) -> bytes:
-    octets = encode(payload, charset)
-    return unbase64(octets) if encoding in "Bb" else binascii.a2b_qp(octets, header=True)
+    return text + decode(bytes(pending), charset)[0] + value[end:]
 
 
 def parties(value: str, findings: Findings) -> tuple[Party, ...]:
@@ -119,7 +113,7 @@ def parties(value: str, findings: Findings) -> tuple[Party, ...]:
     closers = tokens.count(")")
     found: list[Party] = []
     pieces: list[str] = []
-    remark: list[str] = []
+    comment: list[str] = []
     grouped = ";" in value and ":" in value
     depth = 0
     for token in (*tokens, ","):
@@ -129,21 +123,21 @@ def parties(value: str, findings: Findings) -> tuple[Party, ...]:
         elif token == ")" and depth:  # noqa: S105
             depth -= 1
         elif depth:
-            remark.append(token)
+            comment.append(token)
         elif token == ":" and grouped:  # noqa: S105
             pieces.clear()  # a group's name is nobody
         elif token not in {",", ";"}:
             pieces.append(token)
         else:
-            found += filter(None, (_party(pieces, "".join(remark), findings),))
-            pieces, remark = [], []
+            found += filter(None, (_party(pieces, "".join(comment), findings),))
+            pieces, comment = [], []
             if len(found) >= MAX_PARTIES:
                 findings.note(f"Only the first {MAX_PARTIES:,} addresses of a header were read")
                 break
     return tuple(found)
 
 
-def _party(pieces: list[str], remark: str, findings: Findings) -> Party | None:
+def _party(pieces: list[str], comment: str, findings: Findings) -> Party | None:
     """Return the person of one mailbox; where it has several brackets, the last is the address."""
     angles = [at for at, piece in enumerate(pieces) if len(piece) > 1 and piece[0] == "<"]
     at = next((at for at in reversed(angles) if "@" in pieces[at]), None)
@@ -151,7 +145,7 @@ def _party(pieces: list[str], remark: str, findings: Findings) -> Party | None:
         name, spec = "".join(pieces[:at]) + " " + "".join(pieces[at + 1 :]), pieces[at][1:-1]
         if spec.startswith("@"):  # a route, RFC 5322 section 4.4
             spec = spec.rpartition(":")[2]
-    elif bare := _bare(pieces):
+    elif bare := _bare_address(pieces):
         start, end = bare
         name = "".join(pieces[:start]) + " " + "".join(pieces[end:])
         name, spec = name.strip(" <>"), "".join(pieces[start:end])
@@ -159,16 +153,16 @@ def _party(pieces: list[str], remark: str, findings: Findings) -> Party | None:
         name, spec = "".join(pieces[: angles[-1]]), pieces[angles[-1]][1:-1]
     else:
         name, spec = "".join(pieces), ""
-    said = findings.line(words(_unquoted(name)))
-    if not said and remark:
-        said = findings.line(words(_ESCAPED.sub(r"\1", remark)))
-    address = findings.line(spec)[:MAX_ADDRESS]
+    display = findings.clean_line(words(_unquote(name)))
+    if not display and comment:
+        display = findings.clean_line(words(_ESCAPED.sub(r"\1", comment)))
+    address = findings.clean_line(spec)[:MAX_ADDRESS]
     if '"' not in address:
         address = address.replace(" ", "")
-    return Party(said, address) if said or address else None
+    return Party(display, address) if display or address else None
 
 
-def _bare(pieces: list[str]) -> tuple[int, int] | None:
+def _bare_address(pieces: list[str]) -> tuple[int, int] | None:
     """Return where an address without brackets stands: the last run of tokens that has an @."""
     for at in range(len(pieces) - 1, -1, -1):
         if "@" not in pieces[at] or pieces[at][0] == '"':
@@ -182,7 +176,7 @@ def _bare(pieces: list[str]) -> tuple[int, int] | None:
     return None
 
 
-def _unquoted(phrase: str) -> str:
+def _unquote(phrase: str) -> str:
     if '"' not in phrase and "\\" not in phrase:
         return phrase
     return "".join(
@@ -210,11 +204,11 @@ def parameters(value: str) -> tuple[str, dict[str, str]]:
         else:
             plain.setdefault(name, words(given))
     for name, parts in sections.items():
-        plain[name] = _joined(sorted(parts, key=lambda part: part[0]))
+        plain[name] = _join_sections(sorted(parts, key=lambda part: part[0]))
     return main, plain
 
 
-def _joined(parts: list[tuple[int, str, bool]]) -> str:
+def _join_sections(parts: list[tuple[int, str, bool]]) -> str:
     """Join the sections of a parameter (RFC 2231 section 4.1): the first may name the charset."""
     charset, octets = "", b""
     for at, (_, given, extended) in enumerate(parts):
@@ -243,16 +237,15 @@ def seconds(value: str) -> int | None:
         parsed = parsedate_tz(value[:200])
         if parsed is None:
             moment = datetime.fromisoformat(value[:40].strip())
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            since = int(moment.timestamp())
+            since = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
         else:
-            since = _since(parsed)
+            since = _seconds_since_1970(parsed)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return since if 0 <= since <= LAST_SECOND else None
 
 
-def _since(parsed: tuple[int | None, ...]) -> int:
+def _seconds_since_1970(parsed: tuple[int | None, ...]) -> int:
     year, month, day, hour, minute, second = (int(part or 0) for part in parsed[:6])
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour <= 24 and minute <= 59 and second <= 60):
         raise ValueError("no date")

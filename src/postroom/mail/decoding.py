@@ -1,4 +1,4 @@
-"""Octets of a mail to text: transfer encodings and charsets, mended where they are broken. Nothing here raises."""
+"""Octets of a mail to text: transfer encodings and charsets, repaired where they are broken. Nothing here raises."""
 
 from __future__ import annotations
 
