@@ -121,12 +121,12 @@ class SendingOffice(Office):
         now.behind = letters * APART
         card = Card((CardLine(Level.LOOK, "first", "The first letter to this address."),))
         for first in range(0, letters, BATCH):
-            with desk.ledger.write(synced=False) as book:
+            with desk.ledger.write(synced=False) as tx:
                 for number in range(first, min(first + BATCH, letters)):
                     letter, at = self.letter(), now()
-                    verdict = life.Verdict(PERSON, "terminal", at, letter.digest)
+                    verdict = life.Verdict(PERSON, life.Channel.TERMINAL, at, letter.digest)
                     sent = life.Sent(at, f"{number:016x}", f"{number:016x}", (), verdict)
-                    entry = book.insert(
+                    entry = tx.letters.insert(
                         Entry(
                             letter=letter,
                             agent=AGENT,
@@ -139,10 +139,12 @@ class SendingOffice(Office):
                         )
                     )
                     path = f"{folders.DONE}/{at.iso[:10]} {letter.id}.md"
-                    book.set_place(letter.id, NOWHERE._replace(path=path, hash=letter.digest))
+                    tx.notes.save_location(
+                        letter.id, NOWHERE._replace(path=path, hash=letter.digest)
+                    )
                     if (letters - number) * APART < DAY:
-                        book.spend(letter, at)
-                    book.log(_line(entry))
+                        tx.budget.spend(letter, at)
+                    tx.actions.append(_line(entry))
                     now.go(APART)
             self.closed = min(first + BATCH, letters)
             progress(f"desk: {self.closed:,} of {letters:,} letters in the ledger")
@@ -205,7 +207,7 @@ def _commands(office: Office) -> list[Measure]:
         last = office.propose(office.letter())
         if number % 100 == 0:
             progress(f"desk: {number} of {WAITING} letters wait")
-    waiting = len(office.desk.ledger.lines("pending"))
+    waiting = len(office.desk.ledger.lists.summaries("pending"))
     if waiting != WAITING:
         raise SystemExit(f"{waiting} of {WAITING} letters wait: the times would mean nothing")
     commands = {
@@ -373,7 +375,7 @@ def _ms(seconds: float) -> str:
 def _count(office: SendingOffice, id: str) -> None:
     """Stop where the desk has come to need something else than is set against it."""
     lines = len(list(office.desk.log.records(letter=id)))
-    states = len(office.desk.ledger.history(id))
+    states = len(office.desk.ledger.history.states(id))
     if (lines, states) != (LINES, IN_LEDGER):
         raise SystemExit(f"a letter left {lines} lines and {states} states: count its steps anew")
 
@@ -407,7 +409,7 @@ def _sizes(home: Path) -> Sizes:
 
 
 def _verify(office: SendingOffice) -> list[Measure]:
-    desk, lines = office.desk, office.desk.ledger.head()
+    desk, lines = office.desk, office.desk.ledger.actions.head()
     files = sorted((office.home / "vault" / "Logs" / "actions").glob("*.json"))
     own: list[float] = []
     theirs: list[float] = []

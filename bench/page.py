@@ -130,7 +130,9 @@ def _decisions(office: Office, browser: httpx2.Client, address: str) -> list[Mea
     assert token
     here: list[float] = []
     elsewhere: list[float] = []
-    letters = [line.id for line in office.desk.ledger.lines("pending", newest=2 * DECISIONS)]
+    letters = [
+        line.id for line in office.desk.ledger.lists.summaries("pending", newest=2 * DECISIONS)
+    ]
     with browser.stream("GET", f"{address}/events") as stream:
         events = stream.iter_lines()
         for turn, id in enumerate(letters):
@@ -140,7 +142,7 @@ def _decisions(office: Office, browser: httpx2.Client, address: str) -> list[Mea
             else:
                 browser.post(
                     f"{address}/letter/{id}/reject",
-                    data={"token": token[1], "digest": office.desk.ledger.entry(id).digest},
+                    data={"token": token[1], "digest": office.desk.ledger.letters.get(id).digest},
                     headers={"Origin": address},
                 )
             while "Rejected by" not in browser.get(f"{address}/letter/{id}").text:

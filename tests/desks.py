@@ -6,6 +6,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -26,7 +27,9 @@ from postroom.desk.recorder import Call
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.services.services import Services
-from postroom.store.ledger import Ledger
+from postroom.store.database import Database
+from postroom.store.protocol import Ledger
+from postroom.store.sqlite.ledger import SqliteLedger
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -91,6 +94,18 @@ class Clock:
         self.steady = 1.0
 
 
+def database_of(ledger: Ledger) -> Database:
+    """Return the SQLite file of a ledger, for tests that damage it or look behind it."""
+    assert isinstance(ledger, SqliteLedger)
+    return ledger._database
+
+
+def change_settings(ledger: Ledger, **changes: Any) -> None:
+    """Change what the ledger keeps for the whole desk."""
+    with ledger.write() as tx:
+        tx.save_settings(replace(tx.settings, **changes))
+
+
 class Office:
     """A person's vault and state folder, and the desk over them, which can be closed and opened again."""
 
@@ -108,7 +123,7 @@ class Office:
         self.wrap: Callable[[LocalMailbox], Mailbox] = lambda box: box
         self.step: Callable[[str], None] = lambda _name: None
         self.sleep: Callable[[float], None] = self.clock.go
-        self.ledgers: type[Ledger] = Ledger
+        self.ledgers: type[SqliteLedger] = SqliteLedger
         self.vaults: type[Vault] = Vault
         self.drawn = 0
         self.vault.mkdir(parents=True, exist_ok=True)
@@ -117,8 +132,8 @@ class Office:
 
     def set_passphrase(self, word: str) -> None:
         """Give the desk its first passphrase, sealed so that checking it costs nothing."""
-        with self.desk.ledger.write() as book:
-            book.set(passphrase.KEY, passphrase.sealed(word, b"salt", cost=2))
+        sealed = passphrase.sealed(word, b"salt", cost=2)
+        change_settings(self.desk.ledger, passphrase=sealed)
 
     def open(self) -> Desk:
         """Open the desk as a new process would."""
@@ -132,8 +147,7 @@ class Office:
         )
         ledger = self.ledgers(self.state / "ledger.sqlite", clock=tools.clock, draw=tools.draw)
         self._stack.callback(ledger.close)
-        with ledger.write() as book:
-            book.set("desk", DESK)
+        change_settings(ledger, desk_id=DESK)
         vault = self.vaults(self.vault)
         self._stack.callback(vault.close)
         self.box = LocalMailbox(
@@ -230,7 +244,7 @@ class Office:
 
     def state_of(self, id: str) -> str:
         """Return the name of a letter's state."""
-        return self.desk.ledger.entry(id).kind
+        return self.desk.ledger.letters.get(id).kind
 
     def sent(self) -> list[str]:
         """Return the subjects of all sent mail, newest first."""
@@ -315,7 +329,7 @@ def state(office: Office, id: str, kind: type[object] = object) -> object:
 
     state(office, id, Approved).wait
     """
-    return narrow(office.desk.ledger.entry(id).state, kind)
+    return narrow(office.desk.ledger.letters.get(id).state, kind)
 
 
 def parsed(office: Office, id: str) -> Note:

@@ -148,8 +148,8 @@ class Rounds(Office):
 
     def item(self, id: str) -> InboxItem:
         """Return what the journal has of a mail."""
-        with self.desk.ledger.write(synced=False) as book:
-            found = book.item("default", id)
+        with self.desk.ledger.write(synced=False) as tx:
+            found = tx.inbox.get("default", id)
         assert found is not None
         return found
 
@@ -172,7 +172,7 @@ class Rounds(Office):
 
     def letter_note(self, id: str) -> tuple[str, Note]:
         """Return where the note of the letter that answers a mail stands, and the note."""
-        path = self.desk.ledger.place(self.item(id).letter).path
+        path = self.desk.ledger.notes.location(self.item(id).letter).path
         return path, Note.parse((self.vault / path).read_bytes())
 
     def letter_text(self, id: str) -> str | None:
@@ -192,7 +192,7 @@ class Rounds(Office):
 
     def triaged(self) -> list[dict[str, Any]]:
         """Return the lines of the log that tell of a decision."""
-        rows = [json.loads(line) for _, line in self.desk.ledger.actions()]
+        rows = [json.loads(line) for _, line in self.desk.ledger.actions.after()]
         return [row["parameters"] for row in rows if row["action_type"] == "triage_mail"]
 
 

@@ -33,6 +33,7 @@ from postroom.desk.outbox import Proposal
 from tests.crash import worker
 from tests.crash.counts import LETTERS, SEED, scaled
 from tests.crash.worker import Asked, Late, Mute
+from tests.desks import change_settings
 from tests.narrow import narrow, present
 
 SHARE = -(-LETTERS // 3)  # of one provider
@@ -93,8 +94,8 @@ class Storm:
         self._shared = mmap.mmap(-1, 16)  # seconds that the clock is ahead; whether it is enough
         for name in ("vault", "state"):
             (self.folder / name).mkdir(mode=0o700)
-        with self.office() as (desk, _), desk.ledger.write() as book:
-            book.set("desk", worker.DESK)
+        with self.office() as (desk, _):
+            change_settings(desk.ledger, desk_id=worker.DESK)
 
     def office(
         self, step: worker.Step = lambda _name: None
@@ -229,7 +230,7 @@ class Storm:
                 desk.send_approved()
                 self._go(ASK_AGAIN + 1)
             desk.reconcile()
-            return {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
+            return {line.id: line.state for line in desk.ledger.lists.summaries(*life.STATES)}
 
     def accepted(self) -> list[tuple[str, str]]:
         """Return what the provider took: letter and SHA-256 of the bytes, each time."""
@@ -239,7 +240,7 @@ class Storm:
         """Be the person who looks into the mailbox, says what was sent, and approves the rest again."""
         there = dict(self.accepted())
         with self.office() as (desk, _):
-            for line in desk.ledger.lines("unknown"):
+            for line in desk.ledger.lists.summaries("unknown"):
                 desk.resolve(line.id, by="ada", sent=line.id in there)
         self.calm()
 
@@ -269,11 +270,11 @@ class Storm:
         """Check all that must hold of every letter, and return the ids by state."""
         with self.office() as (desk, _):
             assert desk.log.verify() == []
-            assert desk.ledger.check() == "ok"
-            listed = {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
-            subjects = {id: desk.ledger.entry(id).letter.subject for id in listed}
-            histories = {id: desk.ledger.history(id) for id in listed}
-            actions = [present(read(line)) for _, line in desk.ledger.actions()]
+            assert desk.ledger.check_integrity() == "ok"
+            listed = {line.id: line.state for line in desk.ledger.lists.summaries(*life.STATES)}
+            subjects = {id: desk.ledger.letters.get(id).letter.subject for id in listed}
+            histories = {id: desk.ledger.history.states(id) for id in listed}
+            actions = [present(read(line)) for _, line in desk.ledger.actions.after()]
         written = self.written()
         assert sorted(written) == list(range(1, len(written) + 1))
         # None lost, none made up: as many letters as were proposed, each under its first id.
@@ -396,7 +397,7 @@ def test_where_the_provider_tells_nothing_what_was_interrupted_is_unknown_and_li
     ids = storm.check(LEGAL)
     assert ids.keys() == {"sent", "unknown"}
     with storm.office() as (desk, _):
-        assert {line.id for line in desk.ledger.lines("unknown")} == ids["unknown"]
+        assert {line.id for line in desk.ledger.lists.summaries("unknown")} == ids["unknown"]
     # All whose owner died between claim and outcome, and at most one for each other death there.
     interrupted = set().union(*(storm.at_hand[step] for step in NOT_YET + ALREADY))
     assert interrupted <= ids["unknown"]

@@ -79,7 +79,10 @@ def approve_letters(person: Person) -> list[str]:
 
 def states(person: Person) -> dict[str, str]:
     with office(person) as found:
-        return {line.id: type(line.state).__name__.lower() for line in found.ledger.lines(*ALL)}
+        return {
+            line.id: type(line.state).__name__.lower()
+            for line in found.ledger.lists.summaries(*ALL)
+        }
 
 
 ALL = ("approved", "sending", "sent", "unknown", "failed", "pending")

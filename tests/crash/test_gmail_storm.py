@@ -215,8 +215,8 @@ class GmailStorm(Storm):
                 for _ in range(2):
                     desk.send_approved()
             assert desk.log.verify() == []
-            assert desk.ledger.check() == "ok"
-            return {line.id: line.state for line in desk.ledger.lines(*life.STATES)}
+            assert desk.ledger.check_integrity() == "ok"
+            return {line.id: line.state for line in desk.ledger.lists.summaries(*life.STATES)}
 
 
 def decide(desk: Desk, folder: Path, halted: Callable[[], bool], chance: Random) -> None:
@@ -224,9 +224,9 @@ def decide(desk: Desk, folder: Path, halted: Callable[[], bool], chance: Random)
     while not halted():
         with suppress(PostroomError):  # Gmail is asked about recipients, and fails
             worker.approve(desk, folder)
-            if len(desk.ledger.lines("pending", "approved")) < worker.AHEAD:
+            if len(desk.ledger.lists.summaries("pending", "approved")) < worker.AHEAD:
                 worker.propose(desk, folder)
-        for line in desk.ledger.lines("approved"):
+        for line in desk.ledger.lists.summaries("approved"):
             if narrow(line.state, life.Approved).tries and chance.random() < 0.2:
                 with suppress(PostroomError):
                     think_again(desk, line.id, chance)

@@ -274,7 +274,7 @@ class Post:
 
     def outcome(self) -> list[list[Any]]:
         return [
-            self.rows("SELECT message, state, letter, version, unshown FROM errand"),
+            self.rows("SELECT message, state, letter, version, note_stale FROM inbox_item"),
             self.rows("SELECT id, agent, state, version FROM letter"),
             self.rows("SELECT seq FROM action"),
         ]
@@ -336,8 +336,8 @@ def check(post: Post) -> None:
     came = post.mail("in:inbox")
     assert sorted(subject for subject, _ in came) == sorted(map(subject_of, range(post.came)))
     inbox = dict(came)
-    columns = ("message", "state", "letter", "unshown")
-    rows = post.rows(f"SELECT {', '.join(columns)} FROM errand")
+    columns = ("message", "state", "letter", "note_stale")
+    rows = post.rows(f"SELECT {', '.join(columns)} FROM inbox_item")
     items = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert len(items) == len(rows)
     # The answers that were sent are no mail that came in.
@@ -363,7 +363,7 @@ def check(post: Post) -> None:
         ((path, note),) = standing
         assert note.text("decision") == decision or post.said.get(subject) == "Rejected"
         shown = (item["state"], path.parts[0], note.text("status"))
-        assert not item["unshown"]
+        assert not item["note_stale"]
         if decision in FIXED:
             assert shown == FIXED[decision], subject
             titles = [title for title, _ in sections(note.body) if title]

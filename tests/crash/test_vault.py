@@ -53,7 +53,7 @@ def person(tmp_path: Path) -> Person:
 
 def actions(desk: Desk) -> list[dict[str, Any]]:
     """Return the lines of the chain, as values."""
-    return [present(read_line(line)).record for _, line in desk.ledger.actions()]
+    return [present(read_line(line)).record for _, line in desk.ledger.actions.after()]
 
 
 def say(text: str) -> None:

@@ -28,7 +28,7 @@ from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
 from postroom.mail.local import LocalMailbox
-from postroom.store.ledger import Ledger
+from postroom.store.sqlite.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import clock as machine_clock
 
@@ -212,7 +212,7 @@ def office(
 
     tools = Effects(clock=clock, draw=draw, sleep=time.sleep, crash_point=step)
     with (
-        closing(Ledger(folder / "state" / "ledger.sqlite", clock=clock, draw=draw)) as ledger,
+        closing(SqliteLedger(folder / "state" / "ledger.sqlite", clock=clock, draw=draw)) as ledger,
         closing(Watched(folder / "vault", step)) as vault,
     ):
         box = provider(folder / "provider", step, lambda: clock().wall)
@@ -246,7 +246,7 @@ def write(desk: Desk, folder: Path, halted: Callable[[], bool]) -> None:
     """Be an agent that writes letters, and the person who approves them, until it is enough."""
     while not halted():
         approve(desk, folder)
-        if len(desk.ledger.lines("pending", "approved")) > AHEAD:
+        if len(desk.ledger.lists.summaries("pending", "approved")) > AHEAD:
             time.sleep(IDLE)
             continue
         for _ in range(BATCH):
@@ -264,13 +264,13 @@ def propose(desk: Desk, folder: Path) -> None:
 def approve(desk: Desk, folder: Path) -> None:
     """Approve all that waits: every other letter at the terminal, the others by moving the note."""
     desk.reconcile()  # as the terminal does before it acts
-    for line in desk.ledger.lines("pending"):
-        entry = desk.ledger.entry(line.id)
+    for line in desk.ledger.lists.summaries("pending"):
+        entry = desk.ledger.letters.get(line.id)
         try:
             if number_of(entry.letter.subject) % 2:
                 desk.approve(line.id, by="ada", digest=entry.digest)
             else:
-                here = folder / "vault" / desk.ledger.place(line.id).path
+                here = folder / "vault" / desk.ledger.notes.location(line.id).path
                 if here.parent.name != "Pending_Approval":
                     continue
                 there = folder / "vault" / "Approved" / here.name

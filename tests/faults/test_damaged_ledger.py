@@ -41,11 +41,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Somebody:
     digest = person.show(other)["digest"].removeprefix("sha256:")[:8]
     assert person.run("approve", other, "--yes", digest).code == 0
     with closing(sqlite3.connect(person.ledger)) as ledger, ledger:
-        ledger.execute("DELETE FROM meta WHERE key = 'inode'")  # it is copied for each case
+        ledger.execute("UPDATE desk SET state_inode = ''")  # it is copied for each case
         ledger.execute(
-            "INSERT INTO move VALUES (NULL, 1, 'claude', 'default', 'm', '[\"A\"]', '[]', '', 0)"
+            "INSERT INTO label_change VALUES (NULL, 1, 'claude', 'default', 'm', '[\"A\"]', '[]', '', 0)"
         )
-        ledger.execute("INSERT INTO slip VALUES ('h', '[1, \"\", 1]', '')")
+        ledger.execute("INSERT INTO slip VALUES ('h', '[1, \"\", 1]', '', '')")
     with closing(sqlite3.connect(person.ledger)) as ledger:
         ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return person
@@ -108,10 +108,6 @@ def cell(table: str, column: str, value: bytes | str) -> Damage:
     return sql(f"UPDATE OR IGNORE {table} SET {column} = ?", value)
 
 
-def meta(key: str, value: bytes | str) -> Damage:
-    return sql("INSERT OR REPLACE INTO meta VALUES (?, ?)", key, value)
-
-
 FILES: dict[str, Damage] = {
     "zero length": cut(0), "one byte": cut(1), "half a header": cut(50), "a header": cut(100),
     "one page": cut(4096), "a page too few": cut(-4096), "a byte too few": cut(-1),
@@ -122,9 +118,9 @@ FILES: dict[str, Damage] = {
 }  # fmt: skip
 TABLES = {
     f"without {table}": sql(f"DROP TABLE {table}")
-    for table in ("meta", "letter", "note", "action", "claim", "history", "move", "slip")
+    for table in ("desk", "letter", "note", "action", "claim", "history", "label_change", "slip")
 } | {
-    "an empty letter": sql("DELETE FROM letter"), "an empty meta": sql("DELETE FROM meta"),
+    "an empty letter": sql("DELETE FROM letter"), "an empty desk": sql("DELETE FROM desk"),
     "an older version": sql("PRAGMA user_version = 0"), "a version below": sql("PRAGMA user_version = -1"),
 }  # fmt: skip
 CELLS = {
@@ -137,13 +133,14 @@ CELLS = {
         ("note", "path", b"\xff"), ("note", "pages", "nonsense"), ("note", "pages", "[]"), ("note", "mtime", "x"),
         ("action", "line", b"\xff\xfe"), ("action", "line", "nonsense"), ("history", "detail", "nonsense"),
         ("history", "state", "nonsense"), ("claim", "wall", "x"), ("slip", "seen", "nonsense"),
-        ("move", "added", "nonsense"), ("move", "removed", "7"), ("move", "at", "x"),
+        ("label_change", "added", "nonsense"), ("label_change", "removed", "7"), ("label_change", "at", "x"),
     )
 } | {
-    f"{key} is {value!r}": meta(key, value)
-    for key, value in (
-        ("log", "nonsense"), ("log", '["x", 2, 3, 4]'), ("log", "[1, 2, 3, 4, 5]"), ("log", b"\xff"),
-        ("desk", b"\xff"), ("key", b"\xff"), ("passphrase", "nonsense"), ("inode", "x"),
+    f"{column} is {value!r}": cell("desk", column, value)
+    for column, value in (
+        ("log_position", "nonsense"), ("log_position", '["x", 2, 3, 4]'),
+        ("log_position", "[1, 2, 3, 4, 5]"), ("log_position", b"\xff"), ("desk_id", b"\xff"),
+        ("seal_key", b"\xff"), ("passphrase", "nonsense"), ("state_inode", "x"),
     )
 }  # fmt: skip
 
@@ -190,7 +187,7 @@ def test_a_newer_schema_is_refused_with_what_to_do_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", [cut(0), sql("DELETE FROM meta")], ids=["empty", "empty meta"])
+@pytest.mark.parametrize("damage", [cut(0), sql("DELETE FROM desk")], ids=["empty", "empty desk"])
 def test_a_ledger_that_forgot_its_vault_is_not_begun_anew(
     whole: Somebody, tmp_path: Path, damage: Damage
 ) -> None:

@@ -21,7 +21,7 @@ from postroom.core.records import Entry
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Accepted, NotSent, SendOutcome, Unproven
-from postroom.store.ledger import Book, Ledger
+from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office, state
 from tests.narrow import narrow
@@ -116,9 +116,9 @@ def test_on_a_full_disk_no_letter_is_taken_in_and_none_is_half_taken_in(office: 
     with full_disk(), pytest.raises(Unavailable) as said:
         office.propose()
     assert "ledger.sqlite" in said.value.message
-    assert len(office.desk.ledger.lines()) == 1
+    assert len(office.desk.ledger.lists.summaries()) == 1
     office.propose()
-    assert len(office.desk.ledger.lines()) == 2
+    assert len(office.desk.ledger.lists.summaries()) == 2
     assert office.desk.log.verify() == []
 
 
@@ -251,7 +251,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(office: Office, journal: str)
         assert connection.execute(f"PRAGMA journal_mode = {journal}").fetchone() == (journal,)
     before = path.read_bytes()
     with pytest.raises(Corrupt) as said:
-        Ledger(path, clock=office.clock, draw=os.urandom)
+        SqliteLedger(path, clock=office.clock, draw=os.urandom)
     assert "newer Postroom (version 99" in said.value.message
     assert path.read_bytes() == before
 
@@ -259,7 +259,7 @@ def test_a_ledger_of_a_newer_version_is_left_alone(office: Office, journal: str)
 # A power cut
 
 
-class Disk(Ledger):
+class Disk(SqliteLedger):
     """A ledger of which a power cut leaves what SQLite has synced: what `synchronous = FULL` committed.
 
     In WAL mode a commit with `synchronous = NORMAL`, or one that changes nothing, is not synced.
@@ -268,10 +268,10 @@ class Disk(Ledger):
     on_disk: dict[str, bytes]
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
         before = _files_of(self.path)
-        with super().write(synced=synced, early=early) as book:
-            yield book
+        with super().write(synced=synced, early=early) as tx:
+            yield tx
         if synced and _files_of(self.path) != before:
             self.on_disk = _files_of(self.path)
 
@@ -300,7 +300,7 @@ def test_after_a_power_cut_the_log_is_not_ahead_of_the_ledger(office: Office) ->
     shown = len(list(office.desk.log.records()))
     power_cut(office)
     assert office.look() == ""
-    assert office.desk.ledger.head() == shown
+    assert office.desk.ledger.actions.head() == shown
     assert (office.state_of(waiting.id), office.state_of(approved.id)) == ("pending", "approved")
     assert office.desk.log.verify() == []
 
@@ -391,7 +391,7 @@ def test_after_a_restored_backup_nothing_leaves_again_and_the_log_is_believed(
     assert office.state_of(undone.id) == "pending"
     assert office.state_of(rejected.id) == "rejected"
     assert office.state_of(withdrawn.id) == "withdrawn"
-    assert {line.id for line in office.desk.ledger.lines("unknown")} == {
+    assert {line.id for line in office.desk.ledger.lists.summaries("unknown")} == {
         entry.id for entry in (*stays, waiting)
     }
     assert office.desk.log.verify() == []
@@ -711,7 +711,7 @@ def test_an_approved_draft_that_a_sync_client_brings_back_is_void(
     said = passes(office)
     assert "counts for nothing" in said
     assert len(outside.accepted) == 1
-    assert [line.state for line in office.desk.ledger.lines()] == []
+    assert [line.state for line in office.desk.ledger.lists.summaries()] == []
 
 
 # Interrupted moves of our own

@@ -27,11 +27,11 @@ from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.desk.slips import slip
 from postroom.mail import mime
-from postroom.store.ledger import Book, Ledger
+from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Ready, Vault
 from tests.conftest import examples
-from tests.desks import Clock, Dead, Office
+from tests.desks import Clock, Dead, Office, database_of
 from tests.providers import BARRED, BUSY, LOST, Arranged, Courier
 
 MEMORY = Path("/dev/shm")
@@ -132,16 +132,16 @@ class FragileVault(Vault):
         return size
 
 
-class FragileLedger(Ledger):
+class FragileLedger(SqliteLedger):
     """A ledger whose process may die before or after a transaction."""
 
     fate: Fate
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
         self.fate.meet("ledger before")
-        with super().write(synced=synced, early=early) as book:
-            yield book
+        with super().write(synced=synced, early=early) as tx:
+            yield tx
         self.fate.meet("ledger after")
 
 
@@ -251,8 +251,8 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def sync(self) -> None:
         """Forget the words that were taken back, by what the ledger says happened."""
-        for line in self.other.desk.ledger.lines(*life.STATES):
-            history = self.other.desk.ledger.history(line.id)
+        for line in self.other.desk.ledger.lists.summaries(*life.STATES):
+            history = self.other.desk.ledger.history.states(line.id)
             new = history[self.seen.get(line.id, 0) :]
             self.seen[line.id] = len(history)
             if any(life.name(state) in TAKEN_BACK for state in new):
@@ -261,7 +261,7 @@ class OutboxMachine(RuleBasedStateMachine):
     def accepts(self, letter: Letter, wire: bytes) -> None:
         """A letter leaves: was it approved, as it is, and is it the first time?"""
         self.sync()
-        verdict = getattr(self.other.desk.ledger.entry(letter.id).state, "verdict", None)
+        verdict = getattr(self.other.desk.ledger.letters.get(letter.id).state, "verdict", None)
         if verdict and verdict.slip:
             whole = [address.key for address in letter.envelope]
             if whole != [self.slips.get(verdict.slip)] or verdict.slip in self.spent:
@@ -296,7 +296,7 @@ class OutboxMachine(RuleBasedStateMachine):
         """A person touched a letter's notes: what stands in Approved/ as it was frozen, they approve."""
         self.sync()
         try:
-            entry = self.other.desk.ledger.entry(id)
+            entry = self.other.desk.ledger.letters.get(id)
         except PostroomError:
             return
         if not isinstance(entry.state, life.Pending | life.Approved):
@@ -316,7 +316,7 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def everything(self) -> str:
         """Return all text that is kept anywhere."""
-        ledger = self.other.desk.ledger._database
+        ledger = database_of(self.other.desk.ledger)
         kept = [row[0] for row in ledger.rows("SELECT frozen FROM letter")]
         kept += [row[0] for row in ledger.rows("SELECT frozen FROM revision")]
         kept += [path.read_text(encoding="utf-8") for path in self.office.vault.rglob("*.md")]
@@ -338,7 +338,9 @@ class OutboxMachine(RuleBasedStateMachine):
             fate.point = ""
             self.office.reopen()
             if plan and plan.point == "vault between":  # which leaves two of them
-                self.doubled |= {line.id for line in self.other.desk.ledger.lines(*life.STATES)}
+                self.doubled |= {
+                    line.id for line in self.other.desk.ledger.lists.summaries(*life.STATES)
+                }
         except PostroomError as why:
             assert not strict, why
         met = planned and not fate.point
@@ -354,8 +356,10 @@ class OutboxMachine(RuleBasedStateMachine):
     def entry(self, office: Office, which: int, *states: str) -> Entry | None:
         """Return a letter, mostly one in such a state."""
         ledger = office.desk.ledger
-        lines = (which < 8 and ledger.lines(*states)) or ledger.lines(*life.STATES)
-        return ledger.entry(lines[-1 - which % len(lines)].id) if lines else None
+        lines = (which < 8 and ledger.lists.summaries(*states)) or ledger.lists.summaries(
+            *life.STATES
+        )
+        return ledger.letters.get(lines[-1 - which % len(lines)].id) if lines else None
 
     def _approve(self, office: Office, which: int, how: int) -> None:
         office.desk.reconcile()  # as the terminal does before it acts
@@ -727,17 +731,17 @@ class OutboxMachine(RuleBasedStateMachine):
     @invariant()
     def what_left_is_never_taken_for_unsent(self) -> None:
         for one in self.courier.accepted:
-            kind = self.other.desk.ledger.entry(one.letter.id).kind
+            kind = self.other.desk.ledger.letters.get(one.letter.id).kind
             assert kind in ("sending", "unknown", "sent")
 
     @invariant()
     def what_is_called_sent_has_left(self) -> None:
         left = {one.letter.id for one in self.courier.accepted}
-        assert {line.id for line in self.other.desk.ledger.lines("sent")} <= left
+        assert {line.id for line in self.other.desk.ledger.lists.summaries("sent")} <= left
 
     @invariant()
     def letters_never_vanish(self) -> None:
-        known = {line.id for line in self.other.desk.ledger.lines(*life.STATES)}
+        known = {line.id for line in self.other.desk.ledger.lists.summaries(*life.STATES)}
         assert self.entered <= known
 
     @invariant()
@@ -752,9 +756,9 @@ class OutboxMachine(RuleBasedStateMachine):
 
     def assert_notes_in_place(self) -> None:
         """After a look, every open letter has its note where it belongs, and no other note."""
-        for line in self.other.desk.ledger.lines("pending", "approved", "unknown"):
-            entry = self.other.desk.ledger.entry(line.id)
-            place = self.other.desk.ledger.place(line.id)
+        for line in self.other.desk.ledger.lists.summaries("pending", "approved", "unknown"):
+            entry = self.other.desk.ledger.letters.get(line.id)
+            place = self.other.desk.ledger.notes.location(line.id)
             notes = self.office.notes(line.id)
             verdict = getattr(entry.state, "verdict", None)
             if not place.path and verdict and not notes:
@@ -790,7 +794,7 @@ class OutboxMachine(RuleBasedStateMachine):
             self.office.desk.reconcile()
             self.office.desk.send_approved()
             self.clock.go(wait)
-        assert self.office.desk.ledger.lines("approved", "sending") == []
+        assert self.office.desk.ledger.lists.summaries("approved", "sending") == []
         self.assert_notes_in_place()
         self.nothing_left_twice_or_unapproved()
         self.what_left_is_never_taken_for_unsent()

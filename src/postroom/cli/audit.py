@@ -43,7 +43,7 @@ def audit_command(what: str | None, letter: str, limit: int, **options: str | No
         if what == "verify":
             _verify(desk)
             return
-        letter = desk.ledger.find(letter) if letter else ""
+        letter = desk.ledger.letters.find_id(letter) if letter else ""
         records = list(desk.log.records(letter=letter, **filters))[-limit:]
     rows = [_row(record) for record in records]
     output({"actions": records}, rows or ["No action fits."])
@@ -63,7 +63,7 @@ def _row(record: dict[str, Any]) -> str:
 
 
 def _verify(desk: Desk) -> None:
-    faults, head = desk.log.verify(), desk.ledger.head()
+    faults, head = desk.log.verify(), desk.ledger.actions.head()
     rows = [
         f"{f'Logs/actions/{fault.file}:{fault.line}: ' if fault.file else ''}{fault.what}"
         for fault in faults[:MOST_FAULTS]

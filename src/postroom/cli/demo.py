@@ -165,7 +165,7 @@ def _orchestrate() -> str:
         for file in sorted((vault / folder).glob("*.md")):
             click.echo(f"  {folder}/{file.name}")
     with _open_desk() as desk:
-        pending = desk.ledger.lines("pending")
+        pending = desk.ledger.lists.summaries("pending")
     return next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
 
 
@@ -271,8 +271,8 @@ def _decide_for_person(letters: DemoLetters) -> None:
     """Where nobody is there to decide, show how it goes on."""
     vault = wiring.settings().vault.path
     with _open_desk() as desk:
-        digest = desk.ledger.entry(letters.good).digest.removeprefix("sha256:")[:8]
-        draft = vault / desk.ledger.place(letters.drafted).path
+        digest = desk.ledger.letters.get(letters.good).digest.removeprefix("sha256:")[:8]
+        draft = vault / desk.ledger.notes.location(letters.drafted).path
     _tell("A person rejects it, and approves the other by the digest that they saw:")
     _run("reject", letters.lured, "--reason", "It came from a mail, not from me.")
     _run("approve", letters.good, "--yes", digest)

@@ -104,21 +104,21 @@ def _describe_trust(level: str, config: Config) -> str:
 
 
 def _letter_counts(desk: Desk) -> dict[str, int]:
-    states = [life.name(letter.state) for letter in desk.ledger.lines()]
+    states = [life.name(letter.state) for letter in desk.ledger.lists.summaries()]
     return {state: states.count(state) for state in life.OPEN}
 
 
 def _mail_counts(desk: Desk) -> dict[str, int]:
     """Return how many mails are still to be dealt with, by state."""
-    with desk.ledger.read() as book:
-        tally = book.tally()
+    with desk.ledger.read() as tx:
+        tally = tx.inbox.count_by_state()
     return {state: tally.get(state, 0) for state in INBOX_STATES}
 
 
 def _spent_in_window(desk: Desk) -> int:
     now = desk.clock()
-    with desk.ledger.read() as book:
-        claims = book.spent(now, desk.rules.window)
+    with desk.ledger.read() as tx:
+        claims = tx.budget.spent(now, desk.rules.window)
     return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
 
 
@@ -204,8 +204,6 @@ def _check_mode(config: Config) -> Iterator[Check]:
 def _check_desk(desk: Desk, config: Config) -> Iterator[Check]:
     import shutil
 
-    from postroom.desk.passphrase import KEY
-
     state, rules = config.state_for(desk.id), desk.rules
     yield Check("vault", "ok", f"{desk.vault.root}, desk {desk.id}")
     is_shared = state.stat().st_mode & 0o077
@@ -216,11 +214,15 @@ def _check_desk(desk: Desk, config: Config) -> Iterator[Check]:
         if free < SPACE:
             left = f"{free // 1_000_000} MB left at {place}"
             yield Check("disk", "note", left, "Free some space.")
-    yield Check("ledger", "ok", f"{desk.ledger.head():,} lines of actions, {desk.ledger.check()}")
-    if unknown := len(desk.ledger.lines("unknown")):
+    yield Check(
+        "ledger",
+        "ok",
+        f"{desk.ledger.actions.head():,} lines of actions, {desk.ledger.check_integrity()}",
+    )
+    if unknown := len(desk.ledger.lists.summaries("unknown")):
         found = f"{unknown} may or may not have been sent"
         yield Check("letters", "fail", found, "See `postroom pending`.")
-    has_passphrase = bool(desk.ledger.meta(KEY))
+    has_passphrase = bool(desk.ledger.settings.passphrase)
     trust = _describe_trust(rules.trust, config)
     found = f"{trust}; {'a' if has_passphrase else 'no'} passphrase is set"
     lacking = rules.trust == "desk" and not has_passphrase

@@ -76,11 +76,11 @@ def pending_command(everything: bool) -> None:
     """
     states = tuple(HEADINGS) if everything else ORDER
     with open_desk(make=True) as desk:
-        letters = desk.ledger.lines(*ORDER)
+        letters = desk.ledger.lists.summaries(*ORDER)
         if everything:
-            letters += desk.ledger.lines(*(set(states) - set(ORDER)), newest=PAST)
+            letters += desk.ledger.lists.summaries(*(set(states) - set(ORDER)), newest=PAST)
         now, rules = desk.clock(), desk.rules
-        rehearsed = 0 if rules.live else len(desk.ledger.lines("rehearsal"))
+        rehearsed = 0 if rules.live else len(desk.ledger.lists.summaries("rehearsal"))
     rows: list[str] = []
     for state in states:
         chosen = [letter for letter in letters if life.name(letter.state) == state]
@@ -108,11 +108,11 @@ def show_command(id: str) -> None:
     """Show one letter with its risk card and history."""
     with open_desk() as desk:
         entry = _find(desk, id)
-        output(sheet.letter_json(entry, desk.ledger.history(entry.id)), _lines(desk, entry))
+        output(sheet.letter_json(entry, desk.ledger.history.states(entry.id)), _lines(desk, entry))
 
 
 def _find(desk: Desk, id: str) -> Entry:
-    return desk.ledger.entry(desk.ledger.find(id))
+    return desk.ledger.letters.get(desk.ledger.letters.find_id(id))
 
 
 def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     yield from sheet.letter_lines(entry)
     if entry.replaces:
         yield printing.field("Replaces", f"the letter {entry.replaces}")
-    if former := desk.ledger.former(entry.id):
+    if former := desk.ledger.history.original(entry.id):
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
     if edited := desk.edited(entry):
@@ -131,7 +131,7 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
         )
         yield edited
     yield ""
-    for state in desk.ledger.history(entry.id):
+    for state in desk.ledger.history.states(entry.id):
         yield printing.folded(life.describe(state))
     yield printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
@@ -204,7 +204,7 @@ def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
         )
         return _send(desk, approved)
     except KeyboardInterrupt:
-        if life.allows(desk.ledger.entry(entry.id).state, "undo"):
+        if life.allows(desk.ledger.letters.get(entry.id).state, "undo"):
             desk.recall(entry.id, by=login_name())
             say(f"The letter {entry.id} was recalled and waits again.")
         raise
@@ -230,9 +230,9 @@ def _report(desk: Desk, entries: Iterable[Entry]) -> None:
     rows = []
     for entry in entries:
         rows.append(printing.folded(life.describe(entry.state, id=entry.id)))
-        if path := desk.ledger.place(entry.id).path:
+        if path := desk.ledger.notes.location(entry.id).path:
             rows.append(f"  {path}")
-    values = [sheet.letter_json(entry, desk.ledger.history(entry.id)) for entry in entries]
+    values = [sheet.letter_json(entry, desk.ledger.history.states(entry.id)) for entry in entries]
     output({"letters": values}, rows)
     if any(_stays_local(entry) for entry in entries):
         say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
@@ -423,7 +423,7 @@ def send_approved_command(wait: bool) -> None:
 
 def _approved(desk: Desk) -> list[tuple[str, str, float]]:
     """Return id, reason and seconds left of each letter that is approved and waits."""
-    found = [(letter.id, letter.state) for letter in desk.ledger.lines("approved")]
+    found = [(letter.id, letter.state) for letter in desk.ledger.lists.summaries("approved")]
     return [
         (id, state.held, desk.dispatcher.due_in(state))
         for id, state in found

@@ -165,14 +165,13 @@ def _make_folders(desk: Desk, config: Config) -> list[str]:
 
 
 def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
-    from postroom.desk.passphrase import KEY
 
-    has_one = bool(desk.ledger.meta(KEY))
+    has_one = bool(desk.ledger.settings.passphrase)
     wanted = config.approvals
     if has_one and (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required):
         say("The settings ask for less than the ledger requires: that takes the passphrase.")
         proof = terminal.ask_passphrase()
-        desk.loosen(proof, trust=wanted.trust, required=str(wanted.required).lower())
+        desk.loosen(proof, trust=wanted.trust, required=wanted.required)
     if asked or (wanted.trust == "desk" and not has_one):
         old = terminal.ask_passphrase("Current passphrase: ") if has_one else None
         new = terminal.ask_passphrase("A new passphrase: ")

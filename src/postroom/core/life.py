@@ -8,11 +8,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Conflict
 from postroom.core.stamp import Stamp
+
+
+class Channel(StrEnum):
+    """Where a verdict was given."""
+
+    TERMINAL = "terminal"
+    PAGE = "page"
+    FOLDER = "folder"
+    SLIP = "slip"
+    NOT_REQUIRED = "not_required"  # `approvals.required = false`: no person was asked
+
+    @classmethod
+    def _missing_(cls, value: object) -> Channel | None:
+        return cls.NOT_REQUIRED if value == "required = false" else None  # by versions before 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +34,15 @@ class Verdict:
     """A person's yes to one digest: whose word, given where, and the slip that it was, if any."""
 
     by: str
-    via: str
+    via: Channel
     at: Stamp
     digest: str
     slip: str = ""
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether no person gave it, because none is required."""
+        return self.via is Channel.NOT_REQUIRED
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +213,7 @@ def load(kind: str, detail: str) -> State:
             values[key] = Stamp(*values[key])
     if "verdict" in values:
         by, via, at, digest, slip = values["verdict"]
-        values["verdict"] = Verdict(by, via, Stamp(*at), digest, slip)
+        values["verdict"] = Verdict(by, Channel(via), Stamp(*at), digest, slip)
     if "refused" in values:
         values["refused"] = tuple(values["refused"])
     state: State = STATES[kind](**values)
@@ -228,7 +247,7 @@ def describe(
             clause = "waits for your decision" if you else "waits for a person"
         case Approved(verdict=verdict, held=held):
             clause = f"was approved at {when(verdict.at)} by {verdict.by}"
-            clause = "needs no approval" if verdict.by == "nobody" else clause
+            clause = "needs no approval" if verdict.is_automatic else clause
             clause += f" and is held: {held}" if held else " and is about to be sent"
         case Sending(at=at):
             clause = f"is being sent since {when(at)}"

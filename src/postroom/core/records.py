@@ -7,13 +7,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
+from postroom.core.audit import LogPosition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from postroom.core.card import Card
     from postroom.core.letter import Letter
     from postroom.core.stamp import Stamp
 
 DAY: Final = 86_400  # seconds
+_NO_FIELDS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Entry:
     replaces: str = ""
     origins: tuple[str, ...] = field(default=())
     version: int = 1
+    pre_send: str = ""  # what a record that is written before it is sent names as answered, as JSON
+    fields: Mapping[str, str] = field(default_factory=dict)  # further frontmatter of its draft
 
     @property
     def id(self) -> str:
@@ -55,6 +61,7 @@ class LetterSummary(NamedTuple):
     warning: str
     created: Stamp
     state: life.State
+    fields: Mapping[str, str] = _NO_FIELDS  # further frontmatter of its draft
 
 
 class LetterState(NamedTuple):
@@ -179,7 +186,7 @@ class InboxItem(NamedTuple):
     state: str = InboxState.FOUND
     facts: str = ""  # JSON
     judgement: str = ""  # JSON
-    by: str = ""
+    by: str = ""  # `DecidedBy`, or the line of a rule
     letter: str = ""
     wish: str = ""
     held: str = ""
@@ -193,3 +200,28 @@ class InboxItem(NamedTuple):
     def key(self) -> str:
         """The key of its note."""
         return f"mail {self.account} {self.message}"
+
+
+NOT_WRITTEN: Final = LogPosition()  # the log of a new ledger
+
+
+@dataclass(frozen=True, slots=True)
+class DeskSettings:
+    """What the ledger keeps once for the whole desk."""
+
+    desk_id: str = ""
+    ledger_id: str = ""  # the vault names it as the one that may send
+    machine: str = ""
+    state_inode: str = ""  # tells the state folder from a copy of it
+    room: str = ""  # the folder in the vault that has Postroom's, after a slash
+    passphrase: str = ""  # its salted hash
+    trust: str = ""  # pinned by the passphrase: `folder` or `desk`
+    approval_required: bool = False  # pinned by the passphrase
+    page_address: str = ""  # where the page was last served
+    seal_key: str = ""  # of the HMAC of audit lines
+    log_position: LogPosition = NOT_WRITTEN
+    notes_trust: str = ""  # the trust level that the notes give instructions for
+    rejected_changed: int = 0  # when the folder of rejected notes was last read, by its mtime
+    restored: str = ""  # why this ledger may be older than the log
+    tool_notes_since: float = 0.0  # before it, tools may have written what has no record
+    last_finished: str = ""  # the last thing that one of several finished, and logged

@@ -64,7 +64,7 @@ from postroom.desk.plan_types import (
 )
 from postroom.desk.slips import Slip
 from postroom.desk.unowned_notes import UnownedNotes
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.vault import Vault
 
@@ -110,10 +110,10 @@ class VaultDisplay:
         self._was_disturbed = False
         if adopt:
             self._adopt_requests()
-        for id in self.ledger.old_html():
+        for id in self.ledger.letters.with_old_html():
             with self._guarded(f"The letter {id}"):
                 self._refreeze(id)
-        states = self.ledger.standings()  # what changes meanwhile is read again by itself
+        states = self.ledger.letters.states()  # what changes meanwhile is read again by itself
         for entry in self.outbox.expire(states):
             states.pop(entry.id)
             self.notes.sync_note(entry)
@@ -218,8 +218,8 @@ class VaultDisplay:
             self.notes.sync_note(entry, notice)
 
     def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
-        locations = self.ledger.places()
-        is_trust_new = self.ledger.meta("noted") != self.rules.trust  # notes say what to do
+        locations = self.ledger.notes.locations()
+        is_trust_new = self.ledger.settings.notes_trust != self.rules.trust  # notes say what to do
         for id in dict.fromkeys((*states, *locations, *look.letters)):
             if id in self._handled:
                 continue
@@ -232,16 +232,16 @@ class VaultDisplay:
             with self._guarded(f"The letter {id}"):
                 self._perform(self._plan_letter(id, files))
         if is_trust_new and not self._was_disturbed:
-            with self.ledger.write(synced=False) as book:
-                book.set("noted", self.rules.trust)
+            with self.ledger.write(synced=False) as tx:
+                tx.save_settings(replace(tx.settings, notes_trust=self.rules.trust))
 
     def _plan_letter(self, id: str, files: list[LetterNote]) -> list[Action]:
         """Gather the facts about one letter as it is now, and plan."""
         try:
-            entry = self.ledger.entry(id)
+            entry = self.ledger.letters.get(id)
         except NotFound:
             return plan((), files[:1], self.rules)
-        location, vault = self.ledger.place(id), self.sync_files.vault
+        location, vault = self.ledger.notes.location(id), self.sync_files.vault
         slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
         record = LetterRecord(
             id=id,
@@ -251,7 +251,7 @@ class VaultDisplay:
             is_draft=entry.form == "draft",
             location=location.path,
             is_at_location=bool(location.path) and vault.stat(location.path) is not None,
-            intended=self.ledger.intended(id)[0],
+            intended=self.ledger.notes.planned_write(id)[0],
             is_write_unfinished=self.sync_files.unfinished_write(id) is not None,
             is_slip_gone=bool(slip) and self._slip(slip) is None,
         )
@@ -288,12 +288,12 @@ class VaultDisplay:
                 self._look_into(folder, settled_before, look)
             # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
             changed = self.sync_files.vault.changed(folders.REJECTED)
-            is_seen = self.ledger.meta("rejected") == str(changed) and changed < settled_before
+            is_seen = self.ledger.settings.rejected_changed == changed and changed < settled_before
             missing = self._missing(look)
             if not is_seen or missing:
                 self._look_into(folders.REJECTED, settled_before, look)
-                with self.ledger.write(synced=False) as book:
-                    book.set("rejected", str(changed))
+                with self.ledger.write(synced=False) as tx:
+                    tx.save_settings(replace(tx.settings, rejected_changed=changed))
             if not missing or all(look.letters.get(id) for id in missing) or count == LOOKS - 1:
                 break
         self.reports += look.reports
@@ -303,7 +303,7 @@ class VaultDisplay:
         """Return the letters whose note is not where it was last seen."""
         return [
             id
-            for id, location in self.ledger.places().items()
+            for id, location in self.ledger.notes.locations().items()
             if location.path and all(one.path != location.path for one in look.letters.get(id, ()))
         ]
 
@@ -342,8 +342,8 @@ class VaultDisplay:
             case Remember(letter, path):
                 self.sync_files.remember(letter, self._seen[path])
             case Sync(letter, notice, restore):
-                kept = self.ledger.place(letter).notice if notice is None else notice
-                self.notes.sync_note(self.ledger.entry(letter), kept, restore=restore)
+                kept = self.ledger.notes.location(letter).notice if notice is None else notice
+                self.notes.sync_note(self.ledger.letters.get(letter), kept, restore=restore)
             case Approve():
                 return self._approve(action)
             case FreezeText():
@@ -360,8 +360,8 @@ class VaultDisplay:
             case ApproveListed():
                 return self._approve_listed(action)
             case SeeSlip(hash):
-                with self.ledger.write() as book:
-                    book.see_slip(hash)
+                with self.ledger.write() as tx:
+                    tx.slips.add(hash)
             case _:
                 self._act_on_unowned(action)
         return ()
@@ -385,20 +385,20 @@ class VaultDisplay:
             case PresentRequest():
                 self.unowned.present_request(seen, action)
             case ForgetInode():
-                with self.ledger.write(synced=False) as book:
-                    book.free_inode(seen.file.inode)
+                with self.ledger.write(synced=False) as tx:
+                    tx.tool_notes.free_inode(seen.file.inode)
 
     def _approve(self, action: Approve) -> list[Action]:
         letter, path = action.letter, action.path
         try:
-            self.outbox.approve(letter, by=PERSON, via="folder")
+            self.outbox.approve(letter, by=PERSON, via=life.Channel.FOLDER)
         except (Denied, Conflict) as why:
             return put_back(letter, path, f"{why.message}. {why.remedy}")
         approved = f"The letter {letter} was approved: its note was moved to Approved/."
         return [Report(approved), Remember(letter, path), Sync(letter, "")]
 
     def _freeze_text(self, action: FreezeText) -> list[Action]:
-        entry, notice = self.ledger.entry(action.letter), REFROZEN
+        entry, notice = self.ledger.letters.get(action.letter), REFROZEN
         try:
             self.outbox.edit(entry.id, replace(entry.letter, text=action.text))
         except PostroomError as why:
@@ -408,7 +408,9 @@ class VaultDisplay:
     def _approve_listed(self, action: ApproveListed) -> list[Action]:
         id, path = action.letter, action.path
         try:
-            self.outbox.approve(id, by=PERSON, via="folder", digest=action.digest, slip=action.hash)
+            self.outbox.approve(
+                id, by=PERSON, via=life.Channel.FOLDER, digest=action.digest, slip=action.hash
+            )
         except (Conflict, Denied) as why:
             return [PresentRequest(path, action.agent, why=why.message)]
         self._handled.add(id)

@@ -15,6 +15,7 @@ from postroom.core import life, policy
 from postroom.core.audit import Value
 from postroom.core.errors import Conflict, PostroomError, Unavailable
 from postroom.core.letter import Letter
+from postroom.core.life import Channel
 from postroom.core.policy import Rules
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.stamp import Stamp
@@ -25,13 +26,13 @@ from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
 from postroom.desk.note_display import NoDisplay, NoteDisplay
 from postroom.desk.notes import difference
-from postroom.desk.outbox import PRE_SEND_RECORD, Outbox, Proposal
+from postroom.desk.outbox import Outbox, Proposal
 from postroom.desk.passphrase import Unlocked
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.singletons import SingletonLocks
 from postroom.desk.slips import Slip
-from postroom.store.ledger import Ledger
 from postroom.store.locks import locked
+from postroom.store.protocol import Ledger
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Desk(SingletonLocks):
     @cached_property
     def log(self) -> ActionLog:
         """The log files in the vault."""
-        return ActionLog(self.vault, self.ledger, desk=self.id, trusted=self.ledger.wrote)
+        return ActionLog(self.vault, self.ledger, desk=self.id, trusted=self.ledger.is_sealed)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -146,7 +147,7 @@ class Desk(SingletonLocks):
             rules=self.rules,
             clock=self.clock,
             mailboxes=self.mailboxes,
-            claims=self.state / "claims",
+            claims=self.ledger.claims,
             paused=self.paused,
             refresh_note=self._look,
             flush_log=self.publish,
@@ -207,8 +208,7 @@ class Desk(SingletonLocks):
 
     def _write_pre_send_record(self, entry: Entry) -> None:
         """Keep of a letter that is about to leave what its contract wants kept; else it does not leave."""
-        answers = self.ledger.meta(f"{PRE_SEND_RECORD}{entry.id}")
-        if answers:
+        if entry.pre_send:
             letter = entry.letter
             self.display.write_pre_send_record(
                 AuditLogEntry(
@@ -216,7 +216,7 @@ class Desk(SingletonLocks):
                     to=", ".join(address.spec for address in letter.to),
                     subject=letter.subject,
                     body_preview=(letter.html or letter.text).rstrip("\n")[:PREVIEW],
-                    reply_to_message_id=json.loads(answers),
+                    reply_to_message_id=json.loads(entry.pre_send),
                 )
             )
 
@@ -343,8 +343,8 @@ class Desk(SingletonLocks):
     def refuse_over_budget(self) -> None:
         """Refuse, with the seconds left, where no letter at all could leave now."""
         now = self.clock()
-        with self.ledger.read() as book:
-            policy.budget(book.spent(now, self.rules.reach), self.rules, now)
+        with self.ledger.read() as tx:
+            policy.budget(tx.budget.spent(now, self.rules.reach), self.rules, now)
 
     def due_in(self, entry: Entry) -> float | None:
         """Return the seconds until an approved letter may leave; None where it is not approved."""
@@ -368,8 +368,8 @@ class Desk(SingletonLocks):
 
     def replaced_by(self, entry: Entry) -> str:
         """Return the id of the letter that stands in the place of this one, if there is one."""
-        with self.ledger.read() as book:
-            newer = book.replacement(entry.agent, entry.id)
+        with self.ledger.read() as tx:
+            newer = tx.letters.replacement_of(entry.agent, entry.id)
         return newer[0] if newer else ""
 
     def glance(self, call: Call, id: str) -> Entry:
@@ -382,20 +382,20 @@ class Desk(SingletonLocks):
         with self._recording_refusals(call):
             check_name(call)
             self.reconcile()
-            found = self.ledger.lines(agent=call.agent)
+            found = self.ledger.lists.summaries(agent=call.agent)
         self.recorder.write(call, synced=False)
         return found
 
     def newest_letters(self, call: Call, count: int) -> list[str]:
         """Return the ids of this agent's newest letters, for a call that leaves no line."""
         check_name(call)
-        return [line.id for line in self.ledger.lines(agent=call.agent, newest=count)]
+        return [line.id for line in self.ledger.lists.summaries(agent=call.agent, newest=count)]
 
     def is_reply_approved(self, call: Call, thread: str) -> bool:
         """Return whether a letter of this agent's in a conversation, or a slip for a reply to it, is approved."""
         self.reconcile()
-        approved = self.ledger.lines("approved", agent=call.agent)
-        if any(self.ledger.entry(line.id).letter.thread == thread for line in approved):
+        approved = self.ledger.lists.summaries("approved", agent=call.agent)
+        if any(self.ledger.letters.get(line.id).letter.thread == thread for line in approved):
             return True
         return self.rules.trust == "folder" and any(
             slip.type == "email_reply" and slip.status == "approved" and slip.thread == thread
@@ -416,11 +416,11 @@ class Desk(SingletonLocks):
     # A person
 
     def approve(
-        self, id: str, *, by: str, digest: str, proof: Proof = None, via: str = "terminal"
+        self, id: str, *, by: str, digest: str, proof: Proof = None, via: Channel = Channel.TERMINAL
     ) -> Entry:
         """Approve what the person saw; at trust level desk with the passphrase."""
         self.prove(proof)
-        self.refuse_edited(self.ledger.entry(id))
+        self.refuse_edited(self.ledger.letters.get(id))
         return self._followed(self.outbox.approve(id, by=by, via=via, digest=digest))
 
     def edit(
@@ -439,7 +439,7 @@ class Desk(SingletonLocks):
         """
         self.prove(proof)
         if not from_note:
-            self.refuse_edited(self.ledger.entry(id))
+            self.refuse_edited(self.ledger.letters.get(id))
         entry = self.outbox.edit(id, replace(letter, text=settled(letter.text)), was=was, by=by)
         self.sync_notes_and_log(entry, retext=True)
         return entry
@@ -464,19 +464,20 @@ class Desk(SingletonLocks):
     def prove(self, proof: Proof) -> None:
         """At trust level desk, refuse without the passphrase."""
         if self.rules.trust != "folder" or self.raised():
-            passphrase.check(self.ledger.meta(passphrase.KEY), proof)
+            passphrase.check(self.ledger.settings.passphrase, proof)
 
     def raised(self) -> bool:
         """Whether the trust level is desk by the ledger as of now: it may have been raised since we began."""
-        return self.ledger.meta("trust") == "desk" and bool(self.ledger.meta(passphrase.KEY))
+        settings = self.ledger.settings
+        return settings.trust == "desk" and bool(settings.passphrase)
 
     def opens(self, unlocked: Unlocked) -> bool:
         """Whether the passphrase that was given is still the one that is kept."""
-        return unlocked.kept == self.ledger.meta(passphrase.KEY) != ""
+        return unlocked.kept == self.ledger.settings.passphrase != ""
 
     def unlock(self, given: str) -> Unlocked:
         """Return the proof that this is the passphrase, for as long as it is."""
-        kept = self.ledger.meta(passphrase.KEY)
+        kept = self.ledger.settings.passphrase
         passphrase.check(kept, given)
         return Unlocked(kept)
 
@@ -490,24 +491,31 @@ class Desk(SingletonLocks):
         frozen = settled(entry.letter.text)
         return "" if text is None or text == frozen else difference(frozen, text)
 
-    def loosen(self, proof: str | None, **pins: str) -> None:
+    def loosen(
+        self, proof: str | None, *, trust: str | None = None, required: bool | None = None
+    ) -> None:
         """Lower what the ledger holds fast, by the passphrase where there is one."""
-        kept = self.ledger.meta(passphrase.KEY)
+        kept = self.ledger.settings.passphrase
         if kept:
             passphrase.check(kept, proof)
-        with self.ledger.write() as book:
-            for key, value in pins.items():
-                book.set(key, value)
+        with self.ledger.write() as tx:
+            now = tx.settings
+            lowered = replace(
+                now,
+                trust=now.trust if trust is None else trust,
+                approval_required=now.approval_required if required is None else required,
+            )
+            tx.save_settings(lowered)
         self.recorder.write(Call("lower_trust", "", "person"))
         self.publish()
 
     def set_passphrase(self, new: str, *, old: str | None = None) -> None:
         """Keep a new passphrase; where there is one already, it is asked for."""
-        if kept := self.ledger.meta(passphrase.KEY):
+        if kept := self.ledger.settings.passphrase:
             passphrase.check(kept, old)
         sealed = passphrase.sealed(new, self.tools.draw(16))
-        with self.ledger.write() as book:
-            book.set(passphrase.KEY, sealed)
+        with self.ledger.write() as tx:
+            tx.save_settings(replace(tx.settings, passphrase=sealed))
         self.recorder.write(Call("set_passphrase", "", "person"))
         self.publish()
 

@@ -17,7 +17,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from postroom.core import life, policy
 from postroom.core.audit import Action
@@ -39,8 +38,7 @@ from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
-from postroom.store.ledger import Book, Ledger
-from postroom.store.locks import try_lock
+from postroom.store.protocol import Ledger, LetterClaims, Transaction
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
 LATEST = 3600.0  # seconds after which nothing that was prepared without an answer turns up any more
@@ -60,7 +58,7 @@ class Dispatcher:
     rules: Rules
     clock: Callable[[], Stamp]
     mailboxes: Callable[[str], Mailbox]
-    claims: Path  # the folder of the locks
+    claims: LetterClaims
     paused: Callable[[], str]  # the file by which a person stopped all sending
     refresh_note: Callable[[Entry], None]  # takes in what a person did to the letter's note
     flush_log: Callable[[], None]  # brings the log file up to the ledger
@@ -69,8 +67,8 @@ class Dispatcher:
 
     def dispatch(self, id: str) -> Entry:
         """Send a letter if it is approved and due; ask about it if its dispatcher died. Return its new entry."""
-        with try_lock(self.claims / id) as is_owner:
-            entry = self.ledger.entry(id)
+        with self.claims.hold(id) as is_owner:
+            entry = self.ledger.letters.get(id)
             if not is_owner:
                 return entry
             self.crash_point("locked")
@@ -86,17 +84,17 @@ class Dispatcher:
     def dispatch_all(self) -> list[Entry]:
         """Dispatch every letter that is due, ask about interrupted ones, release proofs; return what changed."""
         changed = []
-        for line in self.ledger.lines("approved", "sending", "unknown"):
+        for line in self.ledger.lists.summaries("approved", "sending", "unknown"):
             if isinstance(line.state, life.Approved) and not self._due(line.state):
                 continue
             entry = self.dispatch(line.id)
             if entry.state != line.state:
                 changed.append(entry)
-        for id in self.ledger.unreleased():
-            before = self.ledger.entry(id)
+        for id in self.ledger.proofs.unreleased():
+            before = self.ledger.letters.get(id)
             if (entry := self._release(id)).state != before.state:
                 changed.append(entry)
-        for id, (since, swept) in self.ledger.orphans().items():
+        for id, (since, swept) in self.ledger.proofs.orphans().items():
             if swept is None or elapsed(swept, self.clock()) >= ASK_AGAIN:
                 self._sweep(id, since)
         return changed
@@ -106,8 +104,8 @@ class Dispatcher:
 
         Where an earlier try was carried out late, that is recorded.
         """
-        with try_lock(self.claims / id) as is_owner:
-            entry = self.ledger.entry(id)
+        with self.claims.hold(id) as is_owner:
+            entry = self.ledger.letters.get(id)
             if not is_owner or entry.kind in life.OPEN:
                 return entry
             try:
@@ -126,8 +124,8 @@ class Dispatcher:
 
         Its lists may show that late, so it is looked for until some time has passed.
         """
-        with try_lock(self.claims / id) as is_owner:
-            entry = self.ledger.entry(id)
+        with self.claims.hold(id) as is_owner:
+            entry = self.ledger.letters.get(id)
             if not is_owner or entry.kind == "sending":
                 return
             now = self.clock()
@@ -135,8 +133,8 @@ class Dispatcher:
                 more = self._proofs.sweep(entry) and elapsed(since, now) < LATEST
             except PostroomError:
                 more = elapsed(since, now) < DAY
-            with self.ledger.write() as book:
-                book.set_orphan(id, since, now) if more else book.drop_orphan(id)
+            with self.ledger.write() as tx:
+                tx.proofs.add_orphan(id, since, now) if more else tx.proofs.drop_orphan(id)
 
     @property
     def _proofs(self) -> Proofs:
@@ -158,7 +156,7 @@ class Dispatcher:
             )  # the person may have taken the note back while the undo window passed
         except PostroomError as absent:
             return self._hold(entry, state, absent.message, policy.back_off(1), absent.code)
-        entry = self.ledger.current(entry)
+        entry = self.ledger.letters.refresh(entry)
         if isinstance(entry.state, life.Approved) and self._due(entry.state):
             return self._send(entry, entry.state)
         return entry
@@ -194,7 +192,7 @@ class Dispatcher:
                 entry, state, full.message, full.seconds, "pace" if full.pace else full.code
             )
         except Conflict:  # somebody decided otherwise in this moment
-            return self.ledger.entry(entry.id)
+            return self.ledger.letters.get(entry.id)
         except Denied as void:  # its slip is spent: it needs another word
             return self._record(entry, life.Pending(now), error=void.message)
         self.crash_point("claimed")
@@ -214,14 +212,14 @@ class Dispatcher:
 
     def _claim(self, entry: Entry, state: life.Approved, wire: bytes) -> Entry:
         now = self.clock()
-        with self.ledger.write() as book:
-            policy.room(book.spent(now, self.rules.reach), entry.letter, self.rules, now)
+        with self.ledger.write() as tx:
+            policy.room(tx.budget.spent(now, self.rules.reach), entry.letter, self.rules, now)
             if slip := state.verdict.slip:
-                book.spend_slip(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
-            book.spend(entry.letter, now)
+                tx.slips.spend(slip, entry.id, lambda seen: elapsed(seen, now) < SLIP_SECONDS)
+            tx.budget.spend(entry.letter, now)
             sha = hashlib.sha256(wire).hexdigest()
-            claimed = book.swap(entry, life.claim(state, now, sha))
-            self._line(book, claimed, "claim_letter")
+            claimed = tx.letters.swap(entry, life.claim(state, now, sha))
+            self._line(tx, claimed, "claim_letter")
             return claimed
 
     def _hand_over(self, entry: Entry, box: Mailbox, wire: bytes) -> Entry:
@@ -290,10 +288,10 @@ class Dispatcher:
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Sending)
         try:
-            with self.ledger.write() as book:
-                entry = book.take_claim(entry)
+            with self.ledger.write() as tx:
+                entry = tx.letters.take_over(entry)
         except Conflict:  # somebody else has it
-            return self.ledger.entry(entry.id)
+            return self.ledger.letters.get(entry.id)
         self.crash_point("claim taken")
         match self._proofs.query_outcome(entry):
             case mailbox.Accepted() as sent:
@@ -322,7 +320,7 @@ class Dispatcher:
         """
         state, now = entry.state, self.clock()
         assert isinstance(state, life.Unknown)
-        proof, answer = self.ledger.proof(entry.id), self._proofs.query_outcome(entry)
+        proof, answer = self.ledger.proofs.get(entry.id), self._proofs.query_outcome(entry)
         if isinstance(answer, mailbox.Accepted):
             return self._sent(entry, answer, "proved by the provider")
         if isinstance(answer, mailbox.NotSent) and proof and state.verdict:
@@ -346,12 +344,12 @@ class Dispatcher:
     def _swap(self, entry: Entry, state: life.State, *, drop: bool = False) -> Entry:
         """Change what is no news to the log; a person who was quicker is right."""
         try:
-            with self.ledger.write() as book:
+            with self.ledger.write() as tx:
                 if drop:
-                    book.drop_proof(entry.id)
-                return book.swap(entry, state)
+                    tx.proofs.drop(entry.id)
+                return tx.letters.swap(entry, state)
         except Conflict:
-            return self.ledger.entry(entry.id)
+            return self.ledger.letters.get(entry.id)
 
     def _record(
         self,
@@ -369,27 +367,27 @@ class Dispatcher:
         """
         sent = isinstance(state, life.Sent)
         try:
-            with self.ledger.write() as book:
-                if (sent or spent) and not book.drop_proof(entry.id) and spent:
+            with self.ledger.write() as tx:
+                if (sent or spent) and not tx.proofs.drop(entry.id) and spent:
                     raise life.refuse(entry.id, entry.state, "settled by two at once")
                 if answered:
-                    book.answered(entry.id)
+                    tx.proofs.mark_answered(entry.id)
                 verdict = getattr(entry.state, "verdict", None)
                 if refund and verdict:
-                    book.refund(entry.id, verdict.slip)
+                    tx.budget.refund(entry.id, verdict.slip)
                 if sent:
-                    now = book.entry(entry.id)
+                    now = tx.letters.get(entry.id)
                     # Of another version it is not true, and its proof tells when that is sent.
                     if now.digest == entry.digest and now.kind != "sent":
                         entry = now
-                new = book.swap(entry, state)
-                self._line(book, new, "send_letter", error)
+                new = tx.letters.swap(entry, state)
+                self._line(tx, new, "send_letter", error)
         except Conflict:
-            return self.ledger.entry(entry.id)
+            return self.ledger.letters.get(entry.id)
         self.crash_point("recorded")
         return new
 
-    def _line(self, book: Book, entry: Entry, action: str, error: str = "") -> None:
+    def _line(self, tx: Transaction, entry: Entry, action: str, error: str = "") -> None:
         state = entry.state
         verdict = getattr(state, "verdict", None)
         parameters: dict[str, str | int | bool | None] = {"subject": entry.letter.subject}
@@ -397,7 +395,7 @@ class Dispatcher:
             parameters |= {"by": verdict.by, "via": verdict.via, "slip": verdict.slip}
         if action == "claim_letter":  # what a ledger from a backup must know of it
             parameters |= {"recipients": len(entry.letter.envelope), "thread": entry.letter.thread}
-        book.log(
+        tx.actions.append(
             Action(
                 actor="dispatcher",
                 action_type=action,

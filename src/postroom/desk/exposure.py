@@ -16,7 +16,7 @@ from postroom.core.message import SENT
 from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 
 if TYPE_CHECKING:
     from postroom.core.message import Mail, Message, Party, Summary
@@ -98,11 +98,11 @@ class ExposureLog:
         if not new:
             return
         found = [(one.mail, _tokens(one)) for one in new.values()]
-        with self.ledger.write(synced=synced) as book:
+        with self.ledger.write(synced=synced) as tx:
             for mail, tokens in found:
-                book.record_exposure(mail, tokens)
+                tx.exposure.record(mail, tokens)
             if not 0 <= now - self._pruned < SHORTLY:  # which looks at all that is remembered
-                book.forget_exposures(now - MEMORY)
+                tx.exposure.forget_before(now - MEMORY)
                 self._pruned = now
         if len(self._recent) > MANY:
             self._recent.clear()
@@ -133,7 +133,7 @@ class ExposureLog:
         from postroom.review.risk import assess  # its tables are for new letters alone
         from postroom.review.tokens import letter_tokens
 
-        seen = self.ledger.exposures(letter_tokens(letter), self.clock().wall - MEMORY)
+        seen = self.ledger.exposure.find(letter_tokens(letter), self.clock().wall - MEMORY)
         try:
             return assess(letter, self._facts(letter, seen), origins)
         except PostroomError as why:
@@ -155,19 +155,17 @@ class ExposureLog:
             thread=thread,
             answered=answered,
             seen=seen,
-            repeats=self.ledger.repeats(letter.text, but=letter.id),
+            repeats=self.ledger.letters.with_same_text(letter.text, except_id=letter.id),
             automatic=automatic,
         )
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to, after a look at what was sent since the last time."""
-        key = f"contacts.{account}"
-        if sent := list(_sent_since(box, self.ledger.meta(key))):
+        if sent := list(_sent_since(box, self.ledger.exposure.last_sent(account))):
             found = {_key(party) for summary in sent for party in summary.to}
-            with self.ledger.write(synced=False) as book:
-                book.record_correspondents(account, frozenset(found - {""}))
-                book.set(key, sent[0].id)
-        return self.ledger.correspondents(account)
+            with self.ledger.write(synced=False) as tx:
+                tx.exposure.add_correspondents(account, found - {""}, sent[0].id)
+        return self.ledger.exposure.correspondents(account)
 
 
 def _key(party: Party | None) -> str:

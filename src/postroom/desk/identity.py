@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from postroom.core.errors import Denied, Unavailable
 from postroom.store.desk import desk_id, read_mark, write_mark
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 
 _ADOPT = "Run `postroom adopt` to send from here; the other machine then only reads."
 
@@ -27,41 +28,42 @@ def refuse_strangers(vault: Path, ledger: Path) -> None:
 def bind(vault: Path, ledger: Ledger, *, desk: str, machine: str, draw: Callable[[], str]) -> None:
     """Bind a new ledger to this vault and machine; refuse one that belongs to others."""
     marked = read_mark(vault)  # first: another process may be binding this ledger now
-    if not ledger.meta("desk"):
+    if not ledger.settings.desk_id:
         if marked:
             raise _lost(vault)
         rebind(vault, ledger, desk=desk, machine=machine, draw=draw)
     check(vault, ledger)
-    if machine and ledger.meta("machine") not in ("", machine):
+    settings = ledger.settings
+    if machine and settings.machine not in ("", machine):
         raise Denied("The state folder was copied from another machine", remedy=_ADOPT)
-    if ledger.meta("inode") != _inode(ledger):
-        if ledger.meta("inode"):
+    if settings.state_inode != _inode(ledger):
+        if settings.state_inode:
             raise Denied(
                 f"The state folder {ledger.path.parent} is a copy, or was put back from a backup:"
                 " the original may send the same letters",
                 remedy="Run `postroom adopt` to send from here. It makes open letters *unknown*: you say"
                 " of each whether it was sent (`postroom resolve`).",
             )
-        with ledger.write() as book:  # of a version that did not keep it
-            book.set("inode", _inode(ledger))
+        with ledger.write() as tx:  # of a version that did not keep it
+            tx.save_settings(replace(tx.settings, state_inode=_inode(ledger)))
     if not read_mark(vault):
-        write_mark(vault, ledger.meta("id"))
+        write_mark(vault, settings.ledger_id)
 
 
 def check(vault: Path, ledger: Ledger) -> None:
     """Refuse a vault that another desk has adopted since."""
-    mark = read_mark(vault)
-    if desk_id(vault) != ledger.meta("desk") or mark not in (None, ledger.meta("id")):
+    mark, settings = read_mark(vault), ledger.settings
+    if desk_id(vault) != settings.desk_id or mark not in (None, settings.ledger_id):
         raise _other(vault, ledger.path)
 
 
 def keep_room(ledger: Ledger, room: str, *, moved: bool) -> None:
     """Refuse another folder than before for what is Postroom's, unless the person has moved it."""
-    known = ledger.meta("room")
+    known = ledger.settings.room
     if known in ("", f"/{room}") or moved:
         if known != f"/{room}":
-            with ledger.write() as book:
-                book.set("room", f"/{room}")
+            with ledger.write() as tx:
+                tx.save_settings(replace(tx.settings, room=f"/{room}"))
         return
     raise Denied(
         f"Postroom's folders are in {known[1:] or 'the root'} of the vault, and vault.room now says"
@@ -89,11 +91,11 @@ def rebind(
 ) -> None:
     """Make this ledger the one that sends from the vault."""
     id = draw()
-    with ledger.write() as book:
-        book.set("desk", desk)
-        book.set("machine", machine)
-        book.set("inode", _inode(ledger))
-        book.set("id", id)
+    with ledger.write() as tx:
+        bound = replace(
+            tx.settings, desk_id=desk, machine=machine, state_inode=_inode(ledger), ledger_id=id
+        )
+        tx.save_settings(bound)
     write_mark(vault, id)
 
 

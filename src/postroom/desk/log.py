@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from io import BytesIO
 from typing import Any
 
 from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault.vault import Vault
 
 TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it
@@ -55,8 +55,8 @@ class ActionLog:
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
-        mark = self.ledger.mark()
-        waiting = self.ledger.actions(mark.seq)
+        mark = self.ledger.settings.log_position
+        waiting = self.ledger.actions.after(mark.seq)
         if not waiting:
             return
         today = _day(waiting[-1][1])
@@ -81,9 +81,13 @@ class ActionLog:
             size = self.files.append(f"{FOLDER}/{name}", data)
             changed = mark.changed if sound else self.files.changed(FOLDER)
             mark = LogPosition(last, name, size, changed)
-            self.ledger.set_mark(mark)
+            self._save_position(mark)
         if not waiting:
-            self.ledger.set_mark(mark)
+            self._save_position(mark)
+
+    def _save_position(self, position: LogPosition) -> None:
+        with self.ledger.write(synced=False) as tx:
+            tx.save_settings(replace(tx.settings, log_position=position))
 
     def before(self, entry: AuditLogEntry) -> None:
         """Have it on the disk before a letter's provider hears of it, apart from the chain."""
@@ -92,15 +96,15 @@ class ActionLog:
 
     def ahead(self) -> list[ParsedLine]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
-        mark = self.ledger.mark()
-        if mark.seq <= self.ledger.head() and self._untouched(mark):
+        mark = self.ledger.settings.log_position
+        if mark.seq <= self.ledger.actions.head() and self._untouched(mark):
             return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (
             next(self._ours(sorted(b, key=_number, reverse=True)), None) for b in self._blocks()
         )
         last = next((top.seq for top in tops if top), 0)
-        head = self.ledger.head()
+        head = self.ledger.actions.head()
         if last <= head:
             return []
         past: dict[int, ParsedLine] = {}
@@ -110,18 +114,18 @@ class ActionLog:
             past.update((found.seq, found) for found in reversed(ours) if found.seq > head)
             if ours and ours[0].seq <= head:
                 break
-        head = self.ledger.head()
+        head = self.ledger.actions.head()
         return [past[seq] for seq in sorted(past) if seq > head]
 
     def verify(self) -> list[Fault]:
         """Return where the files differ from the ledger; what is not projected yet is missing."""
-        head = self.ledger.head()
+        head = self.ledger.actions.head()
         digests: dict[int, str] = {}
         unreadable: list[Fault] = []
 
         def known(seq: int) -> str | None:
             if seq not in digests:
-                fresh = self.ledger.actions(next(reversed(digests), 0))
+                fresh = self.ledger.actions.after(next(reversed(digests), 0))
                 digests.update((number, audit.digest(line)) for number, line in fresh)
             return digests.get(seq)
 

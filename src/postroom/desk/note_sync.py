@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, NoteLocation
-from postroom.store.ledger import Book, Ledger
+from postroom.store.protocol import Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 
@@ -57,7 +57,7 @@ class NoteSource(Protocol):
         """Return the content brought up to date; None if the file is another item's note."""
         ...
 
-    def record(self, book: Book, path: str, data: bytes, file: File, *, current: bool) -> None:
+    def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
         """Record where the note stands; not `current` if what was written may be out of date."""
         ...
 
@@ -87,7 +87,7 @@ class NoteSync:
         cannot be read is left alone, or with `strict` an error.
         """
         self.finish_write(source)
-        location = self.ledger.place(source.key)
+        location = self.ledger.notes.location(source.key)
         old: tuple[bytes, File] | None = None
         try:
             old = self.vault.read(location.path) if location.path else None
@@ -102,8 +102,8 @@ class NoteSync:
         except (Conflict, NotFound):
             return
         if written:
-            with self.ledger.write(synced=False) as book:
-                source.record(book, *written, current=True)
+            with self.ledger.write(synced=False) as tx:
+                source.record(tx, *written, current=True)
 
     def _update(
         self, source: NoteSource, location: NoteLocation, raw: bytes, file: File
@@ -129,13 +129,13 @@ class NoteSync:
     def reserve_path(self, key: str, folder: str, name: str, data: bytes) -> str:
         """Return where a note will be written, after the ledger knows it."""
         path = self.free_path(folder, name)
-        with self.ledger.write(synced=False) as book:
-            book.intend(key, path, hashlib.sha256(data).hexdigest())
+        with self.ledger.write(synced=False) as tx:
+            tx.notes.plan_write(key, path, hashlib.sha256(data).hexdigest())
         return path
 
     def unfinished_write(self, key: str) -> tuple[str, bytes, File] | None:
         """Return the file of a write that took place, but was not recorded."""
-        path, hash = self.ledger.intended(key)
+        path, hash = self.ledger.notes.planned_write(key)
         with suppress(PostroomError):
             raw, file = self.vault.read(path) if path else (b"", None)
             if file and hashlib.sha256(raw).hexdigest() == hash:
@@ -147,13 +147,13 @@ class NoteSync:
         written = self.unfinished_write(source.key)
         if written is None:
             return False
-        location = self.ledger.place(source.key)
+        location = self.ledger.notes.location(source.key)
         with suppress(PostroomError):  # the old one is gone, or somebody was at it
             raw, file = self.vault.read(location.path)
             if location.path != written[0] and hashlib.sha256(raw).hexdigest() == location.hash:
                 self.vault.remove(location.path, file)
-        with self.ledger.write(synced=False) as book:
-            source.record(book, *written, current=False)
+        with self.ledger.write(synced=False) as tx:
+            source.record(tx, *written, current=False)
         return True
 
     def free_path(self, folder: str, name: str) -> str:
@@ -174,9 +174,9 @@ class NoteSync:
     def remember(self, key: str, seen: SeenNote) -> None:
         """Record that a note which was moved or changed stands here now."""
         if seen.note is not None:
-            location = seen_at(seen.path, seen.note.raw, seen.file, self.ledger.place(key))
-            with self.ledger.write(synced=False) as book:
-                book.set_place(key, location)
+            location = seen_at(seen.path, seen.note.raw, seen.file, self.ledger.notes.location(key))
+            with self.ledger.write(synced=False) as tx:
+                tx.notes.save_location(key, location)
 
     # Reading
 
@@ -201,7 +201,7 @@ class NoteSync:
         A file younger than `settled_before` (in nanoseconds) is read even if its stamp is the same. Of files that
         are no known note, those that `ignore` accepts or that do not match `unknown` are left out.
         """
-        known = self.ledger.standing(folder)
+        known = self.ledger.notes.in_folder(folder)
         for listed in self.vault.list(folder):
             path, file = f"{folder}/{listed.name}", listed
             key, location = known.get(path, ("", None))
@@ -213,8 +213,8 @@ class NoteSync:
             try:
                 raw, file = self.vault.read(path)
                 if location and hashlib.sha256(raw).hexdigest() == location.hash:
-                    with self.ledger.write(synced=False) as book:
-                        book.set_place(key, seen_at(path, raw, file, location))
+                    with self.ledger.write(synced=False) as tx:
+                        tx.notes.save_location(key, seen_at(path, raw, file, location))
                     yield SeenNote(path, file, key)
                 elif location or unknown is None or unknown.search(raw):
                     yield SeenNote(path, file, key, Note.parse(raw))

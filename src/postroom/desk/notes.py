@@ -24,9 +24,9 @@ from postroom.core.stamp import Stamp
 from postroom.core.text import duration
 from postroom.desk.compose import settled
 from postroom.desk.note_sync import NoteSync, seen_at
-from postroom.desk.outbox import FIELDS, WHO
+from postroom.desk.outbox import WHO
 from postroom.desk.plan_types import FOLDERS
-from postroom.store.ledger import Book, Ledger
+from postroom.store.protocol import Ledger, Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
@@ -102,12 +102,12 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is written again only with `restore`: somebody may have moved it.
         """
-        entry = self.ledger.current(entry)
+        entry = self.ledger.letters.refresh(entry)
         self.sync.sync(_LetterNote(self, entry, notice, retext), restore=restore)
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
-        location = self.ledger.place(entry.id)
+        location = self.ledger.notes.location(entry.id)
         if not location.path:
             return _is_sent_within_call(entry.state)
         file = self.sync.vault.stat(location.path)
@@ -116,7 +116,7 @@ class Notes:
 
     def text(self, entry: Entry) -> str | None:
         """Return the letter's text as its note has it now; None if it cannot be read."""
-        location = self.ledger.place(entry.id)
+        location = self.ledger.notes.location(entry.id)
         try:
             raw = self.sync.vault.read(location.path)[0] if location.path else None
             return text_of(entry, Note.parse(raw)) if raw is not None else None
@@ -142,11 +142,11 @@ class Notes:
             # With their names, since these fields are read back and compared.
             named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
             named = {"from": str(letter.sender)} | named | {"subject": letter.subject}
-            named |= json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            named |= dict(entry.fields)
             named |= {"notice": inert(notice)} if notice else {}
             return render(named | _given(self.fields(entry)), f"\n{letter.text}")
         pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
-        more = json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+        more = dict(entry.fields)
         return render(_given(self.fields(entry)) | more, "".join(pages))
 
     def update(
@@ -168,7 +168,7 @@ class Notes:
             text = settled(note.body)
             if not retext and ours[""] != _hash(text):
                 pages["Letter"] = f"## Letter\n{_text(text)}\n"
-            more = json.loads(self.ledger.meta(f"{FIELDS}{entry.id}") or "{}")
+            more = dict(entry.fields)
             fields |= inert_fields(note, but={*fields, *more})
             fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
             return note.set(fields, "\n" + "".join(pages.values()))
@@ -239,7 +239,7 @@ class Notes:
             pages.append(("Notice", f"{quote(notice)}\n"))
         pages.append(("Envelope", _envelope(entry)))
         pages.append(("Letter", _text(letter.text)))
-        former = self.ledger.former(entry.id) if entry.version > 1 else None
+        former = self.ledger.history.original(entry.id) if entry.version > 1 else None
         if former is not None and form(former) != form(letter):
             pages.append(("Difference", _text(difference(form(former), form(letter)))))
         pages.append(("Risk assessment", _card(entry.card)))
@@ -331,9 +331,9 @@ class _LetterNote:
             return raw  # broken by hand: it goes where it belongs, as it is
         return new if is_its_note else None
 
-    def record(self, book: Book, path: str, data: bytes, file: File, *, current: bool) -> None:
+    def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
         location = _written_at(self.entry, path, data, file, self.notice if current else "")
-        book.written(self.entry.id, location if current else location._replace(version=0))
+        tx.notes.finish_write(self.entry.id, location if current else location._replace(version=0))
 
 
 def _written_at(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> NoteLocation:
@@ -385,7 +385,7 @@ def _is_sent_within_call(state: life.State) -> bool:
     """Whether it is on its way out within a call: its note comes with the outcome."""
     match state:
         case life.Approved(verdict=verdict, held="", tries=0) | life.Sending(verdict=verdict):
-            return verdict.via in {"slip", "required = false"}
+            return verdict.via in {life.Channel.SLIP, life.Channel.NOT_REQUIRED}
     return False
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +12,7 @@ from postroom.core.audit import ParsedLine, Value
 from postroom.core.card import Card
 from postroom.core.errors import Conflict, Denied, Invalid, NotFound
 from postroom.core.letter import Letter
+from postroom.core.life import Channel
 from postroom.core.outgoing_html import is_reduced, reduce_html
 from postroom.core.policy import DAY, Rules
 from postroom.core.records import Entry, LetterState
@@ -20,7 +20,7 @@ from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.desk.recorder import Call, CallRecorder, check_name
-from postroom.store.ledger import DISTRUSTED, TOOL_NOTES_SINCE, Book, Ledger
+from postroom.store.protocol import Ledger, LetterReader, Transaction
 
 HOME = "Pending_Approval"
 PRE_SEND_RECORD = "before."
@@ -88,20 +88,20 @@ class Outbox:
         letter = replace(letter, text=settled(letter.text))  # what a person sees is what it says
         refuse_other_html(letter)
         policy.admit(letter, self.rules, self.assessor.own(letter.account))
-        with self.ledger.write() as book:
-            known = self._known(book, call, letter, wish)
+        with self.ledger.write() as tx:
+            known = self._known(tx, call, letter, wish)
             if known is not None:
-                return self._again(book, call, known, letter, wish)
+                return self._again(tx, call, known, letter, wish)
         # Outside: the card asks the mailbox, and nobody should wait for that.
         card = self.assessor.card(letter, wish.origins)
-        with self.ledger.write() as book:
-            known = self._known(book, call, letter, wish)
+        with self.ledger.write() as tx:
+            known = self._known(tx, call, letter, wish)
             if known is not None:
-                return self._again(book, call, known, letter, wish)
-            return self._enter(book, call, letter, wish, card)
+                return self._again(tx, call, known, letter, wish)
+            return self._enter(tx, call, letter, wish, card)
 
-    def _known(self, book: Book, call: Call, letter: Letter, wish: Proposal) -> Entry | None:
-        bound = book.bound(call.agent, wish.key) if wish.key else None
+    def _known(self, tx: Transaction, call: Call, letter: Letter, wish: Proposal) -> Entry | None:
+        bound = tx.letters.by_key(call.agent, wish.key) if wish.key else None
         if bound:
             id, content = bound
             if content != letter.content_key:
@@ -109,11 +109,11 @@ class Outbox:
                     f"The idempotency key names the letter {id}, which says something else",
                     remedy="Use a new key for a new letter.",
                 )
-            known = book.entry(id)
+            known = tx.letters.get(id)
             return None if isinstance(known.state, life.Rehearsal) else known
-        latest = book.latest(call.agent, letter.content_key)
+        latest = tx.letters.latest(call.agent, letter.content_key)
         if wish.match_persons_letter and not (latest and latest.kind in ("approved", "sending")):
-            theirs = book.latest(PERSON, letter.content_key)
+            theirs = tx.letters.latest(PERSON, letter.content_key)
             waits = latest is not None and latest.kind in life.OPEN
             counts = ("approved", "sending") if waits else ("approved", "sending", "sent")
             latest = theirs if theirs and theirs.kind in counts else latest
@@ -123,55 +123,59 @@ class Outbox:
             case life.Sent(at=at):
                 if wish.verdict:  # a note that a sync client brought back is no new letter
                     return latest
-                fresh = bool(wish.key) or (bool(wish.slip) and book.unspent(wish.slip))
+                fresh = bool(wish.key) or (bool(wish.slip) and tx.slips.is_unspent(wish.slip))
                 return latest if not fresh and elapsed(at, self.clock()) < DAY else None
             case life.Rejected():
                 return latest
         return None
 
-    def _again(self, book: Book, call: Call, known: Entry, letter: Letter, wish: Proposal) -> Entry:
+    def _again(
+        self, tx: Transaction, call: Call, known: Entry, letter: Letter, wish: Proposal
+    ) -> Entry:
         """Answer a repeated call by the letter that is there."""
         if wish.key and known.kind in life.OPEN:
-            book.bind(call.agent, wish.key, known)
+            tx.letters.bind_key(call.agent, wish.key, known)
         if wish.pre_send_record:
-            book.set(f"{PRE_SEND_RECORD}{known.id}", wish.pre_send_record)
+            tx.letters.request_pre_send_record(known.id, wish.pre_send_record)
         # A slip is about what is asked for now, which a person may have changed since; and a draft
         # of the person's that comes back after a recall is a stale copy, not another word.
-        verdict = self._verdict(book, known.digest, wish._replace(verdict=""))
+        verdict = self._verdict(tx, known.digest, wish._replace(verdict=""))
         same = known.letter.content_key == letter.content_key
-        same = same and not (wish.slip and book.used(known.id, wish.slip))
+        same = same and not (wish.slip and tx.history.was_approved_by(known.id, wish.slip))
         waits = isinstance(known.state, life.Pending) and not self._lapsed(known.state)
         if waits and verdict and same:
-            known = book.swap(known, life.Approved(verdict, verdict.at, 0))
+            known = tx.letters.swap(known, life.Approved(verdict, verdict.at, 0))
         if not isinstance(known.state, life.Approved | life.Sending):
             again = wish.refuse_if_sent and isinstance(known.state, life.Sent)
-            self.recorder.add_line(book, call, known, "rejected" if again else "")
+            self.recorder.add_line(tx, call, known, "rejected" if again else "")
         return known
 
-    def _enter(self, book: Book, call: Call, letter: Letter, wish: Proposal, card: Card) -> Entry:
+    def _enter(
+        self, tx: Transaction, call: Call, letter: Letter, wish: Proposal, card: Card
+    ) -> Entry:
         rules, now = self.rules, self.clock()
-        replaced = book.known(wish.replaces) if wish.replaces else None
+        replaced = tx.letters.find(wish.replaces) if wish.replaces else None
         if wish.replaces and (replaced is None or replaced.agent != call.agent):
             raise NotFound(f"There is no letter {wish.replaces} of yours to replace")
-        if wish.replaces and (newer := book.replacement(call.agent, wish.replaces)):
+        if wish.replaces and (newer := tx.letters.replacement_of(call.agent, wish.replaces)):
             raise Conflict(
                 f"The letter {wish.replaces} was replaced already: {life.describe(newer[1], life.Audience.AGENT, id=newer[0])}",
                 remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
             )
         if call.agent != PERSON:
-            waiting = book.open_letters(call.agent) if rules.live else 0
-            recent = book.proposals(call.agent, rules.proposals_per_hour)
+            waiting = tx.letters.count_open(call.agent) if rules.live else 0
+            recent = tx.letters.proposal_times(call.agent, rules.proposals_per_hour)
             policy.admit_agent(waiting, recent, now, rules)
         state: life.State = life.Pending(now)
         if not rules.live:
             state = life.Rehearsal(now)
-        elif verdict := self._verdict(book, letter.digest, wish):
+        elif verdict := self._verdict(tx, letter.digest, wish):
             wait = rules.undo_seconds if wish.verdict else 0
             state = life.Approved(verdict, now, wait)
-        former = book.latest(call.agent, letter.content_key)
+        former = tx.letters.latest(call.agent, letter.content_key)
         if former is not None and isinstance(former.state, life.Rehearsal):
-            book.forget(former.id)
-        entry = book.insert(
+            tx.letters.remove_rehearsal(former.id)
+        entry = tx.letters.insert(
             Entry(
                 letter=letter,
                 agent=call.agent,
@@ -184,16 +188,14 @@ class Outbox:
                 form=wish.form,
                 replaces=wish.replaces,
                 origins=wish.origins,
+                pre_send=wish.pre_send_record,
+                fields=wish.fields or {},
             )
         )
         if wish.key:
-            book.bind(call.agent, wish.key, entry)
-        if wish.pre_send_record:
-            book.set(f"{PRE_SEND_RECORD}{entry.id}", wish.pre_send_record)
-        if wish.fields:
-            book.set(f"{FIELDS}{entry.id}", json.dumps(wish.fields))
+            tx.letters.bind_key(call.agent, wish.key, entry)
         if not isinstance(state, life.Approved) or wish.verdict:
-            self.recorder.add_line(book, call, entry)
+            self.recorder.add_line(tx, call, entry)
         return entry
 
     def rehearse(
@@ -209,53 +211,53 @@ class Outbox:
             parameters = {"subject": letter.subject}
         self.recorder.write(call, result="dev_mode", target=target, parameters=parameters)
 
-    def _verdict(self, book: Book, digest: str, wish: Proposal) -> life.Verdict | None:
+    def _verdict(self, tx: Transaction, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
-        now, folders_count = self.clock(), self._folders_count(book)
+        now, folders_count = self.clock(), self._folders_count(tx)
         if wish.always_ask:
             return None
         if wish.verdict and folders_count:
-            return life.Verdict(wish.verdict, "folder", now, digest)
+            return life.Verdict(wish.verdict, Channel.FOLDER, now, digest)
         if wish.slip and folders_count:
-            return life.Verdict(PERSON, "slip", now, digest, wish.slip)
-        pinned = book.get("passphrase") and book.get("required") == "true"
+            return life.Verdict(PERSON, Channel.SLIP, now, digest, wish.slip)
+        pinned = tx.settings.passphrase and tx.settings.approval_required
         if not self.rules.required and not pinned:
-            return life.Verdict("nobody", "required = false", now, digest)
+            return life.Verdict("nobody", Channel.NOT_REQUIRED, now, digest)
         return None
 
-    def _folders_count(self, book: Book) -> bool:
+    def _folders_count(self, tx: Transaction) -> bool:
         """Whether what stands in a folder is a verdict: by our rules, and by the ledger's as of now."""
-        pinned = book.get("passphrase") and book.get("trust") == "desk"
+        pinned = tx.settings.passphrase and tx.settings.trust == "desk"
         return self.rules.trust == "folder" and not pinned
 
     def withdraw(self, call: Call, id: str) -> Entry:
         """Take back a letter of this agent's that has not been claimed."""
-        with self.ledger.write() as book:
-            entry = self._of(book, call, id)
+        with self.ledger.write() as tx:
+            entry = self._of(tx.letters, call, id)
             try:
                 state = life.withdraw(id, entry.state, self.clock())
             except Conflict as why:
                 why.remedy = "There is nothing more to do."
                 raise
-            entry = book.swap(entry, state)
-            self.recorder.add_line(book, call, entry, result="success")
+            entry = tx.letters.swap(entry, state)
+            self.recorder.add_line(tx, call, entry, result="success")
             return entry
 
     def status(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's."""
-        with self.ledger.write() as book:
-            entry = self._of(book, call, id)
-            self.recorder.add_line(book, call, entry, result="success")
+        with self.ledger.write() as tx:
+            entry = self._of(tx.letters, call, id)
+            self.recorder.add_line(tx, call, entry, result="success")
             return entry
 
     def of(self, call: Call, id: str) -> Entry:
         """Return a letter of this agent's, and leave no line."""
-        with self.ledger.read() as book:
-            return self._of(book, call, id)
+        with self.ledger.read() as tx:
+            return self._of(tx.letters, call, id)
 
-    def _of(self, book: Book, call: Call, id: str) -> Entry:
+    def _of(self, letters: LetterReader, call: Call, id: str) -> Entry:
         check_name(call)
-        entry = book.known(id)
+        entry = letters.find(id)
         # Another agent's is as if there were none: who writes what is not everybody's.
         if entry is None or entry.agent != call.agent:
             raise NotFound(f"There is no letter {id}", remedy="Name one that you proposed.")
@@ -263,25 +265,25 @@ class Outbox:
 
     # A person
 
-    def approve(self, id: str, *, by: str, via: str, digest: str = "", slip: str = "") -> Entry:
+    def approve(self, id: str, *, by: str, via: Channel, digest: str = "", slip: str = "") -> Entry:
         """Let a letter out after the undo window.
 
         `digest` is (the beginning of) what the person saw, `slip` the request that they moved.
         """
         self.refuse_rehearsal()
-        with self.ledger.write() as book:
-            if via == "folder":
-                self._refuse_files(book, id)
-            entry, now = book.entry(id), self.clock()
+        with self.ledger.write() as tx:
+            if via is Channel.FOLDER:
+                self._refuse_files(tx, id)
+            entry, now = tx.letters.get(id), self.clock()
             shown = digest.removeprefix("sha256:")
             if digest and not entry.digest.removeprefix("sha256:").startswith(shown):
                 raise _not_as_seen(entry)
             if not self._lapsed(entry.state):
                 verdict = life.Verdict(by, via, now, entry.digest, slip)
                 state = life.approve(id, entry.state, verdict, self.rules.undo_seconds)
-                return self._decided(book, entry, state, "approve_letter", by)
+                return self._decided(tx, entry, state, "approve_letter", by)
         self.expire()
-        raise life.refuse(id, self.ledger.entry(id).state, "approved")
+        raise life.refuse(id, self.ledger.letters.get(id).state, "approved")
 
     def refuse_rehearsal(self) -> None:
         """Refuse an approval that could send nothing."""
@@ -294,9 +296,9 @@ class Outbox:
                 " nowhere to true.",
             )
 
-    def _refuse_files(self, book: Book, id: str) -> None:
+    def _refuse_files(self, tx: Transaction, id: str) -> None:
         """Refuse a verdict given by a file, where the trust level does not let files decide."""
-        if not self._folders_count(book):
+        if not self._folders_count(tx):
             raise Denied(
                 "At trust level desk a note in a folder is no verdict",
                 remedy=f"Approve it with `postroom approve {id}`.",
@@ -304,18 +306,18 @@ class Outbox:
 
     def approve_by_slip(self, id: str, slip: str) -> Entry:
         """Let a waiting letter out by a slip that fits it; a slip has no undo window."""
-        with self.ledger.write() as book:
-            self._refuse_files(book, id)
-            entry = book.entry(id)
-            if book.used(id, slip):
+        with self.ledger.write() as tx:
+            self._refuse_files(tx, id)
+            entry = tx.letters.get(id)
+            if tx.history.was_approved_by(id, slip):
                 return entry
             if self._lapsed(entry.state):
                 raise Conflict(
                     f"The letter {id} has waited too long", remedy="It is closed shortly."
                 )
-            verdict = life.Verdict(PERSON, "slip", self.clock(), entry.digest, slip)
+            verdict = life.Verdict(PERSON, Channel.SLIP, self.clock(), entry.digest, slip)
             state = life.approve(id, entry.state, verdict, 0)
-            return self._decided(book, entry, state, "approve_letter")
+            return self._decided(tx, entry, state, "approve_letter")
 
     def reject(self, id: str, *, by: str, reason: str, revise: bool = False) -> Entry:
         """Say no, with a reason that reaches the agent; or ask it for another version."""
@@ -329,14 +331,14 @@ class Outbox:
 
     def edit(self, id: str, letter: Letter, *, was: str = "", by: str = "") -> Entry:
         """Freeze a waiting letter anew as the person wants it; what it was is kept."""
-        entry = self.ledger.entry(id)
+        entry = self.ledger.letters.get(id)
         if was and was != entry.digest:
             raise _not_as_seen(entry)
         letter, card = self.edited(entry, letter)
-        with self.ledger.write() as book:
-            new = book.swap(entry, entry.state, letter=letter, card=card)
+        with self.ledger.write() as tx:
+            new = tx.letters.swap(entry, entry.state, letter=letter, card=card)
             self.recorder.add_line(
-                book, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by
+                tx, Call("edit_letter", entry.agent, PERSON), new, result="success", by=by
             )
             return new
 
@@ -361,17 +363,15 @@ class Outbox:
     def _decide(
         self, id: str, change: Callable[[str, life.State, Stamp], life.State], action: str, by: str
     ) -> Entry:
-        with self.ledger.write() as book:
-            entry = book.entry(id)
-            return self._decided(book, entry, change(id, entry.state, self.clock()), action, by)
+        with self.ledger.write() as tx:
+            entry = tx.letters.get(id)
+            return self._decided(tx, entry, change(id, entry.state, self.clock()), action, by)
 
     def _decided(
-        self, book: Book, entry: Entry, state: life.State, action: str, by: str = ""
+        self, tx: Transaction, entry: Entry, state: life.State, action: str, by: str = ""
     ) -> Entry:
-        new = book.swap(entry, state)
-        self.recorder.add_line(
-            book, Call(action, entry.agent, PERSON), new, result="success", by=by
-        )
+        new = tx.letters.swap(entry, state)
+        self.recorder.add_line(tx, Call(action, entry.agent, PERSON), new, result="success", by=by)
         return new
 
     # Time, and backups
@@ -382,15 +382,15 @@ class Outbox:
 
     def expire(self, standings: dict[str, LetterState] | None = None) -> list[Entry]:
         """Close what nobody decided in time; of all letters, or of these."""
-        standings = self.ledger.standings("pending") if standings is None else standings
+        standings = self.ledger.letters.states("pending") if standings is None else standings
         closed = []
         for id in [id for id, (state, _) in standings.items() if self._lapsed(state)]:
-            with self.ledger.write() as book:
-                entry = book.entry(id)
+            with self.ledger.write() as tx:
+                entry = tx.letters.get(id)
                 if self._lapsed(entry.state):
-                    new = book.swap(entry, life.Expired(self.clock()))
+                    new = tx.letters.swap(entry, life.Expired(self.clock()))
                     self.recorder.add_line(
-                        book, Call("expire_letter", entry.agent, "desk"), new, "success"
+                        tx, Call("expire_letter", entry.agent, "desk"), new, "success"
                     )
                     closed.append(new)
         return closed
@@ -400,24 +400,22 @@ class Outbox:
 
         One that may have been sent keeps its bytes. Card, letter and state change in one transaction.
         """
-        entry = self.ledger.entry(id)
+        entry = self.ledger.letters.get(id)
         letter, why = _with_reduced_html(entry.letter)
         waits = isinstance(entry.state, life.Pending | life.Approved)
         if not waits or letter == entry.letter:
-            with self.ledger.write() as book:
-                book.rekey(letter, done=waits)
+            with self.ledger.write() as tx:
+                tx.letters.rekey(letter, done=waits)
             return None
         from postroom.review.levels import card_line
 
         card = self.assessor.card(letter, entry.origins).adding(card_line("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)
-        with self.ledger.write() as book:
+        with self.ledger.write() as tx:
             state = life.Pending(self.clock()) if approved else entry.state
-            new = book.swap(entry, state, letter=letter, card=card)
-            book.rekey(letter, done=True)
-            self.recorder.add_line(
-                book, Call("refreeze_letter", entry.agent, "desk"), new, "success"
-            )
+            new = tx.letters.swap(entry, state, letter=letter, card=card)
+            tx.letters.rekey(letter, done=True)
+            self.recorder.add_line(tx, Call("refreeze_letter", entry.agent, "desk"), new, "success")
             return new
 
     def distrust(self, ahead: Sequence[ParsedLine], why: str) -> int:
@@ -428,23 +426,23 @@ class Outbox:
             known = named.get(read.letter)
             if read.letter and read.state and not (known and known.state == "sent"):
                 named[read.letter] = read
-        with self.ledger.write() as book:
-            book.set(DISTRUSTED, why)
+        with self.ledger.write() as tx:
             # Of what tools wrote until now, some has no row here.
-            book.set(TOOL_NOTES_SINCE, str(self.clock().wall))
+            since = self.clock().wall
+            tx.save_settings(replace(tx.settings, restored=why, tool_notes_since=since))
             for read in ahead:
-                book.take(read)
+                tx.actions.import_from_log(read)
             doubtful = 0
-            open_ones = book.in_state("pending", "approved", "sending")
+            open_ones = tx.letters.in_states("pending", "approved", "sending")
             ids = dict.fromkeys([*(entry.id for entry in open_ones), *named])
-            for entry in filter(None, map(book.known, ids)):
+            for entry in filter(None, map(tx.letters.find, ids)):
                 if isinstance(entry.state, life.Sent):
                     continue  # nothing that came later can take that back
                 state = self._logged(named.get(entry.id), why)
                 doubtful += isinstance(state, life.Unknown)
-                new = book.swap(entry, state)
+                new = tx.letters.swap(entry, state)
                 self.recorder.add_line(
-                    book, Call("restore_ledger", entry.agent, "desk"), new, "success"
+                    tx, Call("restore_ledger", entry.agent, "desk"), new, "success"
                 )
             return doubtful
 

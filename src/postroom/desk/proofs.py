@@ -18,7 +18,7 @@ from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.core.records import Entry, ProviderProof
 from postroom.mail.mailbox import Accepted, Mailbox, NotSent, SendOutcome, Unproven
-from postroom.store.ledger import DISTRUSTED, Ledger
+from postroom.store.protocol import Ledger
 
 EARLIER: Final = "an earlier version of it may have left"
 
@@ -36,30 +36,30 @@ class Proofs:
 
         Raises `Conflict` if another dispatcher has taken the claim over.
         """
-        if (now := self.ledger.current(entry)) is not entry:
+        if (now := self.ledger.letters.refresh(entry)) is not entry:
             raise refuse(entry.id, now.state, "sent")
-        proof = self.ledger.proof(entry.id)
+        proof = self.ledger.proofs.get(entry.id)
         if proof and proof.digest != entry.digest:
             if self._try_release(entry, proof, box):
                 raise Uncertain(EARLIER)
             proof = None
         token = proof.text if proof else self._prepared(entry, box, wire)
         if token:
-            with self.ledger.write() as book:
-                book.keep_proof(entry, token)
+            with self.ledger.write() as tx:
+                tx.proofs.keep(entry, token)
             self.crash_point("proof kept")
         return token
 
     def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
-        if self.ledger.meta(DISTRUSTED):
+        if self.ledger.settings.restored:
             box.sweep(entry.letter)  # first: what is not there any more by then is looked for
             if isinstance(box.find_outcome(entry.letter, ""), Accepted):
                 raise Uncertain("The provider has this letter, of which the ledger knows nothing")
         try:
             proof = box.prepare(entry.letter, wire)
         except Uncertain as lost:
-            with self.ledger.write() as book:
-                book.set_orphan(entry.id)
+            with self.ledger.write() as tx:
+                tx.proofs.add_orphan(entry.id)
             raise Unavailable(lost.message, remedy="Nothing was sent. Try again.") from lost
         if proof:
             self.crash_point("prepared")
@@ -75,7 +75,7 @@ class Proofs:
             return Unproven(f"{type(why).__name__} while the provider was asked")
 
     def _query(self, entry: Entry, box: Mailbox) -> SendOutcome:
-        proof = self.ledger.proof(entry.id)
+        proof = self.ledger.proofs.get(entry.id)
         if proof and proof.digest != entry.digest:
             if self._try_release(entry, proof, box):
                 return Unproven(EARLIER, final=True)
@@ -83,24 +83,24 @@ class Proofs:
         if not proof:
             with suppress(PostroomError):
                 box.sweep(entry.letter)
-            if self.ledger.claimed_before_edit(entry.id):
+            if self.ledger.history.claimed_before_edit(entry.id):
                 return Unproven(EARLIER)
         return box.find_outcome(entry.letter, proof.text if proof else "")
 
     def release(self, entry: Entry) -> SendOutcome | None:
         """Release the proof of a closed letter; return what became of the letter if that is not known yet."""
-        proof = self.ledger.proof(entry.id)
+        proof = self.ledger.proofs.get(entry.id)
         if not proof or not (found := self._try_release(entry, proof, self._box(entry))):
             return None
         if entry.kind != "sent":
             return found if proof.digest == entry.digest else Unproven(EARLIER, final=True)
-        with self.ledger.write() as book:  # that it has left is no news
-            book.drop_proof(entry.id, proof.text)
+        with self.ledger.write() as tx:  # that it has left is no news
+            tx.proofs.drop(entry.id, proof.text)
         return None
 
     def sweep(self, entry: Entry) -> bool:
         """Remove what the provider holds for a letter without a proof; return whether more may turn up."""
-        proof = self.ledger.proof(entry.id)
+        proof = self.ledger.proofs.get(entry.id)
         return self._box(entry).sweep(entry.letter, proof.text if proof else "")
 
     def _try_release(
@@ -124,8 +124,8 @@ class Proofs:
             raise Unavailable("What was prepared for this letter is still there")
         if isinstance(found, Accepted) or (found and proof.unanswered):
             return found
-        with self.ledger.write() as book:
-            dropped = book.drop_proof(entry.id, proof.text, unanswered=not gone)
+        with self.ledger.write() as tx:
+            dropped = tx.proofs.drop(entry.id, proof.text, unanswered=not gone)
         if gone and not dropped:
             raise Unavailable("Somebody else sends this letter, or has settled it")
         return None

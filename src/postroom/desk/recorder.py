@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -14,10 +14,9 @@ from postroom.core.audit import Action, Value
 from postroom.core.errors import PostroomError, Unavailable
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
-from postroom.store.ledger import Book, Ledger
+from postroom.store.protocol import Ledger, Transaction
 
 MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail
-_ONCE: Final = "once"  # in the ledger: what the last line of its kind was about
 # How the log names a failure, by the code of its error; every other is an error.
 _FAILURES: Final = {
     "rate_limited": "rate_limited",
@@ -116,12 +115,12 @@ class CallRecorder:
 
         If it is not called, there is no line.
         """
-        with self.ledger.write(synced=False, early=True) as book:
+        with self.ledger.write(synced=False, early=True) as tx:
 
             def commit(**parameters: Value) -> None:
                 try:
-                    self.add_line(book, call, parameters=parameters, target=target)
-                    book.commit()
+                    self.add_line(tx, call, parameters=parameters, target=target)
+                    tx.commit()
                 except BaseException:
                     if call.trace:
                         call.trace.written = False
@@ -145,28 +144,28 @@ class CallRecorder:
         `once` names work that several processes may finish, of which one writes the line.
         """
         if not (error and call.trace and call.trace.written):
-            with self.ledger.write(synced=synced) as book:
-                if once and book.get(_ONCE) == once:
+            with self.ledger.write(synced=synced) as tx:
+                if once and tx.settings.last_finished == once:
                     return
                 self.add_line(
-                    book, call, result=result, error=error, parameters=parameters, target=target
+                    tx, call, result=result, error=error, parameters=parameters, target=target
                 )
                 if once:
-                    book.set(_ONCE, once)
+                    tx.save_settings(replace(tx.settings, last_finished=once))
         if error is not None:
             error.logged = True
 
     def write_letter(self, call: Call, entry: Entry) -> Entry:
         """Write the line of a call about a letter, and return the letter as it is now."""
-        with self.ledger.write() as book:
+        with self.ledger.write() as tx:
             # What the log says last of a letter is believed: it must be no older than the ledger.
-            now = book.entry(entry.id)
-            self.add_line(book, call, now)
+            now = tx.letters.get(entry.id)
+            self.add_line(tx, call, now)
         return now
 
     def add_line(
         self,
-        book: Book,
+        tx: Transaction,
         call: Call,
         entry: Entry | None = None,
         result: str = "",
@@ -184,7 +183,7 @@ class CallRecorder:
         if entry:
             target = addresses([a.spec for a in entry.letter.envelope])
             parameters = {"subject": entry.letter.subject, **({"by": by} if by else {})}
-        book.log(
+        tx.actions.append(
             Action(
                 actor=call.actor,
                 action_type=call.action_type,

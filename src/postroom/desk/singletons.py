@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
-from postroom.store.ledger import Ledger
 from postroom.store.locks import is_locked, locked
+from postroom.store.protocol import Ledger
 from postroom.vault.vault import Vault
-
-PAGE = "page"  # in the ledger: where the page was last served
 
 
 class SingletonLocks:
@@ -56,12 +55,12 @@ class SingletonLocks:
 
     def serves_at(self, address: str) -> None:
         """Let others know where the page is served."""
-        with self.ledger.write() as book:
-            book.set(PAGE, address)
+        with self.ledger.write() as tx:
+            tx.save_settings(replace(tx.settings, page_address=address))
 
     def served(self) -> str:
         """Return where the page is served now, if it is."""
-        return self.ledger.meta(PAGE) if is_locked(self._server) else ""
+        return self.ledger.settings.page_address if is_locked(self._server) else ""
 
     @property
     def _orchestrator(self) -> Path:

@@ -33,7 +33,7 @@ from postroom.desk.plan_types import (
 )
 from postroom.desk.recorder import Call
 from postroom.desk.slips import Slip, slip
-from postroom.store.ledger import TOOL_NOTES_SINCE, Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, quote, sections
 from postroom.vault.note import Note, etag
@@ -42,7 +42,6 @@ from postroom.vault.vault import Vault
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the type of a note that holds a mail that came in
 VAULT_AGENT: Final = "vault"  # the agent of drafts whose author is not known
-KEPT: Final = "kept slip "  # in the ledger, with the hash of its text: it counts though it is old
 DOUBT: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
 
@@ -88,14 +87,14 @@ class UnownedNotes:
     def _tool_note(self, seen: SeenNote, note: Note) -> ToolNote | None:
         """Return which tool wrote a note, or may have; None if a person did."""
         tag = etag(note.raw)
-        by = self.ledger.tool_note(seen.path, seen.file.inode, tag)
-        is_older = seen.file.mtime_ns < float(self.ledger.meta(TOOL_NOTES_SINCE) or 0) * 1e9
-        is_older = is_older and not self.ledger.meta(f"{KEPT}{tag}")
+        by = self.ledger.tool_notes.match(seen.path, seen.file.inode, tag)
+        is_older = seen.file.mtime_ns < self.ledger.settings.tool_notes_since * 1e9
+        is_older = is_older and not self.ledger.slips.is_trusted(tag)
         return ToolNote("") if is_older and (by is None or by.inode_only) else by
 
     def _slip_facts(self, written: Slip, by: ToolNote | None) -> SlipFacts:
-        first_seen, letter = self.ledger.slips().get(written.hash, (None, ""))
-        request = self.ledger.adopted(written.hash)
+        first_seen, letter = self.ledger.slips.all().get(written.hash, (None, ""))
+        request = self.ledger.slips.request(written.hash)
         # Only a file that the desk wrote in Pending_Approval/, and that still says the same, has a
         # list that counts: an agent can copy the text of one.
         is_by_desk = by is not None and by.path.startswith(f"{folders.PENDING}/")
@@ -109,15 +108,15 @@ class UnownedNotes:
             status=written.status,
             age=elapsed(first_seen, self.clock()) if first_seen else None,
             spent_on=letter,
-            is_letter_sent=bool(letter) and self.ledger.entry(letter).kind == "sent",
-            is_filed=bool(self.ledger.meta(f"filed {written.hash}")),
+            is_letter_sent=bool(letter) and self.ledger.letters.get(letter).kind == "sent",
+            is_filed=self.ledger.slips.is_filed(written.hash),
             is_persons_request=request is not None and request.agent is None,
             listed=listed,
         )
 
     def _listed_letter(self, id: str, digest: str, hash: str) -> ListedLetter:
-        with self.ledger.read() as book:
-            entry, was_recalled = book.entry(id), book.used(id, hash)
+        with self.ledger.read() as tx:
+            entry, was_recalled = tx.letters.get(id), tx.history.was_approved_by(id, hash)
         verdict = getattr(entry.state, "verdict", None)
         return ListedLetter(
             id=id,
@@ -132,7 +131,7 @@ class UnownedNotes:
 
         With `spent`, also those that were, and the requests that approved a letter.
         """
-        known, now = self.ledger.slips(), self.clock()
+        known, now = self.ledger.slips.all(), self.clock()
         slips = []
         for seen in notes:
             written = slip(seen.path, seen.file, seen.note) if seen.note else None
@@ -148,8 +147,10 @@ class UnownedNotes:
     def waiting_for(self, written: Slip, agent: str = "") -> list[Entry]:
         """Return the waiting letters that a slip fits, of one agent or of all."""
         # A slip is for what an agent asks; what the orchestrator drafted is to be seen first.
-        lines = [each for each in self.ledger.lines("pending") if each.agent != ORCHESTRATOR]
-        waiting = [self.ledger.entry(each.id) for each in lines if agent in ("", each.agent)]
+        lines = [
+            each for each in self.ledger.lists.summaries("pending") if each.agent != ORCHESTRATOR
+        ]
+        waiting = [self.ledger.letters.get(each.id) for each in lines if agent in ("", each.agent)]
         return [e for e in waiting if written.fits(e.letter, self.reading.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
@@ -181,14 +182,17 @@ class UnownedNotes:
             self.report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
             self.full |= {call.agent} if isinstance(why, Limited | Full) else set()
             return None
-        if entry.id != letter.id and self.ledger.place(entry.id).path not in ("", seen.path):
+        if entry.id != letter.id and self.ledger.notes.location(entry.id).path not in (
+            "",
+            seen.path,
+        ):
             # A copy, or what a sync client brought back.
             status = life.describe(entry.state, id=entry.id)
             self.report(f"{seen.path} counts for nothing again. {status}")
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
-        with self.ledger.write(synced=False) as book:
-            book.set_place(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
+        with self.ledger.write(synced=False) as tx:
+            tx.notes.save_location(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
         self.notes.sync_note(entry, action.notice)
         notice = f" {action.notice}" if action.notice else ""
         self.report(f"{seen.path} is the letter {entry.id} now.{notice}")
@@ -208,8 +212,8 @@ class UnownedNotes:
     def file_slip(self, seen: SeenNote, action: FileSlip) -> None:
         """Move a spent slip away and mark it; a copy that comes later is known as one."""
         target = self.sync.move_file(seen.path, seen.file, action.folder)
-        with self.ledger.write(synced=False) as book:
-            book.set(f"filed {action.hash}", target)
+        with self.ledger.write(synced=False) as tx:
+            tx.slips.mark_filed(action.hash, target)
         fields = {"status": action.status} | ({"reason": action.reason} if action.reason else {})
         raw, file = self.sync.vault.read(target)
         with suppress(Corrupt, Conflict):
@@ -248,12 +252,12 @@ class UnownedNotes:
 
         def before_move(inode: int) -> None:
             listed = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
-            with self.ledger.write() as book:
-                book.adopt(presented.hash, listed)
+            with self.ledger.write() as tx:
+                tx.slips.add_request(presented.hash, listed)
                 if agent is not None:  # what we add to a tool's note does not make it a person's
-                    book.add_tool_note(target, inode, etag(new.raw), agent)
+                    tx.tool_notes.add(target, inode, etag(new.raw), agent)
                 elif action.doubtful:
-                    book.add_tool_note("", inode, "", "")
+                    tx.tool_notes.add("", inode, "", "")
 
         self.sync.vault.move(seen.path, target, seen.file, new.raw, before_move)
         if action.why:
@@ -307,11 +311,11 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
             raw, _ = vault.read(path)
             tag = etag(raw)
             counts = slip(path, file, Note.parse(raw))
-        with ledger.write() as book:
+        with ledger.write() as tx:
             if counts:
-                book.set(f"{KEPT}{tag}", path)
+                tx.slips.trust(tag, path)
             else:
-                book.add_tool_note(path, file.inode, tag, "")
+                tx.tool_notes.add(path, file.inode, tag, "")
 
 
 def _drafting_agent(by: ToolNote) -> str:

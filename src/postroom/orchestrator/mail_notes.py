@@ -26,7 +26,7 @@ from postroom.orchestrator.incoming import (
     status_of,
     update_mail,
 )
-from postroom.store.ledger import Book
+from postroom.store.protocol import Transaction
 from postroom.vault.folders import (
     APPROVED,
     DONE,
@@ -84,19 +84,19 @@ class _MailNote:
         note, ledger = Note.parse(raw), self.notes.sync.ledger
         is_edited = hashlib.sha256(raw).hexdigest() != location.hash
         if is_edited and status_of(note) == "done" and self.item.state != "done":
-            with ledger.write() as book:  # a person was quicker
-                self.item = book.change(self.item, **DONE_BY_HAND)
+            with ledger.write() as tx:  # a person was quicker
+                self.item = tx.inbox.change(self.item, **DONE_BY_HAND)
         letter = self.item.letter
-        answer = link(ledger.place(letter).path, letter) if letter else ""
+        answer = link(ledger.notes.location(letter).path, letter) if letter else ""
         return update_mail(self.item, note, answer).raw
 
-    def record(self, book: Book, path: str, data: bytes, file: File, *, current: bool) -> None:
-        book.written(self.key, seen_at(path, data, file))
+    def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
+        tx.notes.finish_write(self.key, seen_at(path, data, file))
         if self.item.state == "found":
-            self.item = book.change(self.item, state="pending", changed=self.item.changed)
+            self.item = tx.inbox.change(self.item, state="pending", changed=self.item.changed)
         elif not current:
             return
-        book.shown(self.item)
+        tx.inbox.mark_note_current(self.item)
 
 
 @dataclass(slots=True)
@@ -114,12 +114,12 @@ class MailNotes:
     def create(self, items: Sequence[tuple[InboxItem, IncomingMail, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
         begun: list[tuple[_MailNote, str, bytes]] = []
-        with self.sync.ledger.write() as book:
+        with self.sync.ledger.write() as tx:
             for item, mail, known in items:
                 data = render_mail(item.account, mail)
                 path = self.sync.free_path(NEEDS_ACTION, name_of(item.account, mail))
-                book.intend(item.key, path, hashlib.sha256(data).hexdigest())
-                changed = book.change(item, thread=mail.thread, facts=facts_json(known))
+                tx.notes.plan_write(item.key, path, hashlib.sha256(data).hexdigest())
+                changed = tx.inbox.change(item, thread=mail.thread, facts=facts_json(known))
                 begun.append((_MailNote(self, changed), path, data))
         written: list[tuple[_MailNote, str, bytes, File]] = []
         for source, path, data in begun:
@@ -127,26 +127,26 @@ class MailNotes:
                 Conflict
             ):  # the name was taken in this moment: the next round finds another
                 written.append((source, path, data, self.sync.vault.create(path, data)))
-        with self.sync.ledger.write(synced=False) as book:
+        with self.sync.ledger.write(synced=False) as tx:
             for source, path, data, file in written:
-                source.record(book, path, data, file, current=True)
+                source.record(tx, path, data, file, current=True)
 
     def finish_write(self, item: InboxItem) -> bool:
         """Bring the write of a new note to its end that was interrupted; return whether it had begun."""
         source = _MailNote(self, item)
         if self.sync.finish_write(source):
             return True
-        path = self.sync.ledger.intended(item.key)[0]
+        path = self.sync.ledger.notes.planned_write(item.key)[0]
         # A person may have edited it before we could record that it is there.
         if path and item.state == "found" and (seen := self._naming(item, path)) and seen.note:
-            with self.sync.ledger.write(synced=False) as book:
-                source.record(book, path, seen.note.raw, seen.file, current=False)
+            with self.sync.ledger.write(synced=False) as tx:
+                source.record(tx, path, seen.note.raw, seen.file, current=False)
             return True
         return False
 
     def is_unchanged(self, item: InboxItem) -> bool:
         """Whether the note of a mail still has the text that it last had."""
-        location = self.sync.ledger.place(item.key)
+        location = self.sync.ledger.notes.location(item.key)
         try:
             raw = self.sync.vault.read(location.path)[0]
         except PostroomError:
@@ -161,11 +161,11 @@ class MailNotes:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path, ledger = f"{NEEDS_ACTION}/{name_of(item.account, mail)}", self.sync.ledger
         seen = self._naming(item, path)
-        if not seen or not seen.note or path in ledger.standing(NEEDS_ACTION):
+        if not seen or not seen.note or path in ledger.notes.in_folder(NEEDS_ACTION):
             return False
-        with ledger.write() as book:
-            book.written(item.key, seen_at(path, seen.note.raw, seen.file))
-            book.change(item, state="pending", thread=mail.thread, facts=facts_json(known))
+        with ledger.write() as tx:
+            tx.notes.finish_write(item.key, seen_at(path, seen.note.raw, seen.file))
+            tx.inbox.change(item, state="pending", thread=mail.thread, facts=facts_json(known))
         return True
 
     def sync_note(self, item: InboxItem) -> None:
@@ -183,21 +183,21 @@ class MailNotes:
         try:
             act(item, *more, **options)
         except PostroomError as why:
-            path = self.sync.ledger.place(item.key).path or item.message
+            path = self.sync.ledger.notes.location(item.key).path or item.message
             self.problems[path] = why.message_with_remedy
             self.report(f"{path}: {self.problems[path]}")
 
     def _quarantine(self, item: InboxItem, problem: str) -> None:
         """Move a note of ours that does not parse any more to Failed/, as it is, with the reason beside it."""
-        vault, old_path = self.sync.vault, self.sync.ledger.place(item.key).path
+        vault, old_path = self.sync.vault, self.sync.ledger.notes.location(item.key).path
         path, raw, file = old_path, b"", vault.stat(old_path)
         with suppress(Corrupt):  # one that is too large to be read is moved all the same
             raw, file = vault.read(path)
         if file is None:
             return
         if item.state != "failed":
-            with self.sync.ledger.write() as book:
-                item = book.change(item, state="failed", held=problem)
+            with self.sync.ledger.write() as tx:
+                item = tx.inbox.change(item, state="failed", held=problem)
         if not path.startswith(f"{FAILED}/"):
             path = self.sync.reserve_path(item.key, FAILED, path.rpartition("/")[2], raw)
             file = vault.move(old_path, path, file)
@@ -207,8 +207,8 @@ class MailNotes:
             name = path.rpartition("/")[2]
             fields = {"status": "failed", "reason": inert(problem), "note": name}
             vault.create(reason_path, render(fields, f"\n{quote(remedy)}\n"))
-        with self.sync.ledger.write(synced=False) as book:
-            _MailNote(self, item).record(book, path, raw, file, current=True)
+        with self.sync.ledger.write(synced=False) as tx:
+            _MailNote(self, item).record(tx, path, raw, file, current=True)
         self.report(f"{old_path} does not parse any more and went to {FAILED}/: {problem}.")
 
     # What people did
@@ -218,10 +218,10 @@ class MailNotes:
         self.problems.clear()
         if not self.sync.vault.is_folder(NEEDS_ACTION):
             return  # a sync client may be about to bring it: nothing in it was deleted
-        with self.sync.ledger.read() as book:
-            items = {item.key: item for item in book.items(*OPEN)}
+        with self.sync.ledger.read() as tx:
+            items = {item.key: item for item in tx.inbox.in_states(*OPEN)}
             # The note of a stale item is not where it belongs, and its status nobody's word.
-            stale = {item.key for item in book.unfollowed()}
+            stale = {item.key for item in tx.inbox.with_stale_note()}
         previous, current = self._strangers, dict[str, File]()
 
         def is_known_stranger(path: str, file: File) -> bool:
@@ -264,15 +264,15 @@ class MailNotes:
 
     def _change(self, item: InboxItem, changes: dict[str, str]) -> None:
         try:
-            with self.sync.ledger.write() as book:
-                item = book.change(item, **changes)
+            with self.sync.ledger.write() as tx:
+                item = tx.inbox.change(item, **changes)
         except Conflict:
             return
         self.sync_note(item)
 
     def _look_elsewhere(self, item: InboxItem, *, is_current: bool) -> None:
         """Look for a note that is not in Needs_Action/ under its name."""
-        location, vault = self.sync.ledger.place(item.key), self.sync.vault
+        location, vault = self.sync.ledger.notes.location(item.key), self.sync.vault
         (file,) = vault.stats([location.path])
         if file is not None:
             if file[1:] != location[-3:]:
@@ -297,11 +297,11 @@ class MailNotes:
             self.report(
                 f"{location.path} was deleted or taken away: nothing more is done about that mail."
             )
-            with self.sync.ledger.write() as book:
-                book.shown(book.change(item, state="gone", by=BY_HAND))
+            with self.sync.ledger.write() as tx:
+                tx.inbox.mark_note_current(tx.inbox.change(item, state="gone", by=BY_HAND))
 
     def _adopt_renamed(self, item: InboxItem) -> bool:
-        known = self.sync.ledger.standing(NEEDS_ACTION)
+        known = self.sync.ledger.notes.in_folder(NEEDS_ACTION)
         for file in self.sync.vault.list(NEEDS_ACTION):
             path = f"{NEEDS_ACTION}/{file.name}"
             is_free = known.get(path, ("",))[0] in ("", item.key)
@@ -312,7 +312,7 @@ class MailNotes:
 
     def _naming(self, item: InboxItem, path: str) -> SeenNote | None:
         """Return a note that names this mail, and that no tool wrote."""
-        if self.sync.ledger.tool_wrote(path):
+        if self.sync.ledger.tool_notes.has(path):
             return None
         try:
             raw, file = self.sync.vault.read(path)
@@ -331,7 +331,7 @@ class MailNotes:
         seen = self._naming(item, path)
         if not seen or not seen.note:
             return None
-        location = self.sync.ledger.place(item.key)
+        location = self.sync.ledger.notes.location(item.key)
         is_same_text = hashlib.sha256(seen.note.raw).hexdigest() == location.hash
         is_mended = item.state == "failed" and self.sync.vault.stat(location.path) is None
         # Not in Plans/, where tools may write: a file system reuses inodes.
@@ -351,8 +351,8 @@ class MailNotes:
                     self._bring_back(seen.path, opened.note, keys)
 
     def _bring_back(self, path: str, note: Note, keys: Collection[str]) -> None:
-        with self.sync.ledger.read() as book:
-            item = book.item(note.text("account"), note.text("id"))
+        with self.sync.ledger.read() as tx:
+            item = tx.inbox.get(note.text("account"), note.text("id"))
         if item is None or item.key in keys or item.state in ("found", "before", "aside"):
             return
         seen = self._note_of(item, path)

@@ -18,7 +18,7 @@ from postroom.core.policy import DAY
 from postroom.core.records import Entry, InboxItem, InboxState, MailboxCursor
 from postroom.core.triage import Judgement
 from postroom.desk.outbox import ORCHESTRATOR
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 
 CHUNK: Final = 32  # mails that are read and written at once
 STATE_AFTER: Final = {
@@ -46,20 +46,20 @@ class InboxService:
 
     def cursor(self, account: str) -> MailboxCursor | None:
         """Return how far this account was followed; None where it never was."""
-        with self._ledger.read() as book:
-            return book.watched(account)
+        with self._ledger.read() as tx:
+            return tx.inbox.cursor(account)
 
     def items(self, *states: InboxState) -> list[InboxItem]:
         """Return the mails in these states, oldest first."""
-        with self._ledger.read() as book:
-            return book.items(*states)
+        with self._ledger.read() as tx:
+            return tx.inbox.in_states(*states)
 
     def chunks(self, state: InboxState) -> Iterator[list[InboxItem]]:
         """Yield the mails in this state, oldest first, some at once; each mail once."""
         row = 0
         while True:
-            with self._ledger.read() as book:
-                page = book.waiting(state, CHUNK, row)
+            with self._ledger.read() as tx:
+                page = tx.inbox.page(state, CHUNK, row)
             if not page:
                 return
             row = page[-1][0]
@@ -67,38 +67,38 @@ class InboxService:
 
     def with_stale_note(self) -> list[InboxItem]:
         """Return the mails whose note does not show what the ledger has."""
-        with self._ledger.read() as book:
-            return book.unfollowed()
+        with self._ledger.read() as tx:
+            return tx.inbox.with_stale_note()
 
     def with_changed_letter(self) -> list[tuple[InboxItem, Entry]]:
         """Return the mails whose letter was closed or reopened, or is to be withdrawn, with that letter."""
-        with self._ledger.read() as book:
-            return [(item, book.entry(item.letter)) for item in book.news()]
+        with self._ledger.read() as tx:
+            return [(item, tx.letters.get(item.letter)) for item in tx.inbox.with_changed_letter()]
 
     def count_by_state(self, since: float = 0) -> dict[str, int]:
         """Return how many mails are in each state, of those that changed since then."""
-        with self._ledger.read() as book:
-            return book.tally(since)
+        with self._ledger.read() as tx:
+            return tx.inbox.count_by_state(since)
 
     def letter(self, item: InboxItem) -> Entry:
         """Return the letter that answers a mail."""
-        return self._ledger.entry(item.letter)
+        return self._ledger.letters.get(item.letter)
 
     def letter_by_key(self, key: str) -> Entry | None:
         """Return the letter that was drafted under this idempotency key."""
-        with self._ledger.read() as book:
-            known = book.bound(ORCHESTRATOR, key)
-            return book.entry(known[0]) if known else None
+        with self._ledger.read() as tx:
+            known = tx.letters.by_key(ORCHESTRATOR, key)
+            return tx.letters.get(known[0]) if known else None
 
     def drafts_within_a_day(self, item: InboxItem) -> int:
         """Return how many answers were drafted in this mail's conversation within a day."""
-        with self._ledger.read() as book:
+        with self._ledger.read() as tx:
             since = self._ledger.clock().wall - DAY
-            return book.drafts_in(item.account, item.thread, since)
+            return tx.inbox.drafts_in_thread(item.account, item.thread, since)
 
     def note_path(self, item: InboxItem) -> str:
         """Return where the note of a mail is; empty where it was not written."""
-        return self._ledger.place(item.key).path
+        return self._ledger.notes.location(item.key).path
 
     def note_name(self, item: InboxItem) -> str:
         """Return the name of a mail's note, as links give it."""
@@ -110,9 +110,9 @@ class InboxService:
         self, account: str, cursor: MailboxCursor, new: Sequence[str], earlier: Sequence[str]
     ) -> None:
         """Record the mails of a mailbox that is watched from now on; `earlier` ones are left alone."""
-        with self._ledger.write() as book:
-            book.watch(account, cursor, new)
-            book.watch(account, cursor, earlier, InboxState.BEFORE)
+        with self._ledger.write() as tx:
+            tx.inbox.add(account, cursor, new)
+            tx.inbox.add(account, cursor, earlier, InboxState.BEFORE)
 
     def add(
         self,
@@ -122,34 +122,34 @@ class InboxService:
         relabelled: Sequence[str] = (),
     ) -> int:
         """Record new mails and how far the mailbox was followed; return how many are to be looked at."""
-        with self._ledger.write() as book:
-            return book.reconsider(account, relabelled) + book.watch(account, cursor, new)
+        with self._ledger.write() as tx:
+            return tx.inbox.reopen_aside(account, relabelled) + tx.inbox.add(account, cursor, new)
 
     def select_unknown(self, account: str, ids: Sequence[str]) -> tuple[list[str], int]:
         """Return those of these mails that are new, and how many put aside are looked at again."""
-        with self._ledger.write(synced=False) as book:
-            known = book.seen_of(account, ids)
-            return [id for id in ids if id not in known], book.reconsider(account, ids)
+        with self._ledger.write(synced=False) as tx:
+            known = tx.inbox.known_of(account, ids)
+            return [id for id in ids if id not in known], tx.inbox.reopen_aside(account, ids)
 
     def add_backlog(self, account: str, ids: Sequence[str]) -> int:
         """Record mails that were there before as if they had just come in; return how many."""
         count = 0
-        with self._ledger.write() as book:
-            cursor = book.watched(account)
+        with self._ledger.write() as tx:
+            cursor = tx.inbox.cursor(account)
             assert cursor is not None
             for id in ids:
-                item = book.item(account, id)
+                item = tx.inbox.get(account, id)
                 if item is None:
-                    count += book.watch(account, cursor, [id])
+                    count += tx.inbox.add(account, cursor, [id])
                 elif item.state == InboxState.BEFORE:
-                    book.change(item, state=InboxState.FOUND)
+                    tx.inbox.change(item, state=InboxState.FOUND)
                     count += 1
         return count
 
     def close_without_note(self, item: InboxItem, state: InboxState) -> None:
         """Close a mail that gets no note."""
-        with suppress(Conflict), self._ledger.write(synced=False) as book:
-            book.shown(book.change(item, state=state))
+        with suppress(Conflict), self._ledger.write(synced=False) as tx:
+            tx.inbox.mark_note_current(tx.inbox.change(item, state=state))
 
     # Deciding
 
@@ -159,20 +159,20 @@ class InboxService:
             name: _dump(value) if isinstance(value, Judgement) else value
             for name, value in changes.items()
         }
-        with suppress(Conflict), self._ledger.write() as book:
-            book.change(item, **fields)
+        with suppress(Conflict), self._ledger.write() as tx:
+            tx.inbox.change(item, **fields)
             return True
         return False
 
     def save_decisions(self, results: Sequence[TriageResult]) -> list[TriageResult]:
         """Record decisions with their audit lines, in one transaction; return those that were recorded."""
         saved = []
-        with self._ledger.write() as book:
+        with self._ledger.write() as tx:
             for result in results:
                 item, judgement, by = result
                 decision = judgement.decision
                 with suppress(Conflict):
-                    book.change(
+                    tx.inbox.change(
                         item,
                         state=STATE_AFTER.get(decision, InboxState.DECIDED),
                         judgement=_dump(judgement),
@@ -181,7 +181,7 @@ class InboxService:
                         tries=0,
                         turn=item.turn + 1,
                     )
-                    book.log(
+                    tx.actions.append(
                         Action(
                             actor=ORCHESTRATOR,
                             action_type="triage_mail",
@@ -194,11 +194,11 @@ class InboxService:
 
     def save_draft(self, item: InboxItem, entry: Entry) -> bool:
         """Record the letter that answers a mail; False where somebody else changed the mail first."""
-        with suppress(Conflict), self._ledger.write() as book:
+        with suppress(Conflict), self._ledger.write() as tx:
             state = InboxState.DRAFTED
-            book.change(item, state=state, letter=entry.id, wish="", held="", tries=0)
+            tx.inbox.change(item, state=state, letter=entry.id, wish="", held="", tries=0)
             if not entry.replaces:
-                book.drafted_in(item.account, item.thread, entry.id)
+                tx.inbox.add_draft_in_thread(item.account, item.thread, entry.id)
             return True
         return False
 

@@ -39,7 +39,7 @@ from postroom.core.text import duration, one_line
 from postroom.desk.exposure import READABLE, ExposureLog
 from postroom.desk.outbox import refuse_other_html
 from postroom.desk.recorder import Call, CallRecorder
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -174,8 +174,8 @@ class MailboxService:
 
             def ready(name: str, inode: int) -> None:
                 tag = hashed.hexdigest()[:16]
-                with self.ledger.write() as book:
-                    book.add_tool_note(f"{folder}/{name}", inode, tag, call.agent)
+                with self.ledger.write() as tx:
+                    tx.tool_notes.add(f"{folder}/{name}", inode, tag, call.agent)
 
             pieces = _hashing(chain([begun], file.pieces), hashed.update)
             saved, made = self.vault.deposit(folder, names, pieces, ready)
@@ -270,22 +270,22 @@ class MailboxService:
                 if revises
                 else box.create_draft(letter, date=now)
             )
-            with self.ledger.write() as book:
-                book.keep_draft(letter.account, made.id, made.version, call.agent)
+            with self.ledger.write() as tx:
+                tx.drafts.save(letter.account, made.id, made.version, call.agent)
         return made
 
     def _admit_draft(self, call: Call, box: Mailbox, account: str) -> None:
         """Refuse an agent that keeps too many drafts; what is gone from the mailbox counts no more."""
         most = self.rules.open_letters
-        with self.ledger.read() as book:
-            if len(book.drafts(account, call.agent)) < most:
+        with self.ledger.read() as tx:
+            if len(tx.drafts.of_agent(account, call.agent)) < most:
                 return
         there = box.drafts()
-        with self.ledger.write(synced=False) as book:
-            for id in book.drafts(account, call.agent):
+        with self.ledger.write(synced=False) as tx:
+            for id in tx.drafts.of_agent(account, call.agent):
                 if id not in there:
-                    book.drop_draft(account, id)
-            if len(book.drafts(account, call.agent)) >= most:
+                    tx.drafts.remove(account, id)
+            if len(tx.drafts.of_agent(account, call.agent)) >= most:
                 raise Denied(
                     f"{most} drafts of this agent are kept already (limits.open_letters)",
                     remedy="Revise or delete one of them.",
@@ -298,14 +298,14 @@ class MailboxService:
             id, version = self._draft(call, account, id)
             if self.rules.live:
                 self.box(account).discard_draft(id, version=version)
-                with self.ledger.write() as book:
-                    book.drop_draft(account, id)
+                with self.ledger.write() as tx:
+                    tx.drafts.remove(account, id)
         return self.rules.live
 
     def _draft(self, call: Call, account: str, id: str) -> tuple[str, str]:
         """Return the id of this agent's draft, and the version in which Postroom left it."""
-        with self.ledger.read() as book:
-            known = book.drafted(account, id)
+        with self.ledger.read() as tx:
+            known = tx.drafts.get(account, id)
         if known is None:  # it may be the id of the draft as a mail, as a search gives it
             for draft, mail in self.box(account).drafts().items():
                 if mail == id != draft:
@@ -359,14 +359,16 @@ class MailboxService:
                 )
             now = self.ledger.clock()
             intent = LabelChange(0, now.wall, call.agent, account, id, added, removed)
-            with self.ledger.write() as book:  # before it happens, so that it can be undone
-                policy.admit_move(book.recent_moves(self.rules.moves_per_hour), now, self.rules)
-                number = book.move(intent)
+            with self.ledger.write() as tx:  # before it happens, so that it can be undone
+                policy.admit_move(
+                    tx.label_changes.times(self.rules.moves_per_hour), now, self.rules
+                )
+                number = tx.label_changes.add(intent)
             try:
                 box.relabel(id, add=added, remove=removed)
             except PostroomError:
-                with self.ledger.write() as book:
-                    book.unmove(number)
+                with self.ledger.write() as tx:
+                    tx.label_changes.remove(number)
                 raise
         return Sorted(id, added, removed, number)
 
@@ -379,8 +381,8 @@ class MailboxService:
             gone = box.message(move.message).labels & {TRASH, SPAM}
             add = move.removed - {INBOX} if gone else move.removed
             box.relabel(move.message, add=add, remove=move.added)
-            with self.ledger.write() as book:
-                book.unmove(move.number)
+            with self.ledger.write() as tx:
+                tx.label_changes.remove(move.number)
 
 
 def _hashing(pieces: Iterable[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from typing import Final
 from postroom.core.errors import Denied, Invalid
 from postroom.core.text import clean, one_line
 from postroom.desk.slips import TYPES
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.access import Access
 from postroom.vault.active import Active, added
@@ -32,7 +32,7 @@ class NoteRules:
 
     def is_tool_written(self, path: str, raw: bytes) -> bool:
         """Whether a note is as a tool has written it."""
-        return self.ledger.tool_wrote(self.in_room(path), etag(raw))
+        return self.ledger.tool_notes.has(self.in_room(path), etag(raw))
 
     def refuse_folder(self, path: str) -> None:
         """Refuse a folder where a file is meant."""
@@ -45,7 +45,7 @@ class NoteRules:
     def refuse_letter(self, path: str) -> None:
         """Refuse a draft that has become a letter."""
         inside = self.in_room(path)
-        if known := self.ledger.standing(inside.rpartition("/")[0]).get(inside):
+        if known := self.ledger.notes.in_folder(inside.rpartition("/")[0]).get(inside):
             raise Denied(
                 f"{path!r} is the letter {known[0]} now, and tools cannot change it",
                 remedy="Write another draft, or take the letter back (withdraw_letter).",
@@ -59,7 +59,7 @@ class NoteRules:
         """
         fields = sorted(DESK_FIELDS & note.fields.keys())
         in_workflow = self.access.is_workflow(path)
-        if fields and (in_workflow or self.ledger.place(note.text("letter")).path):
+        if fields and (in_workflow or self.ledger.notes.location(note.text("letter")).path):
             raise Denied(
                 f"`{fields[0]}` is the desk's own field: tools do not write it in its folders, nor in a"
                 " note that names one of its letters",

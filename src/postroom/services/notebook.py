@@ -16,7 +16,7 @@ from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.unowned_notes import PROPOSED
 from postroom.services.note_rules import NoteRules
 from postroom.services.note_search import NoteSearch, parse_body, parse_note
-from postroom.store.ledger import Ledger
+from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.access import NOTE, Access
 from postroom.vault.edit import Edit
@@ -240,8 +240,8 @@ class Notebook:
         """
 
         def record(inode: int) -> None:
-            with self.ledger.write() as book:
-                book.add_tool_note(self.rules.in_room(path), inode, tag, agent)
+            with self.ledger.write() as tx:
+                tx.tool_notes.add(self.rules.in_room(path), inode, tag, agent)
 
         return record
 
@@ -250,8 +250,8 @@ class Notebook:
 
         Afterwards, not before: until then the file may still exist, under another name too.
         """
-        with self.ledger.write(synced=False) as book:
-            book.free_inode(file.inode)
+        with self.ledger.write(synced=False) as tx:
+            tx.tool_notes.free_inode(file.inode)
 
     def rename(self, source: str, target: str) -> None:
         """Take in that a note has another path."""
@@ -275,7 +275,7 @@ class Notebook:
     def _after_reconcile(self, version: NoteVersion, inside: str) -> NoteVersion:
         """Let the desk look at a draft, and return it with the letter that it became, if any."""
         reports = [report for report in self.reconcile() if report.startswith(f"{inside} ")]
-        letter, _ = self.ledger.standing(folders.DRAFTS).get(inside, ("", None))
+        letter, _ = self.ledger.notes.in_folder(folders.DRAFTS).get(inside, ("", None))
         if letter:
             raw, _ = self.vault.read(version.path)
             note = parse_note(version.path, raw)

@@ -33,6 +33,7 @@ class Database:
     ) -> None:
         self.path = path
         self._synced = False  # whether commits wait for the disk; `_prepare` turns it on
+        self._is_writing = False
         # One connection serves all threads of the process, in turn: a reader never sees half of
         # another thread's transaction.
         self._turn = threading.RLock()
@@ -74,6 +75,7 @@ class Database:
             # Read again under the write lock: another process may have migrated meanwhile.
             self._refuse_newer(known)
             found = self._version()
+            self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
             for script in migrations[found:]:
                 for statement in script.split(";\n"):
                     self._connection.execute(statement)
@@ -118,6 +120,25 @@ class Database:
                 raise _in_our_words(why, self.path) from why
             return found
 
+    def run(self, sql: str, values: Sequence[object]) -> int:
+        """Change rows inside of `write`, and return how many."""
+        with self._turn:
+            return self._writing().execute(sql, values).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
+        """Do the same for each of these rows of values."""
+        with self._turn:
+            return self._writing().executemany(sql, rows).rowcount if rows else 0
+
+    def commit(self) -> None:
+        """Keep what was written so far, inside of `write(early=True)`."""
+        self._writing().execute("COMMIT")
+
+    def _writing(self) -> sqlite3.Connection:
+        if not self._is_writing:
+            raise RuntimeError("Changes need a transaction: they belong inside of `write`")
+        return self._connection
+
     @contextmanager
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[sqlite3.Connection]:
         """Hold the write lock: all that is done inside is kept, or none of it.
@@ -128,6 +149,7 @@ class Database:
         with self._turn, self._translated():
             self._sync(synced=synced)
             self._connection.execute("BEGIN IMMEDIATE")
+            self._is_writing = True
             try:
                 yield self._connection
                 if not early or self._connection.in_transaction:
@@ -137,6 +159,8 @@ class Database:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+            finally:
+                self._is_writing = False
 
     def _sync(self, *, synced: bool) -> None:
         if synced != self._synced:

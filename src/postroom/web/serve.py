@@ -19,7 +19,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from postroom.core.errors import Denied
 from postroom.core.health import Check
-from postroom.desk import passphrase
 from postroom.services.services import Services
 from postroom.web.app import build_app
 from postroom.web.live import AutoDispatcher, ChangeFeed
@@ -115,7 +114,7 @@ def desk_server(
     Raises `Denied` where a passphrase is required and none is set.
     """
     desk, is_exposed = services.desk, bool(options.origin) or options.is_remote
-    if (is_exposed or desk.rules.trust == "desk") and not desk.ledger.meta(passphrase.KEY):
+    if (is_exposed or desk.rules.trust == "desk") and not desk.ledger.settings.passphrase:
         subject = "A desk that other machines can reach" if is_exposed else "Trust level desk"
         raise Denied(
             f"{subject} needs your passphrase, and none is set",

@@ -119,7 +119,7 @@ class LetterPage:
 def approval_date(state: life.State, zone: tzinfo) -> datetime | None:
     """Return when a person approved a letter; None where nobody did."""
     verdict = getattr(state, "verdict", None)
-    if verdict is None or verdict.by == "nobody":
+    if verdict is None or verdict.is_automatic:
         return None
     return datetime.fromtimestamp(verdict.at.wall, zone)
 
@@ -134,7 +134,7 @@ def decided_by(state: life.State) -> str:
     verdict = getattr(state, "verdict", None)
     if verdict is None:
         return ""
-    return "no approval required" if verdict.by == "nobody" else str(verdict.by)
+    return "no approval required" if verdict.is_automatic else str(verdict.by)
 
 
 class HistoryQuery(NamedTuple):

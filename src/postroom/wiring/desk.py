@@ -18,14 +18,15 @@ from postroom.core.errors import NotFound
 from postroom.core.policy import Rules
 from postroom.core.records import Entry
 from postroom.core.stamp import Stamp
-from postroom.desk import identity, passphrase
+from postroom.desk import identity
 from postroom.desk.desk import Desk, Effects, VaultPermissions
 from postroom.desk.log import ActionLog
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
-from postroom.store.ledger import Ledger
 from postroom.store.locks import locked
+from postroom.store.protocol import Ledger
+from postroom.store.sqlite.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 
@@ -89,7 +90,7 @@ def open_desk(
     if not adopts:
         identity.refuse_strangers(config.vault.path, _ledger(state))
     id = make_desk(config.vault.path, draw_id)
-    ledger = Ledger(_ledger(state), clock=tools.clock, draw=tools.draw)
+    ledger = SqliteLedger(_ledger(state), clock=tools.clock, draw=tools.draw)
     stack.callback(ledger.close)
     if not adopts:
         identity.bind(config.vault.path, ledger, desk=id, machine=machine(), draw=draw_id)
@@ -157,18 +158,14 @@ def pinned(wanted: Rules, ledger: Ledger) -> Rules:
 
     A client's settings file is often the agent's to write, so the strictest word stays.
     """
-    strict = {"trust": "desk", "required": "true"}
-    said = {"trust": wanted.trust, "required": str(wanted.required).lower()}
-    locked = bool(ledger.meta(passphrase.KEY))
-    holds = {
-        key: strict[key] if locked and ledger.meta(key) == strict[key] else word
-        for key, word in said.items()
-    }
-    if any(ledger.meta(key) != word for key, word in holds.items()):
-        with ledger.write() as book:
-            for key, word in holds.items():
-                book.set(key, word)
-    return replace(wanted, trust=holds["trust"], required=holds["required"] == "true")
+    settings = ledger.settings
+    locked = bool(settings.passphrase)
+    trust = "desk" if locked and settings.trust == "desk" else wanted.trust
+    required = wanted.required or (locked and settings.approval_required)
+    if (settings.trust, settings.approval_required) != (trust, required):
+        with ledger.write() as tx:
+            tx.save_settings(replace(tx.settings, trust=trust, approval_required=required))
+    return replace(wanted, trust=trust, required=required)
 
 
 def _tools(config: Config) -> Effects:
@@ -222,7 +219,9 @@ def adopt(config: Config) -> str:
     with ExitStack() as stack:
         desk = open_desk(config, state, stack, adopts=True)
         ledger = desk.ledger
-        former = ActionLog(desk.vault, ledger, desk=ledger.meta("desk"), trusted=ledger.wrote)
+        former = ActionLog(
+            desk.vault, ledger, desk=ledger.settings.desk_id, trusted=ledger.is_sealed
+        )
         # The letters first: until they are unknown, an adoption that was interrupted sends nothing.
         with locked(state / "desk.lock"):
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")

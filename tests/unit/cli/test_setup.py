@@ -26,9 +26,9 @@ def sent(person: Person) -> list[str]:
     return [m["subject"] for m in person.run("search", "in:sent", "--json").json["messages"]]
 
 
-def meta(person: Person, key: str, value: str) -> None:
+def change_setting(person: Person, key: str, value: str) -> None:
     with closing(sqlite3.connect(person.folder / "state/ledger.sqlite")) as ledger, ledger:
-        ledger.execute("UPDATE meta SET value = ? WHERE key = ?", [value, key])
+        ledger.execute(f"UPDATE desk SET {key} = ?", [value])
 
 
 def test_init_makes_the_folders_a_dashboard_and_a_private_state(person: Person) -> None:
@@ -150,7 +150,7 @@ def test_drafts_that_stand_in_approved_when_a_vault_is_adopted_wait_and_slips_co
 
 def test_a_state_folder_that_was_copied_to_another_machine_sends_nothing(live: Person) -> None:
     live.draft()
-    meta(live, "machine", "another")
+    change_setting(live, "machine", "another")
     refused = live.run("send-approved")
     assert refused.code == 4
     assert "copied from another machine" in " ".join(refused.err.split())
@@ -191,21 +191,21 @@ def test_a_moved_state_folder_and_one_of_an_older_version_are_no_copies(live: Pe
     (live.folder / "moved").rename(live.folder / "state")
     assert live.run("pending").code == 0
     with closing(sqlite3.connect(live.folder / "state/ledger.sqlite")) as ledger, ledger:
-        assert ledger.execute("DELETE FROM meta WHERE key = 'inode'").rowcount == 1
+        assert ledger.execute("UPDATE desk SET state_inode = ''").rowcount == 1
     shutil.copytree(live.folder / "state", live.folder / "backup")
     (live.folder / "state").rename(live.folder / "lost")
     (live.folder / "backup").rename(live.folder / "state")
     assert live.show(id)["state"] == "pending"
     inode = (live.folder / "state").stat().st_ino
     with closing(sqlite3.connect(live.folder / "state/ledger.sqlite")) as ledger:
-        kept = ledger.execute("SELECT value FROM meta WHERE key = 'inode'").fetchone()
+        kept = ledger.execute("SELECT state_inode FROM desk").fetchone()
     assert kept == (str(inode),)
 
 
 def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(live: Person) -> None:
     id = live.draft()
     digest = live.show(id)["digest"].removeprefix("sha256:")[:8]
-    meta(live, "machine", "another")
+    change_setting(live, "machine", "another")
     file = live.vault / ".postroom/ledger"  # the mark cannot be written: nobody sends from here
     file.unlink()
     file.mkdir()
@@ -218,7 +218,7 @@ def test_an_adoption_that_was_interrupted_leaves_no_letter_that_could_be_sent(li
 
 def test_after_adoption_what_was_open_is_unknown_and_must_be_resolved(live: Person) -> None:
     id = live.draft()
-    meta(live, "machine", "another")
+    change_setting(live, "machine", "another")
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
     assert live.show(id)["state"] == "unknown"
     assert "May or may not have been sent" in live.run("pending").out
@@ -270,7 +270,7 @@ def test_a_desk_that_is_whole_is_only_begun_anew_by_who_wants_that(live: Person)
 
 def test_the_log_is_whole_after_an_adoption(live: Person) -> None:
     live.draft()
-    meta(live, "machine", "another")
+    change_setting(live, "machine", "another")
     assert live.at_terminal("adopt", answers=[("[y/N]", "y\n")]).code == 0
     live.draft("later", subject="Later")
     assert live.run("audit", "verify").code == 0

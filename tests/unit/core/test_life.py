@@ -13,7 +13,7 @@ from tests.narrow import narrow
 
 THEN = Stamp(1_794_700_800.0, "boot-1", 1000.0)
 NOW = Stamp(1_794_700_860.0, "boot-1", 1060.0)
-VERDICT = life.Verdict("ada", "terminal", THEN, "sha256:00", "slip")
+VERDICT = life.Verdict("ada", life.Channel.TERMINAL, THEN, "sha256:00", "slip")
 ID = "abcdefghij"
 STATES = (
     life.Rehearsal(THEN),

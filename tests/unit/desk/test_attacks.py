@@ -15,7 +15,7 @@ from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import SearchPage
-from tests.desks import SEND, Office
+from tests.desks import SEND, Office, change_settings
 from tests.narrow import present
 from tests.providers import BUSY, Courier
 
@@ -33,7 +33,7 @@ def sends(office: Office) -> list[str]:
 def test_a_draft_that_comes_back_after_its_recall_is_not_another_word(office: Office) -> None:
     office.write("Approved/offer.md", OWN)
     office.look()
-    (line,) = office.desk.ledger.lines()
+    (line,) = office.desk.ledger.lists.summaries()
     office.desk.recall(line.id)
     office.write("Approved/offer.md", OWN)
     office.look()
@@ -117,9 +117,9 @@ def test_a_note_that_an_agent_writes_into_drafts_is_never_another_letters(
 
 def test_a_copy_of_an_unknown_letters_note_never_comes_into_approved(office: Office) -> None:
     entry = office.approved()
-    with office.desk.ledger.write() as book:
+    with office.desk.ledger.write() as tx:
         now = office.clock()
-        book.swap(book.entry(entry.id), life.Unknown(now, "lost", now))
+        tx.letters.swap(tx.letters.get(entry.id), life.Unknown(now, "lost", now))
     office.look()
     (office.vault / "Pending_Approval").mkdir(exist_ok=True)
     shutil.copy(office.note(entry.id), office.vault / "Pending_Approval/copy.md")
@@ -136,26 +136,24 @@ def test_a_draft_that_cannot_be_marked_is_no_letter(office: Office, folder: str)
         "---\n{to: ann@example.com, subject: S, status: pending_approval}\n---\nHi\n",
     )
     assert "not taken as a letter" in office.look()
-    assert office.desk.ledger.lines() == []
+    assert office.desk.ledger.lists.summaries() == []
 
 
 def test_a_process_that_was_started_at_level_folder_obeys_the_ledger(office: Office) -> None:
     entry = office.propose()
-    with office.desk.ledger.write() as book:
-        book.set("trust", "desk")
-        book.set(passphrase.KEY, passphrase.sealed("open sesame", b"0" * 16, cost=2))
+    sealed = passphrase.sealed("open sesame", b"0" * 16, cost=2)
+    change_settings(office.desk.ledger, trust="desk", passphrase=sealed)
     office.move(entry.id, "Approved")
     office.write("Approved/own.md", OWN)
     office.write("Approved/ann.md", SLIP)
     office.look(adopt=True)
-    assert {line.state.__class__ for line in office.desk.ledger.lines()} == {life.Pending}
+    assert {line.state.__class__ for line in office.desk.ledger.lists.summaries()} == {life.Pending}
     assert sends(office) == []
 
 
 def test_a_slip_approves_nothing_once_the_ledger_is_at_level_desk(office: Office) -> None:
     entry = office.propose()
-    with office.desk.ledger.write() as book:
-        book.set("trust", "desk")
+    change_settings(office.desk.ledger, trust="desk")
     office.set_passphrase("open sesame")
     office.write("Approved/ann.md", SLIP)
     assert "no verdict" in office.look(adopt=True)
@@ -218,10 +216,10 @@ def test_an_agent_cannot_call_itself_what_we_call_ourselves(office: Office, name
 
 def test_an_agent_with_a_name_of_ours_rehearses_nothing(office: Office) -> None:
     office.reopen(live=False)
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     with pytest.raises(Invalid, match="name"):
         office.desk.rehearse(Call("send_email", "person"), office.letter())
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"result":"error"' in line
 
 
@@ -244,7 +242,7 @@ def test_a_file_whose_name_is_no_text_stops_nobody(office: Office) -> None:
     with open(raw, "wb") as stream:
         stream.write(OWN.encode().replace(b"subject", b"status: pending_approval\nsubject"))
     office.look()
-    assert [line.id for line in office.desk.ledger.lines()] == [entry.id]
+    assert [line.id for line in office.desk.ledger.lists.summaries()] == [entry.id]
 
 
 @pytest.mark.parametrize("folder", ["Pending_Approval", "Rejected"])
@@ -288,7 +286,7 @@ def test_a_draft_that_cannot_be_marked_keeps_no_other_waiting(office: Office, he
     assert "Drafts/odd.md" in office.look()
     office.desk.send_approved()
     assert office.state_of(entry.id) == "sent"
-    assert len(office.desk.ledger.lines()) == 0
+    assert len(office.desk.ledger.lists.summaries()) == 0
 
 
 def test_a_letter_to_very_many_has_a_note(office: Office) -> None:
@@ -324,7 +322,7 @@ def test_a_refusal_frees_the_slip_of_its_own_claim_alone(office: Office, courier
     courier.loses(after=True)
     entry = office.desk.post(SEND, office.letter(subject="First"), slips=True)
     office.desk.resolve(entry.id, by="ada", sent=False)
-    entry = office.desk.ledger.entry(entry.id)
+    entry = office.desk.ledger.letters.get(entry.id)
     office.desk.approve(entry.id, by="ada", digest=entry.digest)
     office.clock.go(20)
     courier.refuses(BUSY)
@@ -359,11 +357,11 @@ def test_a_ledger_from_a_backup_knows_how_many_were_written_to(
 def test_what_is_typed_into_a_draft_while_the_terminal_edits_it_stays(office: Office) -> None:
     draft = office.write("Drafts/d.md", OWN.replace("---\nAn", "status: pending_approval\n---\nAn"))
     office.look()
-    (line,) = office.desk.ledger.lines()
-    entry = office.desk.ledger.entry(line.id)
+    (line,) = office.desk.ledger.lists.summaries()
+    entry = office.desk.ledger.letters.get(line.id)
     office.desk.outbox.edit(entry.id, replace(entry.letter, text="From the terminal.\n"))
     draft.write_text(f"{draft.read_text()}\nTyped in Obsidian.\n")
-    office.desk.sync_notes_and_log(office.desk.ledger.entry(entry.id), retext=True)
+    office.desk.sync_notes_and_log(office.desk.ledger.letters.get(entry.id), retext=True)
     assert "Typed in Obsidian." in draft.read_text()
     with pytest.raises(Conflict, match="Typed in Obsidian"):
         office.desk.approve(entry.id, by="ada", digest="")
@@ -390,8 +388,8 @@ def test_a_passphrase_set_meanwhile_is_asked_for_by_who_began_without(office: Of
     entry = office.propose()
     began = office.desk
     began.set_passphrase("correct horse")
-    with began.ledger.write() as book:
-        book.set("trust", "desk")  # as another process does that was opened at this level
+    # As another process does that was opened at this level.
+    change_settings(began.ledger, trust="desk")
     with pytest.raises(Denied):
         began.approve(entry.id, by="ada", digest=entry.digest)
 

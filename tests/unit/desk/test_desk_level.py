@@ -43,9 +43,9 @@ def test_no_edit_without_the_passphrase(office: Office) -> None:
     entry = office.propose()
     with pytest.raises(Denied):
         office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
-    assert office.desk.ledger.entry(entry.id).digest == entry.digest
+    assert office.desk.ledger.letters.get(entry.id).digest == entry.digest
     office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"), proof=WORD)
-    assert office.desk.ledger.entry(entry.id).letter.text == "Other words.\n"
+    assert office.desk.ledger.letters.get(entry.id).letter.text == "Other words.\n"
 
 
 def test_no_resolution_without_the_passphrase(office: Office, courier: Courier) -> None:
@@ -107,7 +107,7 @@ def test_a_moved_note_with_another_text_changes_no_letter(office: Office) -> Non
     office.edit(entry.id, "Good day", "Pay Eve. Good day")
     office.move(entry.id, "Approved")
     assert entry.id in office.look()
-    assert office.desk.ledger.entry(entry.id).digest == entry.digest
+    assert office.desk.ledger.letters.get(entry.id).digest == entry.digest
     assert office.where(entry.id) == "Pending_Approval"
     assert "Pay Eve" in office.note(entry.id).read_text(encoding="utf-8")
 
@@ -188,7 +188,7 @@ def test_a_passphrase_is_changed_only_by_the_old_one(office: Office) -> None:
         with pytest.raises(Denied):
             office.desk.set_passphrase("another word", old=old)
     office.desk.set_passphrase("another word", old=WORD)
-    assert office.desk.ledger.meta("passphrase").startswith("scrypt$32768$8$1$")
+    assert office.desk.ledger.settings.passphrase.startswith("scrypt$32768$8$1$")
     entry = office.propose()
     with pytest.raises(Denied):
         office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=WORD)
@@ -238,9 +238,9 @@ def test_the_level_is_lowered_by_the_passphrase(office: Office) -> None:
 
 
 def test_lowering_leaves_a_line_in_the_log(office: Office) -> None:
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     office.desk.loosen(WORD, trust="folder")
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"action_type":"lower_trust"' in line
     assert '"actor":"person"' in line
 
@@ -274,7 +274,7 @@ def test_at_this_level_a_draft_in_drafts_waits_for_the_passphrase(office: Office
     assert id in office.look()
     assert office.state_of(id) == "pending"
     assert office.where(id) == "Drafts"
-    digest = office.desk.ledger.entry(id).digest
+    digest = office.desk.ledger.letters.get(id).digest
     office.desk.approve(id, by="ada", digest=digest, proof=WORD)
     assert office.state_of(id) == "approved"
 
@@ -287,6 +287,6 @@ def test_approvals_that_are_not_required_are_asked_for_where_ledger_and_passphra
     assert office.propose().kind == "sent"  # without a passphrase the settings decide
     office.set_passphrase(WORD)
     assert office.propose().kind == "pending"
-    office.desk.loosen(WORD, required="false")
+    office.desk.loosen(WORD, required=False)
     assert office.propose().kind == "sent"
     office.close()

@@ -66,9 +66,9 @@ class Post:
         return desk.post(AGENT, letter, Proposal())
 
     def approve(self, desk: Desk, id: str) -> life.State:
-        desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+        desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
         desk.send_approved()
-        return desk.ledger.entry(id).state
+        return desk.ledger.letters.get(id).state
 
     def carry_out_late(self) -> int:
         """Have Gmail carry out the last send whose answer was lost, as if it had been held up."""
@@ -137,7 +137,7 @@ def test_a_request_that_comes_after_the_next_try_finds_the_draft_gone(
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
-        desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+        desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
         desk.dispatch(id)
         service.requests[:] = [one for one in service.requests if one.status != 200]
         assert post.carry_out_late() == 404
@@ -151,7 +151,7 @@ def test_a_changed_letter_is_not_taken_for_sent_because_an_earlier_version_was(
         id = post.lose(desk)
         desk.recall(id)
         assert post.carry_out_late() == 200
-        entry = desk.ledger.entry(id)
+        entry = desk.ledger.letters.get(id)
         desk.edit(id, replace(entry.letter, to=(BOB,), text="At five.\n"))
         assert name(post.approve(desk, id)) == "unknown"
     assert [one.letter for one in service.sent] == [id]
@@ -165,8 +165,8 @@ def test_a_rejected_letter_that_was_carried_out_late_is_told_as_sent(
         desk.reject(id, by="ada", reason="no")
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
-        assert desk.ledger.entry(id).kind == "sent"
-        assert narrow(desk.ledger.entry(id).state, life.Sent).how == "proved by the provider"
+        assert desk.ledger.letters.get(id).kind == "sent"
+        assert narrow(desk.ledger.letters.get(id).state, life.Sent).how == "proved by the provider"
 
 
 def test_a_rejected_letter_of_which_an_earlier_version_left_late_is_unknown(
@@ -175,13 +175,13 @@ def test_a_rejected_letter_of_which_an_earlier_version_left_late_is_unknown(
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
-        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         desk.reject(id, by="ada", reason="no")
         assert post.carry_out_late() == 200
         assert [entry.id for entry in desk.send_approved()] == [id]
-        state = narrow(desk.ledger.entry(id).state, life.Unknown)
+        state = narrow(desk.ledger.letters.get(id).state, life.Unknown)
         assert "an earlier version of it may have left" in state.why
-        assert desk.ledger.proof(id) is None
+        assert desk.ledger.proofs.get(id) is None
 
 
 def test_a_letter_leaves_by_no_other_account_than_the_one_it_was_approved_for(
@@ -219,7 +219,7 @@ def test_a_server_that_fails_for_long_is_not_asked_without_a_pause(
         for _ in range(20):
             desk.send_approved()
         assert sum(one.path.endswith("/drafts/send") for one in service.requests) == 4
-        assert "unsent" in narrow(desk.ledger.entry(id).state, life.Approved).held
+        assert "unsent" in narrow(desk.ledger.letters.get(id).state, life.Approved).held
 
 
 def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post: Post, service: Gmail) -> None:
@@ -233,7 +233,7 @@ def test_a_letter_that_was_unknown_for_long_needs_a_new_verdict(post: Post, serv
         away.times = 0
         post.forget_waits(at=2 * DAY, asked=2 * DAY)
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "pending"
+        assert desk.ledger.letters.get(id).kind == "pending"
         assert name(post.approve(desk, id)) == "sent"
     assert len(service.sent) == 1
 
@@ -251,11 +251,11 @@ def test_a_letter_that_turns_out_unsent_may_leave_from_that_moment_on(
         away.times = 0
         post.forget_waits(asked=120)
         desk.send_approved()
-        state = narrow(desk.ledger.entry(id).state, life.Approved)
-        note = Note.parse((post.person.vault / desk.ledger.place(id).path).read_bytes())
+        state = narrow(desk.ledger.letters.get(id).state, life.Approved)
+        note = Note.parse((post.person.vault / desk.ledger.notes.location(id).path).read_bytes())
         assert note.text("next_try") == state.since.iso
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
     assert len(service.sent) == 1
 
 
@@ -265,10 +265,10 @@ def test_a_strange_answer_about_one_letter_holds_up_no_other(post: Post, service
         service.fail(ACT, lost="before")
         service.fail(r"GET /gmail/v1/users/me/drafts/", body=b'{"id": []}', status=418)
         for id in (first, second):
-            desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+            desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
         desk.send_approved()
-        assert desk.ledger.entry(first).kind == "unknown"
-        assert desk.ledger.entry(second).kind == "sent"
+        assert desk.ledger.letters.get(first).kind == "unknown"
+        assert desk.ledger.letters.get(second).kind == "sent"
 
 
 def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
@@ -277,7 +277,7 @@ def test_a_ledger_copied_between_the_claim_and_its_proof_does_not_send_again(
     with post.desk() as desk:
         id = post.write(desk).id
         assert name(post.approve(desk, id)) == "sent"
-        entry = desk.ledger.entry(id)
+        entry = desk.ledger.letters.get(id)
         box = Services(desk).mailbox.box("")
         settled = narrow(box.find_outcome(entry.letter, ""), Accepted)
         assert settled.message == narrow(entry.state, life.Sent).message
@@ -345,7 +345,7 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(
         post = Post(type(person)(folder), service)
         with post.desk() as desk:
             id = post.write(desk).id
-            desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+            desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
             if fault:
                 service.fail(ACT, **fault)
             if rejected:
@@ -361,11 +361,11 @@ def test_killed_at_any_step_a_letter_is_sent_once_and_nothing_is_left_behind(
         with post.desk() as desk:
             for _ in range(3):
                 desk.send_approved()
-            entry = desk.ledger.entry(id)
+            entry = desk.ledger.letters.get(id)
             # Whether the draft was deleted or sent at last nobody knows who died just then.
             wanted = "unknown" if passed[-1] == "released" and not ended else "rejected"
             assert entry.kind == (wanted if rejected else "sent"), passed
-            assert desk.ledger.proof(id) is None, passed
+            assert desk.ledger.proofs.get(id) is None, passed
         assert len(service.sent) == (not rejected), passed
         assert not service.mailbox.drafts, passed
     assert number >= 3
@@ -381,19 +381,19 @@ def test_a_letter_whose_account_is_anothers_now_waits_for_its_own(
             r"GET /gmail/v1/users/me/drafts/", status=403, reason="forbidden", times=99
         )
         post.approve(desk, id)
-        proof = desk.ledger.proof(id)
+        proof = desk.ledger.proofs.get(id)
     away.times = 0
     post.use(Gmail("mallory@example.net", aliases=()))
     post.forget_waits(asked=120)
     with post.desk() as desk:
         desk.send_approved()
-        assert (desk.ledger.entry(id).kind, desk.ledger.proof(id)) == ("unknown", proof)
+        assert (desk.ledger.letters.get(id).kind, desk.ledger.proofs.get(id)) == ("unknown", proof)
     post.use(service)
     post.forget_waits(asked=120)
     with post.desk() as desk:
         desk.send_approved()
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
     assert len(service.sent) == 1
 
 
@@ -409,11 +409,11 @@ def test_whatever_was_changed_an_earlier_version_that_left_is_not_this_one(
         id = post.lose(desk)
         desk.recall(id)
         post.carry_out_late()
-        desk.edit(id, replace(desk.ledger.entry(id).letter, **change))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, **change))
         assert name(post.approve(desk, id)) == "unknown"
         post.forget_waits(asked=120)
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
         desk.resolve(id, by="ada", sent=False)
         assert name(post.approve(desk, id)) == "sent"
 
@@ -424,7 +424,7 @@ def test_a_changed_letter_leaves_in_its_new_version_and_the_old_draft_is_gone(
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
-        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         assert name(post.approve(desk, id)) == "sent"
         service.requests[:] = [one for one in service.requests if one.status == 0]
         assert post.carry_out_late() == 404
@@ -442,12 +442,12 @@ def test_a_draft_that_we_deleted_ourselves_makes_no_rejected_letter_unknown(
         desk.reject(id, by="ada", reason="no")
         service.fail(r"DELETE /gmail/v1/users/me/drafts/", lost="after")
         desk.send_approved()
-        proof = desk.ledger.proof(id)
+        proof = desk.ledger.proofs.get(id)
         assert proof is not None
         assert not proof.unanswered
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "rejected"
-        assert desk.ledger.proof(id) is None
+        assert desk.ledger.letters.get(id).kind == "rejected"
+        assert desk.ledger.proofs.get(id) is None
 
 
 def test_another_provider_does_not_judge_by_gmails_draft(post: Post, service: Gmail) -> None:
@@ -461,7 +461,7 @@ def test_another_provider_does_not_judge_by_gmails_draft(post: Post, service: Gm
     post.forget_waits(asked=120)
     with post.desk() as desk:
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
     assert not post.person.run("search", "in:sent", "--json").json["messages"]
 
 
@@ -476,7 +476,7 @@ def test_a_letter_that_a_person_calls_sent_gives_its_draft_back(post: Post, serv
         away.times = 0
         desk.resolve(id, by="ada", sent=True)
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
         assert post.carry_out_late() == 404
     assert not service.mailbox.drafts
     assert not service.sent
@@ -498,7 +498,7 @@ def test_a_ledger_from_a_backup_sweeps_up_what_its_successor_prepared(
         (state / copy).write_bytes(content)
     with post.desk() as desk:
         desk.reconcile()
-        if desk.ledger.entry(id).kind == "unknown":
+        if desk.ledger.letters.get(id).kind == "unknown":
             desk.resolve(id, by="ada", sent=False)
         assert name(post.approve(desk, id)) == "sent"
         service.requests[:] = [one for one in service.requests if one.status == 0]
@@ -541,10 +541,10 @@ def test_a_letter_accepted_late_is_not_failed_because_its_second_try_is_refused(
         service.fail(DELETE, status=500)
         service.lists_lag = MANY
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
         service.lists_lag = 0
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
     assert len(service.sent) == 1
 
 
@@ -556,16 +556,16 @@ def test_a_letter_that_failed_and_is_accepted_afterwards_is_unknown_until_it_is_
         service.fail(ACT, status=403, reason="forbidden")
         failing = service.fail(DELETE, status=500, times=MANY)
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "failed"
+        assert desk.ledger.letters.get(id).kind == "failed"
         service.requests[:] = [one for one in service.requests if one.status in (0, 500)]
         assert post.carry_out_late() == 200
         service.lists_lag = MANY
         failing.times = 0
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
         service.lists_lag = 0
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
     assert len(service.sent) == 1
 
 
@@ -592,13 +592,13 @@ def test_whatever_gmail_answers_after_it_accepted_a_draft_the_letter_is_sent_onc
                 id = post.write(desk, f"{number} {lag}").id
                 service.lists_lag = lag
                 service.fail(ACT, done=True, **answer)
-                desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+                desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
                 look_later(post, desk)
                 wanted = "unknown" if lag else "sent"
-                assert desk.ledger.entry(id).kind == wanted, answer
+                assert desk.ledger.letters.get(id).kind == wanted, answer
                 service.lists_lag = 0
                 look_later(post, desk, 1)
-                assert desk.ledger.entry(id).kind == "sent", answer
+                assert desk.ledger.letters.get(id).kind == "sent", answer
                 assert [one.letter for one in service.sent].count(id) == 1, answer
 
 
@@ -608,16 +608,16 @@ def test_a_new_version_waits_until_the_draft_of_the_old_one_is_deleted(
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
-        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         for fault in ({"status": 500}, {"status": 403, "reason": "forbidden"}, {"status": 404}):
             service.fail(DELETE, times=1, **fault)
         assert name(post.approve(desk, id)) == "approved"
         for _ in range(2):
             look_later(post, desk, 1)
-            assert desk.ledger.entry(id).kind == "approved"
+            assert desk.ledger.letters.get(id).kind == "approved"
         assert sum(one.path.endswith("/drafts") for one in service.requests) == 1
         look_later(post, desk, 1)
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
     (left,) = service.sent
     assert b"At five." in left.raw
 
@@ -628,14 +628,14 @@ def test_a_new_version_does_not_leave_after_the_old_one_was_accepted_late(
     with post.desk() as desk:
         id = post.lose(desk)
         desk.recall(id)
-        desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
         service.fail(DELETE, status=500)
         assert name(post.approve(desk, id)) == "approved"
         service.requests[:] = [one for one in service.requests if one.method == "POST"]
         assert post.carry_out_late() == 200
         service.lists_lag = MANY
         look_later(post, desk)
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
     assert len(service.sent) == 1
 
 
@@ -659,8 +659,8 @@ def test_a_rejected_letter_whose_draft_vanished_is_unknown_only_after_a_send_wit
             service.fail(DELETE, lost="after")
             for _ in range(3):
                 desk.send_approved()
-            assert desk.ledger.entry(id).kind == wanted, story
-            assert desk.ledger.proof(id) is None, story
+            assert desk.ledger.letters.get(id).kind == wanted, story
+            assert desk.ledger.proofs.get(id) is None, story
 
 
 def test_by_messages_only_gmails_own_refusal_is_not_sent(post: Post, service: Gmail) -> None:
@@ -675,11 +675,11 @@ def test_by_messages_only_gmails_own_refusal_is_not_sent(post: Post, service: Gm
     with post.desk() as desk:
         for number, (answer, done) in enumerate(answers):
             id = post.write(desk, str(number)).id
-            desk.approve(id, by="ada", digest=desk.ledger.entry(id).digest)
+            desk.approve(id, by="ada", digest=desk.ledger.letters.get(id).digest)
             service.fail(ACT, done=done, **answer)
             service.lists_lag = MANY
             look_later(post, desk, 1)
-            state = desk.ledger.entry(id).kind
+            state = desk.ledger.letters.get(id).kind
             own = "reason" in answer and not done
             assert state == (refusals[answer["status"]] if own else "unknown"), answer
             look_later(post, desk, 1)
@@ -707,7 +707,7 @@ def test_a_draft_whose_making_had_no_answer_is_deleted_once_it_is_listed(
         service.fail(CREATE, lost="after")
         assert name(post.approve(desk, id)) == "approved"
         later(desk, 600).dispatch_all()
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
         assert len(service.mailbox.drafts) == 3
         service.lists_lag = 0
         later(desk, 1200).dispatch_all()
@@ -741,7 +741,7 @@ def test_no_draft_is_deleted_while_another_dispatcher_is_at_the_letter(
 
         replace(later(desk, 600), crash_point=another).dispatch(id)
         assert seen == [True]
-        assert desk.ledger.entry(id).kind == "sent"
+        assert desk.ledger.letters.get(id).kind == "sent"
         later(desk, 600).dispatch_all()
     assert not service.mailbox.drafts
     assert len(service.sent) == 1
@@ -763,5 +763,5 @@ def test_one_slip_does_not_let_a_second_letter_out_while_the_first_may_still_lea
         assert desk.post(AGENT, cake, Proposal(), slips=True).kind == "pending"
         assert post.carry_out_late() == 200
         desk.send_approved()
-        assert desk.ledger.entry(tea.id).kind == "sent"
+        assert desk.ledger.letters.get(tea.id).kind == "sent"
     assert [one.letter for one in service.sent] == [tea.id]

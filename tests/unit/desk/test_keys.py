@@ -63,7 +63,12 @@ def test_an_open_letter_with_the_same_content_is_the_letter(
     else:
         assert again(office, letter).id == letter.id
     assert (
-        len(office.desk.ledger.lines(*["pending", "approved", "sending", "unknown", "sent"])) == 1
+        len(
+            office.desk.ledger.lists.summaries(
+                *["pending", "approved", "sending", "unknown", "sent"]
+            )
+        )
+        == 1
     )
     assert courier.tried <= 1
 
@@ -92,7 +97,7 @@ def test_a_letter_that_differs_in_anything_is_another(
     office.propose(letter)
     entry = office.propose(replace(letter, id="bbbbbbbbbb", **change))
     assert entry.id == "bbbbbbbbbb"
-    assert len(office.desk.ledger.lines("pending")) == 2
+    assert len(office.desk.ledger.lists.summaries("pending")) == 2
 
 
 def test_the_same_words_of_another_agent_are_another_letter(office: Office) -> None:
@@ -144,7 +149,7 @@ def test_the_same_call_for_a_rejected_letter_gets_the_reason_for_ever(office: Of
     for key in ("", "new"):
         answer = again(office, letter, key=key)
         assert (answer.id, narrow(answer.state, Rejected).reason) == (letter.id, "Not to Ann")
-    assert office.desk.ledger.lines() == []
+    assert office.desk.ledger.lists.summaries() == []
 
 
 def closed(office: Office, courier: Courier, letter: Letter, kind: str, **wish: str) -> None:
@@ -199,7 +204,7 @@ def test_a_key_used_for_other_words_is_a_conflict_and_nothing_is_entered(office:
     office.propose(letter, key="k1")
     with pytest.raises(Conflict, match=letter.id):
         office.propose(office.letter(), key="k1")
-    assert len(office.desk.ledger.lines()) == 1
+    assert len(office.desk.ledger.lists.summaries()) == 1
 
 
 def test_a_key_is_its_agents_own(office: Office) -> None:
@@ -258,7 +263,7 @@ def test_a_key_that_a_person_opened_again_names_the_open_letter(office: Office) 
 def test_a_key_that_is_too_long_or_unprintable_is_refused(office: Office, key: str) -> None:
     with pytest.raises(Invalid):
         office.propose(office.letter(), key=key)
-    assert office.desk.ledger.lines() == []
+    assert office.desk.ledger.lists.summaries() == []
 
 
 def test_a_key_of_200_characters_is_taken(office: Office) -> None:
@@ -285,14 +290,14 @@ def test_a_rehearsal_is_replaced_by_the_live_letter_of_the_same_content(office: 
     office.reopen(live=True)
     entry = again(office, letter)
     assert entry.kind == "pending"
-    assert office.desk.ledger.lines("rehearsal") == []
+    assert office.desk.ledger.lists.summaries("rehearsal") == []
 
 
 def test_a_rehearsal_of_other_words_stays(office: Office) -> None:
     office.reopen(live=False)
     office.propose()
     office.propose()
-    assert len(office.desk.ledger.lines("rehearsal")) == 2
+    assert len(office.desk.ledger.lists.summaries("rehearsal")) == 2
 
 
 def test_a_letter_that_waits_is_not_rehearsed_over(office: Office) -> None:
@@ -316,7 +321,7 @@ def test_a_letter_of_another_agent_cannot_be_replaced(office: Office) -> None:
     first = office.propose(call=OTHER)
     with pytest.raises(NotFound):
         office.propose(office.letter(), replaces=first.id)
-    assert len(office.desk.ledger.lines()) == 1
+    assert len(office.desk.ledger.lists.summaries()) == 1
 
 
 def test_a_letter_that_does_not_exist_cannot_be_replaced(office: Office) -> None:

@@ -188,7 +188,7 @@ def test_a_person_cannot_edit_a_letter_over_the_recipient_cap(office: Office) ->
     entry = office.propose()
     with pytest.raises(Invalid):
         office.desk.edit(entry.id, replace(entry.letter, to=people(5)))
-    assert office.desk.ledger.entry(entry.id).letter == entry.letter
+    assert office.desk.ledger.letters.get(entry.id).letter == entry.letter
 
 
 def test_a_cap_lowered_since_the_approval_fails_the_letter(office: Office) -> None:
@@ -317,12 +317,12 @@ def test_a_rehearsed_letter_takes_no_place_among_the_open_ones(office: Office) -
 def test_a_refused_proposal_leaves_one_line_and_no_letter(office: Office) -> None:
     limit(office, proposals_per_hour=1)
     office.propose()
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     with pytest.raises(Limited):
         office.propose()
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert '"result":"rate_limited"' in line
-    assert len(office.desk.ledger.lines()) == 1
+    assert len(office.desk.ledger.lists.summaries()) == 1
 
 
 def test_a_draft_that_found_no_room_is_taken_once_there_is_some(office: Office) -> None:
@@ -333,10 +333,10 @@ def test_a_draft_that_found_no_room_is_taken_once_there_is_some(office: Office) 
             f"---\nto: ann@example.com\nsubject: {name}\nstatus: pending_approval\n---\nHi\n",
         )
     assert "Drafts/two.md was not taken as a letter" in office.look()
-    (first,) = office.desk.ledger.lines()
+    (first,) = office.desk.ledger.lists.summaries()
     office.desk.reject(first.id, by="ada", reason="no")
     office.look()
-    assert [line.subject for line in office.desk.ledger.lines("pending")] == ["two"]
+    assert [line.subject for line in office.desk.ledger.lists.summaries("pending")] == ["two"]
 
 
 def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office: Office) -> None:
@@ -346,7 +346,7 @@ def test_a_persons_own_drafts_are_not_held_to_the_limits_of_agents(office: Offic
             f"Approved/{n}.md", f"---\nto: ann@example.com\nsubject: No. {n}\n---\nHello {n}\n"
         )
     office.look()
-    assert len(office.desk.ledger.lines("approved")) == 3
+    assert len(office.desk.ledger.lists.summaries("approved")) == 3
 
 
 def test_a_persons_own_drafts_are_held_to_the_budget(office: Office) -> None:
@@ -632,10 +632,10 @@ def test_a_held_letter_is_not_written_again_at_every_look(office: Office) -> Non
     entry = office.approved()
     (office.vault / "PAUSED").touch()
     office.desk.send_approved()
-    version = office.desk.ledger.entry(entry.id).version
+    version = office.desk.ledger.letters.get(entry.id).version
     for _ in range(3):
         assert office.desk.send_approved() == []
-    assert office.desk.ledger.entry(entry.id).version == version
+    assert office.desk.ledger.letters.get(entry.id).version == version
 
 
 def test_an_undo_window_of_no_seconds_is_none(office: Office) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,10 @@ import pytest
 from postroom.core import audit
 from postroom.core.audit import GENESIS, Action, LogPosition
 from postroom.core.errors import Denied, Unavailable
+from postroom.core.records import DeskSettings
 from postroom.desk import log
 from postroom.desk.log import ActionLog
-from postroom.store.ledger import Ledger
+from postroom.store.sqlite.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 
 DESK = "abcdefghijklmnop"
@@ -23,13 +24,27 @@ OTHER = "qrstuvwxyz234567"
 FOLDER = "Logs/actions"
 
 
-class MemoryLedger(Ledger):
+class MemoryActions:
+    """A chain of audit lines in memory."""
+
+    def __init__(self, chain: list[str]) -> None:
+        self.chain = chain
+
+    def head(self) -> int:
+        return len(self.chain)
+
+    def after(self, number: int = 0) -> list[tuple[int, str]]:
+        return list(enumerate(self.chain, 1))[number:]
+
+
+class MemoryLedger(SqliteLedger):
     """A ledger that has nothing but a chain of actions, in memory."""
 
     def __init__(self, desk: str = DESK) -> None:
         self.desk = desk
         self.chain: list[str] = []
         self.marked = LogPosition()
+        self.actions = MemoryActions(self.chain)
 
     def act(self, day: str = "2026-01-05", **fields: Any) -> str:
         action = Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
@@ -44,20 +59,19 @@ class MemoryLedger(Ledger):
         self.chain.append(line)
         return line
 
-    def head(self) -> int:
-        return len(self.chain)
+    def sync(self, number: int) -> None:
+        assert 0 < number <= len(self.chain)
 
-    def actions(self, after: int = 0) -> list[tuple[int, str]]:
-        return list(enumerate(self.chain, 1))[after:]
+    @property
+    def settings(self) -> DeskSettings:
+        return DeskSettings(log_position=self.marked)
 
-    def sync(self, seq: int) -> None:
-        assert 0 < seq <= len(self.chain)
+    def save_settings(self, settings: DeskSettings) -> None:
+        self.marked = settings.log_position
 
-    def mark(self) -> LogPosition:
-        return self.marked
-
-    def set_mark(self, mark: LogPosition) -> None:
-        self.marked = mark
+    @contextmanager
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Any]:
+        yield self
 
 
 class Desk:

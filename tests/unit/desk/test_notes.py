@@ -250,7 +250,7 @@ def test_an_edit_of_the_text_drops_the_html(office: Office, courier: Courier, wh
         office.look()
     else:
         office.desk.edit(entry.id, replace(entry.letter, text="Good night, Ann.\n"))
-    anew = office.desk.ledger.entry(entry.id)
+    anew = office.desk.ledger.letters.get(entry.id)
     assert (anew.letter.text, anew.letter.html) == ("Good night, Ann.\n", "")
     assert "HTML part" not in office.page(entry.id, "Envelope")
     office.desk.approve(entry.id, by="ada", digest=anew.digest)
@@ -270,7 +270,7 @@ def test_an_edit_to_html_that_was_not_built_here_is_refused(office: Office) -> N
     entry = office.propose(office.letter(html=HTML))
     with pytest.raises(Invalid, match="made by Postroom alone"):
         office.desk.edit(entry.id, replace(entry.letter, html="<p>Pay Mallory.</p>"))
-    assert office.desk.ledger.entry(entry.id).letter == entry.letter
+    assert office.desk.ledger.letters.get(entry.id).letter == entry.letter
 
 
 # Writing

@@ -40,10 +40,10 @@ def test_a_tools_draft_is_its_agents_letter_only_where_that_is_certain(
     office: Office, path: str, agent: str, letters: str
 ) -> None:
     written = draft(office)
-    with office.desk.ledger.write() as book:
-        book.add_tool_note(path, written.stat().st_ino, "", agent)
+    with office.desk.ledger.write() as tx:
+        tx.tool_notes.add(path, written.stat().st_ino, "", agent)
     office.look()
-    assert [line.agent for line in office.desk.ledger.lines()] == [letters]
+    assert [line.agent for line in office.desk.ledger.lists.summaries()] == [letters]
 
 
 def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears(
@@ -51,7 +51,7 @@ def test_a_draft_with_a_recipient_that_asks_for_approval_is_frozen_as_it_appears
 ) -> None:
     path = draft(office)
     office.look()
-    entry = office.desk.ledger.entry(letter_of(path))
+    entry = office.desk.ledger.letters.get(letter_of(path))
     assert (entry.kind, entry.home, entry.form) == ("pending", "Drafts", "draft")
     assert (entry.letter.subject, entry.letter.text) == ("Lunch", "Hello Ann,\n\nyours\n")
     assert entry.letter.envelope == (Address("ann", "example.com"),)
@@ -77,7 +77,7 @@ def test_a_draft_without_recipient_or_request_is_left_alone(office: Office, head
     before = path.read_bytes()
     office.look()
     assert path.read_bytes() == before
-    assert office.desk.ledger.lines() == []
+    assert office.desk.ledger.lists.summaries() == []
 
 
 def test_a_draft_that_cannot_be_a_letter_is_said_and_left_alone(office: Office) -> None:
@@ -91,7 +91,7 @@ def test_a_draft_is_listed_moved_and_sent_like_any_letter(office: Office, courie
     path = draft(office)
     office.look()
     id = letter_of(path)
-    assert [line.id for line in office.desk.ledger.lines("pending")] == [id]
+    assert [line.id for line in office.desk.ledger.lists.summaries("pending")] == [id]
     office.move(id, "Approved")
     office.look()
     assert office.state_of(id) == "approved"
@@ -128,7 +128,7 @@ def test_a_draft_edited_and_moved_is_frozen_anew_and_comes_back_to_drafts(
     office.move(id, "Approved")
     assert "frozen anew" in office.look()
     assert office.where(id) == "Drafts"
-    assert office.desk.ledger.entry(id).letter.text == "Hello dear Ann,\n\nyours\n"
+    assert office.desk.ledger.letters.get(id).letter.text == "Hello dear Ann,\n\nyours\n"
     office.move(id, "Approved")
     office.look()
     office.clock.go(10)
@@ -143,7 +143,7 @@ def test_everybody_named_in_a_draft_is_in_its_envelope(office: Office) -> None:
     )
     path = draft(office, head)
     office.look()
-    letter = office.desk.ledger.entry(letter_of(path)).letter
+    letter = office.desk.ledger.letters.get(letter_of(path)).letter
     assert [a.spec for a in letter.to] == ["ann@example.com", "bob@example.net"]
     assert [a.spec for a in letter.cc] == ["cat@example.net"]
     assert [a.spec for a in letter.bcc] == ["dan@example.net"]
@@ -160,7 +160,7 @@ def test_a_draft_that_answers_a_mail_is_threaded(office: Office) -> None:
     )
     path = draft(office, head)
     office.look()
-    letter = office.desk.ledger.entry(letter_of(path)).letter
+    letter = office.desk.ledger.letters.get(letter_of(path)).letter
     assert letter.in_reply_to == "<q@example.com>"
     assert letter.thread == office.box.message(found.id).thread
 
@@ -196,7 +196,7 @@ def test_a_frozen_drafts_own_keys_survive_every_transition(
         "priority: urgent\nstatus: pending_approval\n",
     )
     office.look()
-    entry = office.desk.ledger.entry(letter_of(path))
+    entry = office.desk.ledger.letters.get(letter_of(path))
     survives(
         office, courier, entry, "priority: urgent\n", "to: Ann <ann@example.com>  # my friend\n"
     )
@@ -222,13 +222,13 @@ def test_a_draft_with_the_same_words_is_not_taken_twice(office: Office) -> None:
     copy = draft(office, where="Drafts/copy.md")
     assert "counts for nothing again" in office.look()
     assert letter_of(copy) == ""
-    assert [line.id for line in office.desk.ledger.lines()] == [id]
+    assert [line.id for line in office.desk.ledger.lists.summaries()] == [id]
 
 
 def test_an_edit_in_the_terminal_of_a_draft_is_written_into_its_note(office: Office) -> None:
     path = draft(office)
     office.look()
-    entry = office.desk.ledger.entry(letter_of(path))
+    entry = office.desk.ledger.letters.get(letter_of(path))
     edited = office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
     assert office.desk.note_text(edited) == "Other words.\n"
     assert office.desk.edited(edited) == ""

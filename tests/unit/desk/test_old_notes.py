@@ -32,7 +32,7 @@ def test_slips_and_requests_that_stood_in_approved_are_put_back_with_a_list_of_a
 
 
 def test_a_draft_that_an_agent_wrote_and_was_frozen_is_shown_in_the_fence(office: Office) -> None:
-    text = office.desk.ledger.entry("5bhprii4ly").letter.text
+    text = office.desk.ledger.letters.get("5bhprii4ly").letter.text
     office.look()
     note = Note.parse(office.note("5bhprii4ly").read_bytes())
     assert present(fenced(dict(sections(note.body))["Letter"])).strip() == text.strip()
@@ -45,7 +45,7 @@ def test_a_draft_that_an_agent_wrote_and_was_frozen_is_shown_in_the_fence(office
 def test_a_draft_that_an_agent_wrote_and_nobody_froze_is_that_agents_letter(office: Office) -> None:
     (office.vault / "Drafts/Lunch with Ann.md").rename(office.vault / "Approved/Lunch with Ann.md")
     office.look()
-    (line,) = (one for one in office.desk.ledger.lines() if one.id not in KNOWN)
+    (line,) = (one for one in office.desk.ledger.lists.summaries() if one.id not in KNOWN)
     assert line.agent == "claude"
     assert office.state_of(line.id) == "pending"
     assert office.where(line.id) == "Pending_Approval"

@@ -48,8 +48,8 @@ from postroom.desk.plan_types import (
 
 STATES = Path(__file__).parents[3] / "docs" / "states.md"
 NOW = Stamp(1_794_700_800.0)
-VERDICT = life.Verdict("ada", "terminal", NOW, "sha256:1")
-BY_SLIP = life.Verdict("person", "slip", NOW, "sha256:1", "abcd")
+VERDICT = life.Verdict("ada", life.Channel.TERMINAL, NOW, "sha256:1")
+BY_SLIP = life.Verdict("person", life.Channel.SLIP, NOW, "sha256:1", "abcd")
 ID, TEXT = "letterabcd", "Good day.\n"
 HOME, DRAFT = "Pending_Approval/a.md", "Drafts/a.md"
 APPROVED, REJECTED, DONE = "Approved/a.md", "Rejected/a.md", "Done/a.md"

@@ -353,11 +353,11 @@ def test_a_slip_is_spent_at_the_claim_and_not_before(office: Office) -> None:
     (office.vault / "PAUSED").touch()
     held = call(office)
     assert "paused" in narrow(held.state, Approved).held
-    (hash,) = office.desk.ledger.slips()
-    assert office.desk.ledger.slips()[hash][1] == ""
+    (hash,) = office.desk.ledger.slips.all()
+    assert office.desk.ledger.slips.all()[hash][1] == ""
     (office.vault / "PAUSED").unlink()
     office.desk.send_approved()
-    assert office.desk.ledger.slips()[hash][1] == held.id
+    assert office.desk.ledger.slips.all()[hash][1] == held.id
     assert office.state_of(held.id) == "sent"
 
 
@@ -381,7 +381,7 @@ def test_an_explicit_refusal_frees_the_slip(
     put(office)
     courier.refuses(why)
     call(office)
-    assert {letter for _, letter in office.desk.ledger.slips().values()} == {""}
+    assert {letter for _, letter in office.desk.ledger.slips.all().values()} == {""}
     second = call(office)
     assert second.kind == "sent"
     assert len(courier.accepted) == 1
@@ -508,12 +508,12 @@ def test_where_more_requests_wait_than_letters_may_none_is_adopted(office: Offic
 
 def test_a_request_that_cannot_be_marked_stays_in_plans_and_is_said(office: Office) -> None:
     plan = office.write("Plans/ann.md", "---\n{type: email_send, to: ann@example.com}\n---\n")
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     said = office.look(adopt=True)
     assert "Plans/ann.md was not taken as a request" in said
     assert "asks for approval" not in said
     assert plan.exists()
-    assert office.desk.ledger.head() == before
+    assert office.desk.ledger.actions.head() == before
 
 
 def test_a_plan_that_calls_itself_approved_is_pending_when_it_is_adopted(office: Office) -> None:

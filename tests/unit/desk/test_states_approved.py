@@ -173,7 +173,7 @@ def test_the_ledger_keeps_the_hash_of_the_very_bytes_that_left(
 ) -> None:
     entry = office.approved()
     office.desk.send_approved()
-    claimed = narrow(office.desk.ledger.history(entry.id)[-2], Sending)
+    claimed = narrow(office.desk.ledger.history.states(entry.id)[-2], Sending)
     assert claimed.wire == hashlib.sha256(courier.accepted[0].wire).hexdigest()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from postroom.core import life
 from postroom.core.life import Approved, Unknown
 from postroom.core.records import Entry
 from tests.desks import (
@@ -294,7 +295,7 @@ def test_what_was_sent_while_a_call_waited_is_sent_after_a_restored_backup(
     keep, put_back = backup
     letter = office.letter()
     entry = office.desk.post(SEND, letter)
-    office.desk.outbox.approve(entry.id, by="ada", via="terminal", digest=entry.digest)
+    office.desk.outbox.approve(entry.id, by="ada", via=life.Channel.TERMINAL, digest=entry.digest)
     keep()
     waiting = office.desk.posting(SEND, letter)  # again, while the undo window is open
     assert next(waiting) > 0

@@ -14,7 +14,8 @@ from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call, Trace
-from postroom.store.ledger import Book, Ledger
+from postroom.store.protocol import Transaction
+from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Files, Ready, Vault
 from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
@@ -59,7 +60,7 @@ def test_a_draft_that_a_person_approved_while_it_rehearses_stays_and_is_said(
     )
     assert "Approved/own.md is not sent: Postroom rehearses (test)." in office.look()
     assert draft.exists()
-    assert office.desk.ledger.lines() == []
+    assert office.desk.ledger.lists.summaries() == []
 
 
 def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office: Office) -> None:
@@ -69,8 +70,8 @@ def test_a_rehearsal_is_replaced_by_the_next_of_the_same_content(office: Office)
     second = office.propose(replace(first, id="bbbbbbbbbb"))
     assert second.id == "bbbbbbbbbb"
     with pytest.raises(NotFound):
-        office.desk.ledger.entry(first.id)
-    assert [line.id for line in office.desk.ledger.lines("rehearsal")] == ["bbbbbbbbbb"]
+        office.desk.ledger.letters.get(first.id)
+    assert [line.id for line in office.desk.ledger.lists.summaries("rehearsal")] == ["bbbbbbbbbb"]
 
 
 def test_a_rehearsal_can_never_be_sent_not_even_when_the_mode_is_live_again(office: Office) -> None:
@@ -93,7 +94,7 @@ def test_where_no_approval_is_required_a_letter_leaves_within_the_call_without_a
     assert office.clock() == before
     assert office.sent() == ["Hello"]
     assert office.where(entry.id) == DONE
-    assert [life.name(one) for one in office.desk.ledger.history(entry.id)] == [
+    assert [life.name(one) for one in office.desk.ledger.history.states(entry.id)] == [
         "approved",
         "sending",
         "sent",
@@ -139,7 +140,7 @@ def test_a_draft_that_a_person_wrote_into_approved_is_approved_and_gets_its_lett
     assert office.state_of(id) == "approved"
     assert note.text("priority") == "urgent"
     assert note.body == "\nDear Ann,\nthis I wrote myself.\n"
-    assert office.desk.ledger.entry(id).letter.text == "Dear Ann,\nthis I wrote myself.\n"
+    assert office.desk.ledger.letters.get(id).letter.text == "Dear Ann,\nthis I wrote myself.\n"
     assert office.told == []
 
 
@@ -182,7 +183,7 @@ def test_a_draft_whose_desk_died_over_it_gets_its_letter_at_the_next_look(office
     office.reopen()
     office.look()
     id = Note.parse(draft.read_bytes()).text("letter")
-    assert [line.id for line in office.desk.ledger.lines()] == [id]
+    assert [line.id for line in office.desk.ledger.lists.summaries()] == [id]
     assert office.state_of(id) == "approved"
     office.move(id, REJECTED)
     office.look()
@@ -217,23 +218,23 @@ def test_a_call_that_the_vault_fails_leaves_its_line_all_the_same(office: Office
     entry = office.propose()
     office.vaults = Gone
     office.reopen()
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     with pytest.raises(Unavailable):
         if act == "propose":
             office.propose()
         else:
             getattr(office.desk, act)(SEND, entry.id)
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert json.loads(line)["result"] == "error"
 
 
 @pytest.mark.parametrize("kind", ["status", "withdraw"])
 def test_a_call_that_is_refused_leaves_its_one_line_too(office: Office, kind: str) -> None:
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     call = Call(kind, "claude")
     with pytest.raises(NotFound):
         getattr(office.desk, kind)(call, "zzzzzzzzzz")
-    assert office.desk.ledger.head() == before + 1
+    assert office.desk.ledger.actions.head() == before + 1
 
 
 def test_each_call_leaves_exactly_one_line(office: Office) -> None:
@@ -241,9 +242,9 @@ def test_each_call_leaves_exactly_one_line(office: Office) -> None:
     lines = []
 
     def count(act: Callable[[], object]) -> None:
-        before = office.desk.ledger.head()
+        before = office.desk.ledger.actions.head()
         act()
-        new = office.desk.ledger.actions(before)
+        new = office.desk.ledger.actions.after(before)
         lines.append(sum('"actor":"email_mcp"' in line for _, line in new))
 
     count(lambda: office.propose(letter))
@@ -257,21 +258,21 @@ def test_each_call_leaves_exactly_one_line(office: Office) -> None:
     assert lines == [1] * 6
 
 
-class Full(Ledger):
+class Full(SqliteLedger):
     """A ledger whose disk is full when an early line is to be kept."""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
-        with super().write(synced=synced, early=early) as book:
-            yield cast(Book, Unkept(book)) if early else book
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+        with super().write(synced=synced, early=early) as tx:
+            yield cast(SqliteTransaction, Unkept(tx)) if early else tx
 
 
 class Unkept:
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._book, name)
+        return getattr(self._tx, name)
 
     def commit(self) -> None:
         raise Unavailable("The disk is full")
@@ -281,21 +282,21 @@ def test_a_call_whose_line_cannot_be_kept_leaves_the_line_of_its_refusal(office:
     office.ledgers = Full
     office.reopen()
     call = Call("send_message", "claude", trace=Trace(lambda: 0.0))
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     with pytest.raises(Unavailable) as full, office.desk.recorder.transaction(call) as keep:
         keep(to="codex")
     office.desk.recorder.write(call, error=full.value)
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert json.loads(line)["error"] == "The disk is full"
 
 
 def test_what_goes_wrong_after_a_call_left_its_line_adds_no_second_one(office: Office) -> None:
     call = SEND._replace(trace=Trace(lambda: 0.0))
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     entry = office.propose(call=call)
     late = Unavailable("The answer could not be given")
     office.desk.recorder.write(call, error=late)
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     assert (json.loads(line)["letter"], json.loads(line)["state"]) == (entry.id, "pending")
     assert late.logged
 
@@ -311,7 +312,7 @@ def test_what_a_restored_ledger_believes_of_a_letter_stands_in_the_log(office: O
     shutil.copytree(office.folder / "backup", office.state)
     office.open()
     office.look()
-    lines = [json.loads(line) for _, line in office.desk.ledger.actions()]
+    lines = [json.loads(line) for _, line in office.desk.ledger.actions.after()]
     restored = [line for line in lines if line["action_type"] == "restore_ledger"]
     believed = {line["letter"]: line["state"] for line in restored}
     assert believed == {leaves.id: "sent", stays.id: "unknown"}

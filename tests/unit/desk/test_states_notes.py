@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from postroom.core.life import Approved
 from postroom.core.policy import BACK_OFF, DAY
 from postroom.core.records import Entry
-from postroom.store.ledger import Ledger
+from postroom.store.sqlite.ledger import SqliteLedger
+from postroom.store.sqlite.notes import SqlNotes
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state
 from tests.providers import BUSY, Courier
@@ -182,11 +184,16 @@ def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_o
 ) -> None:
     acts: list[Callable[[], object]] = []
 
-    class Slow(Ledger):
-        def intended(self, id: str) -> tuple[str, str]:
+    class SlowNotes(SqlNotes):
+        def planned_write(self, id: str) -> tuple[str, str]:
             if acts and id == withdrawn.id:
                 acts.pop()()
-            return super().intended(id)
+            return super().planned_write(id)
+
+    class Slow(SqliteLedger):
+        def __init__(self, *where: Any, **how: Any) -> None:
+            super().__init__(*where, **how)
+            self.notes = SlowNotes(self._database)
 
     office.ledgers = Slow
     office.reopen()
@@ -238,7 +245,7 @@ def test_a_note_left_behind_by_an_edit_shows_the_new_letter_after_the_next_look(
         office.desk.edit(entry.id, replace(entry.letter, text="Other words.\n"))
     office.clock.jump(365 * DAY)
     office.look()
-    edited = office.desk.ledger.entry(entry.id)
+    edited = office.desk.ledger.letters.get(entry.id)
     assert edited.letter.text == "Other words.\n"
     assert office.field(entry.id, "digest") == edited.digest
     assert "Other words." in office.page(entry.id, "Letter")

@@ -88,7 +88,7 @@ def test_a_note_moved_with_another_text_is_frozen_anew_with_card_and_difference_
     office.move(entry.id, APPROVED)
     said = office.look()
     assert f"The letter {entry.id} was not approved" in said
-    anew = office.desk.ledger.entry(entry.id)
+    anew = office.desk.ledger.letters.get(entry.id)
     assert anew.kind == "pending"
     assert anew.digest == anew.letter.digest != entry.digest
     assert anew.letter.text == "See https://elsewhere.example/x, good day, for the 1th time.\n"
@@ -121,14 +121,14 @@ def test_what_the_agent_wrote_is_kept_beside_an_edit(office: Office) -> None:
     office.edit(entry.id, "Good day", "Good evening")
     office.move(entry.id, APPROVED)
     office.look()
-    assert office.desk.ledger.former(entry.id) == entry.letter
+    assert office.desk.ledger.history.original(entry.id) == entry.letter
 
 
 def test_a_note_edited_in_place_changes_nothing_yet(office: Office) -> None:
     entry = office.propose()
     office.edit(entry.id, "Good day", "Good evening")
     assert office.look() == ""
-    assert office.desk.ledger.entry(entry.id) == entry
+    assert office.desk.ledger.letters.get(entry.id) == entry
     assert "Good evening" in office.page(entry.id, "Letter")
     assert office.where(entry.id) == HOME
 
@@ -168,7 +168,7 @@ def test_an_edit_in_the_terminal_does_not_throw_away_what_was_typed_into_the_not
     with pytest.raises(Conflict, match="was edited"):
         office.desk.edit(entry.id, replace(entry.letter, text="Good night.\n"))
     kept = [path.read_text(encoding="utf-8") for path in office.vault.rglob("*.md")]
-    former = office.desk.ledger.former(entry.id)
+    former = office.desk.ledger.history.original(entry.id)
     assert "Good evening" in "".join([*kept, former.text if former else ""])
 
 
@@ -253,10 +253,10 @@ def test_a_letter_without_a_verdict_for_72_hours_expires_and_not_before(office: 
 def test_an_expired_letter_leaves_one_line_in_the_log(office: Office) -> None:
     entry = office.propose()
     office.clock.go(THREE_DAYS)
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     office.look()
     office.look()
-    ((_, line),) = office.desk.ledger.actions(before)
+    ((_, line),) = office.desk.ledger.actions.after(before)
     said = json.loads(line)
     told = (said["action_type"], said["letter"], said["state"], said["result"])
     assert told == ("expire_letter", entry.id, "expired", "success")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.desk.recorder import Call
-from postroom.store.ledger import Book, Ledger
+from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import Dead, Office
 
@@ -58,13 +58,13 @@ class MortalVault(Vault):
         return made
 
 
-class MortalLedger(Ledger):
+class MortalLedger(SqliteLedger):
     """A ledger whose process may die after a transaction."""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
-        with super().write(synced=synced, early=early) as book:
-            yield book
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+        with super().write(synced=synced, early=early) as tx:
+            yield tx
         Life.step()
 
 
@@ -116,7 +116,7 @@ def test_a_tools_draft_waits_wherever_the_desk_is_killed_and_a_second_move_appro
         office.services.notebook.write(WRITE, "Drafts/Lunch.md", DRAFT, "Noon?\n", "")
         moved(office, "Drafts/Lunch.md")
         killed = looked(office, after)
-        (line,) = office.desk.ledger.lines()
+        (line,) = office.desk.ledger.lists.summaries()
         assert (line.agent, office.state_of(line.id)) == ("claude", "pending"), after
         assert office.where(line.id) == "Pending_Approval", after
         assert list((office.vault / "Approved").iterdir()) == [], after
@@ -154,17 +154,17 @@ def test_a_tools_request_approves_its_letter_once_wherever_the_desk_is_killed(
     assert not (killed or again)
 
 
-class DiesAfterTheLine(Ledger):
+class DiesAfterTheLine(SqliteLedger):
     """A ledger whose process dies as soon as a line of this action is kept."""
 
     action = ""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Book]:
-        head = self.head()
-        with super().write(synced=synced, early=early) as book:
-            yield book
-        if any(f'"action_type":"{self.action}"' in line for _, line in self.actions(head)):
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+        head = self.actions.head()
+        with super().write(synced=synced, early=early) as tx:
+            yield tx
+        if any(f'"action_type":"{self.action}"' in line for _, line in self.actions.after(head)):
             raise Dead
 
 
@@ -185,11 +185,11 @@ def test_a_move_whose_process_dies_after_its_line_is_told_once(
     office.reopen()
     with closing(office.services.notebook) as notebook, pytest.raises(Dead):
         list(notebook.mover.move(call, "Notes/old.md", "Notes/new.md"))
-    office.ledgers = Ledger
+    office.ledgers = SqliteLedger
     office.reopen()
     with closing(office.services.notebook) as notebook:
         list(notebook.mover.move(call, "Notes/new.md", "Notes/newer.md"))  # it ends what was begun
-    lines = [json.loads(line) for _, line in office.desk.ledger.actions()]
+    lines = [json.loads(line) for _, line in office.desk.ledger.actions.after()]
     moves = [line["target"] for line in lines if line["action_type"] == "move_note"]
     assert moves == ["Notes/old.md", "Notes/new.md"]
     assert [file.name for file in (office.vault / "Notes").iterdir()] == ["newer.md"]
@@ -206,11 +206,11 @@ def test_an_edited_note_comes_home_unblamed_though_the_desk_dies_as_it_freezes_i
     office.reopen()
     with pytest.raises(Dead):
         office.look()
-    office.ledgers = Ledger
+    office.ledgers = SqliteLedger
     office.reopen()
     assert "was put back" not in office.look()
     assert (office.state_of(entry.id), office.where(entry.id)) == ("pending", "Pending_Approval")
-    assert office.desk.ledger.entry(entry.id).letter.text == "At five.\n"
+    assert office.desk.ledger.letters.get(entry.id).letter.text == "At five.\n"
     moved(office, f"Pending_Approval/{office.note(entry.id).name}")
     office.look()
     assert office.state_of(entry.id) == "approved"

@@ -17,7 +17,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.store.locks import try_lock
+from postroom.store.sqlite.ledger import KernelClaims
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
@@ -69,7 +69,9 @@ def stalled(dispatcher: Dispatcher, step: str, act: Callable[[], object]) -> Dis
         if name == step and acts:
             acts.pop()()
 
-    return replace(dispatcher, claims=dispatcher.claims / "stolen", crash_point=stall)
+    return replace(
+        dispatcher, claims=KernelClaims(dispatcher.ledger.path.parent / "stolen"), crash_point=stall
+    )
 
 
 @pytest.mark.parametrize("step", STALLS)
@@ -95,7 +97,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
                 for _ in range(3):
                     dispatcher.dispatch_all()
                 fault.times = 0
-                between.append(desk.ledger.entry(id))
+                between.append(desk.ledger.letters.get(id))
 
             service.lists_lag = MANY
             # The first to come to it is the one that takes over.
@@ -103,7 +105,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             stalled(dispatcher, step, take_over).dispatch(id)
             fault.times = 0
             assert between, story  # the step was come to
-            new = desk.ledger.entry(id)
+            new = desk.ledger.letters.get(id)
             accepted = [one.letter for one in service.sent].count(id)
             assert accepted <= 1, story
             assert not accepted or new.kind in ("sent", "unknown"), (story, new.state)
@@ -111,7 +113,7 @@ def test_an_owner_that_comes_back_late_sends_nothing_twice_and_undoes_nothing(
             service.lists_lag = 0
             for seconds in (1000, 2000, 3000):
                 later(dispatcher, seconds).dispatch_all()
-            new = desk.ledger.entry(id)
+            new = desk.ledger.letters.get(id)
             accepted = [one.letter for one in service.sent].count(id)
             assert accepted == (new.kind == "sent"), (story, new.state)
             assert not service.mailbox.drafts, story
@@ -130,7 +132,7 @@ def test_an_owner_that_comes_back_late_does_not_make_a_newer_state_unknown(
 
         service.fail(ACT, lost="before")
         stalled(desk.dispatcher, "proof kept", take_over).dispatch(id)
-        assert desk.ledger.entry(id).kind == "rejected"
+        assert desk.ledger.letters.get(id).kind == "rejected"
     assert not service.sent
 
 
@@ -143,15 +145,15 @@ def test_that_an_older_version_was_sent_is_not_told_of_a_newer_one(
         def take_over() -> None:
             desk.dispatcher.dispatch(id)
             desk.recall(id)
-            desk.edit(id, replace(desk.ledger.entry(id).letter, text="At five.\n"))
+            desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="At five.\n"))
 
         stalled(desk.dispatcher, "proof kept", take_over).dispatch(id)
         assert len(service.sent) == 1
-        entry = desk.ledger.entry(id)
+        entry = desk.ledger.letters.get(id)
         assert entry.kind == "pending"
         desk.approve(id, by="ada", digest=entry.digest)
         desk.send_approved()
-        assert desk.ledger.entry(id).kind == "unknown"
+        assert desk.ledger.letters.get(id).kind == "unknown"
     assert len(service.sent) == 1
 
 
@@ -164,8 +166,8 @@ def test_a_letter_whose_draft_another_released_is_not_unknown(
         desk.dispatcher.dispatch_all()
         desk.reject(id, by="ada", reason="no")
         stalled(desk.dispatcher, "releasing", desk.dispatcher.dispatch_all).dispatch_all()
-        assert desk.ledger.entry(id).kind == "rejected"
-        assert desk.ledger.proof(id) is None
+        assert desk.ledger.letters.get(id).kind == "rejected"
+        assert desk.ledger.proofs.get(id) is None
     assert not service.mailbox.drafts
 
 
@@ -177,10 +179,10 @@ def test_the_draft_of_a_closed_letter_that_another_holds_is_deleted_in_a_later_r
         service.fail(ACT, lost="before")
         desk.dispatcher.dispatch_all()
         desk.reject(id, by="ada", reason="no")
-        with try_lock(desk.dispatcher.claims / id) as mine:
+        with desk.dispatcher.claims.hold(id) as mine:
             assert mine
             assert desk.dispatcher.dispatch_all() == []
             assert len(service.mailbox.drafts) == 1
         assert desk.dispatcher.dispatch_all() == []
-        assert desk.ledger.entry(id).kind == "rejected"
+        assert desk.ledger.letters.get(id).kind == "rejected"
     assert not service.mailbox.drafts

@@ -97,7 +97,7 @@ def test_a_mail_that_was_moved_among_letters_is_never_sent_and_comes_back(
         rounds.clock.go(60)
     assert rounds.status(id) == ("Needs_Action", "pending_approval")
     assert rounds.sent() == []
-    assert rounds.desk.ledger.lines() == []
+    assert rounds.desk.ledger.lists.summaries() == []
 
 
 def test_a_note_that_was_renamed_is_still_the_mails(rounds: Rounds, asking: str) -> None:
@@ -125,8 +125,8 @@ def test_a_tools_note_does_not_become_a_deleted_mails(rounds: Rounds, asking: st
     path.unlink()
     twin = rounds.vault / "Needs_Action" / "twin.md"
     twin.write_text(text)
-    with rounds.desk.ledger.write() as book:
-        book.add_tool_note("Needs_Action/twin.md", twin.stat().st_ino, "0" * 16, "claude")
+    with rounds.desk.ledger.write() as tx:
+        tx.tool_notes.add("Needs_Action/twin.md", twin.stat().st_ino, "0" * 16, "claude")
     rounds.round()
     assert rounds.item(asking).state == "gone"
     assert twin.read_text() == text
@@ -349,8 +349,8 @@ def test_a_vault_that_is_another_desks_now_is_not_touched(rounds: Rounds, asking
     before = (rounds.vault / "Dashboard.md").read_bytes()
     rounds.round()
     assert rounds.item(asking).state == "needs_info"
-    with rounds.desk.ledger.write(synced=False) as book:
-        assert book.item("default", new) is None
+    with rounds.desk.ledger.write(synced=False) as tx:
+        assert tx.inbox.get("default", new) is None
     assert (rounds.vault / "Dashboard.md").read_bytes() == before
     assert rounds.events("trouble")[0]["error"].startswith("Another desk has this vault")
 

@@ -57,7 +57,7 @@ def test_draft_reply_puts_a_letter_into_drafts_and_waits(rounds: Rounds) -> None
     assert draft.text("reply_to_message_id") == id
     assert draft.text("priority") == ""
     assert rounds.letter_text(id) == "I shall come."
-    entry = rounds.desk.ledger.entry(rounds.item(id).letter)
+    entry = rounds.desk.ledger.letters.get(rounds.item(id).letter)
     assert [address.spec for address in entry.letter.envelope] == ["ann@example.com"]
     assert entry.letter.in_reply_to == rounds.box.message(id).mail.message_id
     assert entry.letter.thread == rounds.box.message(id).thread
@@ -158,7 +158,7 @@ def test_a_mail_is_judged_once_however_many_rounds_there_are(rounds: Rounds) -> 
         rounds.round()
         rounds.restart()
     assert sorted(row["message"] for row in rounds.triaged()) == sorted(ids)
-    assert len(rounds.desk.ledger.lines("pending")) == 1
+    assert len(rounds.desk.ledger.lists.summaries("pending")) == 1
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_no_answer_is_drafted_to_machines_and_lists_even_by_a_rule(
     id = rounds.deliver(headers=headers)
     rounds.round()
     assert rounds.status(id) == ("Needs_Action", "needs_info")
-    assert rounds.desk.ledger.lines() == []
+    assert rounds.desk.ledger.lists.summaries() == []
 
 
 def test_no_answer_is_drafted_to_oneself(rounds: Rounds) -> None:
@@ -211,7 +211,7 @@ def test_a_mail_that_the_person_has_answered_meanwhile_is_done(rounds: Rounds) -
     )  # fmt: skip
     rounds.round()
     assert rounds.status(id) == ("Done", "done")
-    assert rounds.desk.ledger.lines() == []
+    assert rounds.desk.ledger.lists.summaries() == []
 
 
 def test_more_answers_than_may_wait_are_drafted_when_there_is_room(
@@ -228,7 +228,7 @@ def test_more_answers_than_may_wait_are_drafted_when_there_is_room(
     ]
     held = next(id for id in ids if rounds.status(id)[1] == "pending")
     assert "when there is room" in rounds.mail_note(held)[1].text("held")
-    for line in rounds.desk.ledger.lines("pending"):
+    for line in rounds.desk.ledger.lists.summaries("pending"):
         rounds.desk.reject(line.id, by="ada", reason="no")
     rounds.round()
     assert sorted(rounds.status(id)[1] for id in ids) == [
@@ -319,7 +319,7 @@ def test_a_decision_is_in_the_log_without_a_word_of_the_mail(rounds: Rounds) -> 
     rounds.handbook("anything: archive")
     id = rounds.deliver("Secret subject", text="Secret text")
     rounds.round()
-    lines = [line for _, line in rounds.desk.ledger.actions()]
+    lines = [line for _, line in rounds.desk.ledger.actions.after()]
     (row,) = [json.loads(line) for line in lines if "triage_mail" in line]
     assert row["actor"] == row["agent"] == "orchestrator"
     assert row["parameters"] == {
@@ -399,7 +399,7 @@ def test_a_mail_that_the_person_calls_done_takes_back_the_answer_that_waits(roun
     rounds.round()
     assert rounds.state_of(letter) == "withdrawn"
     assert rounds.status(id) == ("Done", "done")
-    rounds.carry(rounds.desk.ledger.place(letter).path, "Approved")  # wanted after all
+    rounds.carry(rounds.desk.ledger.notes.location(letter).path, "Approved")  # wanted after all
     for _ in range(2):
         rounds.round()
     assert rounds.state_of(letter) == "pending"
@@ -451,7 +451,7 @@ def test_without_a_handbook_nothing_is_answered(rounds: Rounds) -> None:
 def test_no_acknowledgement_is_drafted_where_its_card_would_be_red(rounds: Rounds) -> None:
     id = rounds.deliver("Your mailbox is full", sender="Support <support@examp1e.org>")
     rounds.round()
-    assert rounds.desk.ledger.lines() == []
+    assert rounds.desk.ledger.lists.summaries() == []
     assert rounds.status(id)[1] == "needs_info"
     assert "its risk card would be red" in rounds.mail_note(id)[1].text("why")
     rounds.handbook("from examp1e.org: draft_reply I know you.")
@@ -498,7 +498,7 @@ def test_a_letter_that_is_wanted_after_its_mail_was_done_stays(rounds: Rounds) -
     path = rounds.vault / rounds.mail_note(id)[0]
     path.write_text(path.read_text().replace('"needs_info"', "done", 1))
     rounds.round()
-    rounds.carry(rounds.desk.ledger.place(letter).path, "Approved")
+    rounds.carry(rounds.desk.ledger.notes.location(letter).path, "Approved")
     for _ in range(2):
         rounds.round()
     assert rounds.state_of(letter) == "pending"
@@ -510,9 +510,9 @@ def test_a_decision_is_answered_by_one_letter_however_the_clock_goes(rounds: Rou
     rounds.round()
     first = rounds.item(id).letter
     item = rounds.item(id)
-    with rounds.desk.ledger.write() as book:  # as if it had ended before it was written down
-        book.change(item, state="decided", letter="")
+    with rounds.desk.ledger.write() as tx:  # as if it had ended before it was written down
+        tx.inbox.change(item, state="decided", letter="")
     rounds.clock.jump(-86_400)
     rounds.round()
     assert rounds.item(id).letter == first
-    assert len(rounds.desk.ledger.lines()) == 1
+    assert len(rounds.desk.ledger.lists.summaries()) == 1

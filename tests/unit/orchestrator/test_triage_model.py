@@ -80,7 +80,7 @@ def test_another_version_is_written_as_the_person_wishes_and_replaces_the_first(
     rounds.desk.reject(first, by="ada", reason="Shorter, please", revise=True)
     for _ in range(2):
         rounds.round()
-    entry = rounds.desk.ledger.entry(rounds.item(id).letter)
+    entry = rounds.desk.ledger.letters.get(rounds.item(id).letter)
     assert entry.replaces == first
     assert entry.letter.text.strip() == "Dear Ann, gladly."
     case = model.cases[1]
@@ -177,7 +177,7 @@ def test_a_status_that_is_written_while_a_model_thinks_is_the_persons_word(round
     for _ in range(2):
         rounds.round()
     assert rounds.status(id) == ("Done", "done")
-    assert rounds.desk.ledger.lines() == []
+    assert rounds.desk.ledger.lists.summaries() == []
 
 
 def test_a_fenced_draft_goes_home_and_keeps_what_it_shows(rounds: Rounds) -> None:

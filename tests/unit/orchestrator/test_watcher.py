@@ -206,7 +206,7 @@ def test_what_a_note_shows_is_recorded_before_it_is_there(rounds: Rounds) -> Non
     rounds.servers.answer = lambda _server, _tool, questions: [answer for _ in questions]
     rounds.round()
     assert "pay@drop.example" in rounds.mail_note(id)[1].body
-    found = rounds.desk.ledger.exposures(
+    found = rounds.desk.ledger.exposure.find(
         frozenset({"pay@drop.example", "https://drop.example/x", "eve@evil.example"}), 0
     )
     assert {token: (mails[0].sender, set(mails[0].parts)) for token, mails in found.items()} == {

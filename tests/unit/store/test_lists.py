@@ -20,19 +20,19 @@ def office(tmp_path: Path) -> Iterator[Office]:
 
 
 def subjects(office: Office, *words: str) -> list[str]:
-    return [line.subject for line in office.desk.ledger.found(words)]
+    return [line.subject for line in office.desk.ledger.lists.summaries(words=words)]
 
 
 def test_lines_are_oldest_first_and_the_newest_of_many_can_be_asked_for(office: Office) -> None:
     for n in range(5):
         office.propose(office.letter(subject=f"{n}"))
     ledger = office.desk.ledger
-    assert [line.subject for line in ledger.lines()] == list("01234")
-    assert [line.subject for line in ledger.lines(newest=2)] == ["3", "4"]
-    assert [line.subject for line in ledger.lines(newest=2, skip=2)] == ["1", "2"]
-    assert [line.subject for line in ledger.lines(newest=2, skip=4)] == ["0"]
-    assert ledger.lines(newest=2, skip=9) == []
-    assert ledger.count(()) == 5
+    assert [line.subject for line in ledger.lists.summaries()] == list("01234")
+    assert [line.subject for line in ledger.lists.summaries(newest=2)] == ["3", "4"]
+    assert [line.subject for line in ledger.lists.summaries(newest=2, skip=2)] == ["1", "2"]
+    assert [line.subject for line in ledger.lists.summaries(newest=2, skip=4)] == ["0"]
+    assert ledger.lists.summaries(newest=2, skip=9) == []
+    assert ledger.lists.count() == 5
 
 
 def test_a_letter_is_found_by_words_in_each_of_its_parts(office: Office) -> None:
@@ -79,23 +79,23 @@ def test_letters_are_counted_as_they_are_found(office: Office) -> None:
     for words in ((), ("even",), ("odd", "agent-1"), ("nothing",)):
         for states in ((), ("rejected",), ("pending", "rejected")):
             for agent in (None, "agent-1", "nobody"):
-                found = ledger.found(words, *states, agent=agent)
-                assert ledger.count(words, *states, agent=agent) == len(found)
-    assert ledger.count((), "rejected") == 2
-    assert ledger.count((), "rejected", agent="agent-1") == 1
+                found = ledger.lists.summaries(*states, words=words, agent=agent)
+                assert ledger.lists.count(*states, words=words, agent=agent) == len(found)
+    assert ledger.lists.count("rejected") == 2
+    assert ledger.lists.count("rejected", agent="agent-1") == 1
 
 
 def test_a_state_that_there_is_not_finds_no_more_than_none_given(office: Office) -> None:
     office.propose()
-    assert office.desk.ledger.count((), "x') OR 1=1 --") == office.desk.ledger.count(())
+    assert office.desk.ledger.lists.count("x') OR 1=1 --") == office.desk.ledger.lists.count()
 
 
 def test_the_pulse_beats_with_every_change_of_the_queue_and_only_then(office: Office) -> None:
     ledger = office.desk.ledger
-    seen = [ledger.pulse()]
+    seen = [ledger.lists.change_token()]
 
     def beats() -> bool:
-        seen.append(ledger.pulse())
+        seen.append(ledger.lists.change_token())
         return seen[-1] != seen[-2]
 
     assert not beats()
@@ -120,7 +120,7 @@ def test_each_agent_has_its_tally_who_wrote_last_first(office: Office) -> None:
         office.clock.go(10)
         entry = office.propose(call=Call("send_email", agent))
     office.desk.reject(entry.id, by="ada", reason="")
-    first, second = office.desk.ledger.tallies()
+    first, second = office.desk.ledger.lists.agents()
     assert (first.agent, first.states, first.last) == (
         "a",
         {"pending": 1, "rejected": 1},
@@ -138,10 +138,10 @@ def test_letters_are_counted_on_the_day_of_the_desks_zone(office: Office) -> Non
     other = office.propose()
     office.desk.reject(other.id, by="ada", reason="")
     day = int(START // DAY)
-    days = office.desk.ledger.days(START - DAY, 0)
+    days = office.desk.ledger.lists.per_day(START - DAY, 0)
     assert days == {day: {"approved": 1, "sent": 1}, day + 1: {"rejected": 1}}
-    assert office.desk.ledger.days(START - DAY, -3600) == {day - 1: {"approved": 1, "sent": 1}, day: {"rejected": 1}}  # fmt: skip
-    assert office.desk.ledger.days(START + DAY, 0) == {day + 1: {"rejected": 1}}
+    assert office.desk.ledger.lists.per_day(START - DAY, -3600) == {day - 1: {"approved": 1, "sent": 1}, day: {"rejected": 1}}  # fmt: skip
+    assert office.desk.ledger.lists.per_day(START + DAY, 0) == {day + 1: {"rejected": 1}}
 
 
 def test_an_approval_that_was_held_for_a_while_counts_once(office: Office) -> None:
@@ -151,4 +151,6 @@ def test_an_approval_that_was_held_for_a_while_counts_once(office: Office) -> No
     for _ in range(3):
         office.clock.go(60)
         office.desk.send_approved()
-    assert sum(day.get("approved", 0) for day in office.desk.ledger.days(0, 0).values()) == 1
+    assert (
+        sum(day.get("approved", 0) for day in office.desk.ledger.lists.per_day(0, 0).values()) == 1
+    )

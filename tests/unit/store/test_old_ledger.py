@@ -78,11 +78,11 @@ REDUCED = {
 
 def refrozen(office: Office, id: str) -> None:
     """Check that a letter was frozen anew, and that the person is told."""
-    entry = office.desk.ledger.entry(id)
+    entry = office.desk.ledger.letters.get(id)
     assert (entry.letter.html, entry.letter.text) == REDUCED[id]
     assert entry.digest == entry.letter.digest
     assert entry.content_key == entry.letter.content_key
-    assert (entry.kind, entry.version) == ("pending", office.desk.ledger.place(id).version)
+    assert (entry.kind, entry.version) == ("pending", office.desk.ledger.notes.location(id).version)
     (line,) = [line for line in entry.card.lines if line.kind == "refrozen"]
     assert "read it again before you approve it" in line.text
     assert ("<style> is not allowed" in line.text) == (id == "eaaaaaaaaa")
@@ -94,21 +94,21 @@ def refrozen(office: Office, id: str) -> None:
 def test_html_letters_that_wait_or_are_approved_are_frozen_anew_and_wait_for_another_verdict(
     office: Office,
 ) -> None:
-    before = {id: office.desk.ledger.entry(id).digest for id in WITH_HTML}
+    before = {id: office.desk.ledger.letters.get(id).digest for id in WITH_HTML}
     said = office.look()
     for id in WITH_HTML:
         refrozen(office, id)
-        assert office.desk.ledger.entry(id).digest != before[id]
+        assert office.desk.ledger.letters.get(id).digest != before[id]
         assert id in said
         assert "read it again" in office.page(id, "Notice")
-    versions = {id: office.desk.ledger.entry(id).version for id in WITH_HTML}
+    versions = {id: office.desk.ledger.letters.get(id).version for id in WITH_HTML}
     assert "read it again" not in office.look()
-    assert {id: office.desk.ledger.entry(id).version for id in WITH_HTML} == versions
+    assert {id: office.desk.ledger.letters.get(id).version for id in WITH_HTML} == versions
     office.clock.go(60)
     office.desk.send_approved()
     assert {office.state_of(id) for id in WITH_HTML} == {"pending"}
     for id in WITH_HTML:
-        office.desk.approve(id, by="ada", digest=office.desk.ledger.entry(id).digest)
+        office.desk.approve(id, by="ada", digest=office.desk.ledger.letters.get(id).digest)
     office.clock.go(60)
     office.desk.send_approved()
     assert {office.state_of(id) for id in WITH_HTML} == {"sent"}
@@ -118,15 +118,15 @@ def test_html_letters_that_wait_or_are_approved_are_frozen_anew_and_wait_for_ano
 def test_letters_that_may_have_been_sent_keep_their_bytes_until_they_wait_again(
     office: Office,
 ) -> None:
-    was = {id: office.desk.ledger.entry(id) for id in ("iaaaaaaaaa", "laaaaaaaaa")}
+    was = {id: office.desk.ledger.letters.get(id) for id in ("iaaaaaaaaa", "laaaaaaaaa")}
     office.look()
     for id, entry in was.items():
-        now = office.desk.ledger.entry(id)
+        now = office.desk.ledger.letters.get(id)
         assert (now.letter, now.digest, now.state) == (entry.letter, entry.digest, entry.state)
     assert "recipients may see other words" in was["laaaaaaaaa"].letter.about_html
     office.desk.resolve("laaaaaaaaa", by="ada", sent=False)
     office.look()
-    entry = office.desk.ledger.entry("laaaaaaaaa")
+    entry = office.desk.ledger.letters.get("laaaaaaaaa")
     assert (entry.kind, entry.letter.html) == ("pending", "<div>Lost</div>")
 
 
@@ -134,7 +134,7 @@ def test_a_call_is_recognised_after_its_letter_was_frozen_anew(office: Office) -
     """What was sent, or may have been, is not asked for twice because its HTML is written anew."""
     office.look()
     for id in ("daaaaaaaaa", "oaaaaaaaaa", "laaaaaaaaa", "iaaaaaaaaa"):
-        entry = office.desk.ledger.entry(id)
+        entry = office.desk.ledger.letters.get(id)
         html, text, _ = reduce_html(entry.letter.html)
         letter = replace(entry.letter, id="zzzzzzzzzz", html=html, text=text)
         assert office.propose(letter, SEND._replace(agent=entry.agent)).id == id

@@ -24,6 +24,7 @@ from postroom.wiring.desk import desk as open_desk
 from tests.agents import ToolAnswer, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person
+from tests.desks import change_settings
 from tests.narrow import narrow, present
 
 ANN = "ann@example.com"
@@ -56,15 +57,15 @@ class Site:
     def states(self) -> dict[str, str]:
         """Return the state of each letter, by its subject."""
         with self.desk() as desk:
-            return {one.subject: type(one.state).__name__ for one in desk.ledger.lines()}
+            return {one.subject: type(one.state).__name__ for one in desk.ledger.lists.summaries()}
 
     def ids(self) -> dict[str, str]:
         with self.desk() as desk:
-            return {one.subject: one.id for one in desk.ledger.lines()}
+            return {one.subject: one.id for one in desk.ledger.lists.summaries()}
 
     def entry(self, id: str) -> Entry:
         with self.desk() as desk:
-            return desk.ledger.entry(id)
+            return desk.ledger.letters.get(id)
 
     def write(
         self, path: str, fields: Mapping[str, object], body: str = "How about noon?\n"
@@ -219,7 +220,7 @@ def test_a_file_of_the_persons_with_the_inode_of_a_tools_note_needs_a_second_mov
     site.look()
     assert site.states() == {"Money": "Approved"}
     with site.desk() as desk:
-        found = desk.ledger.entry(site.ids()["Money"]).state
+        found = desk.ledger.letters.get(site.ids()["Money"]).state
     assert narrow(found, Approved).verdict.via == "slip"
 
 
@@ -244,9 +245,9 @@ def test_an_inode_that_a_tool_frees_is_nobodys(site: Site) -> None:
     freed = (site.vault / "Notes/a.md").stat().st_ino
     site.agent.done("edit_note", path="Notes/a.md", append="more")
     with site.desk() as desk:
-        assert desk.ledger.tool_note("Approved/x.md", freed, "") is None
+        assert desk.ledger.tool_notes.match("Approved/x.md", freed, "") is None
         kept = (site.vault / "Notes/a.md").stat().st_ino
-        assert present(desk.ledger.tool_note("Approved/x.md", kept, "")).inode_only
+        assert present(desk.ledger.tool_notes.match("Approved/x.md", kept, "")).inode_only
 
 
 def test_what_the_person_wrote_is_approved_as_before(site: Site) -> None:
@@ -264,8 +265,8 @@ def test_notes_from_before_the_table_count_as_a_tools(site: Site) -> None:
     own = site.vault / "Approved/Lunch.md"
     own.parent.mkdir(exist_ok=True)
     own.write_text(f"---\nto: {ANN}\nsubject: Lunch\n---\nHow about noon?\n")
-    with site.desk() as desk, desk.ledger.write() as book:
-        book.set("tool notes since", str(time.time() + 60))
+    with site.desk() as desk:
+        change_settings(desk.ledger, tool_notes_since=time.time() + 60)
     os.utime(own)
     site.look()
     assert site.states() == {"Lunch": "Pending"}
@@ -464,7 +465,7 @@ def test_a_request_that_lists_none_several_or_a_red_letter_approves_nothing(site
     site.agent.done("send_email", **red)
     site.look()
     with site.desk() as desk:
-        assert desk.ledger.entry(site.ids()["Red"]).card.level.name == "STOP"
+        assert desk.ledger.letters.get(site.ids()["Red"]).card.level.name == "STOP"
     for name, fitting in (("none", 0), ("red", 1), ("two", 2)):
         assert len(listed(site, f"{name}.md")) == fitting
         site.move(f"Pending_Approval/{name}.md")
@@ -484,7 +485,7 @@ def test_a_request_whose_letter_changed_since_approves_nothing_and_lists_it_anew
     site.look()
     id = site.ids()["Money"]
     with site.desk() as desk:
-        desk.edit(id, replace(desk.ledger.entry(id).letter, text="Other words.\n"))
+        desk.edit(id, replace(desk.ledger.letters.get(id).letter, text="Other words.\n"))
     site.move("Pending_Approval/Lunch with Ann.md")
     assert "with a new list" in site.look()
     assert site.states() == {"Money": "Pending"}
@@ -529,8 +530,8 @@ def test_a_request_from_before_the_table_lists_the_letters_of_all_agents(site: S
     plan.parent.mkdir(exist_ok=True)
     plan.write_text(f"---\ntype: email_send\nto: {ANN}\n---\n")
     os.utime(plan, (1, 1))
-    with site.desk() as desk, desk.ledger.write() as book:
-        book.set("tool notes since", "2")
+    with site.desk() as desk:
+        change_settings(desk.ledger, tool_notes_since=2.0)
     site.agent.done("send_email", **LETTER)
     with visiting_inside(site.person, agent="other") as other:
         other.done("send_email", **{**LETTER, "subject": "Another agent's"})

@@ -25,7 +25,7 @@ def shown(browser: Browser, id: str, **changes: str) -> Node:
 
 
 def letter(office: Office, id: str) -> Letter:
-    return office.desk.ledger.entry(id).letter
+    return office.desk.ledger.letters.get(id).letter
 
 
 def test_the_form_holds_the_letter_as_it_is(office: Office, browser: Browser) -> None:
@@ -44,7 +44,7 @@ def test_a_form_that_was_not_changed_changes_nothing(office: Office, browser: Br
     answer = browser.submit(form_of(browser, entry.id))
     assert answer.status == 400
     assert "You have not changed anything yet" in answer.words
-    assert office.desk.ledger.entry(entry.id).version == entry.version
+    assert office.desk.ledger.letters.get(entry.id).version == entry.version
 
 
 def test_what_goes_and_what_comes_is_marked_before_it_counts(
@@ -77,14 +77,14 @@ def test_an_edit_is_kept_and_waits_or_leaves_as_the_person_says(
     kept, sent = office.propose(), office.propose()
     page = shown(browser, kept.id, text="Kept.")
     browser.submit(page.form("/change"), then="wait")
-    found = office.desk.ledger.entry(kept.id)
+    found = office.desk.ledger.letters.get(kept.id)
     assert (found.kind, found.letter.text) == ("pending", "Kept.\n")
     assert "Kept." in office.note(kept.id).read_text(encoding="utf-8")
     answer = browser.get(f"/letter/{kept.id}")
     assert "Changes" in answer.words
     page = shown(browser, sent.id, text="Sent.")
     browser.submit(page.form("/change"), then="approve")
-    found = office.desk.ledger.entry(sent.id)
+    found = office.desk.ledger.letters.get(sent.id)
     assert (found.kind, found.letter.text) == ("approved", "Sent.\n")
     assert narrow(found.state, Approved).verdict.digest == found.digest != sent.digest
 
@@ -101,7 +101,7 @@ def test_what_was_not_shown_is_not_kept(office: Office, browser: Browser) -> Non
             answer = browser.submit(form, change, then=then)
             assert answer.status == 409, change
             assert "is not what you saw" in answer.words
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
@@ -117,7 +117,7 @@ def test_an_edit_of_what_somebody_else_changed_meanwhile_is_refused(
     assert answer.status == 409
     assert "is not what you saw" in answer.words
     assert answer.page.form("/preview").fields["text"] == "Mine."
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.letter.text) == ("pending", "Theirs.\n")
 
 
@@ -267,7 +267,7 @@ def test_people_whom_no_letter_may_reach_are_refused_in_an_edit_too(office: Offi
             assert answer.page.form("/preview").fields["text"] == "kept"
             answer = browser.post(f"/letter/{entry.id}/change", digest=entry.digest, becomes=entry.digest, to=typed, text="kept", then="approve")  # fmt: skip
             assert answer.status == status
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
@@ -279,7 +279,7 @@ def test_red_lines_that_an_edit_brings_must_be_ticked(office: Office, browser: B
     assert answer.status == 400
     assert letter(office, entry.id) == entry.letter
     browser.submit(form, then="wait")
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.letter.text) == ("pending", "Your password: hunter2hunter2\n")
     browser.decide(entry.id, "approve", seen="yes")
     assert office.state_of(entry.id) == "approved"

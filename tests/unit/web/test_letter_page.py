@@ -16,7 +16,7 @@ from postroom.core.letter import Enclosure
 from postroom.core.records import Entry
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
-from tests.desks import BOB, START, YOU, Office
+from tests.desks import BOB, START, YOU, Office, database_of
 from tests.mails import mail
 from tests.providers import Courier
 from tests.unit.web.browser import Browser, Node, opened
@@ -117,7 +117,7 @@ def test_the_page_says_that_there_is_an_html_part_and_gives_its_source_as_text(
 def test_hidden_characters_in_the_text_are_named(office: Office, browser: Browser) -> None:
     # A text that was frozen before such characters were taken out, or by other code than ours.
     entry = office.propose()
-    with office.desk.ledger._database.write() as connection:
+    with database_of(office.desk.ledger).write() as connection:
         connection.execute("UPDATE letter SET frozen = replace(frozen, 'Good day', 'Good\u202e\u200b day')")  # fmt: skip
     body = browser.get(f"/letter/{entry.id}").page.one(class_="body")
     assert [n.attrs["title"] for n in body.all(class_="unseen")] == ["right-to-left override", "zero width space"]  # fmt: skip
@@ -183,7 +183,7 @@ def test_what_mail_asked_for_is_said_of_recipients_and_links(
     source = "eve@evil.example's mail “Hello”"
 
     def agree(*wanted: str) -> list[str]:
-        found = office.desk.ledger.entry(entry.id).card
+        found = office.desk.ledger.letters.get(entry.id).card
         page = browser.get(f"/letter/{entry.id}").page
         rows = [row.text for row in page.one("table", class_="sources").all("tr")]
         assert all(any(what in row and source in row for row in rows) for what in wanted)

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from postroom.core import life
 from postroom.core.errors import Denied
 from postroom.desk.desk import Desk
 from postroom.desk.passphrase import Unlocked
 from postroom.web.sessions import FREE_TRIES, LONGEST_DELAY, BrowserSession, Sessions
-from tests.desks import Office
+from tests.desks import Office, change_settings
 from tests.narrow import narrow
 from tests.providers import Courier
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Node, Site, at_once, opened
@@ -283,7 +284,7 @@ def test_an_edit_made_while_it_is_locked_is_not_lost(
     office.clock.go(1000)
     asked = locked(browser.submit(shown.page.form("/change"), then="approve"))
     assert browser.submit(asked, passphrase=WORD).status == 200
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert found.kind == "approved"
     assert found.letter.text == '  Dear "Ann" & <co>,\n\n\tquite long\n'
     assert found.letter.subject == "Ä {x} %s"
@@ -333,8 +334,7 @@ def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office: Office) -> 
         browser = site.browser()
         form = browser.get(f"/letter/{entry.id}").page.form("/approve")
         other = office.beside()
-        with other.desk.ledger.write() as book:
-            book.set("trust", "desk")
+        change_settings(other.desk.ledger, trust="desk")
         other.close()
         locked(browser.get("/"))
         assert browser.get("/events").status == 401
@@ -364,7 +364,9 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier:
     entry = office.propose()
     for proof in (None, "", "wrong"):
         with pytest.raises(Denied):
-            office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=proof, via="page")
+            office.desk.approve(
+                entry.id, by="ada", digest=entry.digest, proof=proof, via=life.Channel.PAGE
+            )
         with pytest.raises(Denied):
             office.desk.edit(entry.id, replace(entry.letter, text="x\n"), proof=proof)
         with pytest.raises(Denied):
@@ -372,7 +374,9 @@ def test_whatever_the_page_says_the_desk_asks_for_proof(office: Office, courier:
     unlocked = office.desk.unlock(WORD)
     office.desk.set_passphrase(NEW, old=WORD)
     with pytest.raises(Denied, match="changed since"):
-        office.desk.approve(entry.id, by="ada", digest=entry.digest, proof=unlocked, via="page")
+        office.desk.approve(
+            entry.id, by="ada", digest=entry.digest, proof=unlocked, via=life.Channel.PAGE
+        )
     assert office.state_of(entry.id) == "pending"
 
 

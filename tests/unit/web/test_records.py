@@ -114,7 +114,7 @@ def test_whether_the_log_is_as_it_was_written_is_told(office: Office, browser: B
     office.propose()
     whole = browser.get("/history/chain")
     assert "The audit log is intact" in whole.words
-    assert f"{office.desk.ledger.head()} action" in whole.words
+    assert f"{office.desk.ledger.actions.head()} action" in whole.words
     (file,) = (office.vault / "Logs" / "actions").glob("*.json")
     file.write_bytes(file.read_bytes().replace(b"claude", b"mallory"))
     broken = browser.get("/history/chain")

@@ -86,13 +86,13 @@ def test_a_stranger_can_post_nothing(office: Office, site: Site, entry: Entry) -
     stranger = site.stranger()
     paths = guarded(office, site, entry, "POST")
     assert len(paths) >= 11
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     for path in paths:
         answer = stranger.send(path, {"token": "", "digest": entry.digest, "reason": "no"})
         assert answer.status == 401, path
         assert SECRET not in answer.text
     assert office.state_of(entry.id) == "pending"
-    assert office.desk.ledger.head() == before
+    assert office.desk.ledger.actions.head() == before
 
 
 def test_every_address_that_is_open_to_strangers_is_known() -> None:
@@ -129,7 +129,7 @@ def test_no_post_is_taken_without_its_token_and_from_elsewhere(
 ) -> None:
     browser, other = site.browser(), site.browser("bob")
     paths = guarded(office, site, entry, "POST")
-    before = office.desk.ledger.head()
+    before = office.desk.ledger.actions.head()
     right = {"digest": entry.digest, "reason": "no", "sent": "yes", "next": "/", "text": "x"}
     for wrong, fields, headers in refusals(browser, other):
         for path in paths:
@@ -139,7 +139,7 @@ def test_no_post_is_taken_without_its_token_and_from_elsewhere(
             assert answer.status == 403, (wrong, path)
             assert "oad the page again" in answer.words, wrong
     assert office.state_of(entry.id) == "pending"
-    assert office.desk.ledger.head() == before
+    assert office.desk.ledger.actions.head() == before
     assert browser.get("/").status == 200  # nobody was signed out
 
 

@@ -7,7 +7,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 
-from postroom.store.visits import MOST
+from postroom.store.sqlite.mail import MAX_SESSIONS
 from postroom.web.sessions import Sessions
 from tests.desks import Clock, Office
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened
@@ -209,7 +209,7 @@ def test_a_cookie_that_nobody_gave_lets_nobody_in(site: Site) -> None:
 
 def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site: Site) -> None:
     first = site.sessions.new_address("ada")
-    for _ in range(MOST):
+    for _ in range(MAX_SESSIONS):
         last = site.sessions.new_address("ada")
     assert not site.sessions.is_valid_ticket(first.rpartition("/")[2])
     assert site.sessions.is_valid_ticket(last.rpartition("/")[2])

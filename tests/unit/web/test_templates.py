@@ -36,7 +36,7 @@ HOSTILE = (
 )
 NOW = Stamp(START, "boot", 10.0)
 EARLIER = Stamp(START - 3600, "boot", 0.0)
-VERDICT = Verdict("ada", "page", EARLIER, "sha256:0")
+VERDICT = Verdict("ada", life.Channel.PAGE, EARLIER, "sha256:0")
 STATES: tuple[life.State, ...] = (
     life.Rehearsal(EARLIER),
     life.Pending(EARLIER),

@@ -33,7 +33,7 @@ def test_what_is_approved_on_the_page_leaves_once_and_bears_the_persons_name(
         answer = site.browser("Grace H.").decide(entry.id, "approve")
         assert answer.status == 200
         assert "sent in" in answer.words
-    approved = office.desk.ledger.history(entry.id)[-1]
+    approved = office.desk.ledger.history.states(entry.id)[-1]
     assert isinstance(approved, life.Approved)
     assert approved.verdict.by == "Grace H."
     assert approved.verdict.via == "page"
@@ -102,7 +102,7 @@ def test_while_postroom_rehearses_a_letter_that_waited_cannot_be_approved(office
         shown = browser.submit(form, text="Other words.")
         changed = browser.submit(shown.page.form("/change"), then="approve")
         refused(changed, 403, "dry_run = false")
-    found = office.desk.ledger.entry(entry.id)
+    found = office.desk.ledger.letters.get(entry.id)
     assert (found.kind, found.digest) == ("pending", entry.digest)
 
 
@@ -354,7 +354,7 @@ def test_twenty_approvals_at_once_send_one_letter(office: Office, courier: Couri
         form = browser.get(f"/letter/{entry.id}").page.form("/approve")
         answers = at_once(*[lambda: browser.submit(form, follow=False)] * 20)
         assert sorted(answer.status for answer in answers) == [303] + [409] * 19
-    kinds = [life.name(one) for one in office.desk.ledger.history(entry.id)]
+    kinds = [life.name(one) for one in office.desk.ledger.history.states(entry.id)]
     assert kinds == ["pending", "approved"]
     office.clock.go(10)
     other = office.beside()
@@ -441,4 +441,4 @@ def test_addresses_may_be_separated_as_other_programs_do(office: Office, browser
     form = browser.get(f"/letter/{entry.id}/edit").page.form("/preview")
     shown = browser.submit(form, to="ann@example.com; bob@example.net")
     browser.submit(shown.page.form("/change"), then="wait")
-    assert [a.spec for a in office.desk.ledger.entry(entry.id).letter.to] == ["ann@example.com", "bob@example.net"]  # fmt: skip
+    assert [a.spec for a in office.desk.ledger.letters.get(entry.id).letter.to] == ["ann@example.com", "bob@example.net"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tables of the ledger, and the steps from those of older versions."""
+"""The tables of the ledger, and the steps from those of older versions. Steps are SQLite's; queries are not."""
 
 from __future__ import annotations
 
@@ -178,5 +178,101 @@ CREATE TABLE correspondent (
 INSERT INTO correspondent SELECT account, '@' || domain FROM contact;
 DROP TABLE contact;
 DELETE FROM meta WHERE key LIKE 'contacts.%';
+""",
+    # SqlSettings, cursors and intents that were texts under keys get columns and tables of their own;
+    # what lists and charts look for gets columns, and tables get the names of their nouns.
+    """
+CREATE TABLE desk (
+    desk_id TEXT NOT NULL, ledger_id TEXT NOT NULL, machine TEXT NOT NULL,
+    state_inode TEXT NOT NULL, room TEXT NOT NULL, passphrase TEXT NOT NULL, trust TEXT NOT NULL,
+    approval_required INTEGER NOT NULL, page_address TEXT NOT NULL, seal_key TEXT NOT NULL,
+    log_position TEXT NOT NULL, notes_trust TEXT NOT NULL, rejected_changed INTEGER NOT NULL,
+    restored TEXT NOT NULL, tool_notes_since REAL NOT NULL, last_finished TEXT NOT NULL,
+    sync_count INTEGER NOT NULL DEFAULT 0
+);
+INSERT INTO desk SELECT
+    coalesce(max(CASE key WHEN 'desk' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'id' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'machine' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'inode' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'room' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'passphrase' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'trust' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'required' THEN value = 'true' END), 0),
+    coalesce(max(CASE key WHEN 'page' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'key' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'log' THEN value END), '[]'),
+    coalesce(max(CASE key WHEN 'noted' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'rejected' THEN CAST(value AS INTEGER) END), 0),
+    coalesce(max(CASE key WHEN 'distrusted' THEN value END), ''),
+    coalesce(max(CASE key WHEN 'tool notes since' THEN CAST(value AS REAL) END), 0),
+    coalesce(max(CASE key WHEN 'once' THEN value END), ''), 0 FROM meta;
+CREATE TABLE planned_write (
+    note TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL
+) WITHOUT ROWID;
+INSERT INTO planned_write SELECT substr(key, 6), substr(value, instr(value, ' ') + 1),
+    substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE key > 'note ' AND key < 'note!' AND value != '';
+CREATE TABLE orphan (
+    letter TEXT PRIMARY KEY, since TEXT NOT NULL, swept TEXT NOT NULL
+) WITHOUT ROWID;
+INSERT INTO orphan SELECT substr(key, 8), json_extract(value, '$[0]'),
+    coalesce(json_extract(value, '$[1]'), '') FROM meta WHERE key > 'orphan ' AND key < 'orphan!';
+ALTER TABLE slip ADD COLUMN filed_path TEXT NOT NULL DEFAULT '';
+UPDATE slip SET filed_path = (SELECT value FROM meta WHERE key = 'filed ' || hash)
+    WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'filed ' || hash);
+CREATE TABLE trusted_slip (text_hash TEXT PRIMARY KEY, path TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO trusted_slip SELECT substr(key, 11), value FROM meta
+    WHERE key > 'kept slip ' AND key < 'kept slip!';
+CREATE TABLE mailbox_cursor (
+    account TEXT PRIMARY KEY, cursor TEXT NOT NULL, floor INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO mailbox_cursor SELECT substr(key, 7), json_extract(value, '$[0]'),
+    coalesce(json_extract(value, '$[1]'), 0) FROM meta WHERE key > 'watch ' AND key < 'watch!';
+CREATE TABLE last_sent (account TEXT PRIMARY KEY, message TEXT NOT NULL) WITHOUT ROWID;
+INSERT INTO last_sent SELECT substr(key, 10), value FROM meta
+    WHERE key > 'contacts.' AND key < 'contacts/';
+ALTER TABLE letter ADD COLUMN pre_send TEXT NOT NULL DEFAULT '';
+UPDATE letter SET pre_send = (SELECT value FROM meta WHERE key = 'before.' || id)
+    WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'before.' || id);
+ALTER TABLE letter ADD COLUMN fields TEXT NOT NULL DEFAULT '{}';
+UPDATE letter SET fields = (SELECT value FROM meta WHERE key = 'fields ' || id)
+    WHERE EXISTS (SELECT 1 FROM meta WHERE key = 'fields ' || id);
+DROP TABLE meta;
+ALTER TABLE letter ADD COLUMN created_at REAL NOT NULL DEFAULT 0;
+ALTER TABLE letter ADD COLUMN decided_at REAL NOT NULL DEFAULT 0;
+ALTER TABLE letter ADD COLUMN search_text TEXT NOT NULL DEFAULT '';
+UPDATE letter SET created_at = json_extract(created, '$[0]'),
+    decided_at = coalesce(json_extract(detail, '$.at[0]'), json_extract(created, '$[0]')),
+    search_text = casefold(agent || char(10) || id || char(10) || recipients || char(10) || subject
+        || char(10) || json_extract(frozen, '$.text'));
+CREATE INDEX letter_agent_state ON letter (agent, state);
+ALTER TABLE history ADD COLUMN decided_at REAL;
+ALTER TABLE history ADD COLUMN slip TEXT NOT NULL DEFAULT '';
+UPDATE history SET decided_at = json_extract(detail, '$.verdict[2][0]'),
+    slip = coalesce(json_extract(detail, '$.verdict[4]'), '') WHERE state = 'approved';
+UPDATE history SET decided_at = json_extract(detail, '$.at[0]') WHERE state IN ('rejected', 'sent');
+CREATE INDEX history_decided ON history (decided_at);
+CREATE TABLE new_note (
+    letter TEXT PRIMARY KEY, path TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '',
+    notice TEXT NOT NULL DEFAULT '', pages TEXT NOT NULL DEFAULT '{}', version INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL DEFAULT 0, mtime INTEGER NOT NULL DEFAULT 0, inode INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+INSERT INTO new_note SELECT * FROM note;
+DROP TABLE note;
+ALTER TABLE new_note RENAME TO note;
+CREATE INDEX note_path ON note (path);
+ALTER TABLE adopted RENAME TO approval_request;
+ALTER TABLE drafted RENAME TO provider_draft;
+ALTER TABLE drafting RENAME TO thread_draft;
+ALTER TABLE move RENAME TO label_change;
+ALTER TABLE visit RENAME TO web_session;
+ALTER TABLE errand RENAME TO inbox_item;
+DROP INDEX errand_unshown;
+DROP INDEX errand_state;
+DROP INDEX errand_letter;
+ALTER TABLE inbox_item RENAME COLUMN unshown TO note_stale;
+CREATE INDEX inbox_item_state ON inbox_item (state, row);
+CREATE INDEX inbox_item_letter ON inbox_item (letter) WHERE letter != '';
+CREATE INDEX inbox_item_stale ON inbox_item (row) WHERE note_stale != 0;
 """,
 )
