@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from bench.command import POSTROOM, environment
 from bench.report import Bound, Measure, Times, folder, progress, say
 from bench.server import MINIMAL, NOOP, Call, Wire
-from postroom.agents.folder import Folder
-from postroom.agents.record import Message, now, write_message
+from postroom.agents.folder import MailFolder
+from postroom.agents.record import AgentMessage, now, write_message
 
 CALLS, FEW_CALLS = 100, 30
 ROUNDS = 5
@@ -245,11 +245,11 @@ def _many(home: Path, each: int) -> list[Measure]:
 
 
 def _history(home: Path, calls: int) -> list[Measure]:
-    mail = Folder(str(home))
+    mail = MailFolder(str(home))
     mail.make()
     moment = now()
     read = (
-        write_message(Message(f"{number:08}", "frank", "old", TEXT, read=True, created=moment))
+        write_message(AgentMessage(f"{number:08}", "frank", "old", TEXT, read=True, created=moment))
         for number in range(HISTORY)
     )
     Path(mail.box("old")).write_bytes(b"".join(read))

@@ -6,20 +6,20 @@ import json
 import os
 import zlib
 
-from postroom.agents.mailbox import Mailbox
-from postroom.agents.record import Message, write_message
+from postroom.agents.mailbox import AgentMailbox
+from postroom.agents.record import AgentMessage, write_message
 
 OLD = "2026-01-01T00:00:00Z"
 CLEANED_BEFORE = 1_790_000_000.0  # between OLD and the time of other messages
 
 
-def data(box: Mailbox) -> bytes:
+def data(box: AgentMailbox) -> bytes:
     """Return the bytes of a mailbox."""
     with open(box.path, "rb") as file:
         return file.read()
 
 
-def put(box: Mailbox, *lines: bytes) -> None:
+def put(box: AgentMailbox, *lines: bytes) -> None:
     """Make these lines the whole mailbox."""
     box._folder.make()
     with open(box.path, "wb") as file:
@@ -30,10 +30,10 @@ def record(
     id: str, *, read: bool = False, text: str = "hello", created: str = "2026-11-15T06:17:49Z"
 ) -> bytes:
     """Return the line of a message from alice to bob."""
-    return write_message(Message(id, "alice", "bob", text, read, created))
+    return write_message(AgentMessage(id, "alice", "bob", text, read, created))
 
 
-def received(box: Mailbox) -> str | None:
+def received(box: AgentMailbox) -> str | None:
     """Take the next message, confirm it, and return its text; None if there is none."""
     taken = box.take()
     if taken is None:
@@ -52,7 +52,7 @@ MIXED = (
 )
 
 
-def break_off_cleaning(box: Mailbox, written: int) -> None:
+def break_off_cleaning(box: AgentMailbox, written: int) -> None:
     """Leave what cleaning leaves if it is killed when it has written so many bytes of the mailbox."""
     put(box, *MIXED)
     before = data(box)
@@ -64,7 +64,7 @@ def break_off_cleaning(box: Mailbox, written: int) -> None:
         file.write(json.dumps(head).encode() + b"\n" + before + after)
 
 
-def check_next_finishes_cleaning(box: Mailbox, *, appended: bool) -> None:
+def check_next_finishes_cleaning(box: AgentMailbox, *, appended: bool) -> None:
     """Check that who comes next finishes a cleaning that was broken off, and loses no message.
 
     With `appended`, a program that knows nothing of it has written another message meanwhile.

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from postroom.agents.record import Message, read_message
+from postroom.agents.record import AgentMessage, read_message
 from tests.agents import Visitor, contract_of, visiting_inside
 from tests.conftest import Person
 
@@ -36,7 +36,7 @@ def mates(folder: Path, *names: str, server: str = "agents") -> Iterator[list[Vi
         yield found
 
 
-def messages(folder: Path, name: str) -> list[Message]:
+def messages(folder: Path, name: str) -> list[AgentMessage]:
     """Return what is in a mailbox."""
     file = folder / ".agentmail" / "mailboxes" / f"{name}.jsonl"
     lines = file.read_bytes().splitlines() if file.exists() else []

@@ -3,8 +3,8 @@
 from itertools import product
 from pathlib import Path
 
-from postroom.agents.folder import Folder
-from postroom.agents.mailbox import Mailbox
+from postroom.agents.folder import MailFolder
+from postroom.agents.mailbox import AgentMailbox
 from tests.cases import for_each
 from tests.mailboxes import MIXED, break_off_cleaning, check_next_finishes_cleaning
 
@@ -15,6 +15,6 @@ LENGTH = sum(map(len, MIXED))
 def test_a_rewrite_that_is_broken_off_anywhere_is_finished_by_the_next(
     tmp_path: Path, written: int, appended: bool
 ) -> None:
-    box = Mailbox(Folder(str(tmp_path)), f"bob{written}{appended}")
+    box = AgentMailbox(MailFolder(str(tmp_path)), f"bob{written}{appended}")
     break_off_cleaning(box, written)
     check_next_finishes_cleaning(box, appended=appended)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agents.record import Message, write_message
+from postroom.agents.record import AgentMessage, write_message
 from postroom.tools.contracts import agents
 from postroom.tools.models import agents as agents_models
 from postroom.tools.table import Result, dump
@@ -91,11 +91,13 @@ def test_models_have_the_names_and_fields_of_the_data_model() -> None:
 def test_send_answers_with_the_id_of_the_message_in_the_file(
     alice: Visitor, bob: Visitor, folder: Path
 ) -> None:
-    """004 SendResponse, Message"""
+    """004 SendResponse, AgentMessage"""
     said = alice.call("send", recipient="bob", message="hello")
     written = messages(folder, "bob")[-1]
     assert json.loads(said.text) == said.values == {"message_id": written.id}
-    assert written._replace(created="") == Message(written.id, "alice", "bob", "hello", False, "")
+    assert written._replace(created="") == AgentMessage(
+        written.id, "alice", "bob", "hello", False, ""
+    )
 
 
 def test_receive_answers_with_sender_id_and_message(alice: Visitor, bob: Visitor) -> None:
@@ -134,7 +136,7 @@ def test_list_recipients_tells_who_asks(alice: Visitor, bob: Visitor) -> None:
 def test_a_message_has_at_most_65_536_bytes(
     alice: Visitor, bob: Visitor, folder: Path, text: str, fits: bool | None
 ) -> None:
-    """004 Validation Rules, Message Content (FR-013)"""
+    """004 Validation Rules, AgentMessage Content (FR-013)"""
     before = len(messages(folder, "bob"))
     said = alice.call("send", recipient="bob", message=text)
     assert len(messages(folder, "bob")) == before + bool(fits)
@@ -176,7 +178,7 @@ def test_nobody_writes_to_themselves(alice: Visitor) -> None:
 
 
 def test_a_message_goes_from_unread_to_read(alice: Visitor, bob: Visitor, folder: Path) -> None:
-    """004 State Transitions, Message Lifecycle"""
+    """004 State Transitions, AgentMessage Lifecycle"""
     id = alice.done("send", recipient="bob", message="hello")["message_id"]
     assert [m.read for m in messages(folder, "bob") if m.id == id] == [False]
     bob.done("receive")
@@ -230,7 +232,9 @@ def test_what_is_missing_is_named_in_the_programs_words(alice: Visitor) -> None:
 def test_what_others_wrote_is_cleaned(bob: Visitor, folder: Path) -> None:
     """004 ReceiveResponse, untrusted"""
     with open(folder / ".agentmail" / "mailboxes" / "bob.jsonl", "ab") as file:
-        file.write(write_message(Message("aaaaaaaa", "al\u202eice", "bob", "a\x1b[2J\U000e0041b")))
+        file.write(
+            write_message(AgentMessage("aaaaaaaa", "al\u202eice", "bob", "a\x1b[2J\U000e0041b"))
+        )
     assert bob.done("receive") == {"from": "alice", "id": "aaaaaaaa", "message": "a[2Jb"}
 
 

@@ -8,23 +8,36 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from postroom.agents import roster, tmux
-from postroom.agents.folder import Folder, find
-from postroom.agents.mailbox import Mailbox
-from postroom.agents.record import State, seconds
-from postroom.agents.states import change, states
+from postroom.agents.folder import MailFolder, States, change_states, find, states
+from postroom.agents.mailbox import AgentMailbox
+from postroom.agents.record import seconds
 from postroom.core.errors import PostroomError, Unavailable
 from postroom.core.text import one_line
 
 NO_TMUX = "Warning: not running in tmux session, skipping offline recipient check"
 
+Warn = Callable[[str], None]
 
-class Cleaned(NamedTuple):
+
+class CleanupCounts(NamedTuple):
     """How much was removed, or would be."""
 
-    offline: int
-    stale: int
-    messages: int
-    mailboxes: int
+    offline: int = 0
+    stale: int = 0
+    messages: int = 0
+    mailboxes: int = 0
+
+    def describe(self, *, dry_run: bool) -> str:
+        """Return a summary in the original's words."""
+        head = "Cleanup preview (dry-run):" if dry_run else "Cleanup complete:"
+        word = "to remove" if dry_run else "removed"
+        return (
+            f"{head}\n"
+            f"  Recipients {word}: {self.offline + self.stale}"
+            f" ({self.offline} offline, {self.stale} stale)\n"
+            f"  Messages {word}: {self.messages}\n"
+            f"  Mailboxes {word}: {self.mailboxes}\n"
+        )
 
 
 def cleanup(
@@ -33,14 +46,14 @@ def cleanup(
     stale_hours: int,
     delivered_hours: int,
     *,
-    rehearse: bool,
-    err: Callable[[str], None],
-) -> Cleaned:
+    dry_run: bool,
+    err: Warn,
+) -> CleanupCounts:
     """Clean up the agent mail of this very folder; mailboxes are emptied, and never unlinked.
 
-    Whoever holds one open to write to it would write to a file that nobody finds.
+    A program that holds one open to write to it would write to a file that nobody finds.
     """
-    folder = Folder(cwd).check()
+    folder = MailFolder(cwd).check()
     present = _present(folder, environ, err)
     if not os.path.isdir(folder.path):
         root = find(cwd)
@@ -48,35 +61,33 @@ def cleanup(
             err(
                 f"Note: this folder has no agent mail; that of the repository is in {one_line(root.root)}"
             )
-        return Cleaned(0, 0, 0, 0)
+        return CleanupCounts()
     now = time.time()
-    offline, stale = _states(folder, present, now - stale_hours * 3600, rehearse=rehearse)
+    offline, stale = _clean_states(folder, present, now - stale_hours * 3600, dry_run=dry_run)
     messages = mailboxes = 0
     for name in folder.names():
         try:
-            box = Mailbox(folder, name)
-            removed, emptied = box.clean(now - delivered_hours * 3600, rehearse=rehearse)
-            if odd := box.damaged():
+            box = AgentMailbox(folder, name)
+            removed, is_emptied = box.clean(now - delivered_hours * 3600, dry_run=dry_run)
+            if damaged := box.damaged():
                 err(
-                    f"Note: {one_line(box.path)} has {odd} lines that are no message; they stay as they are"
+                    f"Note: {one_line(box.path)} has {damaged} lines that are no message; they stay as they are"
                 )
         except (OSError, PostroomError) as why:
             wrong = getattr(why, "strerror", None) or str(why)
             err(f"Error cleaning mailbox {one_line(name)}: {one_line(wrong)}")
             continue
         messages += removed
-        mailboxes += emptied
-    if not rehearse:
+        mailboxes += is_emptied
+    if not dry_run:
         used = roster.registered(folder, lasts=stale_hours * 3600)
         for name in roster.registered(folder, lasts=float("inf")).keys() - used.keys():
             roster.forget(folder, name)
-    return Cleaned(offline, stale, messages, mailboxes)
+    return CleanupCounts(offline, stale, messages, mailboxes)
 
 
-def _present(
-    folder: Folder, environ: Mapping[str, str], err: Callable[[str], None]
-) -> set[str] | None:
-    """Return who is there; None where that cannot be told."""
+def _present(folder: MailFolder, environ: Mapping[str, str], err: Warn) -> set[str] | None:
+    """Return the agents that are there; None where that cannot be found out."""
     if not environ.get("TMUX"):
         err(NO_TMUX)
         return None
@@ -89,16 +100,16 @@ def _present(
     return {*windows, *(name for name, about in named if not about.get("pane"))}
 
 
-def _states(
-    folder: Folder, present: set[str] | None, oldest: float, *, rehearse: bool
+def _clean_states(
+    folder: MailFolder, present: set[str] | None, oldest: float, *, dry_run: bool
 ) -> tuple[int, int]:
-    """Drop the states of who is gone or was not heard of since; return how many of each."""
+    """Drop the states of agents that are gone or silent since; return how many of each."""
     gone: list[str] = []
 
-    def decide(found: list[State]) -> list[State]:
+    def decide(known: States) -> States:
         kept = []
         gone.clear()
-        for state in found:
+        for state in known:
             if present is not None and state.name not in present:
                 gone.append("offline")
             elif (seconds(state.updated) or 0.0) <= oldest:
@@ -107,20 +118,8 @@ def _states(
                 kept.append(state)
         return kept
 
-    if rehearse:
+    if dry_run:
         decide(states(folder))
     elif os.path.lexists(folder.states):
-        change(folder, decide)
+        change_states(folder, decide)
     return gone.count("offline"), gone.count("stale")
-
-
-def told(done: Cleaned, *, rehearse: bool) -> str:
-    """Return what was done, in the original's words."""
-    head = "Cleanup preview (dry-run):" if rehearse else "Cleanup complete:"
-    word = "to remove" if rehearse else "removed"
-    return (
-        f"{head}\n"
-        f"  Recipients {word}: {done.offline + done.stale} ({done.offline} offline, {done.stale} stale)\n"
-        f"  Messages {word}: {done.messages}\n"
-        f"  Mailboxes {word}: {done.mailboxes}\n"
-    )

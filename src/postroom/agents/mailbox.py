@@ -1,9 +1,9 @@
 """One agent's mailbox: a file that many processes append to and take from, of which any may be killed.
 
-The original's rules: the file is locked itself, changed in place and never renamed or unlinked. Ours
-beside them, all in files of our own: a cursor past what is read, so that history costs nothing; a lock
-under which a message is taken, so that it is marked only when it was handed over; and a copy of what a
-rewrite is about to put there, so that half a rewrite is finished by whoever comes next.
+The original's rules: the file is locked itself, changed in place and never renamed or unlinked. Files
+of our own beside it add three things: a cursor past what is read, so that history costs nothing; a lock
+under which a message is taken, so that it is marked only when it was delivered; and a copy of what is
+about to be overwritten, so that the next process finishes what a crash broke off.
 """
 
 from __future__ import annotations
@@ -12,86 +12,96 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from postroom.agents import cursor, scan
-from postroom.agents.cursor import Place
 from postroom.agents.files import (
     PATIENCE,
     append,
+    content,
+    finish_overwriting,
     locked,
     open_own,
     opened_own,
+    overwrite,
+    overwrite_safely,
     read_all,
-    replace_all,
-    whole,
     write_at,
 )
-from postroom.agents.folder import Folder
+from postroom.agents.folder import MailFolder
+from postroom.agents.lines import (
+    FilePosition,
+    MessageLine,
+    count_unread,
+    find_messages,
+    find_unread,
+    prepared_cursor,
+    read_cursor,
+    read_lines,
+    split_lines,
+    write_cursor,
+)
 from postroom.agents.record import (
-    Message,
-    flag,
+    AgentMessage,
+    find_unread_flag,
     now,
     read_message,
     seconds,
     write_message,
     write_word,
 )
-from postroom.agents.rewrite import finish, rewrite
-from postroom.agents.scan import Found
 from postroom.core.errors import Denied, PostroomError, Unavailable
 from postroom.store.files import wait_until_writable, write_all
 from postroom.store.locks import Locked, acquire
 
 ALPHABET: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-FULL: Final = 64_000_000  # bytes of a mailbox that takes no more
+MAX_SIZE: Final = 64_000_000  # bytes of a mailbox that takes no more
 LAST: Final = 512  # bytes, fewer than any pipe takes at once or not at all
 _ID: Final = rb'"id":"([A-Za-z0-9]{8})"'
 _ABOUT: Final = re.compile(rb'\{"id":"([A-Za-z0-9]{8})"')
 
+Action = Callable[[], None]
+
+
+def _nothing() -> None:
+    pass
+
 
 class Delivery:
-    """A message that is being handed over: nobody else gets it until it is confirmed or let go."""
+    """A message that is being delivered: nobody else gets it until it is confirmed or released."""
 
-    def __init__(self, box: Mailbox, lock: int, found: Found) -> None:
-        self.message = found.message
+    def __init__(self, box: AgentMailbox, lock: int, line: MessageLine) -> None:
+        self.message = line.message
         self._box = box
         self._lock: int | None = lock
-        self._found = found
+        self._line = line
 
     def confirm(self) -> None:
-        """Mark it as read: it was handed over."""
-        self._mark(lambda: None)
+        """Mark the message as read: it was delivered."""
+        self._mark(_nothing)
 
     def deliver(
-        self,
-        handle: int,
-        data: bytes,
-        *,
-        patience: float = PATIENCE,
-        done: Callable[[], None] = lambda: None,
+        self, handle: int, data: bytes, *, patience: float = PATIENCE, done: Action = _nothing
     ) -> None:
-        """Write it out, and mark it as read in the same breath as the end of it; then `done`.
+        """Write the message out, mark it as read together with its last bytes, then call `done`.
 
-        Who is killed before that has handed over nothing that is whole, and it is there for the next.
-        Where somebody holds the mailbox for long, nothing is written, and `Locked` is raised.
+        A process that is killed before has delivered nothing that is whole; the message is there for
+        the next. Raises `Locked`, and writes nothing, if another process holds the mailbox for long.
         """
         end = max(0, len(data) - LAST)
         try:
             self._box.wait(patience)
             write_all(handle, data[:end])
-            wait_until_writable(
-                handle
-            )  # then it takes the rest at once, and nobody waits for the lock
+            # Then the stream takes the rest at once, and nobody waits for the lock.
+            wait_until_writable(handle)
         except BaseException:
             self.release()
             raise
         self._mark(lambda: write_all(handle, data[end:]), done=done)
 
     def try_deliver_now(self, handle: int, data: bytes) -> bool:
-        """Do the same with what can be written without waiting, unless a lock must be waited for."""
+        """Deliver what a stream takes at once; return False if another process holds the mailbox."""
         try:
             self._mark(lambda: write_all(handle, data), patience=0.0)
         except Locked:
@@ -99,26 +109,22 @@ class Delivery:
         return True
 
     def take_back(self) -> None:
-        """Make it unread again: the answer that it was confirmed for will not be given."""
+        """Make the message unread again: the answer that it was confirmed for will not be given."""
         with suppress(OSError, PostroomError):
-            self._box.unmark(self._found)
+            self._box.unmark(self._line)
 
-    def _mark(
-        self,
-        before: Callable[[], None],
-        patience: float = PATIENCE,
-        done: Callable[[], None] = lambda: None,
-    ) -> None:
+    def _mark(self, write: Action, patience: float = PATIENCE, done: Action = _nothing) -> None:
+        """Call `write` and mark the message, in one step where the mailbox can be had."""
         steps: list[str] = []
 
-        def once() -> None:
+        def write_once() -> None:
             steps.append("began")
-            before()
-            steps.append("done")
+            write()
+            steps.append("ended")
 
         try:
             if self._lock is not None:
-                self._box.mark(self._found, once, patience, done)
+                self._box.mark(self._line, write_once, patience, done)
         except Locked:
             if not patience:
                 raise
@@ -126,30 +132,37 @@ class Delivery:
             if steps == ["began"]:
                 self.release()
                 raise  # it could not be written
-        # What cannot be marked is rather read twice than never.
+        # A message that cannot be marked is rather read twice than never.
         try:
             if not steps:
-                before()
+                write()
         finally:
             self.release()
         done()
 
     def release(self) -> None:
-        """Let go; what was not confirmed is there for the next who asks."""
+        """Let go; a message that was not confirmed is there for the next reader."""
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
 
 
-class Mailbox:
+class AgentMailbox:
     """The mailbox of one name."""
 
-    def __init__(self, folder: Folder, name: str) -> None:
+    def __init__(self, folder: MailFolder, name: str) -> None:
         self.name = name
         self.path = folder.box(name)
         self._folder = folder
         self._beside = folder.beside(name, "")
-        self._ids: tuple[Place, set[bytes]] | None = None
+        self._ids: tuple[FilePosition, set[bytes]] | None = None
+
+    @contextmanager
+    def _open(self, patience: float = PATIENCE, *, make: bool = False) -> Iterator[int]:
+        """Yield the file's descriptor under its lock, mended after a crash."""
+        with locked(self.path, make=make, patience=patience) as handle:
+            self._mend(handle)
+            yield handle
 
     # Sending
 
@@ -158,27 +171,29 @@ class Mailbox:
         sender: str,
         text: str,
         *,
-        about: Callable[[Message], dict[str, str]] = lambda _message: {},
-        then: Callable[[Message], None] = lambda _message: None,
+        about: Callable[[AgentMessage], dict[str, str]] = lambda _message: {},
+        then: Callable[[AgentMessage], None] = lambda _message: None,
         draw: Callable[[int], bytes] = os.urandom,
         patience: float = PATIENCE,
-    ) -> Message:
-        """Put a message at the end and return it; `about` is what is kept beside it.
+    ) -> AgentMessage:
+        """Put a message at the end and return it; `about` returns what is kept beside it.
 
-        Where `then` fails, which comes last, the message is gone again before anybody saw it.
+        `then` comes last: where it fails, the message is gone again before anybody saw it.
         """
         self._folder.make()
-        with locked(self.path, patience=patience) as handle:
-            size = self._mended(handle)
-            message = Message(self._fresh(handle, draw), sender, self.name, text, created=now())
+        with self._open(patience, make=True) as handle:
+            size = os.fstat(handle).st_size
+            message = AgentMessage(
+                self._new_id(handle, draw), sender, self.name, text, created=now()
+            )
             line = write_message(message)
-            if size + len(line) > FULL:
+            if size + len(line) > MAX_SIZE:
                 raise Unavailable(
                     f"the mailbox of {self.name} is full: nobody reads or cleans it up"
                 )
             try:
-                if said := about(message):
-                    self._say({"id": message.id, **said})
+                if details := about(message):
+                    self._add_about({"id": message.id, **details})
                 write_at(handle, line, size)
                 then(message)
             except BaseException:
@@ -186,12 +201,11 @@ class Mailbox:
                 raise
         return message
 
-    def _fresh(self, handle: int, draw: Callable[[int], bytes]) -> str:
+    def _new_id(self, handle: int, draw: Callable[[int], bytes]) -> str:
         """Return an id that no message of the file has."""
-        known = self._ids if self._ids and self._ids[0].holds(handle) else None
+        known = self._ids if self._ids and self._ids[0].is_valid(handle) else None
+        start, ids = (known[0].offset, known[1]) if known else (0, set())
         size = os.fstat(handle).st_size
-        ids = known[1] if known else set()
-        start = known[0].offset if known else 0
         if size > start:
             ids.update(re.findall(_ID, read_all(handle, start)))
         while True:
@@ -200,12 +214,12 @@ class Mailbox:
             if len(id) == 8 and id.encode() not in ids:
                 break
         ids.add(id.encode())
-        self._ids = (Place.at(handle, size), ids)
+        self._ids = (FilePosition.at(handle, size), ids)
         return id
 
     # What is kept beside messages; changed under the mailbox's own lock
 
-    def _say(self, about: dict[str, str]) -> None:
+    def _add_about(self, about: dict[str, str]) -> None:
         with opened_own(f"{self._beside}about", os.O_RDWR | os.O_CREAT) as handle:
             size = os.fstat(handle).st_size
             torn = size and os.pread(handle, 1, size - 1) != b"\n"
@@ -214,39 +228,34 @@ class Mailbox:
 
     def about(self, id: str) -> dict[str, str]:
         """Return what is kept beside a message."""
-        data = whole(f"{self._beside}about")
+        data = content(f"{self._beside}about", None)
         at = data.rfind(b'{"id":"' + write_word(id) + b'"')  # the newest are asked for most
         end = data.find(b"\n", at)
-        return _about(data[at:end]) if 0 <= at < end else {}
+        return _parse_about(data[at:end]) if 0 <= at < end else {}
 
     def abouts(self) -> dict[str, dict[str, str]]:
         """Return what is kept beside all messages, by their ids."""
-        found = (_about(line) for _, line in scan.lines(whole(f"{self._beside}about")))
+        rows = split_lines(content(f"{self._beside}about", None))
+        found = (_parse_about(line) for _, line in rows)
         return {about["id"]: about for about in found if "id" in about}
 
     def copies(self, id: str) -> int:
-        """Return how often an id stands in the file. Without any lock."""
-        return whole(self.path).count(b'"' + write_word(id) + b'"')
+        """Return how often an id stands in the file. Takes no lock."""
+        return content(self.path, None).count(b'"' + write_word(id) + b'"')
 
-    def _forget(self, ids: set[str]) -> None:
+    def _remove_abouts(self, ids: set[str]) -> None:
         """Drop what is kept beside messages that are gone."""
-        try:
-            handle = open_own(f"{self._beside}about", os.O_RDWR)
-        except (OSError, Denied):
-            return
-        try:
-            gone = {id.encode("utf-8", "replace") for id in ids}
+        gone = {id.encode("utf-8", "replace") for id in ids}
+        with suppress(OSError, Denied), opened_own(f"{self._beside}about", os.O_RDWR) as handle:
             old = read_all(handle).splitlines(keepends=True)
             new = [line for line in old if not ((of := _ABOUT.match(line)) and of[1] in gone)]
             if new != old:
-                replace_all(handle, b"".join(new))
-        finally:
-            os.close(handle)
+                overwrite(handle, b"".join(new))
 
     # Receiving
 
     def take(self, *, patience: float = PATIENCE) -> Delivery | None:
-        """Take the oldest unread message, for this process alone; or nothing where all is read."""
+        """Take the oldest unread message, for this process alone; nothing where all is read."""
         end = time.monotonic() + patience
         if not os.path.lexists(self.path):
             return None
@@ -257,63 +266,58 @@ class Mailbox:
                 raise Locked(
                     f"{self.path} is locked by another process", remedy="Try again in a moment."
                 )
-            found = self._oldest(patience)
+            if line := self._oldest(patience):
+                return Delivery(self, lock, line)
         except BaseException:
             os.close(lock)
             raise
-        if found is None:
-            os.close(lock)
-            return None
-        return Delivery(self, lock, found)
+        os.close(lock)
+        return None
 
-    def _oldest(self, patience: float) -> Found | None:
-        try:
-            with locked(self.path, make=False, patience=patience) as handle:
-                size = self._mended(handle)
-                start = self._cursor(handle)
-                found = next(scan.unread(scan.read_lines(handle, start)), None)
-                if start != (read_until := found.start if found else size):
-                    self._keep_cursor(handle, read_until)
-                return found
-        except FileNotFoundError:
-            return None
+    def _oldest(self, patience: float) -> MessageLine | None:
+        with suppress(FileNotFoundError), self._open(patience) as handle:
+            start = self._read_cursor(handle)
+            line = next(find_unread(read_lines(handle, start)), None)
+            read_until = line.start if line else os.fstat(handle).st_size
+            if start != read_until:
+                self._write_cursor(handle, read_until)
+            return line
+        return None
 
     def mark(
         self,
-        found: Found,
-        before: Callable[[], None] = lambda: None,
+        line: MessageLine,
+        before: Action = _nothing,
         patience: float = PATIENCE,
-        after: Callable[[], None] = lambda: None,
+        after: Action = _nothing,
     ) -> None:
-        """Mark a message as read, wherever it stands by now; do something right before, and right after.
+        """Mark a message as read, wherever it stands by now; call `before` and `after` around it.
 
-        Where it is marked already, or gone, nothing is done.
+        Nothing is called where it is marked already, or gone.
         """
-        with locked(self.path, make=False, patience=patience) as handle:
-            self._mended(handle)
-            if os.pread(handle, len(found.line) + 1, found.start) != found.line + b"\n":
-                # Somebody has rewritten the file meanwhile.
-                everything = scan.messages(scan.lines(read_all(handle)))
-                again = next((one for one in everything if one.message == found.message), None)
+        with self._open(patience) as handle:
+            if os.pread(handle, len(line.line) + 1, line.start) != line.line + b"\n":
+                # Another program has rewritten the file meanwhile.
+                everything = find_messages(split_lines(read_all(handle)))
+                again = next((one for one in everything if one.message == line.message), None)
                 if again is None:
                     return
-                found = again
-            at = flag(found.line)
+                line = again
+            at = find_unread_flag(line.line)
             if at >= 0:
-                place = found.start + at
-                with cursor.keeping(f"{self._beside}cursor", handle, found.end) as keep:
+                with prepared_cursor(f"{self._beside}cursor", handle, line.end) as write_cursor:
                     before()
-                    os.pwrite(handle, b"true ", place)
-                    keep()
+                    os.pwrite(handle, b"true ", line.start + at)
+                    write_cursor()
                     after()
             else:  # nothing to write over: the key is missing
                 old = read_all(handle)
-                line = write_message(found.message._replace(read=True))
+                new = write_message(line.message._replace(read=True))
                 before()
-                self._rewrite(handle, old, old[: found.start] + line + old[found.end :])
+                self._overwrite(handle, old, old[: line.start] + new + old[line.end :])
 
     def wait(self, patience: float) -> None:
-        """Wait until nobody holds the mailbox; what else may be wrong with it is not asked here."""
+        """Wait until nobody holds the mailbox; anything else that is wrong with it is ignored."""
         try:
             with locked(self.path, make=False, patience=patience):
                 return
@@ -322,62 +326,53 @@ class Mailbox:
         except (OSError, PostroomError):
             return
 
-    def unmark(self, found: Found) -> None:
-        """Make a message unread again that nobody has touched since we marked it."""
-        at = flag(found.line)
-        marked = found.line[:at] + b"true " + found.line[at + 5 :] + b"\n"
+    def unmark(self, line: MessageLine) -> None:
+        """Make a message unread again, if it is as `mark` left it."""
+        at = find_unread_flag(line.line)
+        marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
         with locked(self.path, make=False) as handle:
-            if at >= 0 and os.pread(handle, len(marked), found.start) == marked:
-                unread_from = min(self._cursor(handle), found.start)
-                os.pwrite(handle, b"false", found.start + at)
-                self._keep_cursor(handle, unread_from)
+            if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
+                unread_from = min(self._read_cursor(handle), line.start)
+                os.pwrite(handle, b"false", line.start + at)
+                self._write_cursor(handle, unread_from)
 
-    def _cursor(self, handle: int) -> int:
-        return cursor.read(f"{self._beside}cursor", handle)
+    def _read_cursor(self, handle: int) -> int:
+        return read_cursor(f"{self._beside}cursor", handle)
 
-    def _keep_cursor(self, handle: int, offset: int) -> None:
-        cursor.keep(f"{self._beside}cursor", handle, offset)
+    def _write_cursor(self, handle: int, offset: int) -> None:
+        write_cursor(f"{self._beside}cursor", handle, offset)
 
     def unread(self) -> int:
         """Return how many messages wait."""
-        try:
-            with locked(self.path, make=False) as handle:
-                self._mended(handle)
-                data = read_all(handle, self._cursor(handle))
-        except FileNotFoundError:
-            return 0
-        return scan.count_unread(data)
+        with suppress(FileNotFoundError), self._open() as handle:
+            return count_unread(read_all(handle, self._read_cursor(handle)))
+        return 0
 
-    def may_have(self) -> bool:
-        """Whether a message may wait: for certain where not. Without any lock."""
-        try:
-            with opened_own(self.path, os.O_RDONLY) as handle:
-                return self._cursor(handle) < os.fstat(handle).st_size
-        except FileNotFoundError:
-            return False
+    def may_have_unread(self) -> bool:
+        """Whether a message may wait; False is certain. Takes no lock."""
+        with suppress(FileNotFoundError), opened_own(self.path, os.O_RDONLY) as handle:
+            return self._read_cursor(handle) < os.fstat(handle).st_size
+        return False
 
-    def messages(self, *words: str) -> list[Message]:
-        """Return all messages, oldest first; those lines alone that have these words anywhere."""
+    def messages(self, *words: str) -> list[AgentMessage]:
+        """Return all messages, oldest first, or those whose line has all of these words."""
         data = self._data()
         wanted = [write_word(word) for word in words]
         if not all(word in data for word in wanted):
             return []
-        likely = (row for row in scan.lines(data) if all(word in row[1] for word in wanted))
-        return [found.message for found in scan.messages(likely)]
+        likely = (row for row in split_lines(data) if all(word in row[1] for word in wanted))
+        return [one.message for one in find_messages(likely)]
 
     def damaged(self) -> int:
         """Return how many lines are no message."""
-        return sum(1 for _, line in scan.lines(self._data()) if read_message(line) is None)
+        return sum(1 for _, line in split_lines(self._data()) if read_message(line) is None)
 
     def _data(self) -> bytes:
-        try:
-            with locked(self.path, make=False) as handle:
-                self._mended(handle)
-                return read_all(handle)
-        except FileNotFoundError:
-            return b""
+        with suppress(FileNotFoundError), self._open() as handle:
+            return read_all(handle)
+        return b""
 
-    def size(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, int]:
         """Return what changes when the file does."""
         try:
             status = os.lstat(self.path)
@@ -385,17 +380,17 @@ class Mailbox:
             return (0, 0)
         return (status.st_size, status.st_mtime_ns)
 
-    # Whether the owner was told
+    # When the owner last learned that mail waits
 
-    def tell(self) -> None:
+    def record_notice(self) -> None:
         """Remember that the owner knows now that mail waits."""
         path = f"{self._beside}told"
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT))
-        # The kernel's own stamps are milliseconds behind: what was just written would be after this.
+        # The kernel's own timestamps are milliseconds behind: a message just written would be later.
         os.utime(path, ns=(time.time_ns(),) * 2, follow_symlinks=False)
 
-    def told(self) -> float:
-        """Return when the owner was last told."""
+    def last_notice(self) -> float:
+        """Return when the owner last learned that mail waits, in Unix seconds."""
         try:
             return os.lstat(f"{self._beside}told").st_mtime
         except OSError:
@@ -403,63 +398,58 @@ class Mailbox:
 
     # Cleaning, and mending
 
-    def clean(self, before: float, *, rehearse: bool = False) -> tuple[int, bool]:
-        """Remove what was read and written before that moment; return how many, and if all is gone.
+    def clean(self, before: float, *, dry_run: bool = False) -> tuple[int, bool]:
+        """Remove messages that are read and older than `before`; return how many, and if all are gone.
 
-        What is no message stays, but for a torn beginning that a message was glued to.
+        A line that is no message stays, but for a torn beginning that a message was glued to.
         """
-        try:
-            with locked(self.path, make=False) as handle:
-                size = self._mended(handle)
-                data = read_all(handle)
-                pieces, at, torn, gone = [], 0, [], set()
-                for found in scan.messages(scan.lines(data)):
-                    begin = data.rfind(b"\n", 0, found.start) + 1
-                    read_at = seconds(found.message.created) or 0.0
-                    goes = found.message.read and read_at <= before
-                    if goes or begin < found.start:
-                        pieces.append(data[at:begin])
-                        at = found.end if goes else found.start
-                    torn += [data[begin : found.start]] if begin < found.start else []
-                    gone |= {(found.message.id, found.start)} if goes else set()
-                new = b"".join([*pieces, data[at:]]).lstrip(b"\n")
-                emptied = bool(size) and not new
-                if not rehearse and (gone or emptied or torn):
-                    self._set_aside(*torn)
-                    if new:
-                        self._rewrite(handle, data, new)
-                    else:
-                        os.ftruncate(handle, 0)
-                    self._forget({id for id, _ in gone})
-                return len(gone), emptied
-        except FileNotFoundError:
-            return 0, False
+        with suppress(FileNotFoundError), self._open() as handle:
+            data = read_all(handle)
+            pieces, at, torn, gone = [], 0, [], []
+            for line in find_messages(split_lines(data)):
+                begin = data.rfind(b"\n", 0, line.start) + 1
+                is_old = line.message.read and (seconds(line.message.created) or 0.0) <= before
+                if is_old or begin < line.start:
+                    pieces.append(data[at:begin])
+                    at = line.end if is_old else line.start
+                torn += [data[begin : line.start]] if begin < line.start else []
+                gone += [line.message.id] if is_old else []
+            new = b"".join([*pieces, data[at:]]).lstrip(b"\n")
+            is_emptied = bool(data) and not new
+            if not dry_run and (gone or is_emptied or torn):
+                self._set_aside(*torn)
+                if new:
+                    self._overwrite(handle, data, new)
+                else:
+                    os.ftruncate(handle, 0)
+                self._remove_abouts(set(gone))
+            return len(gone), is_emptied
+        return 0, False
 
-    def _mended(self, handle: int) -> int:
-        """Finish what a crash left half done, set a torn last line aside, and return the file's size."""
-        finish(f"{self._beside}rewrite", handle)
+    def _mend(self, handle: int) -> None:
+        """Finish what a crash left half done, and set a torn last line aside."""
+        finish_overwriting(f"{self._beside}rewrite", handle)
         size = os.fstat(handle).st_size
         if not size or os.pread(handle, 1, size - 1) == b"\n":
-            return size
-        start, tail = scan.last_line(handle, size)
-        if read_message(tail) is not None:  # whole but for its end
+            return
+        data = read_all(handle)
+        start = data.rfind(b"\n") + 1
+        if read_message(data[start:]) is not None:  # whole but for its end
             write_at(handle, b"\n", size)
-            return size + 1
-        self._set_aside(tail)
-        os.ftruncate(handle, start)
-        return start
+        else:
+            self._set_aside(data[start:])
+            os.ftruncate(handle, start)
 
     def _set_aside(self, *torn: bytes) -> None:
         if torn:
             self._folder.make()
-            data = b"".join(piece + b"\n" for piece in torn)
-            append(f"{self._beside}torn", data)
+            append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
 
-    def _rewrite(self, handle: int, old: bytes, new: bytes) -> None:
-        rewrite(f"{self._beside}rewrite", handle, old, new)
+    def _overwrite(self, handle: int, old: bytes, new: bytes) -> None:
+        overwrite_safely(f"{self._beside}rewrite", handle, old, new)
 
 
-def _about(line: bytes) -> dict[str, str]:
+def _parse_about(line: bytes) -> dict[str, str]:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):

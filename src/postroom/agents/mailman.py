@@ -1,7 +1,7 @@
 """The mailman: tells agents that are ready of their mail, by typing one line where they take input.
 
 A hook brings mail without typing; this is for agents that rest. It types only into the pane that is the
-agent's, only where nothing moves and nothing is typed, and looks whether the line was taken.
+agent's, only where nothing moves and nothing is typed, and looks whether the line was accepted.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from postroom.agents import roster, tmux
-from postroom.agents.files import content, locked, read_all, replace_all
-from postroom.agents.folder import Folder, find
-from postroom.agents.mailbox import Mailbox
-from postroom.agents.record import State, seconds
-from postroom.agents.screen import NUDGE, SHELLS, Screen, screen
-from postroom.agents.states import change, states, was_notified
+from postroom.agents.files import content, locked, overwrite, read_all
+from postroom.agents.folder import MailFolder, States, change_states, find, record_nudge, states
+from postroom.agents.mailbox import AgentMailbox
+from postroom.agents.pane import PaneControl
+from postroom.agents.record import AgentState, seconds
 from postroom.agents.tmux import Pane
 from postroom.core.errors import PostroomError, Unavailable
 from postroom.core.text import one_line
@@ -29,149 +28,71 @@ from postroom.core.text import one_line
 AGAIN: Final = 60.0  # seconds between two nudges of one agent, and between two looks at all of them
 FORGOTTEN: Final = 3600.0  # seconds after which a state counts no more
 DEBOUNCE: Final = 500  # milliseconds without a change before a look
-STILL: Final = 0.5  # seconds in which a pane at rest does not change
-TYPING: Final = 5.0  # seconds since the last key of somebody who looks at the pane
-TAKEN: Final = 3.0  # seconds that a program has to show, and to take, what was typed
-STEP: Final = 0.1
 IMPLIED: Final = 0.5  # seconds between a first reading and the status that it made
-SETTLE: Final = 0.2
 CHILD: Final = "AGENTMAIL_DAEMON_CHILD"
 STARTED: Final = 10.0  # seconds for one in the background to begin
+STEP: Final = 0.025
 
 Say = Callable[[str], None]
-
-
-class Look(NamedTuple):
-    """A pane at one moment."""
-
-    screen: Screen
-    in_mode: bool
-    command: str
-
-
-class Hands:
-    """What the mailman does to a pane."""
-
-    def __init__(self, environ: Mapping[str, str], stop: threading.Event) -> None:
-        self._environ = environ
-        self._stop = stop
-
-    def look(self, pane: str) -> Look:
-        """Return what a pane shows."""
-        head = "#{cursor_x} #{cursor_y} #{pane_in_mode} #{pane_current_command}"
-        about = ["display-message", "-p", "-t", pane, head]
-        words = [*about, ";", "capture-pane", "-p", "-e", "-t", pane]
-        first, _, rest = tmux.run(words, self._environ).partition("\n")
-        x, y, mode, command = first.split(" ", 3)
-        return Look(screen(rest, int(x), int(y)), mode not in ("", "0"), command)
-
-    def typed_lately(self, pane: Pane) -> bool:
-        """Whether somebody who has this pane before them pressed a key just now."""
-        rows = tmux.run(["list-clients", "-F", "#{client_activity} #{pane_id}"], self._environ)
-        return any(
-            row.endswith(f" {pane.id}") and time.time() - int(row.split()[0]) < TYPING
-            for row in rows.splitlines()
-        )
-
-    def unrest(self, pane: Pane, *, ready: bool) -> str:
-        """Return why one may not type there now; nothing where one may."""
-        if pane.dead or pane.in_mode or pane.synchronized:
-            return "its pane is not taking input of its own"
-        if self.typed_lately(pane):
-            return "somebody is typing there"
-        before = self.look(pane.id)
-        if self._stop.wait(STILL):
-            return "the mailman ends"
-        after = self.look(pane.id)
-        if before != after or after.in_mode:
-            return "it is at work"
-        if after.screen.input():
-            return "something is typed there already"
-        if not ready and after.command.lstrip("-") in SHELLS:
-            return f"{one_line(after.command)} is in front, and no agent has said that it is ready"
-        return ""
-
-    def nudge(self, pane: Pane) -> str:
-        """Type the line and have it taken; return what went wrong, if anything."""
-        tmux.run(["send-keys", "-t", pane.id, "-l", "--", NUDGE], self._environ)
-        if not self._until(pane, lambda typed: typed == NUDGE):
-            return "it does not show what is typed, or somebody typed at the same time"
-        time.sleep(SETTLE)  # what comes in one piece with the text, some take for pasted
-        for _ in range(2):
-            if self.look(pane.id).screen.input() != NUDGE:
-                return "somebody typed at the same time: the line was left as it is"
-            tmux.run(["send-keys", "-t", pane.id, "Enter"], self._environ)
-            if self._until(pane, lambda typed: NUDGE not in typed):
-                return ""
-        return "it did not take the line"
-
-    def _until(self, pane: Pane, fits: Callable[[str], bool]) -> bool:
-        for _ in range(int(TAKEN / STEP)):
-            if fits(self.look(pane.id).screen.input()):
-                return True
-            time.sleep(STEP)  # also where the mailman is to end: no line is left half done
-        return False
 
 
 class Mailman:
     """One repository's mailman."""
 
     def __init__(
-        self, folder: Folder, environ: Mapping[str, str], say: Say, stop: threading.Event
+        self, folder: MailFolder, environ: Mapping[str, str], say: Say, stop: threading.Event
     ) -> None:
         self._folder = folder
         self._environ = environ
         self._say = say
         self._stop = stop
-        self._hands = Hands(environ, stop)
+        self._control = PaneControl(environ, stop)
         self._nudged: dict[str, float] = {}  # when, of those that have no state
-        self._said: dict[str, str] = {}
+        self._reports: dict[str, str] = {}
 
     def cycle(self) -> None:
-        """Tell everybody who may be told."""
+        """Nudge every agent that may be nudged."""
         self._folder.check()
-        found = states(self._folder)
+        known = states(self._folder)
         panes = self._panes()
-        work: list[Callable[[], None]] = []
-        for state in found:
-            lately = time.time() - (seconds(state.notified) or 0.0) < AGAIN
-            if state.status == "ready" and not lately and self._unread(state.name):
-                work.append(self._visit(state.name, panes, ready=_said_so(state)))
+        ready = {
+            state.name: _is_declared(state)
+            for state in known
+            if state.status == "ready" and time.time() - (seconds(state.notified) or 0.0) >= AGAIN
+        }
         now = time.monotonic()
-        known = {state.name for state in found}
-        for name in self._folder.names():
-            fresh = now - self._nudged.get(name, -AGAIN) < AGAIN
-            if name not in known and not fresh and self._unread(name):
-                self._nudged[name] = now
-                work.append(self._visit(name, panes, ready=False))
-        threads = [threading.Thread(target=visit) for visit in work]
+        stateless = set(self._folder.names()) - {state.name for state in known}
+        ready |= {
+            name: False
+            for name in sorted(stateless)
+            if now - self._nudged.get(name, -AGAIN) >= AGAIN
+        }
+        waiting = {name: is_ready for name, is_ready in ready.items() if self._has_unread(name)}
+        self._nudged |= dict.fromkeys(stateless & waiting.keys(), now)
+        threads = [
+            threading.Thread(target=self._visit, args=(name, panes, is_ready))
+            for name, is_ready in waiting.items()
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self._forget()
+        change_states(self._folder, _recent)
 
-    def _visit(self, name: str, panes: list[Pane], *, ready: bool) -> Callable[[], None]:
-        def visit() -> None:
-            try:
-                pane = self._pane(name, panes)
-                why = self._hands.unrest(pane, ready=ready) or self._hands.nudge(pane)
-                if not why:
-                    Mailbox(self._folder, name).tell()
-                    was_notified(self._folder, name)
-            except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
-                why = one_line(getattr(wrong, "message", "") or str(wrong))
-            self._tell(name, why)
-
-        return visit
-
-    def _tell(self, name: str, why: str) -> None:
-        """Say what became of it, but not the same at every look."""
+    def _visit(self, name: str, panes: list[Pane], is_ready: bool) -> None:  # noqa: FBT001
+        try:
+            pane = self._find_pane(name, panes)
+            why = self._control.reason_to_wait(pane, is_ready=is_ready) or self._control.nudge(pane)
+            if not why:
+                AgentMailbox(self._folder, name).record_notice()
+                record_nudge(self._folder, name)
+        except Exception as wrong:  # noqa: BLE001 - one agent's trouble is no other's
+            why = one_line(getattr(wrong, "message", "") or str(wrong))
         if not why:
             self._say(f"[mailman] told {one_line(name)} of its mail")
-        elif self._said.get(name) != why:
+        elif self._reports.get(name) != why:  # not the same at every look
             self._say(f"[mailman] {one_line(name)} is not told yet: {why}")
-        self._said[name] = why
+        self._reports[name] = why
 
     def _panes(self) -> list[Pane]:
         try:
@@ -181,11 +102,11 @@ class Mailman:
         except PostroomError:
             return []
 
-    def _pane(self, name: str, panes: list[Pane]) -> Pane:
+    def _find_pane(self, name: str, panes: list[Pane]) -> Pane:
         """Return the one pane that is this agent's."""
         there = [pane for pane in panes if pane.name.strip() == name]
-        told = roster.registered(self._folder).get(name, {}).get("pane")
-        own = [pane for pane in there if pane.id == told]
+        registered = roster.registered(self._folder).get(name, {}).get("pane")
+        own = [pane for pane in there if pane.id == registered]
         if not there:
             raise Unavailable("it has no window here; hooks or its own tools bring it")
         if not own and not self._environ.get("TMUX"):
@@ -199,23 +120,14 @@ class Mailman:
             )
         return (own or there)[0]
 
-    def _unread(self, name: str) -> bool:
+    def _has_unread(self, name: str) -> bool:
         try:
-            return Mailbox(self._folder, name).unread() > 0
+            return AgentMailbox(self._folder, name).unread() > 0
         except (PostroomError, OSError):
             return False
 
-    def _forget(self) -> None:
-        """Drop the states that nobody has renewed for long."""
-
-        def decide(found: list[State]) -> list[State]:
-            oldest = time.time() - FORGOTTEN
-            return [state for state in found if (seconds(state.updated) or 0.0) > oldest]
-
-        change(self._folder, decide)
-
     def run(self) -> None:
-        """Look whenever mail comes or an agent becomes ready, and every minute, until told to stop."""
+        """Look whenever mail comes or an agent becomes ready, and every minute, until stopped."""
         from watchfiles._rust_notify import RustNotify
 
         self._folder.make()
@@ -232,24 +144,27 @@ class Mailman:
                     self.cycle()
                 except Exception as why:  # noqa: BLE001 - nothing here ends the mailman
                     self._say(f"[mailman] {one_line(getattr(why, 'message', '') or str(why))}")
-                changed = self._wait(watch.watch)
-                if not changed:
-                    return
+                self._wait(watch.watch)
 
-    def _wait(self, watch: Callable[..., object]) -> bool:
-        """Wait for a change that matters, a minute at most; say whether to go on."""
+    def _wait(self, watch: Callable[..., object]) -> None:
+        """Wait for a change that matters, a minute at most."""
         end = time.monotonic() + AGAIN
         while (left := end - time.monotonic()) > 0 and not self._stop.is_set():
-            found = watch(DEBOUNCE * 4, DEBOUNCE, int(left * 1000) + 1, self._stop)
-            if isinstance(found, set) and any(path.endswith(".jsonl") for _, path in found):
-                break
-        return not self._stop.is_set()
+            changes = watch(DEBOUNCE * 4, DEBOUNCE, int(left * 1000) + 1, self._stop)
+            if isinstance(changes, set) and any(path.endswith(".jsonl") for _, path in changes):
+                return
 
 
-def _said_so(state: State) -> bool:
-    """Whether the agent itself has said that it is ready: one who first reads becomes so without a word."""
+def _is_declared(state: AgentState) -> bool:
+    """Whether the agent itself has set its status: a first reading makes one ready by itself."""
     read = state.last_read / 1000
     return not read or abs((seconds(state.updated) or 0.0) - read) > IMPLIED
+
+
+def _recent(known: States) -> States:
+    """Return the states that were renewed lately."""
+    oldest = time.time() - FORGOTTEN
+    return [state for state in known if (seconds(state.updated) or 0.0) > oldest]
 
 
 # The process
@@ -257,7 +172,7 @@ def _said_so(state: State) -> bool:
 
 def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, err: Say) -> int:
     """Run the mailman here, or in the background; there is one for a repository."""
-    folder = find(cwd) or Folder(cwd)
+    folder = find(cwd) or MailFolder(cwd)
     try:
         folder.make()
     except PostroomError as wrong:
@@ -266,8 +181,8 @@ def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, er
     os.chdir(folder.root)
     try:
         with locked(folder.pid, patience=0.0, make=not background) as handle:
-            old = _pid(read_all(handle))
-            if old and _alive(old) and old != os.getpid():
+            old = _parse_pid(read_all(handle))
+            if old and _is_alive(old) and old != os.getpid():
                 err(f"error: mailman daemon already running (PID: {old})")
                 return 2
             if old:
@@ -277,7 +192,7 @@ def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, er
     except FileNotFoundError:
         pass  # there is none
     except Unavailable:
-        err(f"error: mailman daemon already running (PID: {_of(folder.pid)})")
+        err(f"error: mailman daemon already running (PID: {_read_pid(folder.pid)})")
         return 2
     except ValueError as wrong:
         err(f"error: failed to read PID file: invalid PID file content: {wrong}")
@@ -285,23 +200,22 @@ def main(cwd: str, environ: Mapping[str, str], *, background: bool, say: Say, er
     return _start(folder, environ, say, err)
 
 
-def _serve(folder: Folder, environ: Mapping[str, str], handle: int, say: Say) -> int:
+def _serve(folder: MailFolder, environ: Mapping[str, str], handle: int, say: Say) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: stop.set())
-    replace_all(handle, f"{os.getpid()}\n".encode())
+    overwrite(handle, f"{os.getpid()}\n".encode())
     try:
         say(f"Mailman daemon started (PID: {os.getpid()})")
         Mailman(folder, environ, say, stop).run()
     finally:
         with suppress(OSError):
-            os.unlink(
-                folder.pid
-            )  # while we hold its lock: whoever waits for it sees that it is gone
+            # While we hold its lock: a process that waits for it sees that it is gone.
+            os.unlink(folder.pid)
     return 0
 
 
-def _start(folder: Folder, environ: Mapping[str, str], say: Say, err: Say) -> int:
+def _start(folder: MailFolder, environ: Mapping[str, str], say: Say, err: Say) -> int:
     """Start another process that goes on when this one and its terminal are gone."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     child = os.posix_spawn(
@@ -313,24 +227,24 @@ def _start(folder: Folder, environ: Mapping[str, str], say: Say, err: Say) -> in
     )
     os.close(null)
     end = time.monotonic() + STARTED
-    while _of(folder.pid) != child and time.monotonic() < end:
+    while _read_pid(folder.pid) != child and time.monotonic() < end:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             err(f"error: the mailman ended with {os.waitstatus_to_exitcode(status)} at once")
             return 1
-        time.sleep(STEP / 4)
+        time.sleep(STEP)
     say(f"Mailman daemon started in background (PID: {child})")
     return 0
 
 
-def _of(path: str) -> int:
+def _read_pid(path: str) -> int:
     try:
-        return _pid(content(path, 100)) or 0
+        return _parse_pid(content(path, 100)) or 0
     except ValueError:
         return 0
 
 
-def _pid(data: bytes) -> int | None:
+def _parse_pid(data: bytes) -> int | None:
     text = data.decode("utf-8", "replace").strip()
     if not text:
         return None
@@ -339,7 +253,7 @@ def _pid(data: bytes) -> int | None:
     return int(text)
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     if pid <= 0:
         return False
     try:

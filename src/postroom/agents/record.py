@@ -21,7 +21,7 @@ _TIME: Final = re.compile(
 )
 
 
-class Message(NamedTuple):
+class AgentMessage(NamedTuple):
     """A message as a mailbox keeps it."""
 
     id: str
@@ -32,7 +32,7 @@ class Message(NamedTuple):
     created: str = ZERO
 
 
-class State(NamedTuple):
+class AgentState(NamedTuple):
     """Whether an agent can be disturbed, and when it was last nudged and last read."""
 
     name: str
@@ -42,7 +42,7 @@ class State(NamedTuple):
     last_read: int = 0  # Unix milliseconds
 
 
-def write_message(message: Message) -> bytes:
+def write_message(message: AgentMessage) -> bytes:
     """Return the line of a message, as Go's encoder writes it."""
     return _line(
         {
@@ -56,7 +56,7 @@ def write_message(message: Message) -> bytes:
     )
 
 
-def write_state(state: State) -> bytes:
+def write_state(state: AgentState) -> bytes:
     """Return the line of a state."""
     record: dict[str, Any] = {
         "recipient": state.name,
@@ -91,7 +91,7 @@ def _whole(text: str) -> str:
     return text
 
 
-def read_message(line: bytes) -> Message | None:
+def read_message(line: bytes) -> AgentMessage | None:
     """Return the message of a line, or nothing where the line is none."""
     found = _fields(line)
     if found is None or not ({"id", "from", "to", "message"} & found.keys()):
@@ -101,10 +101,10 @@ def read_message(line: bytes) -> Message | None:
     if not all(isinstance(value, str) for value in values) or not isinstance(read, bool):
         return None
     id, sender, to, text, created = map(_whole, values)
-    return Message(id, sender, to, text, read, created or ZERO)
+    return AgentMessage(id, sender, to, text, read, created or ZERO)
 
 
-def read_state(line: bytes) -> State | None:
+def read_state(line: bytes) -> AgentState | None:
     """Return the state of a line; also of one that calls its agent `name`."""
     found = _fields(line)
     if found is None:
@@ -116,7 +116,7 @@ def read_state(line: bytes) -> State | None:
         return None
     if type(last) is not int or not all(isinstance(at, str) and seconds(at) is not None for at in times):  # fmt: skip
         return None
-    return State(_whole(name), _whole(status), str(times[0]), str(times[1]), last)
+    return AgentState(_whole(name), _whole(status), str(times[0]), str(times[1]), last)
 
 
 def _fields(line: bytes) -> dict[str, Any] | None:
@@ -128,13 +128,13 @@ def _fields(line: bytes) -> dict[str, Any] | None:
     return {key.lower(): value for key, value in found.items()} if isinstance(found, dict) else None
 
 
-def glued(line: bytes) -> int:
+def find_glued(line: bytes) -> int:
     """Return where a whole message begins in a line whose beginning was torn; 0 where none does."""
-    starts = [found.start() for found in _GLUED.finditer(line)][-TRIED:]
+    starts = [match.start() for match in _GLUED.finditer(line)][-TRIED:]
     return next((at for at in reversed(starts) if at and read_message(line[at:])), 0)
 
 
-def flag(line: bytes) -> int:
+def find_unread_flag(line: bytes) -> int:
     """Return where `false` stands that says that a message is unread; -1 where it does not stand there.
 
     The line is known to be a message.

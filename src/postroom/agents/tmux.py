@@ -12,10 +12,8 @@ from typing import Final, NamedTuple
 from postroom.core.errors import Unavailable
 
 PATIENCE: Final = 5.0  # seconds
-LEAVES, STEP = (
-    2.0,
-    0.001,
-)  # seconds that it has to leave once it has said all, and between two looks
+LEAVES: Final = 2.0  # seconds that it has to leave once it has answered
+STEP: Final = 0.001
 LARGEST: Final = 4_000_000  # bytes of an answer
 # The name comes last, since it may have spaces. A new window's may have line ends: `whoami` minds that.
 _PANES: Final = (
@@ -45,15 +43,15 @@ def panes(pane: str, environ: Mapping[str, str]) -> list[Pane]:
     """Return the panes of the session that this pane is in (without one, our own), window by window."""
     target = ["-t", pane] if pane else []
     words = ["list-panes", "-s", *target, "-F", _PANES, ";", "display-message", *target, "-p", _END]
-    return _parsed(run_to(_END, words, environ))
+    return _parse_panes(run(words, environ, end=_END))
 
 
 def all_panes(environ: Mapping[str, str]) -> list[Pane]:
     """Return the panes of all sessions."""
-    return _parsed(run(["list-panes", "-a", "-F", _PANES], environ))
+    return _parse_panes(run(["list-panes", "-a", "-F", _PANES], environ))
 
 
-def _parsed(text: str) -> list[Pane]:
+def _parse_panes(text: str) -> list[Pane]:
     found = []
     for line in text.split("\n"):
         parts = line.split(" ", 6)
@@ -70,47 +68,53 @@ def windows(found: Sequence[Pane]) -> list[str]:
     return [name for name in seen.values() if name]
 
 
-def run(words: Sequence[str], environ: Mapping[str, str], *, patience: float = PATIENCE) -> str:
-    """Run tmux and return what it says; what goes wrong is raised in its own words."""
-    child, stream = _started(words, environ)
+def run(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    end: str = "",
+    patience: float = PATIENCE,
+) -> str:
+    """Run tmux and return its output; an error is raised in its own words.
+
+    With `end`, the words make it write that in a last row, and nobody waits for it to leave.
+    """
+    child, stream = _start(words, environ)
+    last = f"\n{end}\n".encode() if end else b""
     try:
-        said = _said(stream, time.monotonic() + patience)
+        output = _read_output(stream, time.monotonic() + patience, last)
     finally:
         os.close(stream)
-    return _answer(said, _ended(child, stuck=said is None), patience)
-
-
-def run_to(end: str, words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Do the same with words that make it say `end` in a last row, and do not wait for it to leave."""
-    child, stream = _started(words, environ)
-    try:
-        said = _said(stream, time.monotonic() + PATIENCE, last := f"\n{end}\n".encode())
-    finally:
-        os.close(stream)
-    if said is not None and said.endswith(last):
+    if last and output is not None and output.endswith(last):
         _leaving.append(child)
-        return said.decode("utf-8", "replace")
-    return _answer(said, _ended(child, stuck=said is None), PATIENCE)
+        return output.decode("utf-8", "replace")
+    code = _wait(child, is_stuck=output is None)
+    if output is None:
+        raise Unavailable(f"tmux did not answer within {patience:g} seconds")
+    text = output.decode("utf-8", "replace")
+    if code:
+        raise Unavailable(" ".join(text.split())[:200] or f"tmux ended with {code}")
+    return text
 
 
-def _started(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, int]:
-    """Start it; return the process, and where it will say what."""
+def _start(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, int]:
+    """Start tmux; return its process, and the descriptor that its output comes from."""
     _reap()
     # Without -u it writes _ for letters that the locale lacks, and names would differ.
     argv = ["tmux", "-u", *words]
     known = {name: environ[name] for name in _KNOWN if name in environ}
-    ours, theirs = os.pipe()
+    reader, writer = os.pipe()
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    streams = [(os.POSIX_SPAWN_DUP2, handle, n) for n, handle in enumerate((null, theirs, theirs))]
+    streams = [(os.POSIX_SPAWN_DUP2, handle, n) for n, handle in enumerate((null, writer, writer))]
     try:
         # Not `subprocess`, whose import costs as much as the call.
-        return os.posix_spawn(_program(), argv, known, file_actions=streams), ours
+        return os.posix_spawn(_program(), argv, known, file_actions=streams), reader
     except OSError as why:
-        os.close(ours)
+        os.close(reader)
         raise Unavailable(f"tmux cannot be run: {why.strerror}") from why
     finally:
         os.close(null)
-        os.close(theirs)
+        os.close(writer)
 
 
 def _program() -> str:
@@ -122,32 +126,24 @@ def _program() -> str:
     return _programs[path]
 
 
-def _answer(said: bytes | None, code: int, patience: float) -> str:
-    if said is None:
-        raise Unavailable(f"tmux did not answer within {patience:g} seconds")
-    text = said.decode("utf-8", "replace")
-    if code:
-        raise Unavailable(" ".join(text.split())[:200] or f"tmux ended with {code}")
-    return text
-
-
-def _said(stream: int, end: float, last: bytes | None = None) -> bytes | None:
-    """Return all that comes until the stream ends, or until this comes last; nothing if it is late."""
-    pieces: list[bytes] = []
-    watch = select.poll()
-    watch.register(stream, select.POLLIN)
-    while watch.poll(max(0, end - time.monotonic()) * 1000):
-        pieces.append(os.read(stream, 1 << 16))
-        said = b"".join(pieces)
-        if not pieces[-1] or (last and said.endswith(last)):
-            return said
-        if len(said) > LARGEST:
+def _read_output(stream: int, end: float, last: bytes) -> bytes | None:
+    """Return all until the stream ends, or until `last` comes; None if it is late or too long."""
+    output = b""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    while poll.poll(max(0, end - time.monotonic()) * 1000):
+        piece = os.read(stream, 1 << 16)
+        output += piece
+        if not piece or (last and output.endswith(last)):
+            return output
+        if len(output) > LARGEST:
             return None
     return None
 
 
-def _ended(child: int, *, stuck: bool) -> int:
-    if stuck:
+def _wait(child: int, *, is_stuck: bool) -> int:
+    """Return the exit code of a process, which is killed if it does not end soon."""
+    if is_stuck:
         os.kill(child, 9)
     try:
         for _ in range(int(LEAVES / STEP)):
@@ -157,7 +153,7 @@ def _ended(child: int, *, stuck: bool) -> int:
             time.sleep(STEP)
         os.kill(child, 9)
         _, status = os.waitpid(child, 0)
-    except ChildProcessError:  # somebody told the system not to keep them for us
+    except ChildProcessError:  # this process ignores its children
         return 0
     return os.waitstatus_to_exitcode(status)
 

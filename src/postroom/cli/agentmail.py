@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from postroom.agents.files import PATIENCE as USUAL
-from postroom.agents.post import Post, Self
+from postroom.agents.mail import AgentMail, SelfAddressed
 from postroom.agents.record import STATUSES
-from postroom.agents.roster import Me, Outside
+from postroom.agents.roster import Caller, NotInTmux
 from postroom.core.errors import Invalid, PostroomError, Unavailable
 from postroom.store.files import write_all
 
@@ -97,9 +97,9 @@ class Asked(NamedTuple):
         return self.given.get(flag, "false") in TRUE
 
     @property
-    def post(self) -> Post:
+    def mail(self) -> AgentMail:
         """The agent mail of where we are."""
-        return Post(os.getcwd(), self.environ)
+        return AgentMail(os.getcwd(), self.environ)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
     asked = Asked(words, given, os.environ, closed)
     try:
         return _FUNCTIONS[name](asked)
-    except Outside as outside:
+    except NotInTmux as outside:
         return _failed(asked, outside.message, OUTSIDE)
     except PostroomError as error:
         return _failed(asked, error.message, 1)
@@ -212,9 +212,9 @@ def _send(asked: Asked) -> int:
         from postroom.cli.voice import send
 
         return send(asked)
-    post = asked.post
+    mail = asked.mail
     if not asked.environ.get("TMUX"):
-        post.me(asked.given.get("as", ""))  # before anything else is looked at
+        mail.me(asked.given.get("as", ""))  # before anything else is looked at
     recipient, text = addressed(asked)
     if not recipient:
         _err("error: missing required arguments: recipient message")
@@ -222,10 +222,10 @@ def _send(asked: Asked) -> int:
     if not text:
         _err("error: no message provided\nusage: agentmail send <recipient> <message>")
         return 1
-    me = _me(asked, post)
+    me = _me(asked, mail)
     try:
-        sent = post.send(me, recipient, text)
-    except Self:
+        sent = mail.send(me, recipient, text)
+    except SelfAddressed:
         return _failed(asked, "recipient not found", 1)
     return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", asked)
 
@@ -263,9 +263,9 @@ def _stdin(known: bool) -> str:
     return b"".join(pieces).decode("utf-8", "replace").removesuffix("\n")
 
 
-def _me(asked: Asked, post: Post) -> Me:
+def _me(asked: Asked, mail: AgentMail) -> Caller:
     given = asked.given.get("as", "")
-    me = post.me(given)
+    me = mail.me(given)
     if given and me.windows is not None and me.name != given:
         raise Invalid(f"in tmux an agent's name is its window's: {me.name}, not {given}")
     return me
@@ -276,23 +276,23 @@ def _receive(asked: Asked) -> int:
         from postroom.cli.voice import receive
 
         return receive(asked)
-    post = asked.post
-    me = _me(asked, post)
+    mail = asked.mail
+    me = _me(asked, mail)
     hook = asked.has("hook")
     if (2 if hook else 1) in asked.closed:
         raise Unavailable("there is nobody to show it to: the output is closed")
     taken = None
-    if not me.name or post.has_mail(me):
+    if not me.name or mail.has_mail(me):
         from postroom.cli.voice import shown  # before it is taken: what follows is to be short
 
-        post.read_now(me, 0.5)
-        taken = post.take(me, patience=HOOK_PATIENCE if hook else USUAL)
+        mail.record_read(me, 0.5)
+        taken = mail.take(me, patience=HOOK_PATIENCE if hook else USUAL)
     if taken is None:
         return (
             0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
         )
     try:
-        data, code = shown(post, taken.message, me.name, asked)
+        data, code = shown(mail, taken.message, me.name, asked)
     except BaseException:
         taken.release()
         raise
@@ -303,23 +303,23 @@ def _receive(asked: Asked) -> int:
 
 
 def _recipients(asked: Asked) -> int:
-    post = asked.post
+    mail = asked.mail
     try:
-        me = _me(asked, post)
-    except Outside:
+        me = _me(asked, mail)
+    except NotInTmux:
         return _failed(asked, "not running inside a tmux session", OUTSIDE)
-    names = post.recipients(me)
+    names = mail.recipients(me)
     listed = [{"name": name, "is_current": name == me.name} for name in names]
     text = "".join(f"{_plain(name)}{' [you]' if name == me.name else ''}\n" for name in names)
     return _print({"recipients": listed}, text, asked)
 
 
 def _status(asked: Asked) -> int:
-    post = asked.post
+    mail = asked.mail
     if not asked.environ.get("TMUX"):
         try:
-            post.me(asked.given.get("as", ""))
-        except Outside:
+            mail.me(asked.given.get("as", ""))
+        except NotInTmux:
             return 0
     if asked.has("hook") and asked.words[:1] not in ([one] for one in STATUSES):
         return 0
@@ -333,7 +333,7 @@ def _status(asked: Asked) -> int:
         _err(f"Invalid status: {_plain(status)}. Valid: ready, work, offline")
         return 1
     patience = HOOK_PATIENCE if asked.has("hook") else USUAL
-    post.set_status(_me(asked, post), status, patience)
+    mail.set_status(_me(asked, mail), status, patience)
     return 0
 
 
@@ -351,13 +351,13 @@ def _onboard(_asked: Asked) -> int:
 
 
 def _cleanup(asked: Asked) -> int:
-    from postroom.agents.cleanup import Cleaned, cleanup, told
+    from postroom.agents.cleanup import cleanup
 
     stale = _number(asked.given.get("stale-hours", "48")) or 0
     delivered = _number(asked.given.get("delivered-hours", "2")) or 0
-    rehearse = asked.has("dry-run")
-    done: Cleaned = cleanup(os.getcwd(), os.environ, stale, delivered, rehearse=rehearse, err=_err)
-    return _print(done._asdict(), told(done, rehearse=rehearse), asked)
+    dry_run = asked.has("dry-run")
+    done = cleanup(os.getcwd(), os.environ, stale, delivered, dry_run=dry_run, err=_err)
+    return _print(done._asdict(), done.describe(dry_run=dry_run), asked)
 
 
 # Words in and out

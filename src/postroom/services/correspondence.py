@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from postroom.agents.mail import MAX_BYTES, AgentLetter, AgentMail
 from postroom.agents.mailbox import Delivery
-from postroom.agents.post import MAX_BYTES, Letter, Post
-from postroom.agents.record import STATUSES, Message, seconds
-from postroom.agents.roster import Me, checked, everybody, person
-from postroom.agents.voice import sealed
+from postroom.agents.record import STATUSES, AgentMessage, seconds
+from postroom.agents.roster import Caller, check_name, everybody, is_sealed, person
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
@@ -32,7 +31,7 @@ class ReceivedMessage(NamedTuple):
     """A message that is being delivered."""
 
     delivery: Delivery | None  # none where it was only looked at
-    letter: Letter
+    letter: AgentLetter
     owner: str
 
     @contextmanager
@@ -58,23 +57,23 @@ class Agent(NamedTuple):
 class Correspondence:
     """Agent mail as the tools have it."""
 
-    post: Post
+    mail: AgentMail
     recorder: CallRecorder
     voice: Callable[[], bytes]
     sleep: Callable[[float], None]
 
-    def me(self, call: Call) -> Me:
+    def me(self, call: Call) -> Caller:
         """Return who calls: never by their own word."""
         if call.client_session == "":
-            return self.post.me(otherwise=call.agent if call.named else "")
+            return self.mail.me(otherwise=call.agent if call.named else "")
         if not call.named:
             raise Denied(
                 "not running inside a tmux session: over HTTP an agent's name is its token's",
                 remedy="The person makes a token with a name: `postroom init --token NAME`.",
             )
-        return Me(checked(call.agent))
+        return Caller(check_name(call.agent))
 
-    def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> Letter:
+    def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> AgentLetter:
         """Send a message, or an answer: then to whoever wrote the one that is answered."""
         if not text:
             raise Invalid("no message provided")
@@ -83,19 +82,21 @@ class Correspondence:
         me = self.me(call)
         about: dict[str, str] = {}
         if reply_to:
-            found = self.post.find(me, reply_to)
-            answered = self.post.letter(found, found.to)
+            found = self.mail.find(me, reply_to)
+            answered = self.mail.letter(found, found.to)
             about = {"thread": answered.thread[:THREADED], "reply_to": reply_to[:THREADED]}
             original = answered.message
             recipient = recipient or (
                 original.to if original.sender == me.name else original.sender
             )
         sent = self._sent(call, me, recipient, text, about)
-        return Letter(sent, about.get("thread") or sent.id, about.get("reply_to", ""), "queued")
+        return AgentLetter(
+            sent, about.get("thread") or sent.id, about.get("reply_to", ""), "queued"
+        )
 
     def _sent(
-        self, call: Call, me: Me, recipient: str, text: str, about: dict[str, str]
-    ) -> Message:
+        self, call: Call, me: Caller, recipient: str, text: str, about: dict[str, str]
+    ) -> AgentMessage:
         """Write a message and its line, together or not at all.
 
         The ledger is asked for first, and given back where the mailbox is not to be had at once:
@@ -105,7 +106,7 @@ class Correspondence:
         while True:
             try:
                 with self.recorder.transaction(call, recipient) as commit:
-                    return self.post.send(
+                    return self.mail.send(
                         me,
                         recipient,
                         text,
@@ -127,8 +128,8 @@ class Correspondence:
         seen = None
         try:
             for _ in range(1 + int(wait / INTERVAL)):
-                size = self.post.box(me.name).size()
-                taken = None if size == seen else self.post.take(me)
+                size = self.mail.box(me.name).version()
+                taken = None if size == seen else self.mail.take(me)
                 if taken:
                     return self._receive(call, me, taken, peek=peek)
                 if not wait:
@@ -141,9 +142,9 @@ class Correspondence:
         self._record(call, me)
         return None
 
-    def _receive(self, call: Call, me: Me, taken: Delivery, *, peek: bool) -> ReceivedMessage:
+    def _receive(self, call: Call, me: Caller, taken: Delivery, *, peek: bool) -> ReceivedMessage:
         try:
-            letter = self.post.letter(taken.message, me.name)
+            letter = self.mail.letter(taken.message, me.name)
             with self.recorder.transaction(call, taken.message.sender) as commit:
                 commit(**_as(call, me, id=taken.message.id))
         except BaseException:
@@ -155,44 +156,44 @@ class Correspondence:
 
     def left(self, received: ReceivedMessage) -> int:
         """Return how many wait behind this one, of which its reader thereby knows."""
-        return max(0, self.post.waiting(received.owner) - 1)
+        return max(0, self.mail.count_waiting(received.owner) - 1)
 
     def set_status(self, call: Call, status: str) -> None:
         """Say whether this agent can be disturbed."""
         me = self.me(call)
-        self.post.set_status(me, status)
+        self.mail.set_status(me, status)
         self._record(call, me, status=status)
 
     def agents(self, call: Call) -> list[Agent]:
         """Return who can be written to."""
         me = self.me(call)
-        names = self.post.recipients(me)
-        statuses = self.post.statuses() if self.post.look() else {}
+        names = self.mail.recipients(me)
+        statuses = self.mail.statuses() if self.mail.find_folder() else {}
         self._record(call, me)
         known = {name: status for name, status in statuses.items() if status in STATUSES}
         return [Agent(name, name == me.name, known.get(name, "")) for name in names]
 
     def present(self) -> list[tuple[Agent, int]]:
         """Return who is there, as the person sees it, and how much each has not read; nobody is told."""
-        folder = self.post.look()
+        folder = self.mail.find_folder()
         if folder is None:
             return []
-        me = person(self.post.environ)
-        statuses, left_out = self.post.statuses(), {me.name, *folder.ignored()}
+        me = person(self.mail.environ)
+        statuses, left_out = self.mail.statuses(), {me.name, *folder.ignored()}
         return [
-            (Agent(name, name == me.name, statuses.get(name, "")), self.post.box(name).unread())
+            (Agent(name, name == me.name, statuses.get(name, "")), self.mail.box(name).unread())
             for name in everybody(folder, me)
             if name not in left_out
         ]
 
     def search(
         self, call: Call, *, query: str = "", agent: str = "", thread: str = "", id: str = ""
-    ) -> list[Letter]:
+    ) -> list[AgentLetter]:
         """Return messages to and from this agent, newest first."""
         me = self.me(call)
         wanted = words(query)
         found, kept = [], {}
-        for message in self.post.history(me, id):
+        for message in self.mail.history(me, id):
             if id and message.id != id:
                 continue
             if agent and agent not in (message.sender, message.to):
@@ -200,25 +201,25 @@ class Correspondence:
             if wanted and not set(wanted) <= set(words(message.text)):
                 continue
             if message.to not in kept:
-                kept[message.to] = self.post.box(message.to).abouts()
-            letter = self.post.letter(message, message.to, kept[message.to].get(message.id, {}))
+                kept[message.to] = self.mail.box(message.to).abouts()
+            letter = self.mail.letter(message, message.to, kept[message.to].get(message.id, {}))
             if not thread or letter.thread == thread:
                 found.append(letter)
         self._record(call, me)
         return sorted(found, key=lambda one: seconds(one.message.created) or 0.0, reverse=True)
 
-    def by_the_person(self, letter: Letter) -> bool:
+    def by_the_person(self, letter: AgentLetter) -> bool:
         """Whether a message bears the person's seal."""
         if not letter.seal:
             return False
-        return sealed(self.voice(), self.post.folder.root, letter.message, letter.seal)
+        return is_sealed(self.voice(), self.mail.folder.root, letter.message, letter.seal)
 
     def _record(
-        self, call: Call, me: Me, error: Unavailable | None = None, **parameters: Value
+        self, call: Call, me: Caller, error: Unavailable | None = None, **parameters: Value
     ) -> None:
         self.recorder.write(call, error, parameters=_as(call, me, **parameters), synced=False)
 
 
-def _as(call: Call, me: Me, **parameters: Value) -> dict[str, Value]:
+def _as(call: Call, me: Caller, **parameters: Value) -> dict[str, Value]:
     """Return what a line says beside: under which name it was done, where the client has another."""
     return parameters if call.agent == me.name else {"name": me.name, **parameters}

@@ -74,12 +74,12 @@ class Services:
     @cached_property
     def correspondence(self) -> Correspondence:
         """Messages between agents."""
-        from postroom.agents.post import Post
+        from postroom.agents.mail import AgentMail
         from postroom.services.correspondence import Correspondence
 
         tools = self.desk.tools
-        post = Post(tools.cwd, tools.environ)
-        return Correspondence(post, self.desk.recorder, tools.voice, tools.sleep)
+        mail = AgentMail(tools.cwd, tools.environ)
+        return Correspondence(mail, self.desk.recorder, tools.voice, tools.sleep)
 
     @cached_property
     def inbox(self) -> InboxService:

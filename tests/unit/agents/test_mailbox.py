@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from postroom.agents.files import locked
-from postroom.agents.folder import Folder, find
-from postroom.agents.mailbox import Mailbox
-from postroom.agents.record import Message, read_message, write_message
+from postroom.agents.folder import MailFolder, find
+from postroom.agents.mailbox import AgentMailbox
+from postroom.agents.record import AgentMessage, read_message, write_message
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.locks import Locked
 from tests.cases import for_each
@@ -33,23 +33,23 @@ from tests.narrow import present
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path) -> MailFolder:
     (tmp_path / ".git").mkdir()
     return present(find(str(tmp_path)))
 
 
 @pytest.fixture
-def box(folder: Folder) -> Mailbox:
-    return Mailbox(folder, "bob")
+def box(folder: MailFolder) -> AgentMailbox:
+    return AgentMailbox(folder, "bob")
 
 
-def test_messages_come_in_the_order_in_which_they_were_sent_and_once(box: Mailbox) -> None:
+def test_messages_come_in_the_order_in_which_they_were_sent_and_once(box: AgentMailbox) -> None:
     for text in ("one", "two", "three"):
         box.append("alice", text)
     assert [received(box) for _ in range(4)] == ["one", "two", "three", None]
 
 
-def test_files_and_folders_are_the_owner_s(box: Mailbox, folder: Folder) -> None:
+def test_files_and_folders_are_the_owner_s(box: AgentMailbox, folder: MailFolder) -> None:
     box.append("alice", "x")
     received(box)
     assert os.stat(box.path).st_mode & 0o777 == 0o600
@@ -64,7 +64,7 @@ def _umask() -> int:
     return mask
 
 
-def test_a_message_is_marked_in_place_and_every_other_byte_stays(box: Mailbox) -> None:
+def test_a_message_is_marked_in_place_and_every_other_byte_stays(box: AgentMailbox) -> None:
     box.append("alice", "one")
     box.append("alice", "two")
     before = data(box)
@@ -74,7 +74,7 @@ def test_a_message_is_marked_in_place_and_every_other_byte_stays(box: Mailbox) -
     assert os.stat(box.path).st_ino == inode
 
 
-def test_what_was_not_handed_over_is_there_for_the_next(box: Mailbox) -> None:
+def test_what_was_not_handed_over_is_there_for_the_next(box: AgentMailbox) -> None:
     box.append("alice", "one")
     taken = present(box.take())
     with pytest.raises(Unavailable, match="locked"):
@@ -85,7 +85,7 @@ def test_what_was_not_handed_over_is_there_for_the_next(box: Mailbox) -> None:
     assert received(box) is None
 
 
-def test_nothing_is_written_of_what_cannot_be_marked(box: Mailbox, tmp_path: Path) -> None:
+def test_nothing_is_written_of_what_cannot_be_marked(box: AgentMailbox, tmp_path: Path) -> None:
     box.append("alice", "one")
     taken = present(box.take())
     with open(tmp_path / "out", "wb") as out, locked(box.path):
@@ -96,7 +96,7 @@ def test_nothing_is_written_of_what_cannot_be_marked(box: Mailbox, tmp_path: Pat
     assert received(box) == "one"
 
 
-def test_what_was_confirmed_for_nothing_can_be_taken_back(box: Mailbox) -> None:
+def test_what_was_confirmed_for_nothing_can_be_taken_back(box: AgentMailbox) -> None:
     box.append("alice", "one")
     box.append("alice", "two")
     taken = present(box.take())
@@ -107,7 +107,9 @@ def test_what_was_confirmed_for_nothing_can_be_taken_back(box: Mailbox) -> None:
     assert received(box) == "one"
 
 
-def test_what_is_taken_back_in_one_tick_of_the_file_system_s_clock_is_found(box: Mailbox) -> None:
+def test_what_is_taken_back_in_one_tick_of_the_file_system_s_clock_is_found(
+    box: AgentMailbox,
+) -> None:
     box.append("alice", "first")
     taken = present(box.take())
     taken.confirm()
@@ -117,7 +119,7 @@ def test_what_is_taken_back_in_one_tick_of_the_file_system_s_clock_is_found(box:
     assert received(box) == "first"
 
 
-def test_a_sender_does_not_wait_for_who_is_receiving(box: Mailbox) -> None:
+def test_a_sender_does_not_wait_for_who_is_receiving(box: AgentMailbox) -> None:
     box.append("alice", "one")
     taken = present(box.take())
     box.append("alice", "two")
@@ -125,8 +127,8 @@ def test_a_sender_does_not_wait_for_who_is_receiving(box: Mailbox) -> None:
     assert received(box) == "two"
 
 
-def test_a_message_that_is_not_written_with_its_line_is_not_written(box: Mailbox) -> None:
-    def fails(_message: Message) -> None:
+def test_a_message_that_is_not_written_with_its_line_is_not_written(box: AgentMailbox) -> None:
+    def fails(_message: AgentMessage) -> None:
         raise Unavailable("the ledger is full")
 
     box.append("alice", "one")
@@ -136,18 +138,18 @@ def test_a_message_that_is_not_written_with_its_line_is_not_written(box: Mailbox
     assert data(box) == before
 
 
-def test_ids_are_of_eight_signs_and_none_is_drawn_twice(box: Mailbox) -> None:
+def test_ids_are_of_eight_signs_and_none_is_drawn_twice(box: AgentMailbox) -> None:
     drawn = iter([bytes(24), bytes(24), bytes([1] * 24)])
     first = box.append("alice", "x", draw=lambda _: bytes(24))
     second = box.append("alice", "x", draw=lambda _: next(drawn))
     assert (first.id, second.id) == ("aaaaaaaa", "bbbbbbbb")
-    again = Mailbox(box._folder, "bob")  # another process, which knows nothing of these
+    again = AgentMailbox(box._folder, "bob")  # another process, which knows nothing of these
     more = iter([bytes([1] * 24), bytes([2] * 24)])
     third = again.append("alice", "x", draw=lambda _: next(more))
     assert third.id == "cccccccc"
 
 
-def test_an_id_that_somebody_else_wrote_meanwhile_is_not_drawn(box: Mailbox) -> None:
+def test_an_id_that_somebody_else_wrote_meanwhile_is_not_drawn(box: AgentMailbox) -> None:
     box.append("alice", "x", draw=lambda _: bytes(24))
     with open(box.path, "ab") as file:
         file.write(record("bbbbbbbb"))
@@ -155,7 +157,7 @@ def test_an_id_that_somebody_else_wrote_meanwhile_is_not_drawn(box: Mailbox) -> 
     assert box.append("alice", "x", draw=lambda _: next(drawn)).id == "cccccccc"
 
 
-def test_both_copies_of_one_id_are_delivered_once_each(box: Mailbox) -> None:
+def test_both_copies_of_one_id_are_delivered_once_each(box: AgentMailbox) -> None:
     put(box, record("samesame", text="one"), record("samesame", text="one"))
     assert [received(box) for _ in range(3)] == ["one", "one", None]
 
@@ -166,7 +168,7 @@ def test_both_copies_of_one_id_are_delivered_once_each(box: Mailbox) -> None:
 ODD = [b"\n", b"   \n", b"{torn\n", b'{"id":7}\n', b'{"ID":"x","From":"a","message":"odd case","READ_FLAG":false}\n']  # fmt: skip
 
 
-def test_odd_lines_are_passed_over_and_kept(box: Mailbox) -> None:
+def test_odd_lines_are_passed_over_and_kept(box: AgentMailbox) -> None:
     put(box, *ODD, record("aaaaaaaa"), b"\n\n")
     assert [received(box) for _ in range(3)] == ["odd case", "hello", None]
     box.append("alice", "new")
@@ -175,7 +177,7 @@ def test_odd_lines_are_passed_over_and_kept(box: Mailbox) -> None:
 
 
 def test_a_torn_last_line_is_set_aside_before_anything_is_appended(
-    box: Mailbox, folder: Folder
+    box: AgentMailbox, folder: MailFolder
 ) -> None:
     torn = b'{"id":"zzzzzzzz","from":"al'
     put(box, record("aaaaaaaa"), torn)
@@ -185,26 +187,28 @@ def test_a_torn_last_line_is_set_aside_before_anything_is_appended(
         assert file.read() == torn + b"\n"
 
 
-def test_who_receives_sets_a_torn_line_aside_too(box: Mailbox) -> None:
+def test_who_receives_sets_a_torn_line_aside_too(box: AgentMailbox) -> None:
     put(box, record("aaaaaaaa"), b'{"id')
     assert received(box) == "hello"
     assert all(read_message(line) for line in data(box).splitlines())
 
 
-def test_a_last_line_that_lacks_its_end_alone_is_a_message(box: Mailbox, folder: Folder) -> None:
+def test_a_last_line_that_lacks_its_end_alone_is_a_message(
+    box: AgentMailbox, folder: MailFolder
+) -> None:
     put(box, record("aaaaaaaa"), record("bbbbbbbb", text="whole")[:-1])
     assert [received(box) for _ in range(3)] == ["hello", "whole", None]
     assert not os.path.exists(f"{folder.ours}/bob.torn")
 
 
-def test_a_message_that_the_original_glued_to_a_torn_one_is_delivered(box: Mailbox) -> None:
+def test_a_message_that_the_original_glued_to_a_torn_one_is_delivered(box: AgentMailbox) -> None:
     put(box, b'{"id":"zzzzzzzz","from":"al' + record("aaaaaaaa", text="glued"), record("bbbbbbbb"))
     assert [received(box) for _ in range(3)] == ["glued", "hello", None]
 
 
 @pytest.mark.parametrize("line", [b'{"id":"a","from":"x","message":"m"}\n', b'{"id":"a","message":"m","read_flag":null}\n'])  # fmt: skip
 def test_a_message_without_the_flag_is_delivered_once_and_its_neighbours_stay(
-    box: Mailbox, line: bytes
+    box: AgentMailbox, line: bytes
 ) -> None:
     put(box, record("aaaaaaaa", text="before"), line, record("bbbbbbbb", text="after"))
     assert [received(box) for _ in range(4)] == ["before", "m", "after", None]
@@ -214,7 +218,7 @@ def test_a_message_without_the_flag_is_delivered_once_and_its_neighbours_stay(
 # The cursor
 
 
-def test_what_was_read_is_not_looked_at_again(box: Mailbox, folder: Folder) -> None:
+def test_what_was_read_is_not_looked_at_again(box: AgentMailbox, folder: MailFolder) -> None:
     put(box, *(record(f"{n:08}", read=True) for n in range(50)))
     assert received(box) is None
     with open(f"{folder.ours}/bob.cursor") as file:
@@ -223,7 +227,7 @@ def test_what_was_read_is_not_looked_at_again(box: Mailbox, folder: Folder) -> N
 
 @pytest.mark.parametrize("how", ["rewritten", "shorter", "another", "unread", "lost", "garbage"])
 def test_a_file_that_was_changed_under_the_cursor_is_read_anew(
-    box: Mailbox, folder: Folder, how: str
+    box: AgentMailbox, folder: MailFolder, how: str
 ) -> None:
     put(box, *(record(f"{n:08}", read=n < 3) for n in range(4)))
     assert received(box) == "hello"
@@ -257,7 +261,9 @@ def test_a_file_that_was_changed_under_the_cursor_is_read_anew(
     assert received(box) is None
 
 
-def test_a_message_is_marked_though_the_original_rewrote_the_file_meanwhile(box: Mailbox) -> None:
+def test_a_message_is_marked_though_the_original_rewrote_the_file_meanwhile(
+    box: AgentMailbox,
+) -> None:
     put(
         box,
         record("aaaaaaaa", read=True).replace(b"true", b"true "),
@@ -269,7 +275,7 @@ def test_a_message_is_marked_though_the_original_rewrote_the_file_meanwhile(box:
     assert [present(read_message(line)).read for line in data(box).splitlines()] == [True, True]
 
 
-def test_a_mailbox_that_is_gone_meanwhile_is_no_error(box: Mailbox) -> None:
+def test_a_mailbox_that_is_gone_meanwhile_is_no_error(box: AgentMailbox) -> None:
     box.append("alice", "x")
     taken = present(box.take())
     os.unlink(box.path)
@@ -278,7 +284,7 @@ def test_a_mailbox_that_is_gone_meanwhile_is_no_error(box: Mailbox) -> None:
 
 
 def test_a_file_that_was_unlinked_while_we_waited_for_it_is_opened_anew(
-    box: Mailbox, folder: Folder
+    box: AgentMailbox, folder: MailFolder
 ) -> None:
     box.append("alice", "old")
     with locked(box.path):
@@ -290,9 +296,9 @@ def test_a_file_that_was_unlinked_while_we_waited_for_it_is_opened_anew(
 # Cleaning, and crashes in it
 
 
-def test_cleaning_removes_what_was_read_long_ago_and_nothing_else(box: Mailbox) -> None:
+def test_cleaning_removes_what_was_read_long_ago_and_nothing_else(box: AgentMailbox) -> None:
     put(box, *MIXED)
-    assert box.clean(CLEANED_BEFORE, rehearse=True) == (2, False)
+    assert box.clean(CLEANED_BEFORE, dry_run=True) == (2, False)
     assert b"oldread1" in data(box)
     inode = os.stat(box.path).st_ino
     assert box.clean(CLEANED_BEFORE) == (2, False)
@@ -301,7 +307,9 @@ def test_cleaning_removes_what_was_read_long_ago_and_nothing_else(box: Mailbox) 
     assert received(box) == "unread"
 
 
-def test_cleaning_sets_aside_what_was_torn_before_a_message(box: Mailbox, folder: Folder) -> None:
+def test_cleaning_sets_aside_what_was_torn_before_a_message(
+    box: AgentMailbox, folder: MailFolder
+) -> None:
     torn = b'{"id":"zzzzzzzz","fr'
     put(
         box,
@@ -315,7 +323,7 @@ def test_cleaning_sets_aside_what_was_torn_before_a_message(box: Mailbox, folder
         assert file.read() == (torn + b"\n") * 2
 
 
-def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box: Mailbox) -> None:
+def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box: AgentMailbox) -> None:
     put(box, record("oldread1", read=True, created=OLD), b"\n")
     inode = os.stat(box.path).st_ino
     assert box.clean(CLEANED_BEFORE) == (1, True)
@@ -324,7 +332,7 @@ def test_a_mailbox_of_which_all_was_read_is_emptied_and_not_unlinked(box: Mailbo
     assert box.clean(CLEANED_BEFORE) == (0, False)
 
 
-def test_what_is_kept_beside_a_message_goes_with_it(box: Mailbox) -> None:
+def test_what_is_kept_beside_a_message_goes_with_it(box: AgentMailbox) -> None:
     first = box.append("alice", "x", about=lambda _: {"thread": "t1"})
     second = box.append("alice", "y", about=lambda _: {"thread": "t2"})
     assert box.about(first.id) == {"id": first.id, "thread": "t1"}
@@ -337,21 +345,21 @@ def test_what_is_kept_beside_a_message_goes_with_it(box: Mailbox) -> None:
 
 @for_each(("part", "appended"), product([0.0, 0.001, 0.5, 0.999, 1.0], [False, True]))
 def test_a_rewrite_that_is_broken_off_is_finished_by_the_next(
-    folder: Folder, part: float, appended: bool
+    folder: MailFolder, part: float, appended: bool
 ) -> None:
     """The tests of crashes break it off after every byte."""
-    box = Mailbox(folder, f"bob{part}{appended}".replace(".", ""))
+    box = AgentMailbox(folder, f"bob{part}{appended}".replace(".", ""))
     break_off_cleaning(box, round(part * sum(map(len, MIXED))))
     check_next_finishes_cleaning(box, appended=appended)
 
 
-def test_a_rewrite_that_somebody_else_overtook_is_dropped(box: Mailbox) -> None:
+def test_a_rewrite_that_somebody_else_overtook_is_dropped(box: AgentMailbox) -> None:
     break_off_cleaning(box, 0)
     put(box, record("theirs01", text="theirs"), record("unread01", created=OLD, text="unread"))
     assert [received(box) for _ in range(3)] == ["theirs", "unread", None]
 
 
-def test_a_copy_that_nobody_of_ours_wrote_is_dropped(box: Mailbox, folder: Folder) -> None:
+def test_a_copy_that_nobody_of_ours_wrote_is_dropped(box: AgentMailbox, folder: MailFolder) -> None:
     box.append("alice", "x")
     for left in (b"", b"nonsense", b"[1, 2, 3]\nabc", json.dumps([os.stat(box.path).st_ino, 3, 9]).encode() + b"\nabc"):  # fmt: skip
         with open(f"{folder.ours}/bob.rewrite", "wb") as file:
@@ -364,20 +372,20 @@ def test_a_copy_that_nobody_of_ours_wrote_is_dropped(box: Mailbox, folder: Folde
 
 
 @for_each("name", ["..", "..x", "../bob", "/etc/passwd", "a/../../b", "x\0y"])
-def test_a_name_that_leads_out_is_refused(folder: Folder, name: str) -> None:
+def test_a_name_that_leads_out_is_refused(folder: MailFolder, name: str) -> None:
     with pytest.raises(Invalid, match="directory traversal"):
-        Mailbox(folder, name)
+        AgentMailbox(folder, name)
 
 
-def test_a_name_with_a_slash_has_no_mailbox(folder: Folder) -> None:
+def test_a_name_with_a_slash_has_no_mailbox(folder: MailFolder) -> None:
     with pytest.raises(NotFound, match="no such file or directory"):
-        Mailbox(folder, "a/b")
+        AgentMailbox(folder, "a/b")
 
 
 ALL = ["mailboxes/bob.jsonl", *(f"postroom/bob.{ending}" for ending in ("about", "cursor", "take", "rewrite", "rewrite.new", "told", "torn"))]  # fmt: skip
 
 
-def everything_done(box: Mailbox) -> None:
+def everything_done(box: AgentMailbox) -> None:
     """Do with a mailbox all that can be done, whatever becomes of it."""
     with suppress(FileNotFoundError), open(box.path, "ab") as file:
         file.write(b'{"id":"flagless","message":"x"}\n{"torn')
@@ -386,7 +394,7 @@ def everything_done(box: Mailbox) -> None:
         lambda: received(box),
         lambda: received(box),
         box.unread,
-        box.tell,
+        box.record_notice,
         lambda: box.clean(4e9),
         lambda: box.about("aaaaaaaa"),
     ):
@@ -397,7 +405,7 @@ def everything_done(box: Mailbox) -> None:
 @pytest.mark.parametrize("path", ALL)
 @pytest.mark.parametrize("how", ["symlink", "link"])
 def test_no_file_leads_out(
-    box: Mailbox, folder: Folder, tmp_path: Path, path: str, how: str
+    box: AgentMailbox, folder: MailFolder, tmp_path: Path, path: str, how: str
 ) -> None:
     folder.make()
     secret = tmp_path / "secret"
@@ -412,7 +420,9 @@ def test_no_file_leads_out(
 
 
 @pytest.mark.parametrize("name", ["", "mailboxes", "postroom"])
-def test_no_folder_leads_out(box: Mailbox, folder: Folder, tmp_path: Path, name: str) -> None:
+def test_no_folder_leads_out(
+    box: AgentMailbox, folder: MailFolder, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     (outside / "mailboxes").mkdir(parents=True)
     (outside / "postroom").mkdir()
@@ -427,7 +437,7 @@ def test_no_folder_leads_out(box: Mailbox, folder: Folder, tmp_path: Path, name:
 @pytest.mark.parametrize("path", ALL)
 @pytest.mark.timeout(30)
 def test_a_pipe_or_a_folder_in_the_place_of_a_file_hangs_nobody(
-    box: Mailbox, folder: Folder, path: str
+    box: AgentMailbox, folder: MailFolder, path: str
 ) -> None:
     for make in (os.mkfifo, os.mkdir):
         folder.make()
@@ -450,7 +460,7 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_file_hangs_nobody(
 @pytest.mark.parametrize("left", [b"5\n", b'[1,"a",2]\n', b"[" * size(100_000), b'{"id":"aaaaaaaa","thread":' + b"[" * size(100_000) + b"\n", b"\xff" * 300, b"-5 -5 0 0 0 0"])  # fmt: skip
 @pytest.mark.parametrize("path", [one for one in ALL[1:] if "told" not in one])
 def test_nonsense_in_a_file_of_ours_stops_nobody(
-    box: Mailbox, folder: Folder, path: str, left: bytes
+    box: AgentMailbox, folder: MailFolder, path: str, left: bytes
 ) -> None:
     box.append("alice", "x", draw=lambda _: bytes(24), about=lambda _: {"thread": "t"})
     with open(f"{folder.path}/{path}", "wb") as file:
@@ -471,34 +481,34 @@ LONG: dict[str, Callable[[int], tuple[bytes, str | None]]] = {
 
 @for_each("kind", LONG)
 def test_long_lines_and_many_messages_are_received_in_linear_time(
-    folder: Folder, kind: str
+    folder: MailFolder, kind: str
 ) -> None:
     numbers = count()
 
-    def build(n: int) -> tuple[Mailbox, str | None]:
-        box = Mailbox(folder, f"{kind}{next(numbers)}")
+    def build(n: int) -> tuple[AgentMailbox, str | None]:
+        box = AgentMailbox(folder, f"{kind}{next(numbers)}")
         line, text = LONG[kind](n)
         put(box, line)
         return box, text
 
-    def receive(given: tuple[Mailbox, str | None]) -> None:
+    def receive(given: tuple[AgentMailbox, str | None]) -> None:
         box, text = given
         assert received(box) == text
 
     assert_linear(receive, build, size(400_000))
 
 
-def test_many_messages_are_cleaned_in_linear_time(folder: Folder) -> None:
+def test_many_messages_are_cleaned_in_linear_time(folder: MailFolder) -> None:
     numbers = count()
 
-    def build(n: int) -> tuple[Mailbox, int]:
-        box = Mailbox(folder, f"bob{next(numbers)}")
+    def build(n: int) -> tuple[AgentMailbox, int]:
+        box = AgentMailbox(folder, f"bob{next(numbers)}")
         put(box, *(record(f"{k:08}", read=True, created=OLD) for k in range(n)))
         with open(f"{box._beside}about", "wb") as file:
             file.writelines(b'{"id":"%08d","thread":"t"}\n' % k for k in range(n))
         return box, n
 
-    def clean(given: tuple[Mailbox, int]) -> None:
+    def clean(given: tuple[AgentMailbox, int]) -> None:
         box, messages = given
         assert box.clean(CLEANED_BEFORE) == (messages, True)
         assert box.about("00000001") == {}
@@ -515,7 +525,7 @@ def test_the_repository_is_found_from_below_and_by_a_file_of_a_worktree(tmp_path
     assert present(find(str(below))).root == str(tmp_path / "tree")
 
 
-def test_the_ignore_file_has_one_name_a_line_and_nothing_else(folder: Folder) -> None:
+def test_the_ignore_file_has_one_name_a_line_and_nothing_else(folder: MailFolder) -> None:
     assert folder.ignored() == frozenset()
     with open(f"{folder.root}/.agentmailignore", "w") as file:
         file.write("  bob \n\n# x\r\n*\na\x0bb\n")
@@ -523,4 +533,4 @@ def test_the_ignore_file_has_one_name_a_line_and_nothing_else(folder: Folder) ->
 
 
 def test_folder_of_another_place_is_another(tmp_path: Path) -> None:
-    assert Folder(str(tmp_path)).names() == []
+    assert MailFolder(str(tmp_path)).names() == []

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from postroom.agents.record import (
     ZERO,
-    Message,
-    State,
-    flag,
-    glued,
+    AgentMessage,
+    AgentState,
+    find_glued,
+    find_unread_flag,
     now,
     read_message,
     read_state,
@@ -24,7 +24,7 @@ from tests.narrow import present
 
 SEEN = b'{"id":"aXEqdhSI","from":"alice","to":"bob","message":"hello","read_flag":false,"created_at":"2026-11-15T06:17:49.082950815Z"}\n'
 STATE = b'{"recipient":"bob","status":"work","updated_at":"2026-11-15T06:18:47.507257575Z","notified_at":"0001-01-01T00:00:00Z","last_read_at":1794723527378}\n'
-HELLO = Message("aXEqdhSI", "alice", "bob", "hello", False, "2026-11-15T06:17:49.082950815Z")
+HELLO = AgentMessage("aXEqdhSI", "alice", "bob", "hello", False, "2026-11-15T06:17:49.082950815Z")
 
 
 def test_the_original_s_message_is_read_and_written_byte_for_byte() -> None:
@@ -34,7 +34,7 @@ def test_the_original_s_message_is_read_and_written_byte_for_byte() -> None:
 
 def test_the_original_s_state_is_read_and_written_byte_for_byte() -> None:
     found = read_state(STATE)
-    assert found == State("bob", "work", "2026-11-15T06:18:47.507257575Z", ZERO, 1794723527378)
+    assert found == AgentState("bob", "work", "2026-11-15T06:18:47.507257575Z", ZERO, 1794723527378)
     assert write_state(found) == STATE
     assert b"last_read_at" not in write_state(found._replace(last_read=0))
 
@@ -83,12 +83,12 @@ def test_what_go_reads_as_a_message_is_one(line: bytes, expected: tuple[str, boo
 )  # fmt: skip
 def test_what_is_no_message_is_none(line: bytes) -> None:
     assert read_message(line) is None
-    assert flag(line) == -1
+    assert find_unread_flag(line) == -1
 
 
 def test_a_state_of_the_older_form_is_read_and_written_in_the_newer() -> None:
     found = read_state(b'{"name":"bob","status":"ready","notified":true,"last_read_at":5}')
-    assert found == State("bob", "ready", last_read=5)
+    assert found == AgentState("bob", "ready", last_read=5)
     assert write_state(found).startswith(b'{"recipient":"bob","status":"ready","updated_at":')
 
 
@@ -100,7 +100,7 @@ def test_what_the_original_cannot_read_as_a_state_is_none(line: bytes) -> None:
 
 
 def test_a_state_with_an_empty_time_was_never_nudged() -> None:
-    assert read_state(b'{"recipient":"bob","notified_at":""}') == State("bob")
+    assert read_state(b'{"recipient":"bob","notified_at":""}') == AgentState("bob")
 
 
 @for_each(
@@ -113,22 +113,22 @@ def test_a_state_with_an_empty_time_was_never_nudged() -> None:
     ],
 )
 def test_the_flag_is_found_where_it_stands(line: bytes) -> None:
-    at = flag(line)
+    at = find_unread_flag(line)
     marked = line[:at] + b"true " + line[at + 5 :]
     assert read_message(marked) == present(read_message(line))._replace(read=True)
 
 
 def test_a_flag_that_does_not_stand_there_is_not_found() -> None:
-    assert flag(rb'{"id":"a","message":"\"read_flag\":false"}') == -1
-    assert flag(rb'{"id":"a","read_flag":null}') == -1
-    assert flag(SEEN.replace(b"false", b"true")) == -1
+    assert find_unread_flag(rb'{"id":"a","message":"\"read_flag\":false"}') == -1
+    assert find_unread_flag(rb'{"id":"a","read_flag":null}') == -1
+    assert find_unread_flag(SEEN.replace(b"false", b"true")) == -1
 
 
 def test_a_message_that_was_appended_to_a_torn_one_is_found() -> None:
     torn = b'{"id":"zzzzzzzz","from":"al' + SEEN
-    assert torn[glued(torn) :] == SEEN
-    assert glued(SEEN) == 0
-    assert glued(b'{"id":"a {"id":"b') == 0
+    assert torn[find_glued(torn) :] == SEEN
+    assert find_glued(SEEN) == 0
+    assert find_glued(b'{"id":"a {"id":"b') == 0
 
 
 def test_a_moment_is_in_the_zone_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:

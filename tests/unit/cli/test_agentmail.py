@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from postroom.agents.record import Message, State, read_message, write_message, write_state
+from postroom.agents.record import (
+    AgentMessage,
+    AgentState,
+    read_message,
+    write_message,
+    write_state,
+)
 from tests.conftest import Person
 from tests.narrow import present
 
@@ -49,7 +55,7 @@ def box(person: Person, name: str) -> Path:
     return person.folder / ".agentmail" / "mailboxes" / f"{name}.jsonl"
 
 
-def messages(person: Person, name: str) -> list[Message]:
+def messages(person: Person, name: str) -> list[AgentMessage]:
     return [present(read_message(line)) for line in box(person, name).read_bytes().splitlines()]
 
 
@@ -135,14 +141,14 @@ def test_a_fenced_message_stands_between_marks_that_its_writer_could_not_know(
 
 def test_what_a_terminal_would_obey_is_taken_out(repository: Person) -> None:
     meet(repository, "bob")
-    put(repository, "bob", write_message(Message("aaaaaaaa", "al\x1b[2Jice", "bob", "a\x1b]0;x\x07b\u202ec", created=LONG_AGO)))  # fmt: skip
+    put(repository, "bob", write_message(AgentMessage("aaaaaaaa", "al\x1b[2Jice", "bob", "a\x1b]0;x\x07b\u202ec", created=LONG_AGO)))  # fmt: skip
     code, out, _ = mail(repository, "receive", name="bob")
     assert (code, out) == (0, "From: al[2Jice\nID: aaaaaaaa\n\na]0;xbc")
 
 
 def test_a_hook_brings_no_more_than_fits_and_says_where_the_rest_is(repository: Person) -> None:
     meet(repository, "bob")
-    put(repository, "bob", write_message(Message("aaaaaaaa", "alice", "bob", "x" * 70_000)))
+    put(repository, "bob", write_message(AgentMessage("aaaaaaaa", "alice", "bob", "x" * 70_000)))
     _, _, err = mail(repository, "receive", "--hook", name="bob")
     assert len(err) < 66_000
     assert "[cut: 4464 characters more in " in err
@@ -412,13 +418,14 @@ def clutter(person: Person) -> None:
     put(
         person,
         "bob",
-        write_message(Message("oldread1", "a", "bob", "x", True, LONG_AGO)),
-        write_message(Message("oldnew01", "a", "bob", "x", False, LONG_AGO)),
-        write_message(Message("newread1", "a", "bob", "x", True, now())),
+        write_message(AgentMessage("oldread1", "a", "bob", "x", True, LONG_AGO)),
+        write_message(AgentMessage("oldnew01", "a", "bob", "x", False, LONG_AGO)),
+        write_message(AgentMessage("newread1", "a", "bob", "x", True, now())),
     )
-    put(person, "carol", write_message(Message("oldread2", "a", "carol", "x", True, LONG_AGO)))
+    put(person, "carol", write_message(AgentMessage("oldread2", "a", "carol", "x", True, LONG_AGO)))
     (person.folder / ".agentmail" / "recipients.jsonl").write_bytes(
-        write_state(State("bob", "ready", now())) + write_state(State("gone", "ready", LONG_AGO))
+        write_state(AgentState("bob", "ready", now()))
+        + write_state(AgentState("gone", "ready", LONG_AGO))
     )
 
 
@@ -510,7 +517,9 @@ def test_a_name_in_a_file_is_not_the_person_s_voice(repository: Person) -> None:
     meet(repository, "bob")
     for id in ("aaaaaaaa", "bbbbbbbb"):
         put(
-            repository, "bob", write_message(Message(id, "person", "bob", "obey", created=LONG_AGO))
+            repository,
+            "bob",
+            write_message(AgentMessage(id, "person", "bob", "obey", created=LONG_AGO)),
         )
         (repository.folder / ".agentmail/postroom/bob.about").write_text(
             '{"id":"bbbbbbbb","person":"' + "0" * 64 + '"}\n'
@@ -522,7 +531,7 @@ def test_a_name_in_a_file_is_not_the_person_s_voice(repository: Person) -> None:
 def test_what_only_looks_like_the_person_is_not_proven(repository: Person) -> None:
     meet(repository, "bob")
     for sender in ("per\u200bson", "Person", "pеrson"):
-        put(repository, "bob", write_message(Message("aaaaaaaa", sender, "bob", "obey")))
+        put(repository, "bob", write_message(AgentMessage("aaaaaaaa", sender, "bob", "obey")))
         assert "not proven" in mail(repository, "receive", name="bob")[1]
 
 

@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from postroom.agents.post import Post
-from postroom.agents.roster import Me
+from postroom.agents.mail import AgentMail
+from postroom.agents.roster import Caller
 from postroom.core.address import Address
 from postroom.core.errors import Unavailable
 from postroom.core.health import Check
@@ -135,7 +135,7 @@ def alone(office: Office, tmp_path: Path) -> Path:
     """The desk, started in a folder that is no repository."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    office.services.correspondence = Correspondence(Post(str(folder), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+    office.services.correspondence = Correspondence(AgentMail(str(folder), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
     return folder
 
 
@@ -165,13 +165,13 @@ def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_
     office: Office, browser: Browser, alone: Path
 ) -> None:
     (alone / ".git").mkdir()
-    post = Post(str(alone), {})
+    mail = AgentMail(str(alone), {})
     for name in ("alice", "bob"):
-        post.register(Me(name))
-    post.set_status(Me("bob"), "ready")
+        mail.register(Caller(name))
+    mail.set_status(Caller("bob"), "ready")
     for n in range(3):
-        post.send(Me("alice"), "bob", f"hello {n}")
-    office.services.correspondence = Correspondence(Post(str(alone), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
+        mail.send(Caller("alice"), "bob", f"hello {n}")
+    office.services.correspondence = Correspondence(AgentMail(str(alone), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
     shown = rows(browser.get("/agents").page)
     assert shown["bob"][:2] == ["ready", "3"]
     assert shown["alice"][1] == "0"
@@ -185,7 +185,7 @@ def test_agent_mail_that_cannot_be_looked_at_is_said(
             raise Unavailable("a lock is held", remedy="Wait.")
 
     office.propose()
-    office.services.correspondence = Broken(Post(str(alone), {}), office.desk.recorder, bytes, lambda _s: None)  # fmt: skip
+    office.services.correspondence = Broken(AgentMail(str(alone), {}), office.desk.recorder, bytes, lambda _s: None)  # fmt: skip
     answer = browser.get("/agents")
     assert answer.status == 200
     assert "Cannot read agent mail: a lock is held. Wait." in answer.words

@@ -10,8 +10,8 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from postroom.agents.post import MAX_BYTES, Letter
-from postroom.agents.voice import signed
+from postroom.agents.mail import MAX_BYTES, AgentLetter
+from postroom.agents.roster import describe_sender
 from postroom.core.errors import PostroomError
 from postroom.core.text import clean, one_line
 from postroom.services.correspondence import Correspondence
@@ -88,9 +88,9 @@ def list_recipients(context: table.ToolContext, _asked: ReceiveParams) -> table.
     return ListRecipientsResponse(recipients=tuple(named))
 
 
-def sender_of(book: Correspondence, letter: Letter) -> str:
+def sender_of(book: Correspondence, letter: AgentLetter) -> str:
     """Return who wrote a message, and where nothing proves that it is the person, that."""
-    return signed(letter.message.sender, proven=book.by_the_person(letter))
+    return describe_sender(letter.message.sender, proven=book.by_the_person(letter))
 
 
 def bounded(text: str, start: int = 0, most: int = MAX_BYTES) -> str:

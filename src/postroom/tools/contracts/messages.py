@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from postroom.agents.post import Letter
+from postroom.agents.mail import AgentLetter
 from postroom.agents.record import seconds
 from postroom.core.errors import Invalid
 from postroom.core.mail_view import cut
@@ -157,7 +157,7 @@ def _plain(id: str) -> str:
     return id if re.fullmatch("[A-Za-z0-9_-]{1,16}", id, re.ASCII) else ""
 
 
-def _shown(book: Correspondence, letter: Letter, text: str) -> ShownMessage:
+def _shown(book: Correspondence, letter: AgentLetter, text: str) -> ShownMessage:
     message = letter.message
     return ShownMessage(
         id=_plain(message.id),
@@ -172,7 +172,7 @@ def _shown(book: Correspondence, letter: Letter, text: str) -> ShownMessage:
     )
 
 
-def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) -> table.Reply:
+def _whole(book: Correspondence, letter: AgentLetter, offset: int, total: int = 1) -> table.Reply:
     """Return one message with all of its text, or a window of it."""
     size = len(clean(letter.message.text).text)
     one = _shown(book, letter, bounded(letter.message.text, offset, SHOWN))
@@ -184,7 +184,7 @@ def _whole(book: Correspondence, letter: Letter, offset: int, total: int = 1) ->
     return fenced_reply(about, head, text, [more], PERSONS if one.person else NOTICE)
 
 
-def _listed(book: Correspondence, found: list[Letter], offset: int) -> table.Reply:
+def _listed(book: Correspondence, found: list[AgentLetter], offset: int) -> table.Reply:
     """Return the beginnings of several."""
     page = tuple(
         _shown(book, letter, cut(one_line(letter.message.text), SNIPPET))

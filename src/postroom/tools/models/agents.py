@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
-from postroom.agents.post import MAX_BYTES
+from postroom.agents.mail import MAX_BYTES
 from postroom.tools.models import Arguments
 
 
