@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from postroom.core.errors import PostroomError
+from postroom.core.handbook import Case, Judgement
 from postroom.core.message import INBOX, UNREAD
 from postroom.core.records import InboxItem
-from postroom.core.triage import Case, Judgement
 from postroom.mail.mailbox import Arrival
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.run import Orchestrator

@@ -20,12 +20,12 @@ guards that::
                what there, links, and the search index with its keeper
     agents     letters between agents: the original's files, who is who, tmux, the mailman
     mail       where mail lives: the protocols, MIME, and one package or module a provider
-    review     what code finds in a text, and the risk card made from it: links, lookalikes, secrets, tokens, risk; word lists and the table of findings are data files beside them
+    review     what code finds in a text, and the risk card: links, tokens, risk; word lists, patterns and the table
+               of findings are data files beside them
     store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
     config     postroom.toml and the environment, parsed into frozen values
-    core       pure words and rules: agent_name, errors, text, address, message, query, letter, answer, life, policy,
-               audit, redaction, stamp, filename; the HTML of letters: outgoing_html, href, plain_text; the
-               risk card as a value: card; names that a reader confuses: lookalike
+    core       pure values and rules, no I/O: errors, text, address, message, query, letter, life, policy, audit,
+               records (what the store returns), card, outgoing_html, lookalike, handbook
 
 Where does a line belong? If it would change with the provider: mail. With the wire contract:
 tools, web and cli. With the rule: core. With the order of effects: desk. With the machine:

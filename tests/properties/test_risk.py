@@ -13,8 +13,7 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.text import clean, one_line
 from postroom.review.links import all_text, links
 from postroom.review.risk import MAX_LINES, assess
-from postroom.review.secrets import masked, secrets
-from postroom.review.tokens import MAX_TOKENS, letter_tokens, tokens
+from postroom.review.tokens import MAX_TOKENS, letter_tokens, masked, secrets, tokens
 
 SPICE = (
     "https:// http:// www. mailto: javascript: data:text/html, //evil.org \\\\host @ . / : ? # [ ]( ] [1]: ![ ( ) < >",

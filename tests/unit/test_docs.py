@@ -8,7 +8,7 @@ import click
 from postroom.cli.main import COMMANDS, EXITS, cli
 from postroom.core.errors import PostroomError
 from postroom.core.language import _OPERATORS, parse
-from postroom.review.levels import FINDINGS, ROWS
+from postroom.review.tables import FINDINGS, ROWS
 from tests.cases import for_each
 from tests.narrow import narrow, present
 

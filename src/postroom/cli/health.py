@@ -15,7 +15,7 @@ from postroom.cli.command import json_option, output
 from postroom.cli.printing import field
 from postroom.core import life
 from postroom.core.errors import PostroomError
-from postroom.core.health import Check
+from postroom.core.records import Check
 from postroom.core.stamp import elapsed
 from postroom.core.text import duration, plural
 

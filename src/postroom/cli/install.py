@@ -28,8 +28,8 @@ from postroom.cli.clients import (
 )
 from postroom.cli.command import json_option, output, wants_json
 from postroom.cli.mcp import contract_option
-from postroom.core.agent_name import check_agent_name
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
+from postroom.core.lookalike import check_agent_name
 from postroom.core.text import one_line
 from postroom.vault.folders import FOLDERS
 

@@ -14,8 +14,8 @@ from postroom.cli.server import (
     load_listing,
     serve_stdio,
 )
-from postroom.core.agent_name import check_agent_name
 from postroom.core.errors import AuthRequired, Invalid
+from postroom.core.lookalike import check_agent_name
 from postroom.tools.listing import SERVERS
 
 CONTRACTS = sorted({name for contracts in SERVERS.values() for name in contracts})

@@ -154,7 +154,7 @@ def parse(arguments: Sequence[str]) -> Options | None:
     if options.contract not in listing.SERVERS[options.server]:
         return None
     if options.agent:
-        from postroom.core.agent_name import check_agent_name
+        from postroom.core.lookalike import check_agent_name
 
         try:
             check_agent_name(options.agent)

@@ -48,7 +48,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
     asked for it. A token lets a client in over `postroom mcp --http`: give the client what is in
     the file that is named.
     """
-    from postroom.core.agent_name import check_agent_name
+    from postroom.core.lookalike import check_agent_name
     from postroom.wiring.desk import desk as lend_desk
 
     if agent:

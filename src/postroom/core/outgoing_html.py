@@ -7,13 +7,148 @@ result is in its plain text, and both have the same order. What the subset has n
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from html import escape, unescape
+from html.entities import html5
 from typing import Final, NamedTuple
 
 from postroom.core.errors import Invalid
-from postroom.core.href import ATTRIBUTE, SPACE, parse_href
-from postroom.core.plain_text import APART, BLOCKS, Token, plain_text
 from postroom.core.text import clean
+
+# A tag by its name, its end with a slash before it, or text under no name; and the text, or where a link leads.
+Token = tuple[str, str]
+
+APART: Final = frozenset("p h1 h2 h3 h4 blockquote pre ul ol table hr".split())  # by a blank line
+BLOCKS: Final = APART | frozenset("div li thead tbody tr th td".split())
+_FRAMES: Final = frozenset("blockquote li tr th td".split())
+_SPACES: Final = re.compile("[ \t\n]++")
+
+
+class _Frame:
+    """The lines of one block that is set off from what is around it."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.blank = False  # whether an empty line comes before the next
+
+    def put(self, rows: list[str]) -> None:
+        if rows:
+            self.lines += [""] if self.blank and self.lines else []
+            self.lines += rows
+            self.blank = False
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.frames = [_Frame()]
+        self.run: list[str] = []  # since the last line
+        self.words: list[str] = []
+        self.link, self.label = "", 0  # where the open link leads, and where its words begin
+        self.pre = False
+
+    def take(self, name: str, value: str) -> None:
+        if not name:
+            self.run.append(value if self.pre else _SPACES.sub(" ", value))
+            self.words.append(self.run[-1])
+        elif name == "br":
+            self.run.append("\n")
+            self.words.append("\n")
+        elif name == "a":
+            self.link, self.label = value, len(self.words)
+        elif name == "/a":
+            label = _SPACES.sub(" ", "".join(self.words[self.label :])).strip(" ")
+            same = label in (self.link, self.link.removeprefix("mailto:"))
+            after = " " if self.run and self.run[-1].endswith(" ") else ""
+            self.run += [] if same else [f" ({self.link}){after}"]
+        elif name in ("s", "/s"):  # what is struck out says the opposite
+            self.run.append("~~")
+        elif name.lstrip("/") in BLOCKS:
+            self._block(name)
+
+    def _block(self, name: str) -> None:
+        self.line()
+        if name in _FRAMES:
+            self.frames[-1].blank |= name in APART
+            self.frames.append(_Frame(name))
+        elif name[0] == "/" and name[1:] in _FRAMES:
+            self._close_frame()
+        self.pre = name == "pre"
+        frame = self.frames[-1]
+        if name == "hr":
+            frame.blank = True
+            frame.put(["---"])
+        frame.blank |= name.lstrip("/") in APART and frame.name != "li"
+
+    def _close_frame(self) -> None:
+        closed, outer = self.frames.pop(), self.frames[-1]
+        lines = closed.lines
+        if closed.name == "blockquote":
+            outer.put([f"> {row}".rstrip(" ") for row in lines])
+        elif closed.name == "li":
+            outer.put([f"{'  ' if at else '- '}{row}".rstrip(" ") for at, row in enumerate(lines)])
+        elif closed.name == "tr":
+            outer.put(" | ".join(lines).split("\n") if any(lines) else [])
+        else:
+            outer.lines.append("\n".join(lines))  # a cell of its row
+
+    def line(self) -> None:
+        """End the line where a block begins or ends; a line break just before it shows nothing."""
+        rows = "".join(self.run).split("\n")
+        self.run.clear()
+        self.words.append("\n")
+        if not self.pre:
+            rows = [_SPACES.sub(" ", row).strip(" ") for row in rows]
+        self.frames[-1].put([row.rstrip(" ") for row in (rows if rows[-1] else rows[:-1])])
+
+
+def plain_text(tokens: Iterable[Token]) -> tuple[str, str]:
+    """Return the text, nothing where nothing can be seen; and its words without marks and addresses of links.
+
+    Links are `label (address)`; items begin with `- `, quoted lines with `> `; ` | ` stands between cells; what is
+    struck out stands between `~~`.
+    """
+    writer = _Writer()
+    for token in tokens:
+        writer.take(*token)
+    writer.line()
+    text = "\n".join(writer.frames[0].lines).strip("\n")
+    return (f"{text}\n" if text.strip() else ""), "".join(writer.words)
+
+
+MAX_HREF: Final = 2_000
+SPACE: Final = "[ \t\n\f\r]"
+ATTRIBUTE: Final = rf"""{SPACE}++([^ \t\n\f\r"'<>/=]++)(?:{SPACE}*+={SPACE}*+("[^"]*+"|'[^']*+'|[^ \t\n\f\r"'<>=`]++))?+"""
+_ATTRIBUTES: Final = re.compile(ATTRIBUTE)
+_REFERENCE: Final = re.compile("&(#?[A-Za-z0-9]++(?:;|(?!=)))")
+_WEB: Final = re.compile(
+    r"https?://(?:[\w.-]++|\[[0-9a-f:.]++\])(?::[0-9]{1,5}+)?+(?:[/?#]|\Z)", re.I
+)
+_REFUSED: Final = re.compile(r"""[\s\\<>"`\x00-\x20\x7f-\x9f]""")
+
+
+def parse_href(attributes: str) -> str | None:
+    """Return where the tag of a link leads, None where it names no place; the first `href` counts."""
+    given = (value for name, value in _ATTRIBUTES.findall(attributes) if name.lower() == "href")
+    if (value := next(given, None)) is None:
+        return None
+    bare = value[1:-1] if value[:1] in ('"', "'") else value
+    href = _REFERENCE.sub(_character, bare).strip(" \t\n\f\r")
+    if len(href) > MAX_HREF:
+        raise Invalid(f"A link has {len(href):,} characters; {MAX_HREF:,} is the most")
+    mails = href[:7].lower() == "mailto:" and len(href) > 7
+    if not (mails or _WEB.match(href)) or _REFUSED.search(href) or clean(href).removed:
+        raise Invalid(
+            f"The link {clean(href[:60]).text!r} is no absolute http, https or mailto address",
+            remedy="Write the whole address, without a user name and spaces.",
+        )
+    return href
+
+
+def _character(found: re.Match[str]) -> str:
+    """Return what a reference stands for; in an attribute, one without its end is often none."""
+    return unescape(found[0]) if found[1] in html5 or found[1][0] == "#" else found[0]
+
 
 MAX_HTML: Final = 200_000  # characters, of what is given and of what is written
 MAX_TAGS: Final = 5_000

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from postroom.core.letter import Letter
     from postroom.core.stamp import Stamp
 
+
 DAY: Final = 86_400  # seconds
 _NO_FIELDS: Final[Mapping[str, str]] = {}
 
@@ -225,3 +226,12 @@ class DeskSettings:
     restored: str = ""  # why this ledger may be older than the log
     tool_notes_since: float = 0.0  # before it, tools may have written what has no record
     last_finished: str = ""  # the last thing that one of several finished, and logged
+
+
+class Check(NamedTuple):
+    """One part that was looked at: `ok`, `note` or `fail`, what was found, and what to do."""
+
+    part: str
+    verdict: str
+    found: str
+    remedy: str = ""

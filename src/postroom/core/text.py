@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 TOKEN_CHARS = 64  # a longer run is a blob, not a word; its beginning stands for it
 
@@ -128,3 +129,58 @@ def short_duration(seconds: float) -> str:
         if seconds >= unit:
             return f"{int(seconds // unit)} {name}"
     return f"{int(seconds)} s"
+
+
+MAX_NAME: Final = 180  # bytes, so that no file system finds it too long
+# What opens without running anything. All else, known or not, is saved under a name that opens nothing;
+# Markdown too, which in a vault would be a note that somebody else wrote.
+PASSIVE: Final = frozenset(
+    "bmp csv docx gif heic ics jpeg jpg json log m4a mov mp3 mp4 odp ods odt ogg pdf png pptx tif tiff"
+    " tsv txt vcf wav webm webp xlsx zip".split()
+)
+DOWNLOAD: Final = ".download"
+
+# Separators and signs of any system, and those that end a link in a note.
+_UNFIT: Final = re.compile(r'[/\\:*?"<>|#^\[\]`]')
+# Names that Windows takes for devices, whatever follows the dot.
+_DEVICES: Final = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?=\.|\Z)", re.IGNORECASE)
+
+
+def file_name(name: str) -> str:
+    """Return the name under which a file is saved: plain, short, and opening nothing that runs."""
+    plain = _UNFIT.sub("_", one_line(name)).strip(". ").lstrip("-~").strip(". ")
+    stem, dot, kind = plain.rpartition(".")
+    if not dot:
+        stem, kind = plain, ""
+    kind = _cut(kind, 20)
+    stem = _cut(stem, MAX_NAME - 20).rstrip(". ") or "attachment"
+    shown = f"{stem}.{kind}" if kind else stem
+    shown = f"_{shown}" if _DEVICES.match(shown) else shown
+    return shown if kind.casefold() in PASSIVE else f"{shown}{DOWNLOAD}"
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode()[:size].decode(errors="ignore")
+
+
+def numbered(name: str, number: int) -> str:
+    """Return another name for a file whose name is taken."""
+    stem, dot, kind = name.removesuffix(DOWNLOAD).rpartition(".")
+    tail = DOWNLOAD if name.endswith(DOWNLOAD) else ""
+    return f"{stem}-{number}.{kind}{tail}" if dot and stem else f"{kind}-{number}{tail}"
+
+
+_OTHERS: Final = bytes(set(range(256)) - set(b"0123456789abcdef"))
+
+
+def draw_fence(*contents: str, draw: Callable[[], str]) -> str:
+    """Return a mark that none of these texts holds."""
+    while True:
+        drawn = draw()
+        # In any case, and with anything between: a model reads past both.
+        if not any(drawn.encode() in _digits(content) for content in contents):
+            return drawn
+
+
+def _digits(text: str) -> bytes:
+    return text.encode("ascii", "ignore").lower().translate(None, _OTHERS)

@@ -129,8 +129,8 @@ class ExposureLog:
 
     def card(self, letter: Letter, origins: Sequence[str]) -> Card:
         """Return the letter's risk card; what could not be looked up is a line of it."""
-        from postroom.review.levels import card_line
         from postroom.review.risk import assess  # its tables are for new letters alone
+        from postroom.review.tables import card_line
         from postroom.review.tokens import letter_tokens
 
         seen = self.ledger.exposure.find(letter_tokens(letter), self.clock().wall - MEMORY)

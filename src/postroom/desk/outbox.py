@@ -407,7 +407,7 @@ class Outbox:
             with self.ledger.write() as tx:
                 tx.letters.rekey(letter, done=waits)
             return None
-        from postroom.review.levels import card_line
+        from postroom.review.tables import card_line
 
         card = self.assessor.card(letter, entry.origins).adding(card_line("refrozen", why=why))
         approved = isinstance(entry.state, life.Approved)

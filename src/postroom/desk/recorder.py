@@ -9,9 +9,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.agent_name import check_agent_name
 from postroom.core.audit import Action, Value
 from postroom.core.errors import PostroomError, Unavailable
+from postroom.core.lookalike import check_agent_name
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
 from postroom.store.protocol import Ledger, Transaction

@@ -9,10 +9,9 @@ from typing import Final
 
 from postroom.core import life
 from postroom.core.address import Address
-from postroom.core.agent_name import OURS
 from postroom.core.card import Level
 from postroom.core.errors import Conflict, Corrupt, Limited, PostroomError
-from postroom.core.lookalike import reads_as
+from postroom.core.lookalike import OURS, reads_as
 from postroom.core.policy import SLIP_SECONDS, Full, Rules
 from postroom.core.records import ApprovalRequest, Entry, ToolNote
 from postroom.core.stamp import Stamp, elapsed

@@ -17,10 +17,10 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
+from postroom.core.handbook import Judgement, not_answered
 from postroom.core.message import SENT
 from postroom.core.policy import Full
 from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState
-from postroom.core.triage import Judgement, not_answered
 from postroom.desk.compose import Written
 from postroom.desk.outbox import ORCHESTRATOR, Proposal
 from postroom.desk.recorder import Call

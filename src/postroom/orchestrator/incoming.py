@@ -15,13 +15,13 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt
+from postroom.core.handbook import Judgement, MailFacts
 from postroom.core.message import IMPORTANT, SENT, Message, Party
 from postroom.core.policy import back_off
 from postroom.core.quoting import split
 from postroom.core.records import InboxItem, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
-from postroom.core.triage import Judgement, MailFacts
 from postroom.desk.exposure import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key

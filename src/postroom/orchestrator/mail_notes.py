@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.core.errors import Conflict, Corrupt, PostroomError
+from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, NoteLocation
-from postroom.core.triage import MailFacts
 from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.orchestrator.incoming import (

@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError, Unavailable
+from postroom.core.handbook import DRAFTS, MAX_TEXT, MAX_WHY, Case, Decision, Judgement
 from postroom.core.text import clean, one_line
-from postroom.core.triage import DRAFTS, MAX_TEXT, MAX_WHY, Case, Decision, Judgement
 from postroom.orchestrator.prompt import JSON_FORM, build_prompt, draw_mark
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from postroom.core import fence
-from postroom.core.text import clean, one_line
-from postroom.core.triage import MAX_TEXT, MAX_WHY, Case
+from postroom.core.handbook import MAX_TEXT, MAX_WHY, Case
+from postroom.core.text import clean, draw_fence, one_line
 
 MAX_OWN_TEXT: Final = 8_000  # characters of each of the person's own texts, and of a former draft
 MAX_BODY: Final = 20_000
@@ -38,7 +37,7 @@ class Prompt(NamedTuple):
 
 def draw_mark(case: Case, draw: Callable[[], str] = lambda: secrets.token_hex(8)) -> str:
     """Return a random mark that no text of the case contains."""
-    return fence.mark("".join((*case[:5], *case.files, *case[6:])), draw=draw)
+    return draw_fence("".join((*case[:5], *case.files, *case[6:])), draw=draw)
 
 
 def build_prompt(case: Case, mark: str) -> Prompt:

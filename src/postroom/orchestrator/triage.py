@@ -13,10 +13,7 @@ from typing import Any, Final
 
 from postroom.core import handbook
 from postroom.core.errors import AuthRequired, Corrupt, Invalid, PostroomError
-from postroom.core.policy import back_off
-from postroom.core.records import DecidedBy, InboxItem, InboxState
-from postroom.core.text import words
-from postroom.core.triage import (
+from postroom.core.handbook import (
     ACKNOWLEDGEMENT,
     DELEGATED,
     DRAFTS,
@@ -25,6 +22,9 @@ from postroom.core.triage import (
     not_answered,
     settled,
 )
+from postroom.core.policy import back_off
+from postroom.core.records import DecidedBy, InboxItem, InboxState
+from postroom.core.text import words
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.drafting import Drafter
 from postroom.orchestrator.incoming import facts_of, judgement_of, text_of

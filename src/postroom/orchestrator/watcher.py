@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError
+from postroom.core.handbook import MailFacts
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
-from postroom.core.triage import MailFacts
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from postroom.core.card import MAX_LINE, Card, CardLine, ItemSource, day
 from postroom.core.text import HIDDEN_CARRIER, one_line, without_invisible
-from postroom.review.levels import FINDINGS, card_line
 from postroom.review.links import (
     MAX_ADDRESS,
     MAX_LINKS,
     UNREAD,
+    Known,
     Link,
     host_in_label,
+    is_spoofed,
     links,
     readable,
+    scripts,
     site,
 )
-from postroom.review.lookalikes import Known, is_spoofed, scripts
-from postroom.review.secrets import RANDOM, masked, secrets
-from postroom.review.tables import words
-from postroom.review.tokens import address_tokens, codes
+from postroom.review.tables import FINDINGS, card_line, words
+from postroom.review.tokens import RANDOM, address_tokens, codes, masked, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from pkgutil import get_data
+from typing import Final, NamedTuple
+
+from postroom.core.card import CardLine, Level
 
 _SECTION = re.compile(r"\[([\w/-]+)\]")
 
@@ -31,3 +34,30 @@ def sections(name: str) -> dict[str, list[str]]:
 def words(name: str) -> frozenset[str]:
     """Return the words of a list in `words.txt`."""
     return frozenset(" ".join(sections("words.txt")[name]).split())
+
+
+class Finding(NamedTuple):
+    """One row; `says` is the sentence of the card, with names in braces for what it is about."""
+
+    kind: str
+    level: Level
+    says: str
+    why: str
+
+
+ROWS: Final = read("levels.txt")
+LEVELS: Final = {"red": Level.STOP, "amber": Level.LOOK, "fact": Level.PLAIN}
+
+
+def _table() -> dict[str, Finding]:
+    rows = (row.strip("| ").split(" | ") for row in ROWS.strip().split("\n"))
+    return {name: Finding(kind, LEVELS[level], *texts) for name, kind, level, *texts in rows}
+
+
+FINDINGS: Final = _table()
+
+
+def card_line(name: str, **about: object) -> CardLine:
+    """Return the line of a card for a finding; `about` fills the braces of its sentence."""
+    finding = FINDINGS[name]
+    return CardLine(finding.level, finding.kind, finding.says.format(**about))

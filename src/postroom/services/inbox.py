@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from postroom.core.audit import Action
 from postroom.core.errors import Conflict
+from postroom.core.handbook import Judgement
 from postroom.core.policy import DAY
 from postroom.core.records import Entry, InboxItem, InboxState, MailboxCursor
-from postroom.core.triage import Judgement
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.store.protocol import Ledger
 

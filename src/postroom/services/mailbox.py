@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from postroom.core import policy
 from postroom.core.answer import ReplyEnvelope, answer, answered
 from postroom.core.errors import Denied, Invalid, Limited, NotFound, PostroomError
-from postroom.core.filename import file_name, numbered
 from postroom.core.letter import MAX_BYTES, Enclosure, Letter
 from postroom.core.message import (
     DRAFT,
@@ -35,7 +34,7 @@ from postroom.core.message import (
 from postroom.core.policy import Rules
 from postroom.core.records import LabelChange
 from postroom.core.redaction import addresses
-from postroom.core.text import duration, one_line
+from postroom.core.text import duration, file_name, numbered, one_line
 from postroom.desk.exposure import READABLE, ExposureLog
 from postroom.desk.outbox import refuse_other_html
 from postroom.desk.recorder import Call, CallRecorder

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from postroom.core.agent_name import MAX_AGENT
 from postroom.core.errors import NotFound, PostroomError, Unavailable, unexpected
+from postroom.core.lookalike import MAX_AGENT
 from postroom.core.text import one_line
 from postroom.desk.recorder import Call, Trace
 from postroom.services.services import Services

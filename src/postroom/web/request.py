@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from postroom.core.errors import Invalid, PostroomError
-from postroom.core.health import Check
 from postroom.core.letter import MAX_TEXT
+from postroom.core.records import Check
 from postroom.desk.desk import Desk
 from postroom.services.services import Services
 from postroom.web.live import AutoDispatcher, ChangeFeed

@@ -18,7 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from postroom.core.errors import Denied
-from postroom.core.health import Check
+from postroom.core.records import Check
 from postroom.services.services import Services
 from postroom.web.app import build_app
 from postroom.web.live import AutoDispatcher, ChangeFeed

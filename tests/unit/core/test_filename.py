@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.core.filename import DOWNLOAD, PASSIVE, file_name, numbered
+from postroom.core.text import DOWNLOAD, PASSIVE, file_name, numbered
 from tests.cases import for_each
 
 

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.errors import Corrupt
-from postroom.core.handbook import Condition, Rule, decide, parse
+from postroom.core.handbook import (
+    DECISIONS,
+    Condition,
+    Decision,
+    Judgement,
+    MailFacts,
+    Rule,
+    decide,
+    parse,
+)
 from postroom.core.text import words
-from postroom.core.triage import DECISIONS, Decision, Judgement, MailFacts
 from tests.cases import for_each
 from tests.narrow import present
 

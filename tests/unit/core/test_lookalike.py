@@ -1,7 +1,6 @@
 """Names that a reader could confuse."""
 
-from postroom.core.agent_name import OURS
-from postroom.core.lookalike import reads_as, skeleton
+from postroom.core.lookalike import OURS, reads_as, skeleton
 
 PERSON = [
     "person", "Person", "PERSON", "ᴘᴇʀꜱᴏɴ", "pers0n", "p3r50n", "ｐｅｒｓｏｎ", "реrsоn", "ρerson", "pérson",

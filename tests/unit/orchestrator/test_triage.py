@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from postroom.core.errors import Corrupt, Invalid, PostroomError
+from postroom.core.handbook import ACKNOWLEDGEMENT
 from postroom.core.message import SENT, Message
-from postroom.core.triage import ACKNOWLEDGEMENT
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.orchestrator.servers import Question, ToolValues

@@ -3,7 +3,7 @@
 import pytest
 
 from postroom.core.errors import AuthRequired, Corrupt, Unavailable
-from postroom.core.triage import Case, Decision, Judgement
+from postroom.core.handbook import Case, Decision, Judgement
 from postroom.vault.markdown import fenced, sections
 from tests.rounds import Rounds, Thinker, approved, with_model
 

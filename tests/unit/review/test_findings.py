@@ -10,8 +10,7 @@ from postroom.review.links import (
     readable,
     site,
 )
-from postroom.review.secrets import RANDOM, masked, secrets
-from postroom.review.tokens import LONGEST_CODE, MAX_TOKENS, codes, tokens
+from postroom.review.tokens import LONGEST_CODE, MAX_TOKENS, RANDOM, codes, masked, secrets, tokens
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear

@@ -17,7 +17,7 @@ from urllib.parse import urlencode, urljoin
 import httpx2
 
 from postroom.cli.listener import ListenAddress, listen
-from postroom.core.health import Check
+from postroom.core.records import Check
 from postroom.web.serve import DeskServer, ListenOptions, desk_server, run_in_thread
 from postroom.web.templates import ENVIRONMENT
 from tests.desks import Office

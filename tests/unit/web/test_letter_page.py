@@ -11,9 +11,8 @@ from urllib.parse import unquote
 import pytest
 
 from postroom.core.address import Address
-from postroom.core.health import Check
 from postroom.core.letter import Enclosure
-from postroom.core.records import Entry
+from postroom.core.records import Check, Entry
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Arrival
 from tests.desks import BOB, START, YOU, Office, database_of

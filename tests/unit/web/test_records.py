@@ -11,8 +11,7 @@ from postroom.agents.mail import AgentMail
 from postroom.agents.roster import Caller
 from postroom.core.address import Address
 from postroom.core.errors import Unavailable
-from postroom.core.health import Check
-from postroom.core.records import Entry
+from postroom.core.records import Check, Entry
 from postroom.desk.recorder import Call
 from postroom.services.correspondence import Correspondence
 from postroom.web import views

@@ -14,12 +14,11 @@ from markupsafe import Markup
 
 from postroom.core import life
 from postroom.core.card import Card, CardLine, ItemSource, Level
-from postroom.core.health import Check
 from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Verdict
 from postroom.core.message import Mail, Message, Party
 from postroom.core.policy import Rules
-from postroom.core.records import Entry, LetterSummary
+from postroom.core.records import Check, Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.web import views
 from postroom.web.diff import letter_changes
