@@ -1,43 +1,38 @@
 """`postroom agentmail`: the original's commands, with its texts and exit codes.
 
 Hooks run `status` and `receive --hook` at every step of an agent, so this is reached before click is
-imported, and reads its arguments as Go programs do: `-x` is `--x`, and the first word that is no flag
-ends them.
+imported, and each command imports what it needs. Arguments are read as Go programs read them: `-x` is
+`--x`, and the first word that is no flag ends the flags.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.agents.files import PATIENCE as USUAL
 from postroom.agents.mail import AgentMail, SelfAddressed
 from postroom.agents.record import STATUSES
 from postroom.agents.roster import Caller, NotInTmux
-from postroom.core.errors import Invalid, PostroomError, Unavailable
+from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.files import write_all
 
-OUTSIDE: Final = 2
-PATIENCE: Final = 0.25  # seconds that stdin has to say something where an argument says it too
+if TYPE_CHECKING:
+    from postroom.agents.mail import AgentLetter
+    from postroom.agents.record import AgentMessage
+
+OUTSIDE: Final = 2  # the exit code outside tmux and without a name
+PATIENCE: Final = 0.25  # seconds to wait for stdin where an argument has the message too
 HOOK_PATIENCE: Final = 2.0  # seconds that a hook waits for another process
-
-ROOT_HELP: Final = """\
-USAGE
-  postroom agentmail <command> [flags] [arguments]
-
-Letters between the agents that work in one git repository. In tmux an agent's
-name is its window's; elsewhere set AGENTMAIL_NAME, or give --as NAME.
-
-COMMANDS
-  send        Send a message: send <recipient> <message>, or by stdin
-  receive     Read the oldest unread message
-  recipients  List who can be written to
-  status      Say whether you can be disturbed: ready, work or offline
-  mailman     Tell agents that are ready of their mail, until it is stopped
-  onboard     Print what an agent should know of all this
-  cleanup     Remove what was read and who is gone
-"""
+HOOK_CHARACTERS: Final = 65_536  # of a message that a hook brings into a context
+HELP: Final = ("h", "help")
+TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
+FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
+NO_STATUS: Final = (
+    "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
+)
+NO_MESSAGE: Final = "error: no message provided\nusage: agentmail send <recipient> <message>"
 
 
 class Flag(NamedTuple):
@@ -59,12 +54,12 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
     }),
     "receive": ("receive [flags]", {
         "hook": Flag("for hooks: mail on stderr with exit code 2"),
-        "fenced": Flag("between two marks, as what it is: data"),
+        "fenced": Flag("between two marks, as data"),
         "as": AS, "person": PERSON, "json": JSON,
     }),
     "recipients": ("recipients [flags]", {"as": AS, "json": JSON}),
     "status": ("status [flags] <ready|work|offline>", {
-        "as": AS, "hook": Flag("for hooks: silent, and soon over, whatever is wrong"),
+        "as": AS, "hook": Flag("for hooks: quick, and silent whatever is wrong"),
     }),
     "mailman": ("mailman [flags]", {"daemon": Flag("in the background")}),
     "onboard": ("onboard", {}),
@@ -76,87 +71,106 @@ COMMANDS: Final[dict[str, tuple[str, dict[str, Flag]]]] = {
 }  # fmt: skip
 
 
-TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")
-FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
+class FlagError(Exception):
+    """Arguments that a command does not take."""
 
 
-class Usage(Exception):
-    """Arguments that are none."""
-
-
-class Asked(NamedTuple):
+class Invocation(NamedTuple):
     """What a command was called with."""
 
     words: list[str]
     given: dict[str, str]
-    environ: Mapping[str, str]
-    closed: tuple[int, ...] = ()  # of the three standard ones
+    closed: tuple[int, ...] = ()  # descriptors of 0, 1 and 2 that were closed
 
     def has(self, flag: str) -> bool:
-        """Whether a flag was given that takes nothing."""
+        """Return whether a flag was given that takes no value."""
         return self.given.get(flag, "false") in TRUE
 
     @property
+    def patience(self) -> float:
+        """The seconds to wait for another process."""
+        return HOOK_PATIENCE if self.has("hook") else USUAL
+
+    @property
     def mail(self) -> AgentMail:
-        """The agent mail of where we are."""
-        return AgentMail(os.getcwd(), self.environ)
+        """The agent mail of the working directory."""
+        return AgentMail(os.getcwd(), os.environ)
+
+    def identify(self, mail: AgentMail) -> Caller:
+        """Return who calls; a name that is not the tmux window's is refused."""
+        given = self.given.get("as", "")
+        me = mail.me(given)
+        if given and me.windows is not None and me.name != given:
+            raise Invalid(f"in tmux an agent's name is its window's: {me.name}, not {given}")
+        return me
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    closed = _complete()
+    closed = _open_closed_streams()
     name = arguments[0] if arguments else ""
     if name not in COMMANDS:
-        if name and name.lstrip("-") not in ("h", "help"):
-            flag = name.startswith("-")
-            what = "flag provided but not defined: -" if flag else "unknown command "
-            _err(f"{what}{_plain(name.lstrip('-') if flag else repr(name))}")
-        _err(ROOT_HELP + "\nRun 'agentmail <command> --help' for usage.")
-        if name.lstrip("-") in ("h", "help") and name.startswith("-"):
-            _err("error: error parsing commandline arguments: flag: help requested")
+        _explain_commands(name)
         return 1
     usage, flags = COMMANDS[name]
     try:
-        words, given = _parsed(arguments[1:], flags)
-    except Usage as wrong:
-        why = str(wrong)
-        if why != "flag: help requested":
-            _err(why)
-        rows = [
-            f"  --{flag}{f' {about.value}' if about.value else ''}".ljust(24) + about.about
-            for flag, about in flags.items()
-        ]
-        _err("\n".join([f"USAGE\n  postroom agentmail {usage}", *(["", "FLAGS"] if rows else []), *rows, ""]))  # fmt: skip
-        _err(f"error: error parsing commandline arguments: {why}")
+        words, given = _parse(arguments[1:], flags)
+    except FlagError as wrong:
+        _explain_flags(usage, flags, str(wrong))
         return 1
-    asked = Asked(words, given, os.environ, closed)
+    call = Invocation(words, given, closed)
     try:
-        return _FUNCTIONS[name](asked)
+        return _FUNCTIONS[name](call)
     except NotInTmux as outside:
-        return _failed(asked, outside.message, OUTSIDE)
+        return _fail(call, outside.message, OUTSIDE)
     except PostroomError as error:
-        return _failed(asked, error.message, 1)
+        return _fail(call, error.message)
     except OSError as why:
-        return _failed(asked, f"{why.filename or name}: {(why.strerror or str(why)).lower()}", 1)
+        return _fail(call, f"{why.filename or name}: {(why.strerror or str(why)).lower()}")
     except Exception as bug:  # noqa: BLE001 - a hook is silent whatever is wrong
-        return _failed(asked, f"something is wrong inside Postroom ({type(bug).__name__})", 1)
+        return _fail(call, f"something is wrong inside Postroom ({type(bug).__name__})")
 
 
-def _complete() -> tuple[int, ...]:
-    """Open what is closed of the three standard streams: else a mailbox would become one of them."""
+def _open_closed_streams() -> tuple[int, ...]:
+    """Open what is closed of stdin, stdout and stderr, or a mailbox would get its number."""
     closed = []
     for handle in (0, 1, 2):
         try:
             os.fstat(handle)
         except OSError:
             closed.append(handle)
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     return tuple(closed)
 
 
-def _parsed(
-    arguments: Sequence[str], flags: Mapping[str, Flag]
-) -> tuple[list[str], dict[str, str]]:
+# Arguments
+
+
+def _explain_commands(name: str) -> None:
+    """Write the help, after what is wrong with a name that is no command."""
+    is_flag, plain = name.startswith("-"), name.lstrip("-")
+    if name and plain not in HELP:
+        problem = "flag provided but not defined: -" if is_flag else "unknown command "
+        _err(f"{problem}{_printable(plain if is_flag else repr(name))}")
+    _err(_read_text("texts", "agentmail.txt") + "\nRun 'agentmail <command> --help' for usage.")
+    if is_flag and plain in HELP:
+        _err("error: error parsing commandline arguments: flag: help requested")
+
+
+def _explain_flags(usage: str, flags: Mapping[str, Flag], problem: str) -> None:
+    if problem != "flag: help requested":
+        _err(problem)
+    rows = [
+        f"  --{flag}{f' {about.value}' if about.value else ''}".ljust(24) + about.about
+        for flag, about in flags.items()
+    ]
+    head = [f"USAGE\n  postroom agentmail {usage}", *(["", "FLAGS"] if rows else [])]
+    _err("\n".join([*head, *rows, ""]))
+    _err(f"error: error parsing commandline arguments: {problem}")
+
+
+def _parse(arguments: Sequence[str], flags: Mapping[str, Flag]) -> tuple[list[str], dict[str, str]]:
+    """Return the words after the flags, and the values of the flags."""
     given: dict[str, str] = {}
     rest = list(arguments)
     while rest and rest[0].startswith("-") and rest[0] != "-":
@@ -165,27 +179,22 @@ def _parsed(
             break
         name, equals, value = word.removeprefix("-").removeprefix("-").partition("=")
         if not name or name.startswith("-"):
-            raise Usage(f"bad flag syntax: {_plain(word)}")
+            raise FlagError(f"bad flag syntax: {_printable(word)}")
         if name not in flags:
-            known = "flag: help requested" if name in ("h", "help") else ""
-            raise Usage(known or f"flag provided but not defined: -{_plain(name)}")
-        about = flags[name]
-        if about.value and not equals:
+            problem = f"flag provided but not defined: -{_printable(name)}"
+            raise FlagError("flag: help requested" if name in HELP else problem)
+        flag = flags[name]
+        if flag.value and not equals:
             if not rest:
-                raise Usage(f"flag needs an argument: -{name}")
+                raise FlagError(f"flag needs an argument: -{name}")
             value = rest.pop(0)
-        given[about.means or name] = _checked(
-            name, about, value if equals or about.value else "true"
-        )
+        value = value if equals or flag.value else "true"
+        if not flag.value and value not in (*TRUE, *FALSE):
+            raise FlagError(f'invalid boolean value "{_printable(value)}" for -{name}: parse error')
+        if flag.value == "N" and _number(value) is None:
+            raise FlagError(f'invalid value "{_printable(value)}" for flag -{name}: parse error')
+        given[flag.means or name] = value
     return rest, given
-
-
-def _checked(name: str, about: Flag, value: str) -> str:
-    if not about.value and value not in (*TRUE, *FALSE):
-        raise Usage(f'invalid boolean value "{_plain(value)}" for -{name}: parse error')
-    if about.value == "N" and _number(value) is None:
-        raise Usage(f'invalid value "{_plain(value)}" for flag -{name}: parse error')
-    return value
 
 
 def _number(value: str) -> int | None:
@@ -197,174 +206,241 @@ def _number(value: str) -> int | None:
     return found if abs(found) < 10**9 and value == value.strip() else None
 
 
-def _failed(asked: Asked, message: str, code: int) -> int:
-    if asked.has("hook"):
-        return 0  # a hook that cannot help is silent
-    _err(f"error: {_plain(message)}")
-    return code
+# Sending
 
 
-# Commands
-
-
-def _send(asked: Asked) -> int:
-    if asked.has("person"):
-        from postroom.cli.voice import send
-
-        return send(asked)
-    mail = asked.mail
-    if not asked.environ.get("TMUX"):
-        mail.me(asked.given.get("as", ""))  # before anything else is looked at
-    recipient, text = addressed(asked)
-    if not recipient:
-        _err("error: missing required arguments: recipient message")
+def _send(call: Invocation) -> int:
+    if call.has("person"):
+        return _send_as_person(call)
+    mail = call.mail
+    if not os.environ.get("TMUX"):
+        mail.me(call.given.get("as", ""))  # refuses before anything else
+    recipient, text = _read_message(call)
+    if not recipient or not text:
+        _err(NO_MESSAGE if recipient else "error: missing required arguments: recipient message")
         return 1
-    if not text:
-        _err("error: no message provided\nusage: agentmail send <recipient> <message>")
-        return 1
-    me = _me(asked, mail)
+    me = call.identify(mail)
     try:
         sent = mail.send(me, recipient, text)
     except SelfAddressed:
-        return _failed(asked, "recipient not found", 1)
-    return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", asked)
+        return _fail(call, "recipient not found")
+    return _print({"message_id": sent.id}, f"Message #{sent.id} sent\n", call)
 
 
-def addressed(asked: Asked) -> tuple[str, str]:
-    """Return to whom, and what: flags first, then words; what stdin says wins over the words."""
-    words = list(asked.words)
-    given = asked.given
+def _read_message(call: Invocation) -> tuple[str, str]:
+    """Return recipient and text: from flags first, then from words; stdin overrides the words."""
+    words, given = list(call.words), call.given
     recipient = given.get("recipient") or (words.pop(0) if words else "")
     text = given.get("message") or (words.pop(0) if words else "")
     if any(word.lstrip("-") == "person" and word.startswith("-") for word in words):
         raise Invalid("flags come before words: send --person <recipient> <message>")
     if words:
-        _err(f"Note: not sent: {_plain(' '.join(words))[:60]!r}. Put the message in quotes.")
-    return recipient, (_stdin(bool(text)) or text) if recipient else text
+        _err(f"Note: not sent: {_printable(' '.join(words))[:60]!r}. Put the message in quotes.")
+    return recipient, (_read_stdin(is_optional=bool(text)) or text) if recipient else text
 
 
-def _stdin(known: bool) -> str:
-    """Return what is piped in, without its last line end; not waiting long where it is not needed."""
+def _read_stdin(*, is_optional: bool) -> str:
+    """Return what is piped in, without its last line end; wait only briefly where it is optional."""
     import select
     import stat
 
     try:
         if stat.S_ISCHR(os.fstat(0).st_mode):
             return ""
-        if known and not select.select([0], [], [], PATIENCE)[0]:
+        if is_optional and not select.select([0], [], [], PATIENCE)[0]:
             return ""  # an agent's shell may leave it open for ever
         pieces = []
         while piece := os.read(0, 1 << 20):
             pieces.append(piece)
     except OSError as why:
-        if known:
+        if is_optional:
             return ""
         raise Unavailable(f"failed to read stdin: {(why.strerror or '').lower()}") from why
     return b"".join(pieces).decode("utf-8", "replace").removesuffix("\n")
 
 
-def _me(asked: Asked, mail: AgentMail) -> Caller:
-    given = asked.given.get("as", "")
-    me = mail.me(given)
-    if given and me.windows is not None and me.name != given:
-        raise Invalid(f"in tmux an agent's name is its window's: {me.name}, not {given}")
-    return me
+def _send_as_person(call: Invocation) -> int:
+    """Send a message as the person, who confirms on the terminal, with the passphrase if one is needed."""
+    from postroom import wiring
+    from postroom.agents.roster import is_known, person, seal
+    from postroom.cli import terminal
+    from postroom.cli.command import passphrase_if_needed
+    from postroom.core.text import clean, one_line
+    from postroom.desk.recorder import Call
+    from postroom.wiring.desk import desk as lend_desk
 
-
-def _receive(asked: Asked) -> int:
-    if asked.has("person"):
-        from postroom.cli.voice import receive
-
-        return receive(asked)
-    mail = asked.mail
-    me = _me(asked, mail)
-    hook = asked.has("hook")
-    if (2 if hook else 1) in asked.closed:
-        raise Unavailable("there is nobody to show it to: the output is closed")
-    taken = None
-    if not me.name or mail.has_mail(me):
-        from postroom.cli.voice import shown  # before it is taken: what follows is to be short
-
-        mail.record_read(me, 0.5)
-        taken = mail.take(me, patience=HOOK_PATIENCE if hook else USUAL)
-    if taken is None:
-        return (
-            0 if hook else _print({"status": "No unread messages"}, "No unread messages\n", asked)
-        )
-    try:
-        data, code = shown(mail, taken.message, me.name, asked)
-    except BaseException:
-        taken.release()
-        raise
-    patience = HOOK_PATIENCE if hook else USUAL
-    # It ends as soon as it is marked: whoever sees it end otherwise has not got it.
-    taken.deliver(2 if hook else 1, data, patience=patience, done=lambda: os._exit(code))
-    return code
-
-
-def _recipients(asked: Asked) -> int:
-    mail = asked.mail
-    try:
-        me = _me(asked, mail)
-    except NotInTmux:
-        return _failed(asked, "not running inside a tmux session", OUTSIDE)
-    names = mail.recipients(me)
-    listed = [{"name": name, "is_current": name == me.name} for name in names]
-    text = "".join(f"{_plain(name)}{' [you]' if name == me.name else ''}\n" for name in names)
-    return _print({"recipients": listed}, text, asked)
-
-
-def _status(asked: Asked) -> int:
-    mail = asked.mail
-    if not asked.environ.get("TMUX"):
-        try:
-            mail.me(asked.given.get("as", ""))
-        except NotInTmux:
-            return 0
-    if asked.has("hook") and asked.words[:1] not in ([one] for one in STATUSES):
-        return 0
-    if not asked.words:
-        _err(
-            "error: missing required argument: status\nusage: agentmail status <ready|work|offline>"
-        )
-        return 1
-    status = asked.words[0]
-    if status not in STATUSES:
-        _err(f"Invalid status: {_plain(status)}. Valid: ready, work, offline")
-        return 1
-    patience = HOOK_PATIENCE if asked.has("hook") else USUAL
-    mail.set_status(_me(asked, mail), status, patience)
+    recipient, text = _read_message(call)
+    if not recipient or not text:
+        raise Denied("say to whom, and what: postroom agentmail send --person NAME TEXT")
+    mail, config, me = call.mail, wiring.settings(), person(os.environ)
+    if not is_known(mail.find_folder(), me, recipient):
+        raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
+    _err(f"To {one_line(recipient)}, as yourself:\n{clean(text).text}")
+    if not terminal.confirm("Send this?"):
+        raise Denied("nothing was sent, as you said")
+    with lend_desk(config) as desk:
+        if desk is not None:
+            desk.prove(passphrase_if_needed(desk))
+        key, root = wiring.voice_key(config, make=True), mail.folder.root
+        sent = mail.send(me, recipient, text, seal=lambda message: seal(key, root, message))
+        if desk is not None:
+            desk.recorder.write(Call("send_message", "", "person"), target=recipient)
+    _out(f"Message #{sent.id} sent")
     return 0
 
 
-def _mailman(asked: Asked) -> int:
+# Receiving
+
+
+def _receive(call: Invocation) -> int:
+    if call.has("person"):
+        return _receive_as_person(call)
+    mail = call.mail
+    me = call.identify(mail)
+    hook = call.has("hook")
+    if (2 if hook else 1) in call.closed:
+        raise Unavailable("there is nobody to show it to: the output is closed")
+    delivery = None
+    if not me.name or mail.has_mail(me):
+        mail.record_read(me, 0.5)
+        delivery = mail.take(me, patience=call.patience)
+    if delivery is None:
+        status = "No unread messages"
+        return 0 if hook else _print({"status": status}, f"{status}\n", call)
+    try:
+        data, code = _format(mail, delivery.message, me.name, call)
+    except BaseException:
+        delivery.release()
+        raise
+    # The process ends as soon as the message is marked: one that ends otherwise has not delivered it.
+    delivery.deliver(2 if hook else 1, data, patience=call.patience, done=lambda: os._exit(code))
+    return code
+
+
+def _receive_as_person(call: Invocation) -> int:
+    """Show the person what agents have written to them."""
+    from postroom.agents.folder import PERSON
+    from postroom.cli.terminal import open_terminal
+
+    mail = call.mail
+    with open_terminal("Run it in a terminal of your own."):
+        delivery = mail.take(Caller(PERSON))
+    if delivery is None:
+        _out("No unread messages")
+        return 0
+    data, code = _format(mail, delivery.message, PERSON, call)
+    delivery.deliver(1, data)
+    return code
+
+
+def _format(
+    mail: AgentMail, message: AgentMessage, owner: str, call: Invocation
+) -> tuple[bytes, int]:
+    """Return what to write for a message, and the exit code."""
+    from postroom.agents.roster import describe_sender
+    from postroom.core.text import clean, one_line
+
+    letter = mail.letter(message, owner)
+    by_person = _is_by_person(mail, letter)
+    sender, text = describe_sender(message.sender, proven=by_person), clean(message.text).text
+    hook = call.has("hook")
+    if call.has("json") and not hook:
+        import json
+
+        values = {"from": sender, "id": message.id, "message": text, "thread": letter.thread}
+        values |= {"reply_to": letter.reply_to, "sent_at": message.created}
+        return json.dumps(values | {"person": by_person}).encode() + b"\n", 0
+    if hook and len(text) > HOOK_CHARACTERS:
+        more, path = len(text) - HOOK_CHARACTERS, one_line(mail.box(owner).path)
+        text = f"{text[:HOOK_CHARACTERS]}\n[cut: {more} characters more in {path}]"
+    text = f"From: {sender}\nID: {one_line(message.id)}\n\n{text}"
+    if call.has("fenced"):
+        from postroom.tools.fence import NOTICE, PERSONS, fenced, mark
+
+        text = fenced(text, mark(text), PERSONS if by_person else NOTICE)
+    if hook:
+        return f"You got new mail\n{text}".encode("utf-8", "replace"), 2
+    text += "\n" if os.isatty(1) else ""  # a prompt comes next
+    return text.encode("utf-8", "replace"), 0
+
+
+def _is_by_person(mail: AgentMail, letter: AgentLetter) -> bool:
+    """Return whether a message has the person's seal."""
+    if not letter.seal:
+        return False
+    from postroom import wiring
+    from postroom.agents.roster import is_sealed
+
+    try:
+        key = wiring.voice_key(wiring.settings(), make=False)
+    except PostroomError:
+        return False
+    return is_sealed(key, mail.folder.root, letter.message, letter.seal)
+
+
+# The other commands
+
+
+def _recipients(call: Invocation) -> int:
+    mail = call.mail
+    try:
+        me = call.identify(mail)
+    except NotInTmux:
+        return _fail(call, "not running inside a tmux session", OUTSIDE)
+    names = mail.recipients(me)
+    values = [{"name": name, "is_current": name == me.name} for name in names]
+    rows = [f"{_printable(name)}{' [you]' if name == me.name else ''}\n" for name in names]
+    return _print({"recipients": values}, "".join(rows), call)
+
+
+def _status(call: Invocation) -> int:
+    mail = call.mail
+    if not os.environ.get("TMUX"):
+        try:
+            mail.me(call.given.get("as", ""))
+        except NotInTmux:
+            return 0
+    status = call.words[0] if call.words else ""
+    if status in STATUSES:
+        mail.set_status(call.identify(mail), status, call.patience)
+        return 0
+    if call.has("hook"):
+        return 0
+    wrong = f"Invalid status: {_printable(status)}. Valid: ready, work, offline"
+    _err(wrong if call.words else NO_STATUS)
+    return 1
+
+
+def _mailman(call: Invocation) -> int:
     from postroom.agents.mailman import main as mailman
 
-    return mailman(os.getcwd(), os.environ, background=asked.has("daemon"), say=_say, err=_err)
+    return mailman(os.getcwd(), os.environ, background=call.has("daemon"), say=_out, err=_err)
 
 
-def _onboard(_asked: Asked) -> int:
-    from postroom import agents
-
-    with open(os.path.join(agents.__path__[0], "onboard.md"), encoding="utf-8") as file:
-        return _print({}, file.read(), _asked)
+def _onboard(call: Invocation) -> int:
+    return _print({}, _read_text("..", "agents", "onboard.md"), call)
 
 
-def _cleanup(asked: Asked) -> int:
+def _cleanup(call: Invocation) -> int:
     from postroom.agents.cleanup import cleanup
 
-    stale = _number(asked.given.get("stale-hours", "48")) or 0
-    delivered = _number(asked.given.get("delivered-hours", "2")) or 0
-    dry_run = asked.has("dry-run")
+    stale = _number(call.given.get("stale-hours", "48")) or 0
+    delivered = _number(call.given.get("delivered-hours", "2")) or 0
+    dry_run = call.has("dry-run")
     done = cleanup(os.getcwd(), os.environ, stale, delivered, dry_run=dry_run, err=_err)
-    return _print(done._asdict(), done.describe(dry_run=dry_run), asked)
+    return _print(done._asdict(), done.describe(dry_run=dry_run), call)
 
 
-# Words in and out
+# Output
 
 
-def _print(values: Mapping[str, object], text: str, asked: Asked) -> int:
-    if asked.has("json"):
+def _read_text(*path: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), *path), encoding="utf-8") as file:
+        return file.read()
+
+
+def _print(values: Mapping[str, object], text: str, call: Invocation) -> int:
+    if call.has("json"):
         import json
 
         text = json.dumps(values) + "\n"
@@ -372,19 +448,26 @@ def _print(values: Mapping[str, object], text: str, asked: Asked) -> int:
     return 0
 
 
-def _say(text: str) -> None:
-    write_all(1, text.encode("utf-8", "replace") + b"\n")
+def _out(text: str) -> None:
+    write_all(1, f"{text}\n".encode("utf-8", "replace"))
 
 
 def _err(text: str) -> None:
     try:
-        write_all(2, text.encode("utf-8", "replace") + b"\n")
+        write_all(2, f"{text}\n".encode("utf-8", "replace"))
     except OSError:
-        return  # there is nobody to tell
+        return  # nobody reads it
 
 
-def _plain(text: str) -> str:
-    """Return what somebody else may have named, without signs that a terminal obeys."""
+def _fail(call: Invocation, message: str, code: int = 1) -> int:
+    if call.has("hook"):
+        return 0  # a hook that cannot help is silent
+    _err(f"error: {_printable(message)}")
+    return code
+
+
+def _printable(text: str) -> str:
+    """Return what somebody else may have named, without characters that a terminal acts upon."""
     if text.isprintable():
         return text
     from postroom.core.text import one_line
@@ -392,7 +475,7 @@ def _plain(text: str) -> str:
     return one_line(text)
 
 
-_FUNCTIONS: Final[dict[str, Callable[[Asked], int]]] = {
+_FUNCTIONS: Final[dict[str, Callable[[Invocation], int]]] = {
     "send": _send,
     "receive": _receive,
     "recipients": _recipients,
