@@ -98,7 +98,7 @@ def test_an_answer_shows_the_conversation_that_it_answers(desk: Room, visits: Vi
     mail = desk.agent.first("in:inbox")
     id = desk.agent.done("reply_email", id=mail, body="Thank you.")["letter"]
     page = visits.letter(desk, id)
-    expect(page.locator(".thread details[open]")).to_contain_text("answered by this letter")
+    expect(page.locator(".thread details[open]")).to_contain_text("answered here")
 
 
 def test_an_attachment_is_named_with_its_digest_and_is_saved_not_shown(

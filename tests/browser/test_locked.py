@@ -1,4 +1,4 @@
-"""At trust level desk: the passphrase is asked for at the door, and again after a while."""
+"""At trust desk: the passphrase is asked for at the door, and again after a while."""
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -27,7 +27,7 @@ def test_a_wrong_passphrase_is_refused_and_the_address_still_works(
     assert page.context.cookies() == []
     give(page, PASSPHRASE, "Open the desk")
     expect(page).to_have_url(f"{guarded.address}/")
-    expect(page.locator("header")).to_contain_text("trust level desk")
+    expect(page.locator("header")).to_contain_text("trust desk")
 
 
 def test_the_address_alone_lets_nobody_in(guarded: Room, visits: Visits) -> None:

@@ -73,7 +73,7 @@ def test_what_scripts_would_load_is_a_link_away(desk: Room, plain: Plain) -> Non
     mail = desk.agent.first("in:inbox")
     page = plain(desk, f"/letter/{desk.agent.done('reply_email', id=mail, body='Thanks.')['letter']}")  # fmt: skip
     page.get_by_role("link", name="Show the conversation").click()
-    expect(page.locator("main")).to_contain_text("answered by this letter")
+    expect(page.locator("main")).to_contain_text("answered here")
     page.get_by_role("link", name="Back").click()
     expect(page.locator("#approve")).to_be_visible()
     page.get_by_role("link", name="Health").click()

@@ -62,7 +62,7 @@ def build_app(context: AppContext) -> ASGIApp:
     posts: dict[str, Handler] = {
         "/letter/{id}/approve": desk.approve,
         "/letter/{id}/reject": desk.reject,
-        "/letter/{id}/revise": desk.revise,
+        "/letter/{id}/revise": desk.reject,
         "/letter/{id}/undo": desk.undo,
         "/letter/{id}/resolve": desk.resolve,
         "/letter/{id}/reopen": desk.reopen,
@@ -204,15 +204,11 @@ class SignIn:
         """Show the form to which a sign-in address leads."""
         ticket = request.path_params["ticket"]
         if self._sessions.is_valid_ticket(ticket):
-            return self._form_page(ticket, needs_passphrase=self._sessions.needs_passphrase)
+            needed = self._sessions.needs_passphrase
+            return page("sign_in.html", ticket=ticket, needs_passphrase=needed, error="")
         if self._sessions.find(request.cookies.get(self._sessions.cookie, "")):
             return redirect("/")  # signed in already, perhaps by this very address
         raise used_ticket()
-
-    def _form_page(
-        self, ticket: str, *, needs_passphrase: bool, problem: str = "", status: int = 200
-    ) -> Response:
-        return page("sign_in.html", status, ticket=ticket, needs_passphrase=needs_passphrase, error=problem)  # fmt: skip
 
     async def submit(self, request: Request) -> Response:
         """Sign a browser in."""
@@ -228,7 +224,7 @@ class SignIn:
                 raise
             # A mistyped passphrase does not use the address up.
             problem = error.message_with_remedy
-            return self._form_page(ticket, needs_passphrase=True, problem=problem, status=403)
+            return page("sign_in.html", 403, ticket=ticket, needs_passphrase=True, error=problem)
         answer = redirect("/")
         answer.set_cookie(
             self._sessions.cookie,

@@ -18,7 +18,7 @@ from postroom.core.card import Level
 from postroom.core.errors import Conflict, Denied, Invalid, Limited, NotFound, PostroomError
 from postroom.core.letter import Letter
 from postroom.core.message import Message
-from postroom.core.records import DAY, Entry, LetterSummary
+from postroom.core.records import DAY, Entry
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
 from postroom.services.correspondence import Agent
@@ -109,10 +109,16 @@ class Handlers:
         state = "pending" if is_live else "rehearsal"
         total = ledger.lists.count(state)
         number = min(_page_number(request), views.pages(total))
-        skip = (number - 1) * views.PAGE_SIZE
+        skip, now = (number - 1) * views.PAGE_SIZE, self._desk.clock()
+        # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
+        failed = [
+            one
+            for one in ledger.lists.summaries("failed", newest=20)[::-1]
+            if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
+        ]
         return QueueView(
             unknown=ledger.lists.summaries("unknown")[::-1],
-            failed=self._recently_failed(),
+            failed=failed,
             approved=ledger.lists.summaries("approved", "sending", newest=views.PAGE_SIZE)[::-1],
             waiting=ledger.lists.summaries(state, newest=views.PAGE_SIZE, skip=skip)[::-1],
             total=total,
@@ -120,18 +126,6 @@ class Handlers:
             rehearsed=not is_live,
             chosen=chosen,
         )
-
-    def _recently_failed(self) -> list[LetterSummary]:
-        """Return what could not be sent lately: whoever approved it may believe that it was."""
-        now, letters = (
-            self._desk.clock(),
-            self._desk.ledger.lists.summaries("failed", newest=20)[::-1],
-        )
-        return [
-            one
-            for one in letters
-            if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
-        ]
 
     def letter(self, request: PageRequest) -> Response:
         with suppress(PostroomError):  # which the frame of the page reports
@@ -221,8 +215,7 @@ class Handlers:
             return self._letter(request, notice, status=status_code(error))
         self._context.feed.notify()
         self._context.dispatcher.wake()
-        action = action or request.http.url.path.rpartition("/")[2]
-        return redirect(f"/letter/{request.id}?done={action}")
+        return redirect(f"/letter/{request.id}?done={action or request.action}")
 
     def approve(self, request: PageRequest) -> Response:
         _require_red_box(self._desk.ledger.letters.get(request.id).card.level, request.form)
@@ -235,15 +228,11 @@ class Handlers:
         )
 
     def reject(self, request: PageRequest) -> Response:
-        return self._reject(request, revise=False)
-
-    def revise(self, request: PageRequest) -> Response:
-        if not request.form.get("reason", "").strip():
+        """Reject a letter, or send it back for another version."""
+        by, revise = request.session.person, request.action == "revise"
+        reason = settled(request.form.get("reason", "")).strip()
+        if revise and not reason:
             raise Invalid("You did not say what should be different", remedy="Go back and write it: the agent reads it.")  # fmt: skip
-        return self._reject(request, revise=True)
-
-    def _reject(self, request: PageRequest, *, revise: bool) -> Response:
-        by, reason = request.session.person, settled(request.form.get("reason", "")).strip()
         return self._decide(
             request, lambda: self._desk.reject(request.id, by=by, reason=reason, revise=revise)
         )

@@ -79,6 +79,11 @@ class PageRequest:
         return str(self.http.path_params["id"])
 
     @property
+    def action(self) -> str:
+        """The name of the form: the last part of the address."""
+        return self.http.url.path.rpartition("/")[2]
+
+    @property
     def digest(self) -> str:
         """The digest of the letter that the person saw; raises `Invalid` without one."""
         digest = self.form.get("digest", "")

@@ -220,7 +220,7 @@ def test_the_conversation_is_shown_with_what_is_answered(browser: Browser, answe
     assert [n for n in page if n.attrs.get("data-load") == f"/letter/{answer.id}/thread"]
     thread = browser.get(f"/letter/{answer.id}/thread")
     assert "Shall we meet?" in thread.words
-    assert "answered by this letter" in thread.words
+    assert "answered here" in thread.words
     piece = browser.get(f"/letter/{answer.id}/thread", x_desk_live="1")
     assert "Shall we meet?" in piece.words
     assert not piece.page.all("html")

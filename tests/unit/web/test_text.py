@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.core.stamp import Stamp
-from postroom.web.templates import ENVIRONMENT
-from postroom.web.text import age, isolate, mark_code, reveal
+from postroom.web.templates import ENVIRONMENT, age, isolate, mark_code, reveal
 from tests.cases import for_each
 from tests.desks import START
 from tests.narrow import narrow
