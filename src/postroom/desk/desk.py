@@ -32,7 +32,7 @@ from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.singletons import SingletonLocks
 from postroom.desk.slips import Slip
 from postroom.store.locks import locked
-from postroom.store.protocol import Ledger
+from postroom.store.protocol import Ledger, LedgerReader
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -154,6 +154,11 @@ class Desk(SingletonLocks):
             write_pre_send_record=self._write_pre_send_record,
             crash_point=self.tools.crash_point,
         )
+
+    @property
+    def reader(self) -> LedgerReader:
+        """The ledger for surfaces: letters, lists, history and settings, to be read alone."""
+        return self.ledger
 
     def close(self) -> None:
         """Let go of the files."""
@@ -518,6 +523,21 @@ class Desk(SingletonLocks):
             tx.save_settings(replace(tx.settings, passphrase=sealed))
         self.recorder.write(Call("set_passphrase", "", "person"))
         self.publish()
+
+    def issue_ticket(self, ticket: str, person: str) -> None:
+        """Let this ticket sign one browser in to the page, once, as this person."""
+        with self.ledger.write() as tx:
+            tx.sessions.issue_ticket(ticket, person)
+
+    def redeem_ticket(self, ticket: str, secret: str) -> str | None:
+        """Use a ticket up and begin a session with this secret; return its person, None if it was not valid."""
+        with self.ledger.write() as tx:
+            return tx.sessions.redeem_ticket(ticket, secret)
+
+    def end_session(self, secret: str) -> None:
+        """End the session of a browser."""
+        with self.ledger.write() as tx:
+            tx.sessions.end(secret)
 
     def refuse_edited(self, entry: Entry) -> None:
         """Refuse to go on over a note whose text a person edited in place."""

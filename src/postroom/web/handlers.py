@@ -51,6 +51,7 @@ class Handlers:
     def __init__(self, context: AppContext) -> None:
         self._context = context
         self._desk = context.desk
+        self._reader = context.desk.reader
         self._sessions = context.sessions
 
     # What every page has
@@ -83,7 +84,7 @@ class Handlers:
             rules=self._desk.rules,
             zone=self._context.zone,
             now=self._desk.clock(),
-            waiting=self._desk.ledger.lists.count("pending", "unknown"),
+            waiting=self._reader.lists.count("pending", "unknown"),
             notices=(*notices, *found),
             queue=queue,
         )
@@ -104,23 +105,23 @@ class Handlers:
         return page("summary.html", frame=frame, chart=self._chart())
 
     def _queue(self, request: PageRequest, chosen: str = "") -> QueueView:
-        ledger = self._desk.ledger
-        is_live = self._desk.rules.live or ledger.lists.count("pending") > 0
+        lists = self._reader.lists
+        is_live = self._desk.rules.live or lists.count("pending") > 0
         state = "pending" if is_live else "rehearsal"
-        total = ledger.lists.count(state)
+        total = lists.count(state)
         number = min(_page_number(request), views.pages(total))
         skip, now = (number - 1) * views.PAGE_SIZE, self._desk.clock()
         # Whoever approved a letter may believe that it was sent: a failure is shown for a while.
         failed = [
             one
-            for one in ledger.lists.summaries("failed", newest=20)[::-1]
+            for one in lists.summaries("failed", newest=20)[::-1]
             if isinstance(one.state, life.Failed) and elapsed(one.state.at, now) < FAILED_SECONDS
         ]
         return QueueView(
-            unknown=ledger.lists.summaries("unknown")[::-1],
+            unknown=lists.summaries("unknown")[::-1],
             failed=failed,
-            approved=ledger.lists.summaries("approved", "sending", newest=views.PAGE_SIZE)[::-1],
-            waiting=ledger.lists.summaries(state, newest=views.PAGE_SIZE, skip=skip)[::-1],
+            approved=lists.summaries("approved", "sending", newest=views.PAGE_SIZE)[::-1],
+            waiting=lists.summaries(state, newest=views.PAGE_SIZE, skip=skip)[::-1],
             total=total,
             number=number,
             rehearsed=not is_live,
@@ -132,7 +133,7 @@ class Handlers:
             self._reconcile()
         action = request.http.query_params.get("done", "")
         before, after, sentence = CONFIRMATIONS.get(action, ((), (), ""))
-        last_two = [life.name(state) for state in self._desk.ledger.history.states(request.id)[-2:]]
+        last_two = [life.name(state) for state in self._reader.history.states(request.id)[-2:]]
         # A link from elsewhere must not make the page confirm what was not done.
         is_done = len(last_two) == 2 and last_two[0] in before and last_two[1] in after
         return self._letter(request, *([Notice("good", sentence)] if is_done else []))
@@ -141,12 +142,12 @@ class Handlers:
         self._context.dispatcher.add_notices(self._desk.reconcile())
 
     def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
-        desk, entry = self._desk, self._desk.ledger.letters.get(request.id)
+        desk, entry = self._desk, self._reader.letters.get(request.id)
         letter, queue = entry.letter, self._queue(request, entry.id)
         view = LetterPage(
             entry=entry,
-            history=desk.ledger.history.states(entry.id),
-            former=desk.ledger.history.original(entry.id) if entry.version > 1 else None,
+            history=self._reader.history.states(entry.id),
+            former=self._reader.history.original(entry.id) if entry.version > 1 else None,
             note_difference=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
             has_thread=bool(letter.thread and letter.in_reply_to),
             replaced_by=desk.replaced_by(entry),
@@ -156,13 +157,13 @@ class Handlers:
         return page("letter.html", status, frame=frame, view=view)
 
     def source(self, request: PageRequest) -> Response:
-        return _plain_text(self._desk.ledger.letters.get(request.id).letter.html)
+        return _plain_text(self._reader.letters.get(request.id).letter.html)
 
     def text(self, request: PageRequest) -> Response:
-        return _plain_text(self._desk.ledger.letters.get(request.id).letter.text)
+        return _plain_text(self._reader.letters.get(request.id).letter.text)
 
     def file(self, request: PageRequest) -> Response:
-        files = self._desk.ledger.letters.get(request.id).letter.attachments
+        files = self._reader.letters.get(request.id).letter.attachments
         at = request.http.path_params["at"]
         if at >= len(files):
             raise NotFound(f"The letter {request.id} has no such attachment")
@@ -171,7 +172,7 @@ class Handlers:
         return Response(files[at].content, media_type="application/octet-stream", headers=named)
 
     def thread(self, request: PageRequest) -> Response:
-        letter = self._desk.ledger.letters.get(request.id).letter
+        letter = self._reader.letters.get(request.id).letter
         messages, problem = list[Message](), ""
         try:
             thread = self._context.services.mailbox.box(letter.account).thread(letter.thread)
@@ -202,13 +203,13 @@ class Handlers:
         """Carry out a verdict; if somebody else was first, show their decision and keep what was typed."""
         self._reconcile()
         try:
-            entry = self._desk.ledger.letters.get(request.id)
+            entry = self._reader.letters.get(request.id)
             if request.form.get("state", entry.kind) != entry.kind:  # another state than was shown
                 raise life.refuse(request.id, entry.state, "decided again")
             act()
         except (Conflict, Denied, Invalid, Limited) as error:
             self._context.feed.notify()
-            state = self._desk.ledger.letters.get(request.id).state
+            state = self._reader.letters.get(request.id).state
             if is_edit and isinstance(state, life.Pending) and isinstance(error, Conflict):
                 return self.edit(request, f"{error.message}. This is what you typed; check it again.", 409)  # fmt: skip
             notice = Notice("stop", f"Not done. {_explain(error, state)}")
@@ -218,7 +219,7 @@ class Handlers:
         return redirect(f"/letter/{request.id}?done={action or request.action}")
 
     def approve(self, request: PageRequest) -> Response:
-        _require_red_box(self._desk.ledger.letters.get(request.id).card.level, request.form)
+        _require_red_box(self._reader.letters.get(request.id).card.level, request.form)
         return self._decide(request, lambda: self._approve(request, request.digest))
 
     def _approve(self, request: PageRequest, digest: str) -> Entry:
@@ -257,7 +258,7 @@ class Handlers:
 
     def edit(self, request: PageRequest, problem: str = "", status: int = 400) -> Response:
         self._reconcile()
-        entry = self._desk.ledger.letters.get(request.id)
+        entry = self._reader.letters.get(request.id)
         if not isinstance(entry.state, life.Pending):
             why = _explain(life.refuse(entry.id, entry.state, "edited"), entry.state)
             return self._letter(request, Notice("stop", f"Not edited. {why}"), status=409)
@@ -270,7 +271,7 @@ class Handlers:
         return page("edit.html", status if problem else 200, frame=frame, entry=entry, fields=fields, error=problem)  # fmt: skip
 
     def preview(self, request: PageRequest) -> Response:
-        entry = self._desk.ledger.letters.get(request.id)
+        entry = self._reader.letters.get(request.id)
         if request.digest != entry.digest or not isinstance(entry.state, life.Pending):
             why = "The letter was changed in the meantime. This is what you typed; check it again."
             return self.edit(request, why, 409)
@@ -292,7 +293,7 @@ class Handlers:
         )
 
     def change(self, request: PageRequest) -> Response:
-        entry = self._desk.ledger.letters.get(request.id)
+        entry = self._reader.letters.get(request.id)
         approves = request.form.get("then") == "approve"
 
         def act() -> Entry:
@@ -330,10 +331,10 @@ class Handlers:
         agent, words = asked.agent or None, asked.query.split()[:10]
         if (agent or words) and not asked.state:  # whoever searches may not know the state
             states = (*states, *life.OPEN)
-        ledger = self._desk.ledger
-        total = ledger.lists.count(*states, words=words, agent=agent)
+        lists = self._reader.lists
+        total = lists.count(*states, words=words, agent=agent)
         asked = asked._replace(number=min(asked.number, views.pages(total)))
-        letters = ledger.lists.summaries(
+        letters = lists.summaries(
             *states,
             words=words,
             agent=agent,
@@ -349,12 +350,12 @@ class Handlers:
         offset = now.utcoffset()
         seconds = int(offset.total_seconds()) if offset else 0
         since = now.timestamp() - views.CHART_DAYS * DAY
-        return views.chart(self._desk.ledger.lists.per_day(since, seconds), now.date())
+        return views.chart(self._reader.lists.per_day(since, seconds), now.date())
 
     def chain(self, request: PageRequest) -> Response:
         self._desk.publish()
         faults = [f"{fault.file}:{fault.line}: {fault.what}" for fault in self._desk.log.verify()]
-        head = self._desk.ledger.actions.head()
+        head = self._reader.actions.head()
         return self._part(request, "chain.html", "Audit log", "/history", head=head, faults=faults)
 
     def agents(self, request: PageRequest) -> Response:
@@ -363,7 +364,7 @@ class Handlers:
             present = self._context.services.correspondence.present()
         except PostroomError as error:
             problem = f"Cannot read agent mail: {error.message_with_remedy}"
-        rows = views.agent_rows(self._desk.ledger.lists.agents(), present)
+        rows = views.agent_rows(self._reader.lists.agents(), present)
         frame = self._frame(request, "Agents", "/agents")
         return page("agents.html", frame=frame, agents=rows, error=problem)
 

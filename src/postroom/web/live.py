@@ -58,7 +58,7 @@ class ChangeFeed:
             if not (self.has_readers or self.closing.is_set()):
                 self._has_stream.wait()
             try:
-                current = self._desk.ledger.lists.change_token()
+                current = self._desk.reader.lists.change_token()
             except Exception:  # noqa: BLE001 - the next page that is loaded shows the error
                 current = None
             if current != previous:
@@ -151,7 +151,7 @@ class AutoDispatcher:
         try:
             waits = [
                 self._desk.dispatcher.due_in(letter.state)
-                for letter in self._desk.ledger.lists.summaries("approved")
+                for letter in self._desk.reader.lists.summaries("approved")
                 if isinstance(letter.state, life.Approved)
             ]
         except Exception:  # noqa: BLE001 - the next round reports it

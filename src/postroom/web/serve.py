@@ -114,7 +114,7 @@ def desk_server(
     Raises `Denied` where a passphrase is required and none is set.
     """
     desk, is_exposed = services.desk, bool(options.origin) or options.is_remote
-    if (is_exposed or desk.rules.trust == "desk") and not desk.ledger.settings.passphrase:
+    if (is_exposed or desk.rules.trust == "desk") and not desk.reader.settings.passphrase:
         subject = "A desk that other machines can reach" if is_exposed else "Trust level desk"
         raise Denied(
             f"{subject} needs your passphrase, and none is set",

@@ -124,8 +124,7 @@ class Sessions:
 
     def is_valid_ticket(self, ticket: str) -> bool:
         """Whether this sign-in ticket can still be used."""
-        with self.desk.ledger.read() as tx:
-            return tx.sessions.is_ticket_valid(ticket)
+        return self.desk.reader.sessions.is_ticket_valid(ticket)
 
     def sign_in(self, ticket: str, passphrase: str) -> BrowserSession:
         """Use up a ticket and return a new session; raises `Denied` or `Limited`."""
@@ -133,8 +132,7 @@ class Sessions:
             raise used_ticket()
         unlocked = self._check_passphrase(passphrase) if self.needs_passphrase else None
         secret = secrets.token_urlsafe(32)
-        with self.desk.ledger.write() as tx:
-            person = tx.sessions.redeem_ticket(ticket, self._key(secret))
+        person = self.desk.redeem_ticket(ticket, self._key(secret))
         if person is None:  # another browser used it in between
             raise used_ticket()
         if unlocked:
@@ -145,14 +143,12 @@ class Sessions:
         """Return the session of this cookie, if there is one."""
         if not cookie:
             return None
-        with self.desk.ledger.read() as tx:
-            person = tx.sessions.person(self._key(cookie))
+        person = self.desk.reader.sessions.person(self._key(cookie))
         return BrowserSession(cookie, person) if person is not None else None
 
     def sign_out(self, session: BrowserSession) -> None:
         """End a session."""
-        with self.desk.ledger.write() as tx:
-            tx.sessions.end(self._key(session.secret))
+        self.desk.end_session(self._key(session.secret))
         self._unlocked.pop(session.secret, None)
 
     def _key(self, secret: str) -> str:
@@ -204,8 +200,7 @@ class Sessions:
 def new_sign_in_address(desk: Desk, person: str, address: str) -> str:
     """Return an address that signs one browser in, once, at a page that is served at `address`."""
     ticket = secrets.token_urlsafe(32)
-    with desk.ledger.write() as tx:
-        tx.sessions.issue_ticket(ticket, person)
+    desk.issue_ticket(ticket, person)
     return f"{address}/in/{ticket}"
 
 
