@@ -2,13 +2,13 @@
 
 A check is a dict: `type` is string, integer, boolean, list, object or literal; `default` is there unless
 the argument is required; `nullable` lets `null` pass. `min` and `max` bound a text's length, a number or a
-list's length; `at_most` bounds a text too, in words of its own. `pattern` is a regular expression that the
-whole text matches, `message` what is said if it does not. `items` is the check of each item of a list;
+list's length; `at_most` bounds a text too, with a message of its own. `pattern` is a regular expression that the
+whole text matches, `message` the error if it does not. `items` is the check of each item of a list;
 `values` are those that a literal can have.
 
-Types are strict: `true` is no integer, and neither is 1.0. That texts are whole Unicode, no half of a character
-among them, both servers have seen to when they read the message. The words are Pydantic's, whose models in
-`tools/models` these checks are generated from; tests/properties compares the two.
+Types are strict: `true` is no integer, and neither is 1.0. Both servers refuse a message whose texts are not valid
+Unicode before it gets here. The words are Pydantic's, whose models in `tools/models` these checks are generated
+from; tests/properties compares the two.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _problems(place: Place, value: object, check: Check) -> Iterator[str]:
     """Yield what is wrong with a value, without repeating it."""
     if value is None and check.get("nullable"):
         return
-    problem = _PROBLEM[check["type"]](value, check)
+    problem = _problem(value, check)
     if problem:
         yield f"{_words(place)}: {one_line(problem)[:160]}"
     elif isinstance(value, list):
@@ -80,14 +80,19 @@ def _problems(place: Place, value: object, check: Check) -> Iterator[str]:
             yield from _problems((*place, number), item, check["items"])
 
 
-def _string(value: object, check: Check) -> str:
-    if not isinstance(value, str):
-        return "input should be a valid string"
-    least, most, size = check.get("min", 0), check.get("max"), len(value)
-    if size < least:
-        return f"string should have at least {_count(least, 'character')}"
+def _problem(value: Any, check: Check) -> str:  # noqa: ANN401 - JSON
+    if check["type"] == "literal":
+        return "" if value in check["values"] else _expected(check["values"])
+    kind, name = _TYPES[check["type"]]
+    given: type = type(value)
+    if given is not kind:
+        return f"input should be a valid {name}"
+    size = value if kind is int else len(value) if kind in (str, list) else 0
+    least, most = check.get("min"), check.get("max")
+    if least is not None and size < least:
+        return _TOO_SMALL[kind].format(bound=least, s="" if least == 1 else "s")
     if most is not None and size > most:
-        return f"string should have at most {_count(most, 'character')}"
+        return _TOO_LARGE[kind].format(bound=most, s="" if most == 1 else "s", size=size)
     if "pattern" in check and not re.fullmatch(check["pattern"], value):
         return str(check["message"])
     if "at_most" in check and size > check["at_most"]:
@@ -95,46 +100,25 @@ def _string(value: object, check: Check) -> str:
     return ""
 
 
-def _integer(value: object, check: Check) -> str:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return "input should be a valid integer"
-    least, most = check.get("min"), check.get("max")
-    if most is not None and value > most:
-        return f"input should be less than or equal to {most}"
-    if least is not None and value < least:
-        return f"input should be greater than or equal to {least}"
-    return ""
-
-
-def _list(value: object, check: Check) -> str:
-    if not isinstance(value, list):
-        return "input should be a valid list"
-    most = check.get("max")
-    if most is not None and len(value) > most:
-        return f"list should have at most {_count(most, 'item')} after validation, not {len(value)}"
-    return ""
-
-
-def _literal(value: object, check: Check) -> str:
-    if isinstance(value, str) and value in check["values"]:
-        return ""
-    *first, last = map(repr, check["values"])
+def _expected(values: list[str]) -> str:
+    *first, last = map(repr, values)
     return f"input should be {', '.join(first)} or {last}" if first else f"input should be {last}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-_PROBLEM: Final = {
-    "string": _string,
-    "integer": _integer,
-    "boolean": lambda value, _: (
-        "" if isinstance(value, bool) else "input should be a valid boolean"
-    ),
-    "list": _list,
-    "object": lambda value, _: (
-        "" if isinstance(value, dict) else "input should be a valid dictionary"
-    ),
-    "literal": _literal,
+# The type of a check → the type of the value, and its name
+_TYPES: Final[Mapping[str, tuple[type, str]]] = {
+    "string": (str, "string"),
+    "integer": (int, "integer"),
+    "boolean": (bool, "boolean"),
+    "list": (list, "list"),
+    "object": (dict, "dictionary"),
+}
+_TOO_SMALL: Final[Mapping[type, str]] = {
+    str: "string should have at least {bound} character{s}",
+    int: "input should be greater than or equal to {bound}",
+}
+_TOO_LARGE: Final[Mapping[type, str]] = {
+    str: "string should have at most {bound} character{s}",
+    int: "input should be less than or equal to {bound}",
+    list: "list should have at most {bound} item{s} after validation, not {size}",
 }

@@ -211,10 +211,10 @@ class RunningCall:
     def _next(self) -> Reply | Pause:
         if self._waiting is None:
             self._has_begun = True
-            asked = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
-            account = getattr(asked, "account", "")
+            args = self._tool.parse(self._arguments, self._calls.checks[self._tool.name])
+            account = getattr(args, "account", "")
             answer = self._tool.function(
-                ToolContext(self._calls.services(), self.call, account), asked
+                ToolContext(self._calls.services(), self.call, account), args
             )
             if isinstance(answer, Reply | Result):
                 return self._tool.reply(answer)

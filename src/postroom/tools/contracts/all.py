@@ -21,7 +21,7 @@ def fence(result: Result) -> Reply:
     if isinstance(result, vault.NoteContent):
         return _content(result)
     if isinstance(result, vault.NoteList):
-        return _listed(result)
+        return _list(result)
     if isinstance(result, vault.NoteMoved):
         return _moved(result)
     assert isinstance(result, vault.NoteWritten)
@@ -45,22 +45,22 @@ def _content(note: vault.NoteContent) -> Reply:
     return fenced_reply(note, head, text, tail)
 
 
-def _listed(found: vault.NoteList) -> Reply:
-    rows = [f"{one.path} | {one.snippet}" if one.snippet else one.path for one in found.notes]
-    rows += [f"Folder: {name}/" for name in found.folders]
-    rows += [f"Not readable: {path}" for path in found.unreadable]
-    count = f"{len(found.notes)} of {found.total} notes." if found.total else "No note."
-    more = f"More: cursor={found.cursor}" if found.cursor else ""
-    return fenced_reply(found, count, "\n".join(rows), [found.hint, more])
+def _list(page: vault.NoteList) -> Reply:
+    rows = [f"{note.path} | {note.snippet}" if note.snippet else note.path for note in page.notes]
+    rows += [f"Folder: {name}/" for name in page.folders]
+    rows += [f"Not readable: {path}" for path in page.unreadable]
+    count = f"{len(page.notes)} of {page.total} notes." if page.total else "No note."
+    more = f"More: cursor={page.cursor}" if page.cursor else ""
+    return fenced_reply(page, count, "\n".join(rows), [page.hint, more])
 
 
-def _moved(done: vault.NoteMoved) -> Reply:
-    rows = [f"Now: {done.path}"]
-    rows += [f"Links rewritten in {path}" for path in done.rewritten]
-    rows += [f"Ambiguous, left as it is, in {found}" for found in done.ambiguous]
-    rows += [f"Not for tools, left as it is: {path}" for path in done.untouched]
-    head = f"Moved. {done.links} links were rewritten."
-    return fenced_reply(done, head, "\n".join(rows))
+def _moved(move: vault.NoteMoved) -> Reply:
+    rows = [f"Now: {move.path}"]
+    rows += [f"Links rewritten in {path}" for path in move.rewritten]
+    rows += [f"Ambiguous, left as it is, in {note}" for note in move.ambiguous]
+    rows += [f"Not for tools, left as it is: {path}" for path in move.untouched]
+    head = f"Moved. {move.links} links were rewritten."
+    return fenced_reply(move, head, "\n".join(rows))
 
 
 def _fenced(row: Tool) -> Tool:

@@ -25,12 +25,7 @@ from postroom.tools import documents, table
 from postroom.tools.documents import ErrorText, Outcome, minutes, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools.models.approval import (
-        DraftEmailRequest,
-        ReplyEmailRequest,
-        SearchEmailRequest,
-        SendEmailRequest,
-    )
+    from postroom.tools.models import approval as models
 
 INSTRUCTIONS: Final = (
     "Search is free. A draft stays in the mailbox. send_email and reply_email send nothing before a"
@@ -95,12 +90,12 @@ class InvalidThread(NotFound):
     """There is no such thread; the message is the document's."""
 
 
-def search_email(context: table.ToolContext, asked: SearchEmailRequest) -> table.Reply:
+def search_email(context: table.ToolContext, args: models.SearchEmailRequest) -> table.Reply:
     """Search emails with Gmail's query language. Read-only: allowed in every mode."""
     page = context.services.mailbox.search(
-        context.call, context.account, asked.query, limit=asked.max_results, cursor=""
+        context.call, context.account, args.query, limit=args.max_results, cursor=""
     )
-    query, emails = one_line(asked.query), tuple(map(_email, page.items))
+    query, emails = one_line(args.query), tuple(map(_email, page.items))
     rows = [FOUND.format(count=len(emails), query=query)]
     for number, (email, item) in enumerate(zip(emails, page.items, strict=True), 1):
         rows.append(FOUND_EMAIL.format(number=number, email=email, day=documents.moment(item.date)))
@@ -122,9 +117,9 @@ def _email(summary: Summary) -> EmailResult:
     )
 
 
-def draft_email(context: table.ToolContext, asked: DraftEmailRequest) -> table.Reply:
+def draft_email(context: table.ToolContext, args: models.DraftEmailRequest) -> table.Reply:
     """Keep an email as a draft; it is not sent."""
-    desk, written = context.desk, _written(context, asked)
+    desk, written = context.desk, _written(context, args)
     if not desk.rules.live:
         return _rehearsed(context, written, "Draft logged but not created")
     draft = context.services.mailbox.draft(context.call, desk.composer.letter(written))
@@ -132,9 +127,9 @@ def draft_email(context: table.ToolContext, asked: DraftEmailRequest) -> table.R
     return outcome(DRAFTED.format(id=draft.id), draft_id=draft.id)
 
 
-def send_email(context: table.ToolContext, asked: SendEmailRequest) -> table.Waiting:
+def send_email(context: table.ToolContext, args: models.SendEmailRequest) -> table.Waiting:
     """Send an email. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, written = context.desk, _written(context, asked)
+    desk, written = context.desk, _written(context, args)
     if not desk.rules.live:
         return _rehearsed(context, written, "Send logged but not executed")
     letter = desk.composer.letter(written)
@@ -144,32 +139,32 @@ def send_email(context: table.ToolContext, asked: SendEmailRequest) -> table.Wai
     return _outcome(desk, entry, "Email", unapproved, "send_email")
 
 
-def reply_email(context: table.ToolContext, asked: ReplyEmailRequest) -> table.Waiting:
+def reply_email(context: table.ToolContext, args: models.ReplyEmailRequest) -> table.Waiting:
     """Reply in a thread. Needs a person's approval in vault/Approved/; rate limited."""
-    desk, thread = context.desk, documents.shown_id(asked.thread_id)
+    desk, thread = context.desk, documents.shown_id(args.thread_id)
     if not desk.rules.live:
         desk.rehearse(context.call, None, thread=thread)
-        return outcome(REHEARSED_REPLY.format(thread=thread, length=len(asked.body)))
+        return outcome(REHEARSED_REPLY.format(thread=thread, length=len(args.body)))
     unapproved = UNAPPROVED.format(what=f"replying to thread {thread}", type="email_reply")
     try:
-        answers, answer = context.services.mailbox.answer(
-            context.account, id=asked.message_id, thread=asked.thread_id, everyone=False
+        message_id, envelope = context.services.mailbox.answer(
+            context.account, id=args.message_id, thread=args.thread_id, everyone=False
         )
     except NotFound:
         # The documents check the approval first, then the budget, then the thread.
-        if not desk.is_reply_approved(context.call, asked.thread_id):
+        if not desk.is_reply_approved(context.call, args.thread_id):
             raise Unapproved(unapproved) from None
         desk.refuse_over_budget()
         raise InvalidThread(NO_THREAD.format(thread=thread)) from None
-    written = Written(answer.to, answer.subject, asked.body, answer.cc, answers=answers)
+    written = Written(envelope.to, envelope.subject, args.body, envelope.cc, answers=message_id)
     letter = desk.composer.letter(written)
     entry = yield from desk.posting(context.call, letter, ONCE, slips=True)
     return _outcome(desk, entry, "Reply", unapproved, "reply_email")
 
 
-def _written(context: table.ToolContext, asked: DraftEmailRequest) -> Written:
-    to = Address.parse(asked.to)
-    return Written((to,), asked.subject, asked.body, account=context.account)
+def _written(context: table.ToolContext, args: models.DraftEmailRequest) -> Written:
+    to = Address.parse(args.to)
+    return Written((to,), args.subject, args.body, account=context.account)
 
 
 def _rehearsed(context: table.ToolContext, written: Written, what: str) -> table.Reply:

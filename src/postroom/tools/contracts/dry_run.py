@@ -45,12 +45,7 @@ from postroom.tools.contracts.dry_run_input import (
 from postroom.tools.documents import ErrorText, Outcome, names, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools.models.dry_run import (
-        DraftEmail,
-        ReplyToThread,
-        SearchEmails,
-        SendEmail,
-    )
+    from postroom.tools.models import dry_run as models
 
 INSTRUCTIONS: Final = (
     "With DRY_RUN, the default, the tools show what they would do. Live, a letter waits for a person"
@@ -169,18 +164,18 @@ class FoundEmails(table.Result):
 # Section 4
 
 
-def send_email(context: table.ToolContext, asked: SendEmail) -> table.Waiting:
+def send_email(context: table.ToolContext, args: models.SendEmail) -> table.Waiting:
     """Send an email via Gmail. Requires DRY_RUN=false or returns a dry-run preview."""
-    written, warnings = check_letter(asked)
+    written, warnings = check_letter(args)
     if not context.desk.rules.live:
         details = _rehearse(context, written, "CC", "BCC")
         return _previewed(context, "send email", details, warnings)
     return (yield from _send(context, written, "Email", warnings))
 
 
-def draft_email(context: table.ToolContext, asked: DraftEmail) -> table.Reply:
+def draft_email(context: table.ToolContext, args: models.DraftEmail) -> table.Reply:
     """Create a draft in Gmail (doesn't send). Useful for HITL review."""
-    written, warnings = check_letter(asked)
+    written, warnings = check_letter(args)
     if not context.desk.rules.live:
         return _previewed(context, "create draft", _rehearse(context, written), warnings)
     letter = context.desk.composer.letter(written)
@@ -190,12 +185,12 @@ def draft_email(context: table.ToolContext, asked: DraftEmail) -> table.Reply:
     return outcome(_warned(context, text, warnings), draft_id=draft.id)
 
 
-def search_emails(context: table.ToolContext, asked: SearchEmails) -> table.Waiting:
+def search_emails(context: table.ToolContext, args: models.SearchEmails) -> table.Waiting:
     """Search emails using Gmail query syntax. Read-only — always safe."""
     yield from _turn(context)
-    mailbox, query, most = context.services.mailbox, asked.query, asked.max_results
+    mailbox, query, most = context.services.mailbox, args.query, args.max_results
     bodies: Mapping[str, str] = {}
-    if asked.include_body:
+    if args.include_body:
         page, whole = mailbox.search_whole(context.call, context.account, query, limit=most)
         room = min(ONE_BODY, ALL_BODIES // max(1, len(whole)))
         bodies = {id: documents.body(message.mail.text, room) for id, message in whole.items()}
@@ -225,16 +220,18 @@ def _found(summary: Summary, body: str) -> FoundEmail:
     )
 
 
-def reply_to_thread(context: table.ToolContext, asked: ReplyToThread) -> table.Waiting:
+def reply_to_thread(context: table.ToolContext, args: models.ReplyToThread) -> table.Waiting:
     """Reply to an existing email thread. Maintains conversation threading."""
-    text, page, warnings = validate_texts(asked.body, asked.html_body)
-    answers, answer = context.services.mailbox.answer(
-        context.account, id="", thread=asked.thread_id, everyone=asked.reply_all
+    text, page, warnings = validate_texts(args.body, args.html_body)
+    message_id, envelope = context.services.mailbox.answer(
+        context.account, id="", thread=args.thread_id, everyone=args.reply_all
     )
-    written = Written(answer.to, answer.subject, text, answer.cc, html=page, answers=answers)
+    written = Written(
+        envelope.to, envelope.subject, text, envelope.cc, html=page, answers=message_id
+    )
     if not context.desk.rules.live:
         details = _rehearse(context, written)
-        details = {"Thread ID": documents.shown_id(asked.thread_id), **details}
+        details = {"Thread ID": documents.shown_id(args.thread_id), **details}
         return _previewed(context, "reply to thread", details, warnings)
     return (yield from _send(context, written, "Reply", warnings))
 

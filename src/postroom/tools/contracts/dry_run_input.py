@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from postroom.core.address import Address
 from postroom.core.errors import Invalid
@@ -14,7 +14,7 @@ from postroom.core.text import words
 from postroom.desk.compose import Written
 
 if TYPE_CHECKING:
-    from postroom.tools.models.dry_run import DraftEmail
+    from postroom.tools.models import dry_run as models
 
 MAX_SUBJECT, MAX_BODY = 500, 50_000  # section 11B: what is longer is cut
 MAX_ADDRESS, MAX_LOCAL = 254, 64  # section 11A: shorter than these
@@ -32,23 +32,16 @@ class BadAddress(Invalid):
         self.field = field
 
 
-class Checked(NamedTuple):
-    """A letter as it is accepted, and what was changed."""
-
-    written: Written
-    warnings: tuple[str, ...]
-
-
-def check_letter(asked: DraftEmail) -> Checked:
-    """Return the letter that a call of `draft_email` or `send_email` asks for."""
-    to = validate_email_address(asked.to, "to")
-    cc, bcc = (validate_recipient_list(getattr(asked, name), name) for name in ("cc", "bcc"))
-    given = getattr(asked, "reply_to", "")
+def check_letter(args: models.DraftEmail) -> tuple[Written, tuple[str, ...]]:
+    """Return the letter that `draft_email` or `send_email` is called for, and warnings of what was changed."""
+    to = validate_email_address(args.to, "to")
+    cc, bcc = (validate_recipient_list(getattr(args, name), name) for name in ("cc", "bcc"))
+    given = getattr(args, "reply_to", "")
     reply_to = (validate_email_address(given, "reply_to"),) if given else ()
-    subject, cut_subject = validate_subject(asked.subject)
-    text, page, warnings = validate_texts(asked.body, asked.html_body)
+    subject, cut_subject = validate_subject(args.subject)
+    text, page, warnings = validate_texts(args.body, args.html_body)
     written = Written((to,), subject, text, cc, bcc, page, reply_to=reply_to)
-    return Checked(written, tuple(filter(None, [cut_subject, *warnings])))
+    return written, tuple(filter(None, [cut_subject, *warnings]))
 
 
 def validate_email_address(text: str, field: str) -> Address:

@@ -25,13 +25,7 @@ from postroom.tools import documents, table
 from postroom.tools.documents import mcp_error, names
 
 if TYPE_CHECKING:
-    from postroom.tools.models.gmail import (
-        AddLabelInput,
-        GetEmailInput,
-        ListEmailsInput,
-        MoveEmailInput,
-        SendEmailInput,
-    )
+    from postroom.tools.models import gmail as models
 
 INSTRUCTIONS: Final = (
     "Reading is free. send_email sends nothing before a person has approved it: permission_denied"
@@ -91,10 +85,10 @@ class AddLabelResult(table.Result):
     labeled: bool
 
 
-def list_emails(context: table.ToolContext, asked: ListEmailsInput) -> table.Reply:
+def list_emails(context: table.ToolContext, args: models.ListEmailsInput) -> table.Reply:
     """List emails that match a Gmail search query, newest first."""
     page = context.services.mailbox.search(
-        context.call, context.account, asked.query, limit=asked.max_results, cursor=""
+        context.call, context.account, args.query, limit=args.max_results, cursor=""
     )
     emails = tuple(
         EmailSummary(
@@ -110,9 +104,9 @@ def list_emails(context: table.ToolContext, asked: ListEmailsInput) -> table.Rep
     return table.Reply(text, EmailSummaries(result=emails))
 
 
-def get_email(context: table.ToolContext, asked: GetEmailInput) -> table.Result:
+def get_email(context: table.ToolContext, args: models.GetEmailInput) -> table.Result:
     """Read one email."""
-    message = context.services.mailbox.message(context.call, context.account, asked.message_id)
+    message = context.services.mailbox.message(context.call, context.account, args.message_id)
     mail = message.mail
     return EmailFull(
         id=message.id,
@@ -126,19 +120,19 @@ def get_email(context: table.ToolContext, asked: GetEmailInput) -> table.Result:
     )
 
 
-def send_email(context: table.ToolContext, asked: SendEmailInput) -> table.Waiting:
+def send_email(context: table.ToolContext, args: models.SendEmailInput) -> table.Waiting:
     """Send an email, or a reply in the thread of reply_to_message_id, once a person has approved it."""
-    desk, answers = context.desk, asked.reply_to_message_id
+    desk, answers = context.desk, args.reply_to_message_id
     written = Written(
-        to=(Address.parse(asked.to),),
-        subject=asked.subject,
-        text=asked.body,
-        html=asked.body if _HTML.search(asked.body) else "",
+        to=(Address.parse(args.to),),
+        subject=args.subject,
+        text=args.body,
+        html=args.body if _HTML.search(args.body) else "",
         answers=answers or "",
         account=context.account,
     )
     if not desk.rules.live:
-        return _rehearsed(context, written, asked)
+        return _rehearsed(context, written, args)
     # A draft that a person wrote and approved is sent by the call that has its words.
     wish = Proposal(
         refuse_if_sent=True, match_persons_letter=True, pre_send_record=json.dumps(answers)
@@ -148,13 +142,15 @@ def send_email(context: table.ToolContext, asked: SendEmailInput) -> table.Waiti
     return _outcome(desk, entry)
 
 
-def _rehearsed(context: table.ToolContext, written: Written, asked: SendEmailInput) -> table.Reply:
+def _rehearsed(
+    context: table.ToolContext, written: Written, args: models.SendEmailInput
+) -> table.Reply:
     letter = documents.rehearse(context, written)
     preview = {
         "to": letter.to[0].spec,
         "subject": letter.subject,
-        "body_preview": asked.body[:PREVIEW],
-        "reply_to_message_id": asked.reply_to_message_id,
+        "body_preview": args.body[:PREVIEW],
+        "reply_to_message_id": args.reply_to_message_id,
     }
     message = REHEARSED.format(source=context.desk.rules.source)
     return mcp_error("permission_denied", message, preview=preview)
@@ -174,18 +170,18 @@ def _outcome(desk: Desk, entry: Entry) -> table.Answer:
     return refuse("send_failed")
 
 
-def move_email(context: table.ToolContext, asked: MoveEmailInput) -> table.Answer:
+def move_email(context: table.ToolContext, args: models.MoveEmailInput) -> table.Answer:
     """Move an email under a label and out of the inbox; INBOX puts it back."""
     change = context.services.mailbox.move(
-        context.call, context.account, asked.message_id, asked.destination_label
+        context.call, context.account, args.message_id, args.destination_label
     )
     return _filed(context.desk, change, MoveEmailResult(moved=True))
 
 
-def add_label(context: table.ToolContext, asked: AddLabelInput) -> table.Answer:
+def add_label(context: table.ToolContext, args: models.AddLabelInput) -> table.Answer:
     """Put a label on an email; it is made where there is none of that name."""
     change = context.services.mailbox.label(
-        context.call, context.account, asked.message_id, asked.label_name
+        context.call, context.account, args.message_id, args.label_name
     )
     return _filed(context.desk, change, AddLabelResult(labeled=True))
 

@@ -18,13 +18,7 @@ from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
 
 if TYPE_CHECKING:
-    from postroom.tools.models.messages import (
-        ListAgents,
-        ReceiveMessage,
-        SearchMessages,
-        SendMessage,
-        SetStatus,
-    )
+    from postroom.tools.models import messages as models
 
 INSTRUCTIONS: Final = (
     "send_message and receive_message are for other agents in this repository, not for mail. Answer"
@@ -95,26 +89,26 @@ class AgentList(table.Result):
     end: str = ""
 
 
-def send_message(context: table.ToolContext, asked: SendMessage) -> table.Reply:
+def send_message(context: table.ToolContext, args: models.SendMessage) -> table.Reply:
     """Write to another agent, or answer one."""
-    if not (asked.recipient or asked.reply_to):
+    if not (args.recipient or args.reply_to):
         raise Invalid("There is no recipient", remedy="Name one, or give reply_to.")
     sent = context.services.correspondence.send(
-        context.call, asked.recipient, asked.message, asked.reply_to
+        context.call, args.recipient, args.message, args.reply_to
     )
     id, thread = sent.message.id, one_line(sent.thread)
     text = f"Sent: message {id}, thread {thread}. It waits in the other's mailbox."
     return table.Reply(text, MessageSent(id=id, thread=thread, state=sent.state))
 
 
-def receive_message(context: table.ToolContext, asked: ReceiveMessage) -> table.Waiting:
+def receive_message(context: table.ToolContext, args: models.ReceiveMessage) -> table.Waiting:
     """Read the oldest unread message that another agent wrote to you; wait for one if you like."""
-    book = context.services.correspondence
-    received = yield from book.receive(context.call, asked.wait_seconds, peek=asked.peek)
+    service = context.services.correspondence
+    received = yield from service.receive(context.call, args.wait_seconds, peek=args.peek)
     if received is None:
         return table.Reply("No unread messages.", Received())
     with received.release_on_error():
-        reply, left = _whole(book, received.letter, 0), book.left(received)
+        reply, left = _message_reply(service, received.letter, 0), service.left(received)
         assert isinstance(reply.result, Messages)
         shared = vars(reply.result) | vars(reply.result.messages[0])
         fields = {name: shared[name] for name in Received._fields if name in shared}
@@ -122,82 +116,85 @@ def receive_message(context: table.ToolContext, asked: ReceiveMessage) -> table.
         return table.Reply(text, Received(**fields, left=left), delivery=received.delivery)
 
 
-def set_status(context: table.ToolContext, asked: SetStatus) -> table.Reply:
+def set_status(context: table.ToolContext, args: models.SetStatus) -> table.Reply:
     """Say whether other agents' letters may disturb you: ready, work or offline."""
-    context.services.correspondence.set_status(context.call, asked.status)
-    return table.Reply(f"You are {asked.status}.", StatusSet(status=asked.status))
+    context.services.correspondence.set_status(context.call, args.status)
+    return table.Reply(f"You are {args.status}.", StatusSet(status=args.status))
 
 
-def list_agents(context: table.ToolContext, _asked: ListAgents) -> table.Reply:
+def list_agents(context: table.ToolContext, _args: models.ListAgents) -> table.Reply:
     """List the agents that you can write to."""
-    found = tuple(
-        ListedAgent(name=one_line(one.name), is_current=one.is_current, status=one.status)
-        for one in context.services.correspondence.agents(context.call)
+    agents = tuple(
+        ListedAgent(name=one_line(agent.name), is_current=agent.is_current, status=agent.status)
+        for agent in context.services.correspondence.agents(context.call)
     )
     rows = [
-        f"{one.name}{' [you]' if one.is_current else ''}{f' ({one.status})' if one.status else ''}"
-        for one in found
+        f"{agent.name}{' [you]' if agent.is_current else ''}"
+        f"{f' ({agent.status})' if agent.status else ''}"
+        for agent in agents
     ]
-    return fenced_reply(AgentList(agents=found), "", "\n".join(rows))
+    return fenced_reply(AgentList(agents=agents), "", "\n".join(rows))
 
 
-def search_messages(context: table.ToolContext, asked: SearchMessages) -> table.Reply:
+def search_messages(context: table.ToolContext, args: models.SearchMessages) -> table.Reply:
     """Find messages to and from you, newest first, and their state: queued, delivered or read."""
-    book = context.services.correspondence
-    found = book.search(
-        context.call, query=asked.query, agent=asked.agent, thread=asked.thread, id=asked.id
+    service = context.services.correspondence
+    letters = service.search(
+        context.call, query=args.query, agent=args.agent, thread=args.thread, id=args.id
     )
-    if asked.id and found:
-        return _whole(book, found[0], asked.offset, len(found))
-    return _listed(book, found, asked.offset)
+    if args.id and letters:
+        return _message_reply(service, letters[0], args.offset, len(letters))
+    return _list_reply(service, letters, args.offset)
 
 
-def _plain(id: str) -> str:
-    """Return an id as it stands outside the fence: one that says something is none."""
-    return id if re.fullmatch("[A-Za-z0-9_-]{1,16}", id, re.ASCII) else ""
-
-
-def _shown(book: Correspondence, letter: AgentLetter, text: str) -> ShownMessage:
+def _view(service: Correspondence, letter: AgentLetter, text: str) -> ShownMessage:
     message = letter.message
     return ShownMessage(
-        id=_plain(message.id),
-        sender=cut(sender_of(book, letter), 256),
+        id=_checked_id(message.id),
+        sender=cut(sender_of(service, letter), 256),
         to=cut(one_line(message.to), 256),
         message=text,
         sent_at=message.created if seconds(message.created) is not None else "",
-        thread=_plain(letter.thread),
-        reply_to=_plain(letter.reply_to),
+        thread=_checked_id(letter.thread),
+        reply_to=_checked_id(letter.reply_to),
         state=letter.state,
-        person=book.by_the_person(letter),
+        person=service.by_the_person(letter),
     )
 
 
-def _whole(book: Correspondence, letter: AgentLetter, offset: int, total: int = 1) -> table.Reply:
-    """Return one message with all of its text, or a window of it."""
-    size = len(clean(letter.message.text).text)
-    one = _shown(book, letter, bounded(letter.message.text, offset, SHOWN))
-    text = f"From: {one.sender}\nTo: {one.to}\n\n{one.message}"
-    after = offset + SHOWN if offset + SHOWN < size else 0
-    head = f"Message {one.id}, thread {one.thread}, {one.sent_at}."
-    more = f"More: search_messages id={one.id} offset={after}" if after else ""
-    about = Messages(messages=(one,), total=total, next_offset=after)
-    return fenced_reply(about, head, text, [more], PERSONS if one.person else NOTICE)
+def _checked_id(id: str) -> str:
+    """Return an id if it may be outside the fence: it has no room for words."""
+    return id if re.fullmatch("[A-Za-z0-9_-]{1,16}", id, re.ASCII) else ""
 
 
-def _listed(book: Correspondence, found: list[AgentLetter], offset: int) -> table.Reply:
-    """Return the beginnings of several."""
+def _message_reply(
+    service: Correspondence, letter: AgentLetter, offset: int, total: int = 1
+) -> table.Reply:
+    """Return one message with its text, or a window of it."""
+    message = _view(service, letter, bounded(letter.message.text, offset, SHOWN))
+    end, size = offset + SHOWN, len(clean(letter.message.text).text)
+    result = Messages(messages=(message,), total=total, next_offset=end if end < size else 0)
+    head = f"Message {message.id}, thread {message.thread}, {message.sent_at}."
+    text = f"From: {message.sender}\nTo: {message.to}\n\n{message.message}"
+    more = f"More: search_messages id={message.id} offset={end}" if end < size else ""
+    return fenced_reply(result, head, text, [more], PERSONS if message.person else NOTICE)
+
+
+def _list_reply(service: Correspondence, letters: list[AgentLetter], offset: int) -> table.Reply:
+    """Return the beginnings of several messages."""
+    end, total = offset + FEW, len(letters)
     page = tuple(
-        _shown(book, letter, cut(one_line(letter.message.text), SNIPPET))
-        for letter in found[offset : offset + FEW]
+        _view(service, letter, cut(letter.message.text, SNIPPET)) for letter in letters[offset:end]
     )
     rows = [
-        f"{one.id} {one.sent_at} {one.sender} to {one.to}, {one.state}, thread {one.thread}: {one.message}"
-        for one in page
+        f"{message.id} {message.sent_at} {message.sender} to {message.to}, {message.state},"
+        f" thread {message.thread}: {message.message}"
+        for message in page
     ]
-    after = offset + FEW if offset + FEW < len(found) else 0
-    head = f"{len(page)} of {len(found)} messages." if found else "No message."
-    about = Messages(messages=page, total=len(found), next_offset=after)
-    return fenced_reply(about, head, "\n".join(rows), [f"More: offset={after}" if after else ""])
+    head = f"{len(page)} of {total} messages." if letters else "No message."
+    result = Messages(messages=page, total=total, next_offset=end if end < total else 0)
+    more = f"More: offset={end}" if end < total else ""
+    return fenced_reply(result, head, "\n".join(rows), [more])
 
 
 _row: Final = partial(table.Tool, contract="all", actor="agents")

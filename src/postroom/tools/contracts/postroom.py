@@ -19,20 +19,7 @@ from postroom.tools import answers, table
 from postroom.tools.fence import LETTER
 
 if TYPE_CHECKING:
-    from postroom.tools.models.postroom import (
-        AskStatus,
-        KeepDraft,
-        LabelMail,
-        MoveMail,
-        ReadMail,
-        ReadThread,
-        ReplyToMail,
-        SaveAttachment,
-        SearchMail,
-        SendLetter,
-        WithdrawLetter,
-        WriteLetter,
-    )
+    from postroom.tools.models import postroom as models
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"
@@ -45,132 +32,134 @@ MAX_PEOPLE: Final = 200
 _LETTER: Final = re.compile(r"[a-z2-7]{10}")
 
 
-def search_email(context: table.ToolContext, asked: SearchMail) -> table.Reply:
+def search_email(context: table.ToolContext, args: models.SearchMail) -> table.Reply:
     """Find mails, newest first.
 
     query: Gmail's search language: from: to: subject: label: in: is:unread has:attachment after:
     newer_than:7d OR -. All mail when empty.
     """
     page = context.services.mailbox.search(
-        context.call, context.account, asked.query, limit=asked.limit, cursor=asked.cursor
+        context.call, context.account, args.query, limit=args.limit, cursor=args.cursor
     )
     return answers.search_reply(page)
 
 
-def get_email(context: table.ToolContext, asked: ReadMail) -> table.Reply:
+def get_email(context: table.ToolContext, args: models.ReadMail) -> table.Reply:
     """Read one mail.
 
     Long text comes in windows: go on with offset=next_offset. Quoted history only with quotes.
     """
-    message = context.services.mailbox.message(context.call, context.account, asked.id)
+    message = context.services.mailbox.message(context.call, context.account, args.id)
     return answers.mail_reply(
-        message, offset=asked.offset, max_chars=asked.max_chars, quotes=asked.quotes
+        message, offset=args.offset, max_chars=args.max_chars, quotes=args.quotes
     )
 
 
-def get_thread(context: table.ToolContext, asked: ReadThread) -> table.Reply:
+def get_thread(context: table.ToolContext, args: models.ReadThread) -> table.Reply:
     """Read a conversation by its id or that of any mail in it; cursor leads to older mails."""
-    thread = context.services.mailbox.thread(context.call, context.account, asked.id)
+    thread = context.services.mailbox.thread(context.call, context.account, args.id)
     return answers.thread_reply(
-        thread, cursor=asked.cursor, max_chars=asked.max_chars, quotes=asked.quotes
+        thread, cursor=args.cursor, max_chars=args.max_chars, quotes=args.quotes
     )
 
 
-def get_attachment(context: table.ToolContext, asked: SaveAttachment) -> table.Reply:
+def get_attachment(context: table.ToolContext, args: models.SaveAttachment) -> table.Reply:
     """Save a file of a mail in the vault and return its path. What could run is saved as .download."""
-    saved = context.services.mailbox.attachment(context.call, context.account, asked.id, asked.part)
+    saved = context.services.mailbox.attachment(context.call, context.account, args.id, args.part)
     path, name, kind = str(saved.path), cut(saved.name, 200), cut(saved.type, 80)
     text = f"{path}\nFrom a file named {name} ({kind})"
     result = answers.FileResult(path=path, name=name, type=kind, size=saved.size)
     return answers.fenced_reply(result, f"Saved, {saved.size} bytes.", text)
 
 
-def draft_email(context: table.ToolContext, asked: KeepDraft) -> table.Reply:
+def draft_email(context: table.ToolContext, args: models.KeepDraft) -> table.Reply:
     """Keep a letter as a draft in the mailbox; nothing is sent.
 
     draft_id revises a draft that you made, if nobody has changed it since.
     """
-    letter, _ = _written(context, asked)
-    return _draft_reply(context, letter, asked.draft_id)
+    letter, _ = _written(context, args)
+    return _draft_reply(context, letter, args.draft_id)
 
 
-def send_email(context: table.ToolContext, asked: SendLetter) -> table.Waiting:
+def send_email(context: table.ToolContext, args: models.SendLetter) -> table.Waiting:
     """Ask for a letter to be sent.
 
     It waits until a person has approved exactly this letter; calling again changes nothing.
     """
-    letter, origins = _written(context, asked)
-    return (yield from _post(context, letter, asked, origins))
+    letter, origins = _written(context, args)
+    return (yield from _post(context, letter, args, origins))
 
 
-def reply_email(context: table.ToolContext, asked: ReplyToMail) -> table.Waiting:
+def reply_email(context: table.ToolContext, args: models.ReplyToMail) -> table.Waiting:
     """Answer a mail (id) or the newest mail of a conversation (thread).
 
     The recipients come from it: Reply-To or sender, with reply_all everybody. Waits for a person
     like send_email; as_draft keeps it as a draft instead.
     """
-    if bool(asked.id) == bool(asked.thread):
+    if bool(args.id) == bool(args.thread):
         raise Invalid("A reply needs `id` or `thread`, one of them", remedy="Give one.")
-    _one_body(asked)
-    if not (asked.body or asked.html or asked.attachments):
+    _one_body(args)
+    if not (args.body or args.html or args.attachments):
         raise Invalid("The reply is empty", remedy="Give `body` or `html`.")
-    answered, answer = context.services.mailbox.answer(
-        context.account, id=asked.id, thread=asked.thread, everyone=asked.reply_all
+    message_id, envelope = context.services.mailbox.answer(
+        context.account, id=args.id, thread=args.thread, everyone=args.reply_all
     )
     letter, origins = _letter(
-        context, asked, Written(answer.to, answer.subject, "", answer.cc, answers=answered)
+        context, args, Written(envelope.to, envelope.subject, "", envelope.cc, answers=message_id)
     )
     try:
-        if asked.as_draft:
+        if args.as_draft:
             return _draft_reply(context, letter, "")
-        return (yield from _post(context, letter, asked, origins))
+        return (yield from _post(context, letter, args, origins))
     except PostroomError as refused:
-        for address in (*answer.to, *answer.cc):  # the mail's word, which an error of ours is not
+        for address in (
+            *envelope.to,
+            *envelope.cc,
+        ):  # the mail's word, which an error of ours is not
             refused.message = refused.message.replace(address.spec, "an address of that mail")
         raise
 
 
-def move_email(context: table.ToolContext, asked: MoveMail) -> table.Reply:
+def move_email(context: table.ToolContext, args: models.MoveMail) -> table.Reply:
     """Put a mail under a label and take it out of the inbox; INBOX puts it back.
 
     Trash, Spam, Sent and Drafts are no destinations.
     """
     mailbox = context.services.mailbox
-    change = mailbox.move(context.call, context.account, asked.id, asked.destination)
+    change = mailbox.move(context.call, context.account, args.id, args.destination)
     return _filing_reply(change, context.desk.rules)
 
 
-def add_label(context: table.ToolContext, asked: LabelMail) -> table.Reply:
+def add_label(context: table.ToolContext, args: models.LabelMail) -> table.Reply:
     """Put a label on a mail; made if there is none of that name."""
     mailbox = context.services.mailbox
-    change = mailbox.label(context.call, context.account, asked.id, asked.label)
+    change = mailbox.label(context.call, context.account, args.id, args.label)
     return _filing_reply(change, context.desk.rules)
 
 
-def letter_status(context: table.ToolContext, asked: AskStatus) -> table.Waiting:
+def letter_status(context: table.ToolContext, args: models.AskStatus) -> table.Waiting:
     """Say what became of a letter of yours; wait up to 20 seconds for news.
 
     Without id: all of yours that are open.
     """
-    if not asked.id:
+    if not args.id:
         return _open_letters(context)
-    entry = context.desk.status(
-        context.call, asked.id
-    )  # its line is there, however the waiting ends
-    before = entry.kind
-    for _ in range(asked.wait if before in OPEN else 0):
+    # The line of the call is written here, however the waiting ends.
+    entry = context.desk.status(context.call, args.id)
+    first = entry.kind
+    for _ in range(args.wait if first in OPEN else 0):
         yield 1.0
-        entry = context.desk.glance(context.call, asked.id)
-        if entry.kind != before:
+        entry = context.desk.glance(context.call, args.id)
+        if entry.kind != first:
             break
     newer = context.desk.replaced_by(entry)
     reply = answers.letter_reply(entry, context.desk.rules, newer)
     return table.Reply(reply.text, answers.StatusResult(**vars(reply.result)))
 
 
-def withdraw_letter(context: table.ToolContext, asked: WithdrawLetter) -> table.Reply:
+def withdraw_letter(context: table.ToolContext, args: models.WithdrawLetter) -> table.Reply:
     """Take back a letter of yours that has not left, or delete a draft that you made."""
-    rules, id = context.desk.rules, asked.id
+    rules, id = context.desk.rules, args.id
     if _LETTER.fullmatch(id):
         return answers.letter_reply(context.desk.withdraw(context.call, id), rules)
     if context.services.mailbox.discard(context.call, context.account, id):
@@ -179,38 +168,40 @@ def withdraw_letter(context: table.ToolContext, asked: WithdrawLetter) -> table.
     return answers.draft_reply("rehearsal", text, id)
 
 
-def _people(given: list[str]) -> tuple[Address, ...]:
-    found: list[Address] = []
-    for text in given:
-        found += Address.parse_list(text)
-        if len(found) > MAX_PEOPLE:  # far more than any limit lets through
+def _addresses(texts: list[str]) -> tuple[Address, ...]:
+    addresses: list[Address] = []
+    for text in texts:
+        addresses += Address.parse_list(text)
+        if len(addresses) > MAX_PEOPLE:  # far more than any limit lets through
             raise Invalid(f"More than {MAX_PEOPLE} addresses", remedy="Write to fewer people.")
-    return tuple(found)
+    return tuple(addresses)
 
 
-def _written(context: table.ToolContext, asked: WriteLetter) -> tuple[Letter, tuple[str, ...]]:
-    _one_body(asked)
-    return _letter(context, asked, Written(_people(asked.to), asked.subject, ""))
+def _written(
+    context: table.ToolContext, args: models.WriteLetter
+) -> tuple[Letter, tuple[str, ...]]:
+    _one_body(args)
+    return _letter(context, args, Written(_addresses(args.to), args.subject, ""))
 
 
 def _letter(
-    context: table.ToolContext, asked: WriteLetter | ReplyToMail, to: Written
+    context: table.ToolContext, args: models.WriteLetter | models.ReplyToMail, to: Written
 ) -> tuple[Letter, tuple[str, ...]]:
     """Return a letter to these with the words and files that were given, and where the files are from."""
-    files, origins = context.services.mailbox.enclosures(context.account, asked.attachments)
+    files, origins = context.services.mailbox.enclosures(context.account, args.attachments)
     written = to._replace(
-        text=asked.body,
-        cc=(*to.cc, *_people(asked.cc)),
-        bcc=_people(asked.bcc),
-        html=asked.html,
+        text=args.body,
+        cc=(*to.cc, *_addresses(args.cc)),
+        bcc=_addresses(args.bcc),
+        html=args.html,
         account=context.account,
         attachments=files,
     )
     return context.desk.composer.letter(written), origins
 
 
-def _one_body(asked: WriteLetter | ReplyToMail) -> None:
-    if asked.body and asked.html:
+def _one_body(args: models.WriteLetter | models.ReplyToMail) -> None:
+    if args.body and args.html:
         raise Invalid(
             "A letter has `body` or `html`, not both",
             remedy="Give one: the plain text is made from the HTML.",
@@ -220,11 +211,11 @@ def _one_body(asked: WriteLetter | ReplyToMail) -> None:
 def _post(
     context: table.ToolContext,
     letter: Letter,
-    asked: SendLetter | ReplyToMail,
+    args: models.SendLetter | models.ReplyToMail,
     origins: tuple[str, ...],
 ) -> table.Waiting:
     """Ask for a letter to be sent; one that is approved already leaves, once its undo window is over."""
-    wish = Proposal(key=asked.idempotency_key, origins=origins, replaces=asked.replaces)
+    wish = Proposal(key=args.idempotency_key, origins=origins, replaces=args.replaces)
     entry = yield from context.desk.posting(context.call, letter, wish)
     return answers.letter_reply(entry, context.desk.rules)
 

@@ -27,14 +27,7 @@ from postroom.vault.note import Typed
 from postroom.vault.snippet import snippet
 
 if TYPE_CHECKING:
-    from postroom.tools.models.vault import (
-        EditNoteInput,
-        ListNotesInput,
-        MoveNoteInput,
-        ReadNoteInput,
-        SearchNotesInput,
-        WriteNoteInput,
-    )
+    from postroom.tools.models import vault as models
 
 # {room} is the folder in the vault that holds Postroom's, as the settings have it.
 DRAFTS: Final = (
@@ -50,7 +43,7 @@ INSTRUCTIONS: Final = (
 SHOWN: Final = 50_000  # characters of a note's text
 ANSWER: Final = 8_000  # bytes of a list, as text and as values together
 WRAPPING: Final = 700  # of them for what is around the notes
-PAGE: Final = 60  # notes that are asked of the index at once
+PAGE: Final = 60  # notes that the index is asked for at once
 FEW: Final = 20  # names of anything else in an answer
 INTERVAL: Final = 0.1  # seconds between two looks at the index
 
@@ -110,108 +103,111 @@ class NoteMoved(table.Result):
     links: int = 0
 
 
-def read_note(context: table.ToolContext, asked: ReadNoteInput) -> table.Result:
+def read_note(context: table.ToolContext, args: models.ReadNoteInput) -> table.Result:
     """Read a note; long text in windows: go on with offset=next_offset."""
     book = context.services.notebook
-    kept = book.read(context.call, asked.path, raw=asked.raw)
-    return _content(context, kept, asked.offset, asked.max_chars, raw=asked.raw)
+    version = book.read(context.call, args.path, raw=args.raw)
+    return _content(context, version, args.offset, args.max_chars, raw=args.raw)
 
 
-def write_note(context: table.ToolContext, asked: WriteNoteInput) -> table.Result:
+def write_note(context: table.ToolContext, args: models.WriteNoteInput) -> table.Result:
     """Make a note, or replace one that you have read: its frontmatter and body become these."""
-    kept = context.services.notebook.write(
-        context.call, asked.path, asked.frontmatter, asked.body, asked.if_match
+    version = context.services.notebook.write(
+        context.call, args.path, args.frontmatter, args.body, args.if_match
     )
-    return _content(context, kept, 0, max(SHOWN, len(asked.body) + 1))
+    return _content(context, version, 0, max(SHOWN, len(args.body) + 1))
 
 
-def edit_note(context: table.ToolContext, asked: EditNoteInput) -> table.Result:
+def edit_note(context: table.ToolContext, args: models.EditNoteInput) -> table.Result:
     """Change a part of a note that you have read, all at once."""
     edit = Edit(
-        append=asked.append,
-        prepend=asked.prepend,
-        find=asked.find,
-        replace=asked.replace if "replace" in asked.model_fields_set else None,
-        heading=asked.heading,
-        set=asked.set,
-        remove=tuple(asked.remove),
+        append=args.append,
+        prepend=args.prepend,
+        find=args.find,
+        replace=args.replace if "replace" in args.model_fields_set else None,
+        heading=args.heading,
+        set=args.set,
+        remove=tuple(args.remove),
     )
-    kept = context.services.notebook.edit(context.call, asked.path, edit, asked.if_match)
-    return NoteWritten(path=kept.path, etag=kept.etag, letter=kept.letter, hint=kept.hint)
+    version = context.services.notebook.edit(context.call, args.path, edit, args.if_match)
+    return NoteWritten(
+        path=version.path, etag=version.etag, letter=version.letter, hint=version.hint
+    )
 
 
-def list_notes(context: table.ToolContext, asked: ListNotesInput) -> table.Waiting:
+def list_notes(context: table.ToolContext, args: models.ListNotesInput) -> table.Waiting:
     """List the notes of a folder and all below it, by path; cursor leads on.
 
     filter: field:value, joined by AND; a list matches by any value.
     """
     finder = context.services.notebook.finder
     yield from _ready(context, finder)
-    folder, wanted = asked.directory, asked.filter or ""
-    after = _place(asked.cursor)
-    listed = finder.list(context.call, folder, wanted, limit=PAGE, after=after)
-    shown = tuple(_fitting(NoteMatch(path=match.path) for match in listed.matches))
-    more = len(shown) < len(listed.matches) or len(listed.matches) == PAGE
+    start, filter_ = _decode_cursor(args.cursor), args.filter or ""
+    page = finder.list(context.call, args.directory, filter_, limit=PAGE, after=start)
+    notes = tuple(_fitting(NoteMatch(path=match.path) for match in page.matches))
+    has_more = len(notes) < len(page.matches) or len(page.matches) == PAGE
+    is_plain = not (start or filter_)  # the first page of a whole folder
     return NoteList(
-        notes=shown,
-        folders=() if after or wanted else tuple(listed.folders),
-        unreadable=() if after or wanted else tuple(cut(p, 200) for p in listed.unreadable),
-        total=listed.total,
-        cursor=_cursor(shown[-1].path) if shown and more else "",
+        notes=notes,
+        folders=tuple(page.folders) if is_plain else (),
+        unreadable=tuple(cut(path, 200) for path in page.unreadable) if is_plain else (),
+        total=page.total,
+        cursor=_encode_cursor(notes[-1].path) if notes and has_more else "",
     )
 
 
-def move_note(context: table.ToolContext, asked: MoveNoteInput) -> table.Waiting:
+def move_note(context: table.ToolContext, args: models.MoveNoteInput) -> table.Waiting:
     """Give a note another path; links to it in other notes are rewritten."""
     book = context.services.notebook
     yield from _ready(context, book.finder)
-    moving = book.mover.move(context.call, asked.source, asked.destination)
-    done = yield from table.waiting_for(moving, _rewriting)
+    moving = book.mover.move(context.call, args.source, args.destination)
+    result = yield from table.waiting_for(moving, _rewriting)
     return NoteMoved(
         moved=True,
-        path=done.path,
-        rewritten=_few(done.links),
+        path=result.path,
+        rewritten=_few(result.links),
         ambiguous=_few(
-            f"{path}: {', '.join(cut(target, 60) for target in found[:3])}"
-            for path, found in done.ambiguous.items()
+            f"{path}: {', '.join(cut(target, 60) for target in targets[:3])}"
+            for path, targets in result.ambiguous.items()
         ),
-        untouched=_few(done.untouched),
-        links=sum(done.links.values()),
+        untouched=_few(result.untouched),
+        links=sum(result.links.values()),
     )
 
 
-def search_notes(context: table.ToolContext, asked: SearchNotesInput) -> table.Waiting:
+def search_notes(context: table.ToolContext, args: models.SearchNotesInput) -> table.Waiting:
     """Find notes by their words, the best first; cursor leads on.
 
     "a phrase", begin*, -without, a OR b; title: tag: heading: field: link: look there alone.
     """
     finder = context.services.notebook.finder
-    offset = int(asked.cursor) if re.fullmatch("[0-9]{1,9}", asked.cursor, re.ASCII) else 0
-    if asked.cursor and str(offset) != asked.cursor:
+    offset = int(args.cursor) if re.fullmatch("[0-9]{1,9}", args.cursor, re.ASCII) else 0
+    if args.cursor and str(offset) != args.cursor:
         raise _no_cursor()
     yield from _ready(context, finder)
-    listed = finder.search(context.call, asked.query, limit=FEW, offset=offset)
-    wanted = terms(asked.query)
-    found = (
-        NoteMatch(path=match.path, snippet=snippet(match.note, wanted) if match.note else "")
-        for match in listed.matches
+    page = finder.search(context.call, args.query, limit=FEW, offset=offset)
+    words = terms(args.query)
+    notes = tuple(
+        _fitting(
+            NoteMatch(path=match.path, snippet=snippet(match.note, words) if match.note else "")
+            for match in page.matches
+        )
     )
-    shown = tuple(_fitting(found))
-    after = offset + len(shown)
+    end = offset + len(notes)
     return NoteList(
-        notes=shown,
-        total=listed.total,
-        cursor=str(after) if after < listed.total and shown else "",
-        hint=LOOSE if listed.by_prefix else "" if listed.total else NOTHING,
+        notes=notes,
+        total=page.total,
+        cursor=str(end) if notes and end < page.total else "",
+        hint=LOOSE if page.by_prefix else "" if page.total else NOTHING,
     )
 
 
-def _cursor(path: str) -> str:
-    """Return where a list goes on, in signs that say nothing: a name is somebody's words."""
+def _encode_cursor(path: str) -> str:
+    """Return where a list goes on, encoded: a name is somebody's words, and a cursor is in no fence."""
     return urlsafe_b64encode(path.encode()).decode().rstrip("=")
 
 
-def _place(cursor: str) -> str:
+def _decode_cursor(cursor: str) -> str:
     try:
         return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except ValueError:
@@ -223,40 +219,41 @@ def _no_cursor() -> Invalid:
 
 
 def _content(
-    context: table.ToolContext, kept: NoteVersion, offset: int, most: int, *, raw: bool = False
+    context: table.ToolContext, version: NoteVersion, offset: int, most: int, *, raw: bool = False
 ) -> NoteContent:
-    note, hidden = kept.note, 0
+    note, hidden = version.note, 0
 
-    def shown(text: str) -> str:
+    def cleaned(text: str) -> str:
         nonlocal hidden
-        found = clean(text)
-        hidden += found.removed
-        return found.text
+        result = clean(text)
+        hidden += result.removed
+        return result.text
 
-    body = shown(note.body[offset : offset + most])
-    fields = _cleaned(note.values, shown)
+    end = offset + most
+    body = cleaned(note.body[offset:end])
+    fields = _map_texts(note.values, cleaned)
     assert isinstance(fields, dict)
     # What is shown as one text is edited in parts, and not written as a note.
     whole = offset == 0 and len(note.body) <= most and not hidden and not raw
     return NoteContent(
-        path=kept.path,
+        path=version.path,
         frontmatter=fields,
         body=body,
-        etag=context.services.notebook.remember(context.call, kept, whole=whole),
-        next_offset=offset + most if offset + most < len(note.body) else 0,
+        etag=context.services.notebook.remember(context.call, version, whole=whole),
+        next_offset=end if end < len(note.body) else 0,
         total_chars=0 if whole else len(note.body),
         hidden_chars=hidden,
-        letter=kept.letter,
-        hint=kept.hint,
+        letter=version.letter,
+        hint=version.hint,
     )
 
 
-def _cleaned(value: Typed, shown: Callable[[str], str]) -> Typed:
+def _map_texts(value: Typed, change: Callable[[str], str]) -> Typed:
     if isinstance(value, dict):
-        return {shown(key): _cleaned(inner, shown) for key, inner in value.items()}
+        return {change(key): _map_texts(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_cleaned(inner, shown) for inner in value]
-    return shown(value) if isinstance(value, str) else value
+        return [_map_texts(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _ready(context: table.ToolContext, finder: NoteSearch) -> Generator[table.Pause, None, None]:
@@ -281,9 +278,9 @@ def _fitting(matches: Iterable[NoteMatch]) -> Iterator[NoteMatch]:
 
 
 def _few(names: Iterable[str]) -> tuple[str, ...]:
-    found = list(names)
-    more = (f"and {len(found) - FEW} more",) if len(found) > FEW else ()
-    return (*(cut(name, 160) for name in found[:FEW]), *more)
+    every = list(names)
+    more = (f"and {len(every) - FEW} more",) if len(every) > FEW else ()
+    return (*(cut(name, 160) for name in every[:FEW]), *more)
 
 
 def refuse(tool: str, error: PostroomError) -> table.Reply:

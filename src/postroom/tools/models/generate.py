@@ -63,8 +63,8 @@ def listing_of(contract: Contract) -> dict[str, Any]:
 def model_of(tool: Tool) -> type[Arguments]:
     """Return the model of a tool's arguments, which annotates the second parameter of its function."""
     _, name, *_ = tool.function.__annotations__.values()
-    module = tool.function.__module__.rpartition(".")[2]
-    model: type[Arguments] = getattr(import_module(f"postroom.tools.models.{module}"), name)
+    module = import_module(tool.function.__module__.replace(".contracts.", ".models."))
+    model: type[Arguments] = getattr(module, name.rpartition(".")[2])
     return model
 
 
