@@ -91,7 +91,7 @@ def test_models_have_the_names_and_fields_of_the_data_model() -> None:
 def test_send_answers_with_the_id_of_the_message_in_the_file(
     alice: Visitor, bob: Visitor, folder: Path
 ) -> None:
-    """004 SendResponse, AgentMessage"""
+    """004 SendResponse, Message"""
     said = alice.call("send", recipient="bob", message="hello")
     written = messages(folder, "bob")[-1]
     assert json.loads(said.text) == said.values == {"message_id": written.id}
