@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
@@ -24,6 +24,7 @@ from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
 
+T = TypeVar("T")
 TITLE: Final = "Now"
 MARK: Final = "%%postroom%%"  # a comment that Obsidian does not show
 STATE_FILE: Final = "Logs/orchestrator_state.json"
@@ -58,10 +59,6 @@ class PartHealth(NamedTuple):
     part: str
     is_well: bool
     text: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as the state file has it."""
-        return {"part": self.part, "well": self.is_well, "said": self.text}
 
 
 @dataclass(slots=True)
@@ -110,21 +107,25 @@ class Dashboard:
         self._last_text, self._last_time = text, now
 
     def _dashboard_lines(self) -> Iterator[str]:
-        desk = self.context.desk
+        desk, overview = self.context.desk, self.context.services.overview
         yield f"Mode: {quote(desk.rules.mode)}. Trust level: {desk.rules.trust}."
         if paused := desk.paused():
             yield f"\n**Sending and sorting of mail is paused** by `{paused}`: delete it to go on."
-        letters = self.context.services.overview.letters()
+        letters = overview.letters()
         for title, kinds in LETTER_LISTS:
             views = [one for one in letters if life.name(one.summary.state) in kinds]
             # Urgent letters and those with a red line come first: they are easily overlooked.
-            views.sort(key=_by_urgency)
-            yield from _rows(title, [_letter_row(view) for view in views])
+            yield from _list(title, sorted(views, key=_by_urgency), _letter_row)
         items = self.context.inbox.items(*(state for _, states in MAIL_LISTS for state in states))
         for title, states in MAIL_LISTS:
-            chosen = [item for item in reversed(items) if item.state in states]
-            yield from _rows(title, [self._mail_row(item) for item in chosen[:MOST]], len(chosen))
-        yield from self._sent_lines()
+            newest_first = [item for item in reversed(items) if item.state in states]
+            yield from _list(title, newest_first, self._mail_row)
+        now = desk.clock()
+        today = self._local(now.wall).date()
+        sent = [one for one, at in overview.sent() if self._local(at.wall).date() == today]
+        yield from _list("Left today", sent[::-1], self._sent_row, show_empty=True)
+        left, window = overview.sends_left(now), duration(desk.rules.window)
+        yield f"\nBudget: {left} of {desk.rules.sends} letters may still leave within {window}."
         if remarks := self.remarks():
             yield "\n### What your folders say\n"
             yield from (f"- {quote(remark[:300])}" for remark in remarks[:MOST])
@@ -135,26 +136,17 @@ class Dashboard:
     def _mail_row(self, item: InboxItem) -> str:
         facts = json.loads(item.facts or "{}")
         why = item.held or (judgement_of(item).why if item.judgement else "")
-        suffix = f": {quote(why[:200])}" if why else ""
-        sender, subject = facts.get("sender", ""), facts.get("subject", "")
-        return f"{self._mail_link(item)} {quote(sender[:80])}, {quote(subject[:120])}{suffix}"
+        about = f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
+        return f"{self._mail_link(item)} {about}{_remark(why)}"
+
+    def _sent_row(self, letter: LetterSummary) -> str:
+        return f"{self._letter_link(letter)} {_about(letter)}"
 
     def _mail_link(self, item: InboxItem) -> str:
         return link(self.context.inbox.note_path(item), item.message)
 
     def _letter_link(self, letter: LetterSummary) -> str:
         return link(self.context.services.overview.note_path(letter.id), letter.id)
-
-    def _sent_lines(self) -> Iterator[str]:
-        overview, rules = self.context.services.overview, self.context.desk.rules
-        now = self.context.desk.clock()
-        today = self._local(now.wall).date()
-        sent = [one for one, at in overview.sent() if self._local(at.wall).date() == today]
-        yield f"\n### Left today ({len(sent)})\n"
-        rows = [f"{self._letter_link(one)} {_about(one)}" for one in sent[: -MOST - 1 : -1]]
-        yield from _bullets(rows, len(sent))
-        left, window = overview.sends_left(now), duration(rules.window)
-        yield f"\nBudget: {left} of {rules.sends} letters may still leave within {window}."
 
     # Briefings
 
@@ -201,10 +193,14 @@ class Dashboard:
         return lines
 
     def _write_state(self) -> None:
-        text = json.dumps(self.progress(), indent=1) + "\n"
-        if text != self._last_state:
-            _write(self.context.desk.vault, STATE_FILE, text.encode())
-            self._last_state = text
+        text, vault = json.dumps(self.progress(), indent=1) + "\n", self.context.desk.vault
+        if text == self._last_state:
+            return
+        if vault.stat(STATE_FILE) is None:
+            vault.create(STATE_FILE, text.encode(), mode=0o600)
+        else:
+            vault.replace(STATE_FILE, text.encode(), vault.read(STATE_FILE)[1])
+        self._last_state = text
 
 
 def _by_urgency(view: LetterView) -> tuple[bool, int, float]:
@@ -215,34 +211,26 @@ def _about(letter: LetterSummary) -> str:
     return f"{quote(letter.recipients[:120])}, {quote(letter.subject[:120] or '(no subject)')}"
 
 
+def _remark(text: str) -> str:
+    return f": {quote(text[:200])}" if text else ""
+
+
 def _letter_row(view: LetterView) -> str:
     letter = view.summary
     marks = ("**urgent**, " if view.is_urgent else "") + LEVEL_MARKS[letter.level]
-    suffix = f": {quote(view.remark[:200])}" if view.remark else ""
-    where = link(view.note_path, letter.id)
-    return f"{where} {marks}{_about(letter)}, by {quote(letter.agent)}{suffix}"
+    note = link(view.note_path, letter.id)
+    return f"{note} {marks}{_about(letter)}, by {quote(letter.agent)}{_remark(view.remark)}"
 
 
-def _rows(title: str, rows: Sequence[str], total: int | None = None) -> Iterator[str]:
-    """Yield a list under its title, or nothing where it is empty."""
-    total = len(rows) if total is None else total
-    if total:
-        yield f"\n### {title} ({total})\n"
-        yield from _bullets(rows, total)
-
-
-def _bullets(rows: Sequence[str], total: int) -> Iterator[str]:
-    yield from (f"- {row}" for row in rows[:MOST])
-    if total > MOST:
-        yield f"- and {total - MOST} more"
-
-
-def _write(vault: Vault, path: str, data: bytes) -> None:
-    """Write a private file, whether it exists or not."""
-    if vault.stat(path) is None:
-        vault.create(path, data, mode=0o600)
-    else:
-        vault.replace(path, data, vault.read(path)[1])
+def _list(
+    title: str, items: Sequence[T], row: Callable[[T], str], *, show_empty: bool = False
+) -> Iterator[str]:
+    """Yield a list under its title with the count, cut after some rows."""
+    if items or show_empty:
+        yield f"\n### {title} ({len(items)})\n"
+    yield from (f"- {row(item)}" for item in items[:MOST])
+    if len(items) > MOST:
+        yield f"- and {len(items) - MOST} more"
 
 
 def _replace_section(vault: Vault, new: str) -> None:

@@ -212,7 +212,9 @@ class Orchestrator:
                 for name, cursor in cursors.items()
             },
             "mails": inbox.count_by_state(),
-            "health": [one.as_json() for one in self._health()],
+            "health": [
+                {"part": one.part, "well": one.is_well, "said": one.text} for one in self._health()
+            ],
         }
 
 
