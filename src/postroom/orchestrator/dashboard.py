@@ -19,7 +19,6 @@ from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.text import duration
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.incoming import judgement_of
-from postroom.services.overview import LetterView
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
@@ -111,12 +110,14 @@ class Dashboard:
         yield f"Mode: {quote(desk.rules.mode)}. Trust level: {desk.rules.trust}."
         if paused := desk.paused():
             yield f"\n**Sending and sorting of mail is paused** by `{paused}`: delete it to go on."
-        letters = overview.letters()
+        letters = overview.lists.summaries()
         for title, kinds in LETTER_LISTS:
-            views = [one for one in letters if life.name(one.summary.state) in kinds]
+            chosen = [letter for letter in letters if life.name(letter.state) in kinds]
             # Urgent letters and those with a red line come first: they are easily overlooked.
-            yield from _list(title, sorted(views, key=_by_urgency), _letter_row)
-        items = self.context.inbox.items(*(state for _, states in MAIL_LISTS for state in states))
+            yield from _list(title, sorted(chosen, key=_by_urgency), self._letter_row)
+        items = self.context.inbox.records.in_states(
+            *(state for _, states in MAIL_LISTS for state in states)
+        )
         for title, states in MAIL_LISTS:
             newest_first = [item for item in reversed(items) if item.state in states]
             yield from _list(title, newest_first, self._mail_row)
@@ -139,6 +140,12 @@ class Dashboard:
         about = f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
         return f"{self._mail_link(item)} {about}{_remark(why)}"
 
+    def _letter_row(self, letter: LetterSummary) -> str:
+        note = self.context.services.overview.notes.location(letter.id)
+        marks = ("**urgent**, " if _is_urgent(letter) else "") + LEVEL_MARKS[letter.level]
+        remark = _remark(getattr(letter.state, "held", "") or note.notice)
+        return f"{link(note.path, letter.id)} {marks}{_about(letter)}, by {quote(letter.agent)}{remark}"
+
     def _sent_row(self, letter: LetterSummary) -> str:
         return f"{self._letter_link(letter)} {_about(letter)}"
 
@@ -146,7 +153,7 @@ class Dashboard:
         return link(self.context.inbox.note_path(item), item.message)
 
     def _letter_link(self, letter: LetterSummary) -> str:
-        return link(self.context.services.overview.note_path(letter.id), letter.id)
+        return link(self.context.services.overview.notes.location(letter.id).path, letter.id)
 
     # Briefings
 
@@ -165,9 +172,9 @@ class Dashboard:
     def _briefing_lines(self, day: str, *, since: float) -> list[str]:
         """Return the briefing; on the first day nothing before something has happened."""
         inbox, overview = self.context.inbox, self.context.services.overview
-        counts, changed = inbox.count_by_state(), inbox.count_by_state(since)
+        counts, changed = inbox.records.count_by_state(), inbox.records.count_by_state(since)
         sent = [one for one, at in overview.sent() if at.wall >= since]
-        waiting = [view.summary for view in overview.letters("pending")]
+        waiting = overview.lists.summaries("pending")
         is_first = not self.context.desk.vault.names(BRIEFINGS)
         if is_first and not (sent or waiting or set(changed) - UNEVENTFUL):
             return []
@@ -186,7 +193,9 @@ class Dashboard:
             (InboxState.DELEGATED, "for somebody else"),
         ):
             lines += [f"- Mail {words}: {counts.get(state, 0)}"]
-            lines += [f"  - {self._mail_link(item)}" for item in inbox.items(state)[-MOST:]]
+            lines += [
+                f"  - {self._mail_link(item)}" for item in inbox.records.in_states(state)[-MOST:]
+            ]
         if unwell := [one for one in self.health() if not one.is_well]:
             lines += ["", "## Amiss", ""]
             lines += [f"- {quote(one.part)}: {quote(one.text)}" for one in unwell]
@@ -203,8 +212,12 @@ class Dashboard:
         self._last_state = text
 
 
-def _by_urgency(view: LetterView) -> tuple[bool, int, float]:
-    return not view.is_urgent, -view.summary.level, -view.summary.created.wall
+def _is_urgent(letter: LetterSummary) -> bool:
+    return letter.fields.get("priority") == "urgent"
+
+
+def _by_urgency(letter: LetterSummary) -> tuple[bool, int, float]:
+    return not _is_urgent(letter), -letter.level, -letter.created.wall
 
 
 def _about(letter: LetterSummary) -> str:
@@ -213,13 +226,6 @@ def _about(letter: LetterSummary) -> str:
 
 def _remark(text: str) -> str:
     return f": {quote(text[:200])}" if text else ""
-
-
-def _letter_row(view: LetterView) -> str:
-    letter = view.summary
-    marks = ("**urgent**, " if view.is_urgent else "") + LEVEL_MARKS[letter.level]
-    note = link(view.note_path, letter.id)
-    return f"{note} {marks}{_about(letter)}, by {quote(letter.agent)}{_remark(view.remark)}"
 
 
 def _list(

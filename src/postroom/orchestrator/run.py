@@ -167,8 +167,11 @@ class Orchestrator:
         desk = self.context.desk
         end = time.monotonic() + LONGEST_WAIT
         while not self.context.stopping.is_set():
-            states = self.context.services.overview.approved()
-            waits = [desk.dispatcher.due_in(state) for state in states if not state.held]
+            waits = [
+                desk.dispatcher.due_in(letter.state)
+                for letter in self.context.services.overview.lists.summaries("approved")
+                if isinstance(letter.state, life.Approved) and not letter.state.held
+            ]
             shortest = min(waits, default=None)
             if shortest is None or time.monotonic() + shortest > end:
                 break
@@ -202,7 +205,7 @@ class Orchestrator:
 
     def _progress(self) -> Mapping[str, Any]:
         inbox = self.context.inbox
-        cursors = {name: inbox.cursor(name) for name in self.context.accounts}
+        cursors = {name: inbox.records.cursor(name) for name in self.context.accounts}
         return {
             "version": 1,
             "pid": os.getpid(),
@@ -211,7 +214,7 @@ class Orchestrator:
                 name: {"cursor": cursor.cursor if cursor else ""}
                 for name, cursor in cursors.items()
             },
-            "mails": inbox.count_by_state(),
+            "mails": inbox.records.count_by_state(),
             "health": [
                 {"part": one.part, "well": one.is_well, "said": one.text} for one in self._health()
             ],

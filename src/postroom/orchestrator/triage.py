@@ -55,7 +55,7 @@ class Triage:
     def round(self) -> None:
         """Judge and draft all that can be judged and drafted now."""
         self._drafter.follow_letters()
-        pending = self.context.inbox.items(InboxState.PENDING)
+        pending = self.context.inbox.records.in_states(InboxState.PENDING)
         if self.context.stopping.is_set():
             return
         has_due = any(map(self._is_due, pending))
@@ -77,7 +77,7 @@ class Triage:
 
     def sync_stale_notes(self) -> None:
         """Bring the notes of mail up to the ledger."""
-        for item in self.context.inbox.with_stale_note():
+        for item in self.context.inbox.records.with_stale_note():
             self.mail_notes.guarded(self.mail_notes.sync_note, item)
 
     def _is_due(self, item: InboxItem) -> bool:
@@ -103,7 +103,7 @@ class Triage:
 
     def _draft_answers(self) -> None:
         drafter = self._drafter
-        decided = filter(self._is_due, self.context.inbox.items(InboxState.DECIDED))
+        decided = filter(self._is_due, self.context.inbox.records.in_states(InboxState.DECIDED))
         # Where there is no room for all letters, the urgent ones come first.
         for item in sorted(decided, key=lambda item: judgement_of(item).decision != "urgent"):
             if self.context.stopping.is_set() or not drafter.draft(item):

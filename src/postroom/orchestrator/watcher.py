@@ -64,7 +64,7 @@ class Watcher:
 
     def _find_new(self, account: str) -> int:
         box = self.context.desk.mailboxes(account)
-        cursor = self.context.inbox.cursor(account)
+        cursor = self.context.inbox.records.cursor(account)
         if cursor is None:
             return self._start(account, box)
         try:

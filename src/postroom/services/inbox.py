@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.audit import Action
 from postroom.core.errors import Conflict
@@ -18,7 +18,9 @@ from postroom.core.handbook import Judgement
 from postroom.core.policy import DAY
 from postroom.core.records import Entry, InboxItem, InboxState, MailboxCursor
 from postroom.desk.outbox import ORCHESTRATOR
-from postroom.store.protocol import Ledger
+
+if TYPE_CHECKING:
+    from postroom.store.protocol import Ledger
 
 CHUNK: Final = 32  # mails that are read and written at once
 STATE_AFTER: Final = {
@@ -41,44 +43,18 @@ class InboxService:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-
-    # What is known
-
-    def cursor(self, account: str) -> MailboxCursor | None:
-        """Return how far this account was followed; None where it never was."""
-        with self._ledger.read() as tx:
-            return tx.inbox.cursor(account)
-
-    def items(self, *states: InboxState) -> list[InboxItem]:
-        """Return the mails in these states, oldest first."""
-        with self._ledger.read() as tx:
-            return tx.inbox.in_states(*states)
+        self.records = ledger.inbox  # reads alone
 
     def chunks(self, state: InboxState) -> Iterator[list[InboxItem]]:
         """Yield the mails in this state, oldest first, some at once; each mail once."""
         row = 0
-        while True:
-            with self._ledger.read() as tx:
-                page = tx.inbox.page(state, CHUNK, row)
-            if not page:
-                return
+        while page := self.records.page(state, CHUNK, row):
             row = page[-1][0]
             yield [item for _, item in page]
 
-    def with_stale_note(self) -> list[InboxItem]:
-        """Return the mails whose note does not show what the ledger has."""
-        with self._ledger.read() as tx:
-            return tx.inbox.with_stale_note()
-
     def with_changed_letter(self) -> list[tuple[InboxItem, Entry]]:
         """Return the mails whose letter was closed or reopened, or is to be withdrawn, with that letter."""
-        with self._ledger.read() as tx:
-            return [(item, tx.letters.get(item.letter)) for item in tx.inbox.with_changed_letter()]
-
-    def count_by_state(self, since: float = 0) -> dict[str, int]:
-        """Return how many mails are in each state, of those that changed since then."""
-        with self._ledger.read() as tx:
-            return tx.inbox.count_by_state(since)
+        return [(item, self.letter(item)) for item in self.records.with_changed_letter()]
 
     def letter(self, item: InboxItem) -> Entry:
         """Return the letter that answers a mail."""
@@ -86,15 +62,13 @@ class InboxService:
 
     def letter_by_key(self, key: str) -> Entry | None:
         """Return the letter that was drafted under this idempotency key."""
-        with self._ledger.read() as tx:
-            known = tx.letters.by_key(ORCHESTRATOR, key)
-            return tx.letters.get(known[0]) if known else None
+        known = self._ledger.letters.by_key(ORCHESTRATOR, key)
+        return self._ledger.letters.get(known[0]) if known else None
 
     def drafts_within_a_day(self, item: InboxItem) -> int:
         """Return how many answers were drafted in this mail's conversation within a day."""
-        with self._ledger.read() as tx:
-            since = self._ledger.clock().wall - DAY
-            return tx.inbox.drafts_in_thread(item.account, item.thread, since)
+        since = self._ledger.clock().wall - DAY
+        return self.records.drafts_in_thread(item.account, item.thread, since)
 
     def note_path(self, item: InboxItem) -> str:
         """Return where the note of a mail is; empty where it was not written."""
