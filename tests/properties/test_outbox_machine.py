@@ -25,7 +25,7 @@ from postroom.desk.compose import settled
 from postroom.desk.notes import folder, text_of
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.desk.slips import slip
+from postroom.desk.unowned_notes import slip
 from postroom.mail import mime
 from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
 from postroom.vault.note import Note

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,49 +22,19 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
-from postroom.core.policy import Rules
 from postroom.core.records import Entry, LetterState
-from postroom.core.stamp import Stamp
+from postroom.desk import note_actions as do
+from postroom.desk import plan as planning
 from postroom.desk.compose import Composer, settled
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
+from postroom.desk.note_actions import Action
+from postroom.desk.note_display import NoteDisplay
 from postroom.desk.note_sync import NoteSync, SeenNote
 from postroom.desk.notes import Notes, text_of
 from postroom.desk.outbox import PERSON, Outbox
-from postroom.desk.plan import (
-    HOMES,
-    REFROZEN,
-    is_untouched,
-    plan,
-    plan_requests,
-    plan_slips,
-    put_back,
-)
-from postroom.desk.plan_types import (
-    Action,
-    Approve,
-    ApproveBySlip,
-    ApproveListed,
-    FileSlip,
-    ForgetInode,
-    Freeze,
-    FreezeText,
-    LetterNote,
-    LetterRecord,
-    MarkApproved,
-    MoveFile,
-    PresentRequest,
-    Recall,
-    Reject,
-    Remember,
-    Reopen,
-    Report,
-    SeeSlip,
-    Sync,
-)
-from postroom.desk.slips import Slip
-from postroom.desk.unowned_notes import UnownedNotes
-from postroom.store.protocol import Ledger
+from postroom.desk.plan import LetterNote, LetterRecord, plan
+from postroom.desk.unowned_notes import Slip, UnownedNotes
 from postroom.vault import folders
 from postroom.vault.vault import Vault
 
@@ -81,59 +51,62 @@ class Look(NamedTuple):
     reports: list[str]
 
 
-@dataclass(slots=True, kw_only=True)
-class VaultDisplay:
-    """The vault as the desk's `NoteDisplay`; the desk's lock is held meanwhile."""
+class VaultDisplay(NoteDisplay):
+    """The display of a desk that has a vault; the desk's lock is held meanwhile."""
 
-    sync_files: NoteSync
-    ledger: Ledger
-    outbox: Outbox
-    notes: Notes
-    unowned: UnownedNotes
-    log: ActionLog
-    rules: Rules
-    clock: Callable[[], Stamp]
-    desk: str  # its id
-    reports: list[str]  # shared with `unowned`
-    roots: Sequence[Path]  # folders in which a person can pause
-    _seen: dict[str, SeenNote] = field(default_factory=dict)  # at the last look, by path
-    _handled: set[str] = field(default_factory=set)  # letters that a note without one became
-    _was_disturbed: bool = False  # somebody was at a note meanwhile
+    def __init__(
+        self,
+        vault: Vault,
+        log: ActionLog,
+        outbox: Outbox,
+        composer: Composer,
+        exposure: ExposureLog,
+        roots: Sequence[Path],  # folders in which a person can pause
+    ) -> None:
+        self._vault, self._log, self._outbox, self._roots = vault, log, outbox, roots
+        self._ledger, self._rules, self._clock = outbox.ledger, outbox.rules, outbox.clock
+        self._sync = NoteSync(vault, outbox.ledger)
+        self._notes = Notes(self._sync, outbox.rules, log.desk)
+        self._reports: list[str] = []
+        self._unowned = UnownedNotes(self._notes, outbox, composer, exposure, self._reports.append)
+        self._seen: dict[str, SeenNote] = {}  # at the last look, by path
+        self._handled: set[str] = set()  # letters that a note without one became
+        self._was_disturbed = False  # somebody was at a note meanwhile
 
     # The desk's interface
 
     def reconcile(self, *, adopt: bool = False) -> list[str]:
         """Take in what was done to the notes and bring them up to date; return what to tell the person."""
-        self.reports.clear()
-        self.unowned.full.clear()
+        self._reports.clear()
+        self._unowned.full.clear()
         self._handled.clear()
         self._was_disturbed = False
         if adopt:
             self._adopt_requests()
-        for id in self.ledger.letters.with_old_html():
+        for id in self._ledger.letters.with_old_html():
             with self._guarded(f"The letter {id}"):
                 self._refreeze(id)
-        states = self.ledger.letters.states()  # what changes meanwhile is read again by itself
-        for entry in self.outbox.expire(states):
+        states = self._ledger.letters.states()  # what changes meanwhile is read again by itself
+        for entry in self._outbox.expire(states):
             states.pop(entry.id)
-            self.notes.sync_note(entry)
+            self._notes.sync_note(entry)
         look = self._look()
         self._seen = {
             one.path: one for notes in (*look.letters.values(), look.unowned) for one in notes
         }
         for seen in look.unowned:
             with self._guarded(seen.path):
-                self._perform(plan((), [self.unowned.classify(seen)], self.rules))
+                self._perform(plan((), [self._unowned.classify(seen)], self._rules))
         self._reconcile_letters(states, look)
-        if adopt and self.rules.live and self.rules.trust == "folder":
-            for action in plan_slips(self._fitting_letters()):
+        if adopt and self._rules.live and self._rules.trust == "folder":
+            for action in planning.plan_slips(self._fitting_letters()):
                 with self._guarded(f"The letter {getattr(action, 'letter', '')}"):
                     self._perform([action])
-        return list(self.reports)
+        return list(self._reports)
 
     def sync(self, entry: Entry, *, retext: bool = False) -> None:
         """Bring a letter's note up to the ledger; `retext` also replaces the text in it."""
-        self.notes.sync_note(entry, retext=retext)
+        self._notes.sync_note(entry, retext=retext)
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and the slip that approved it, are as they were last seen."""
@@ -142,30 +115,30 @@ class VaultDisplay:
             return False
         if verdict.slip:
             slip = self._slip(verdict.slip)
-            if slip is None or self.sync_files.vault.stat(slip.path) != slip.file:
+            if slip is None or self._vault.stat(slip.path) != slip.file:
                 return False
-        return self.notes.is_untouched(entry)
+        return self._notes.is_untouched(entry)
 
     def text(self, entry: Entry) -> str | None:
         """Return the text in a letter's note; None without a note, or if it cannot be read."""
-        return self.notes.text(entry)
+        return self._notes.text(entry)
 
     def slips(self) -> list[Slip]:
         """Return the slips of the last look that may still be spent, the newest first."""
-        return self.unowned.slips_among(self._in_approved())
+        return self._unowned.slips_among(self._in_approved())
 
     def file_slip(self, hash: str) -> None:
         """Put a slip away whose letter was sent; what is in the way, the next look does."""
         slip = self._slip(hash)
-        if slip and self.sync_files.vault.stat(slip.path) == slip.file:
+        if slip and self._vault.stat(slip.path) == slip.file:
             with self._guarded(slip.path):
-                facts = self.unowned.classify(self._seen[slip.path])
-                self._perform(plan((), [facts], self.rules))
+                facts = self._unowned.classify(self._seen[slip.path])
+                self._perform(plan((), [facts], self._rules))
 
     def paused_by(self) -> str:
         """Return the file by which the person has paused everything, or nothing."""
         # In any case, of whatever kind, and also beside a room: what should stop must not miss.
-        for root in self.roots:
+        for root in self._roots:
             try:
                 with os.scandir(root) as entries:
                     names = sorted(e.name for e in entries if e.name.casefold() in folders.PAUSES)
@@ -180,15 +153,15 @@ class VaultDisplay:
 
     def flush_log(self) -> None:
         """Bring the log files up to the ledger."""
-        self.log.project()
+        self._log.project()
 
     def lines_ahead(self) -> list[ParsedLine]:
         """Return the lines of the log files that the ledger does not have."""
-        return self.log.ahead()
+        return self._log.ahead()
 
     def write_pre_send_record(self, record: AuditLogEntry) -> None:
         """Write what a contract wants recorded before a letter is sent."""
-        self.log.before(record)
+        self._log.before(record)
 
     # Steps of a reconcile
 
@@ -200,26 +173,28 @@ class VaultDisplay:
         except (Conflict, NotFound):
             self._was_disturbed = True
         except (Corrupt, Denied, Invalid) as why:  # one note must not keep all others waiting
-            self.reports.append(f"{subject}: {why.message}. {why.remedy}")
+            self._reports.append(f"{subject}: {why.message}. {why.remedy}")
 
     def _adopt_requests(self) -> None:
-        waiting = len(self.unowned.requests_in(folders.PENDING))
-        seen = self.unowned.requests_in(folders.PLANS)
+        waiting = len(self._unowned.requests_in(folders.PENDING))
+        seen = self._unowned.requests_in(folders.PLANS)
         self._seen = self._seen | {one.path: one for one in seen}
-        requests = [self.unowned.classify(one) for one in seen]
-        for action in plan_requests(requests, waiting, self.rules):
+        requests = [self._unowned.classify(one) for one in seen]
+        for action in planning.plan_requests(requests, waiting, self._rules):
             with self._guarded(getattr(action, "path", "")):
                 self._perform([action])
 
     def _refreeze(self, id: str) -> None:
-        if entry := self.outbox.refreeze(id):
+        if entry := self._outbox.refreeze(id):
             notice = next(line.text for line in entry.card.lines if line.kind == "refrozen")
-            self.reports.append(f"The letter {id}: {notice}")
-            self.notes.sync_note(entry, notice)
+            self._reports.append(f"The letter {id}: {notice}")
+            self._notes.sync_note(entry, notice)
 
     def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
-        locations = self.ledger.notes.locations()
-        is_trust_new = self.ledger.settings.notes_trust != self.rules.trust  # notes say what to do
+        locations = self._ledger.notes.locations()
+        is_trust_new = (
+            self._ledger.settings.notes_trust != self._rules.trust
+        )  # notes say what to do
         for id in dict.fromkeys((*states, *locations, *look.letters)):
             if id in self._handled:
                 continue
@@ -227,53 +202,51 @@ class VaultDisplay:
             files = [_letter_note(id, one) for one in seen]
             if state and location and not is_trust_new:
                 is_current = location.version == state.version
-                if is_untouched(state.state, location.path, files, is_current=is_current):
+                if planning.is_untouched(state.state, location.path, files, is_current=is_current):
                     continue
             with self._guarded(f"The letter {id}"):
                 self._perform(self._plan_letter(id, files))
         if is_trust_new and not self._was_disturbed:
-            with self.ledger.write(synced=False) as tx:
-                tx.save_settings(replace(tx.settings, notes_trust=self.rules.trust))
+            with self._ledger.write(synced=False) as tx:
+                tx.save_settings(replace(tx.settings, notes_trust=self._rules.trust))
 
     def _plan_letter(self, id: str, files: list[LetterNote]) -> list[Action]:
         """Gather the facts about one letter as it is now, and plan."""
         try:
-            entry = self.ledger.letters.get(id)
+            entry = self._ledger.letters.get(id)
         except NotFound:
-            return plan((), files[:1], self.rules)
-        location, vault = self.ledger.notes.location(id), self.sync_files.vault
+            return plan((), files[:1], self._rules)
+        location, unfinished = self._ledger.notes.location(id), self._sync.unfinished_write(id)
         slip = entry.state.verdict.slip if isinstance(entry.state, life.Approved) else ""
         record = LetterRecord(
             id=id,
             state=entry.state,
             home=entry.home,
             text=settled(entry.letter.text),
-            is_draft=entry.form == "draft",
             location=location.path,
-            is_at_location=bool(location.path) and vault.stat(location.path) is not None,
-            intended=self.ledger.notes.planned_write(id)[0],
-            is_write_unfinished=self.sync_files.unfinished_write(id) is not None,
+            is_at_location=bool(location.path) and self._vault.stat(location.path) is not None,
+            unfinished_write=unfinished[0] if unfinished else "",
             is_slip_gone=bool(slip) and self._slip(slip) is None,
         )
-        return plan([record], [self._with_content(entry, file) for file in files], self.rules)
+        return plan([record], [self._with_content(entry, file) for file in files], self._rules)
 
     def _with_content(self, entry: Entry, file: LetterNote) -> LetterNote:
         note = self._seen[file.path].note
         if note is None:
             return file
-        text, wrong = text_of(entry, note), self.notes.wrong_fields(entry, note)
+        text, wrong = text_of(entry, note), self._notes.wrong_fields(entry, note)
         return replace(file, text=text, wrong_fields=wrong, reason=note.text("reason"))
 
     def _in_approved(self) -> list[SeenNote]:
         return [one for one in self._seen.values() if one.folder == folders.APPROVED]
 
     def _slip(self, hash: str) -> Slip | None:
-        slips = self.unowned.slips_among(self._in_approved(), spent=True)
+        slips = self._unowned.slips_among(self._in_approved(), spent=True)
         return next((slip for slip in slips if slip.hash == hash), None)
 
     def _fitting_letters(self) -> dict[tuple[str, str], list[str]]:
         return {
-            (slip.path, slip.hash): [entry.id for entry in self.unowned.waiting_for(slip)]
+            (slip.path, slip.hash): [entry.id for entry in self._unowned.waiting_for(slip)]
             for slip in self.slips()
         }
 
@@ -283,34 +256,34 @@ class VaultDisplay:
         """Look at the folders; again while something is missing, for it may be on its way meanwhile."""
         for count in range(LOOKS):
             look = Look({}, [], [])
-            settled_before = int(self.clock().wall * 1e9) - RACY
-            for folder in (*HOMES, folders.APPROVED):
+            settled_before = int(self._clock().wall * 1e9) - RACY
+            for folder in (*planning.HOMES, folders.APPROVED):
                 self._look_into(folder, settled_before, look)
             # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
-            changed = self.sync_files.vault.changed(folders.REJECTED)
-            is_seen = self.ledger.settings.rejected_changed == changed and changed < settled_before
+            changed = self._vault.changed(folders.REJECTED)
+            is_seen = self._ledger.settings.rejected_changed == changed and changed < settled_before
             missing = self._missing(look)
             if not is_seen or missing:
                 self._look_into(folders.REJECTED, settled_before, look)
-                with self.ledger.write(synced=False) as tx:
+                with self._ledger.write(synced=False) as tx:
                     tx.save_settings(replace(tx.settings, rejected_changed=changed))
             if not missing or all(look.letters.get(id) for id in missing) or count == LOOKS - 1:
                 break
-        self.reports += look.reports
+        self._reports += look.reports
         return look
 
     def _missing(self, look: Look) -> list[str]:
         """Return the letters whose note is not where it was last seen."""
         return [
             id
-            for id, location in self.ledger.notes.locations().items()
+            for id, location in self._ledger.notes.locations().items()
             if location.path and all(one.path != location.path for one in look.letters.get(id, ()))
         ]
 
     def _look_into(self, folder: str, settled_before: int, look: Look) -> None:
         # There may be thousands of plain drafts, and parsing YAML takes its time.
         unknown = _LETTER_LIKE if folder == folders.DRAFTS else None
-        for seen in self.sync_files.scan(folder, settled_before=settled_before, unknown=unknown):
+        for seen in self._sync.scan(folder, settled_before=settled_before, unknown=unknown):
             note, path = seen.note, seen.path
             if seen.problem:
                 look.reports.append(
@@ -321,7 +294,7 @@ class VaultDisplay:
                     look.letters.setdefault(seen.key, []).append(seen)
             elif not (letter := note.text("letter")):
                 look.unowned.append(seen)
-            elif note.text("desk") not in ("", self.desk):
+            elif note.text("desk") not in ("", self._log.desk):
                 look.reports.append(f"{path} belongs to another desk and counts for nothing here.")
             else:
                 look.letters.setdefault(letter, []).append(seen)
@@ -337,126 +310,85 @@ class VaultDisplay:
     def _act(self, action: Action) -> Sequence[Action]:
         """Perform one action; return what follows from its outcome."""
         match action:
-            case Report(sentence):
-                self.reports.append(sentence)
-            case Remember(letter, path):
-                self.sync_files.remember(letter, self._seen[path])
-            case Sync(letter, notice, restore):
-                kept = self.ledger.notes.location(letter).notice if notice is None else notice
-                self.notes.sync_note(self.ledger.letters.get(letter), kept, restore=restore)
-            case Approve():
+            case do.Report(sentence):
+                self._reports.append(sentence)
+            case do.Remember(letter, path):
+                self._sync.remember(letter, self._seen[path])
+            case do.Sync(letter, notice, restore):
+                kept = self._ledger.notes.location(letter).notice if notice is None else notice
+                self._notes.sync_note(self._ledger.letters.get(letter), kept, restore=restore)
+            case do.Approve():
                 return self._approve(action)
-            case FreezeText():
+            case do.FreezeText():
                 return self._freeze_text(action)
-            case Reject(letter, reason):
-                self.outbox.reject(letter, by=PERSON, reason=reason)
-            case Recall(letter):
-                self.outbox.recall(letter)
-            case Reopen(letter):
-                self.outbox.reopen(letter)
-            case ApproveBySlip(letter, hash):
-                self.outbox.approve_by_slip(letter, hash)
-                return [Sync(letter, "")]
-            case ApproveListed():
+            case do.Decide(letter, "reject", reason):
+                self._outbox.reject(letter, by=PERSON, reason=reason)
+            case do.Decide(letter, "undo"):
+                self._outbox.recall(letter)
+            case do.Decide(letter, "reopen"):
+                self._outbox.reopen(letter)
+            case do.Decide(letter, "approve by slip", hash):
+                self._outbox.approve_by_slip(letter, hash)
+                return [do.Sync(letter, "")]
+            case do.ApproveListed():
                 return self._approve_listed(action)
-            case SeeSlip(hash):
-                with self.ledger.write() as tx:
-                    tx.slips.add(hash)
-            case _:
-                self._act_on_unowned(action)
+            case do.FileAction(path):
+                self._act_on_file(action, self._seen[path])
         return ()
 
-    def _act_on_unowned(
-        self, action: MoveFile | Freeze | MarkApproved | FileSlip | ForgetInode | PresentRequest
-    ) -> None:
-        seen = self._seen[action.path]
+    def _act_on_file(self, action: do.FileAction, seen: SeenNote) -> None:
         match action:
-            case MoveFile(path, folder):
-                self.sync_files.move_file(path, seen.file, folder)
+            case do.MoveFile(path, folder, forget_inode):
+                self._sync.move_file(path, seen.file, folder)
                 self._seen[path] = seen._replace(note=None)  # it is no slip any more
-            case Freeze():
-                if letter := self.unowned.freeze(seen, action):
+                if forget_inode:
+                    with self._ledger.write(synced=False) as tx:
+                        tx.tool_notes.free_inode(seen.file.inode)
+            case do.Freeze():
+                if letter := self._unowned.freeze(seen, action):
                     self._handled.add(letter)
-            case MarkApproved(path):
-                self.unowned.mark_approved(seen)
-                self._seen[path] = self.sync_files.open(path, seen.file)
-            case FileSlip():
-                self.unowned.file_slip(seen, action)
-            case PresentRequest():
-                self.unowned.present_request(seen, action)
-            case ForgetInode():
-                with self.ledger.write(synced=False) as tx:
-                    tx.tool_notes.free_inode(seen.file.inode)
+            case do.SeeSlip(path, hash, mark):
+                if mark:
+                    self._unowned.mark_approved(seen)
+                    self._seen[path] = self._sync.open(path, seen.file)
+                with self._ledger.write() as tx:
+                    tx.slips.add(hash)
+            case do.FileSlip():
+                self._unowned.file_slip(seen, action)
+            case do.PresentRequest():
+                self._unowned.present_request(seen, action)
 
-    def _approve(self, action: Approve) -> list[Action]:
+    def _approve(self, action: do.Approve) -> list[Action]:
         letter, path = action.letter, action.path
         try:
-            self.outbox.approve(letter, by=PERSON, via=life.Channel.FOLDER)
+            self._outbox.approve(letter, by=PERSON, via=life.Channel.FOLDER)
         except (Denied, Conflict) as why:
-            return put_back(letter, path, f"{why.message}. {why.remedy}")
+            return planning.put_back(letter, path, f"{why.message}. {why.remedy}")
         approved = f"The letter {letter} was approved: its note was moved to Approved/."
-        return [Report(approved), Remember(letter, path), Sync(letter, "")]
+        return [do.Report(approved), do.Remember(letter, path), do.Sync(letter, "")]
 
-    def _freeze_text(self, action: FreezeText) -> list[Action]:
-        entry, notice = self.ledger.letters.get(action.letter), REFROZEN
+    def _freeze_text(self, action: do.FreezeText) -> list[Action]:
+        entry, notice = self._ledger.letters.get(action.letter), planning.REFROZEN
         try:
-            self.outbox.edit(entry.id, replace(entry.letter, text=action.text))
+            self._outbox.edit(entry.id, replace(entry.letter, text=action.text))
         except PostroomError as why:
             notice = f"Its new text was not taken: {why.message}."
-        return put_back(action.letter, action.path, notice)
+        return planning.put_back(action.letter, action.path, notice)
 
-    def _approve_listed(self, action: ApproveListed) -> list[Action]:
+    def _approve_listed(self, action: do.ApproveListed) -> list[Action]:
         id, path = action.letter, action.path
+        with self._ledger.write() as tx:
+            tx.slips.add(action.hash)
         try:
-            self.outbox.approve(
+            self._outbox.approve(
                 id, by=PERSON, via=life.Channel.FOLDER, digest=action.digest, slip=action.hash
             )
         except (Conflict, Denied) as why:
-            return [PresentRequest(path, action.agent, why=why.message)]
+            return [do.PresentRequest(path, action.agent, why=why.message)]
         self._handled.add(id)
-        return [Sync(id, ""), Report(f"The letter {id} was approved: {path} lists it.")]
+        return [do.Sync(id, ""), do.Report(f"The letter {id} was approved: {path} lists it.")]
 
 
 def _letter_note(letter: str, seen: SeenNote) -> LetterNote:
     is_changed, is_broken = seen.note is not None, bool(seen.problem)
     return LetterNote(path=seen.path, letter=letter, is_changed=is_changed, is_broken=is_broken)
-
-
-def vault_display(
-    vault: Vault,
-    *,
-    log: ActionLog,
-    outbox: Outbox,
-    composer: Composer,
-    reading: ExposureLog,
-    desk: str,
-    roots: Sequence[Path],
-) -> VaultDisplay:
-    """Return the display of a desk that has a vault."""
-    ledger, rules, clock = outbox.ledger, outbox.rules, outbox.clock
-    sync, reports = NoteSync(vault, ledger), list[str]()
-    notes = Notes(sync, ledger, rules, desk)
-    unowned = UnownedNotes(
-        sync=sync,
-        ledger=ledger,
-        outbox=outbox,
-        notes=notes,
-        composer=composer,
-        reading=reading,
-        rules=rules,
-        clock=clock,
-        report=reports.append,
-    )
-    return VaultDisplay(
-        sync_files=sync,
-        ledger=ledger,
-        outbox=outbox,
-        notes=notes,
-        unowned=unowned,
-        log=log,
-        rules=rules,
-        clock=clock,
-        desk=desk,
-        reports=reports,
-        roots=roots,
-    )

@@ -20,17 +20,17 @@ from postroom.core.policy import Rules
 from postroom.core.records import Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.desk import passphrase
-from postroom.desk.apply import vault_display
+from postroom.desk.apply import VaultDisplay
 from postroom.desk.compose import Composer, settled
 from postroom.desk.exposure import ExposureLog
 from postroom.desk.log import ActionLog, AuditLogEntry
-from postroom.desk.note_display import NoDisplay, NoteDisplay
+from postroom.desk.note_display import NoteDisplay
 from postroom.desk.notes import difference
 from postroom.desk.outbox import Outbox, Proposal
 from postroom.desk.passphrase import Unlocked
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.singletons import SingletonLocks
-from postroom.desk.slips import Slip
+from postroom.desk.unowned_notes import Slip
 from postroom.store.locks import locked
 from postroom.store.protocol import Ledger, LedgerReader
 from postroom.vault.vault import Vault
@@ -109,16 +109,11 @@ class Desk(SingletonLocks):
         self.composer = Composer(mailboxes, tools.draw, account)
         self.recorder = CallRecorder(ledger)
         self.outbox = Outbox(ledger, rules, self.reading, clock, self.recorder)
-        self.display: NoteDisplay = NoDisplay()
+        self.display = NoteDisplay()
         if vault is not None:
-            self.display = vault_display(
-                vault,
-                log=self.log,
-                outbox=self.outbox,
-                composer=self.composer,
-                reading=self.reading,
-                desk=id,
-                roots=tuple(dict.fromkeys((vault.root, self.shelf.root))),
+            roots = tuple(dict.fromkeys((vault.root, self.shelf.root)))
+            self.display = VaultDisplay(
+                vault, self.log, self.outbox, self.composer, self.reading, roots
             )
         self.mailboxes = mailboxes
         self.state = state

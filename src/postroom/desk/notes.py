@@ -25,7 +25,7 @@ from postroom.core.text import duration
 from postroom.desk.compose import settled
 from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.outbox import WHO
-from postroom.desk.plan_types import FOLDERS
+from postroom.desk.plan import FOLDERS
 from postroom.store.protocol import Ledger, Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
@@ -90,9 +90,13 @@ class Notes:
     """Writes the notes of letters."""
 
     sync: NoteSync
-    ledger: Ledger
     rules: Rules
     desk: str  # its id
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that decides."""
+        return self.sync.ledger
 
     def sync_note(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False

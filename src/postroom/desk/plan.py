@@ -10,39 +10,39 @@ one of its letter and shows what was frozen. Everything else is undone and repor
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.text import one_line
-from postroom.desk.plan_types import (
+from postroom.desk.note_actions import (
     Action,
     Approve,
-    ApproveBySlip,
     ApproveListed,
-    Author,
+    Decide,
     FileSlip,
-    ForgetInode,
     Freeze,
     FreezeText,
-    Kind,
-    LetterNote,
-    LetterRecord,
-    MarkApproved,
     MoveFile,
     PresentRequest,
-    Recall,
-    Reject,
     Remember,
-    Reopen,
     Report,
     SeeSlip,
-    SlipFacts,
     Sync,
-    UnownedNote,
 )
-from postroom.vault.folders import APPROVED, DONE, DRAFTS, PENDING, PLANS, REJECTED
+from postroom.vault.folders import APPROVED, DONE, DRAFTS, FAILED, PENDING, PLANS, REJECTED
 
+FOLDERS: Final = {
+    "approved": APPROVED,
+    "sending": APPROVED,
+    "unknown": APPROVED,
+    "sent": DONE,
+    "rejected": REJECTED,
+    "withdrawn": REJECTED,
+    "expired": REJECTED,
+    "failed": FAILED,
+}
 HOMES: Final = (PENDING, DRAFTS)
 # The display fields that say which letter a person approves, most telling first.
 IDENTIFYING: Final = ("letter_version", "digest", "to", "cc", "bcc", "subject")
@@ -60,10 +60,95 @@ BY_TOOL: Final = (
 )
 
 
+# Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterRecord:
+    """What the ledger has of a letter and its note."""
+
+    id: str
+    state: life.State
+    home: str = PENDING
+    text: str = ""  # of the frozen letter
+    location: str = ""  # where the note was last put or seen
+    is_at_location: bool = False  # a file stands there now
+    unfinished_write: str = ""  # the path of a write that took place, but was not recorded
+    is_slip_gone: bool = False  # approved by a slip that was taken away
+
+    @property
+    def folder(self) -> str:
+        """The folder in which the note belongs."""
+        return FOLDERS.get(life.name(self.state), self.home)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteFile:
+    """A file in a workflow folder."""
+
+    path: str
+
+    @property
+    def folder(self) -> str:
+        """The folder that the file stands in."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterNote(NoteFile):
+    """A file that names a letter."""
+
+    letter: str
+    is_changed: bool = False  # new at this path, or not as it was last written or seen
+    is_broken: bool = False  # it cannot be parsed any more
+    text: str | None = None  # the letter's text as a changed note has it; None if it cannot be read
+    wrong_fields: tuple[str, ...] = ()  # display fields that are not the letter's
+    reason: str = ""  # what a person wrote for the agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedLetter:
+    """The one letter that an agent's request lists for approval."""
+
+    id: str
+    digest: str
+    is_red: bool = False
+    is_approved_by_it: bool = False
+    was_recalled: bool = False  # the request approved it before, and the person took that back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlipFacts:
+    """What the ledger has of a slip or request."""
+
+    hash: str
+    status: str = "approved"
+    age: float | None = None  # seconds since it was first seen
+    spent_on: str = ""  # the letter
+    is_letter_sent: bool = False
+    is_filed: bool = False  # another copy of it was filed after its letter was sent
+    is_persons_request: bool = False  # the desk put it before the person, who wrote it
+    listed: ListedLetter | None = None  # if the desk wrote the list, and it has exactly one letter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnownedNote(NoteFile):
+    """A file that names no letter: a draft, a slip, a request, a mail, or something else."""
+
+    by_tool: bool = False  # a tool wrote it, or may have
+    by_inode: bool = False  # nothing but the inode says that a tool did
+    agent: str = ""  # whose letter a tool's draft becomes, or whose request it is
+    missing: tuple[str, ...] = ()  # what it lacks to be a draft: to, subject, text
+    is_proposed: bool = False  # status: pending_approval
+    is_mail: bool = False  # it holds a mail that came in
+    slip: SlipFacts | None = None  # it is a slip, or in Plans/ or by a tool a request
+
+
+# Planning
+
+
 def plan(
-    records: Iterable[LetterRecord],
-    files: Iterable[LetterNote | UnownedNote],
-    rules: Rules,
+    records: Sequence[LetterRecord], files: Iterable[LetterNote | UnownedNote], rules: Rules
 ) -> list[Action]:
     """Return what to do about notes: first about those without a letter, then letter by letter."""
     actions: list[Action] = []
@@ -74,9 +159,9 @@ def plan(
         elif file.letter in notes:
             notes[file.letter].append(file)
         else:
-            short = one_line(file.letter)[:20]
-            sentence = f"{file.path} names the letter {short}, which this desk does not know."
-            actions.append(Report(sentence))
+            name = one_line(file.letter)[:20]
+            unknown = f"{file.path} names the letter {name}, which this desk does not know."
+            actions.append(Report(unknown))
     for record in records:
         actions += _plan_letter(record, notes[record.id], rules)
     return actions
@@ -97,9 +182,11 @@ def is_untouched(
 
 
 def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
-    files = [file for file in files if _may_be_its_note(record, file)]
-    known = (record.location, record.intended)
-    if record.is_write_unfinished and all(file.path in known for file in files):
+    # Tools may write to Drafts/, and name any letter there.
+    trusted = (record.location, record.unfinished_write)
+    is_draft = record.home == DRAFTS
+    files = [file for file in files if is_draft or file.folder != DRAFTS or file.path in trusted]
+    if record.unfinished_write and all(file.path in trusted for file in files):
         return [Sync(record.id)]
     match record.state:
         case life.Pending():
@@ -113,12 +200,6 @@ def _plan_letter(record: LetterRecord, files: list[LetterNote], rules: Rules) ->
             reports: list[Action] = [Report(gone)] if record.location and not files else []
             return reports + _plan_fixed(record, files, "Its fate is unknown")
     return _plan_closed(record, files)
-
-
-def _may_be_its_note(record: LetterRecord, file: LetterNote) -> bool:
-    """Whether the file can be the letter's note: tools may write to Drafts/, and name any letter there."""
-    began_there = record.is_draft or record.home == DRAFTS
-    return file.folder != DRAFTS or file.path == record.location or began_there
 
 
 def _plan_pending(record: LetterRecord, files: list[LetterNote], rules: Rules) -> list[Action]:
@@ -179,7 +260,7 @@ def put_back(letter: str, path: str, notice: str) -> list[Action]:
 
 def _plan_rejection(record: LetterRecord, file: LetterNote) -> list[Action]:
     return [
-        Reject(record.id, file.reason),
+        Decide(record.id, "reject", file.reason),
         Remember(record.id, file.path),
         Sync(record.id, ""),
     ]
@@ -225,7 +306,12 @@ def _plan_recall(record: LetterRecord, file: LetterNote | None, why: str) -> lis
     sentence = f"The letter {record.id} was recalled: {why}."
     remember = [Remember(record.id, file.path)] if file else []
     restore = file is None
-    return [Recall(record.id), Report(sentence), *remember, Sync(record.id, sentence, restore)]
+    return [
+        Decide(record.id, "undo"),
+        Report(sentence),
+        *remember,
+        Sync(record.id, sentence, restore),
+    ]
 
 
 def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
@@ -235,7 +321,7 @@ def _plan_closed(record: LetterRecord, files: list[LetterNote]) -> list[Action]:
         sentence = f"The letter {record.id} waits again: its note was moved to Approved/."
         return [
             Remember(record.id, moved[0].path),  # first: only another move approves it
-            Reopen(record.id),
+            Decide(record.id, "reopen"),
             Report(sentence),
             Sync(record.id, f"{sentence} Move it there once more to approve it."),
         ]
@@ -281,93 +367,88 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
 
 
 def _plan_unowned(file: UnownedNote, rules: Rules) -> list[Action]:
-    by_tool = file.author is not Author.PERSON
     if file.folder == PLANS:
-        agent = file.agent if file.author is Author.TOOL else None
-        return [PresentRequest(file.path, agent, doubtful=by_tool)]
-    if file.kind is Kind.MAIL:
+        is_tools = file.by_tool and not file.by_inode
+        return [PresentRequest(file.path, file.agent if is_tools else None, file.by_tool)]
+    if file.is_mail:
         return [Report(f"{file.path} is a mail, and no letter: nothing of it is sent.")]
     if file.folder == APPROVED:
         return _plan_unowned_approved(file, rules)
-    if file.folder == DRAFTS and file.is_proposed:
-        if "to" in file.missing:
-            return [Report(f"{file.path} is no letter: it has no `to`.")]
-        form = "note" if by_tool else "draft"
-        return [Freeze(file.path, file.agent, form=form)] if rules.live else []
-    return []
+    if file.folder != DRAFTS or not file.is_proposed:
+        return []
+    if "to" in file.missing:
+        return [Report(f"{file.path} is no letter: it has no `to`.")]
+    form = "note" if file.by_tool else "draft"
+    return [Freeze(file.path, file.agent, form=form)] if rules.live else []
 
 
 def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     path, slip = file.path, file.slip
     if slip is None and file.missing:
         lacks = " and no ".join(f"`{name}`" for name in file.missing)
-        sentence = f"{path} counts for nothing: it is no letter (it has no {lacks}) and no slip."
-        return [Report(sentence)]
+        nothing = f"{path} counts for nothing: it is no letter (it has no {lacks}) and no slip."
+        return [Report(nothing)]
     if rules.trust != "folder":
         home = PENDING if slip else DRAFTS
-        sentence = f"{path} went back to {home}/: at trust level desk, only the terminal approves."
-        return [MoveFile(path, home), Report(sentence)]
-    if slip and file.author is Author.MAYBE_TOOL:
-        # Perhaps another file that got the inode of one that a tool wrote: the slip stays the person's, but has to
-        # be moved again.
-        sentence = (
+        refused = f"{path} went back to {home}/: at trust level desk, only the terminal approves."
+        return [MoveFile(path, home), Report(refused)]
+    if slip and file.by_inode:
+        # Perhaps another file that got the inode of one that a tool wrote: it stays the person's, but is moved twice.
+        again = (
             f"{path} went back to {PENDING}/: a tool may have written it. Move it to {APPROVED}/"
             " again to approve what it names."
         )
-        return [MoveFile(path, PENDING), ForgetInode(path), Report(sentence)]
+        return [MoveFile(path, PENDING, forget_inode=True), Report(again)]
     if slip and slip.spent_on:
         return _plan_spent_slip(path, slip)
     if slip:
-        return _plan_slip(path, slip) if file.author is Author.PERSON else _plan_request(file, slip)
+        return _plan_request(file, slip) if file.by_tool else _plan_slip(path, slip)
     if not rules.live:
         return [Report(f"{path} is not sent: Postroom rehearses ({rules.source}).")]
-    if file.author is Author.PERSON:
-        return [Freeze(path, approved=True)]
-    return [Freeze(path, file.agent, PENDING, "note", notice=BY_TOOL)]
+    if file.by_tool:
+        return [Freeze(path, file.agent, PENDING, "note", notice=BY_TOOL)]
+    return [Freeze(path, approved=True)]
 
 
 def _plan_slip(path: str, slip: SlipFacts) -> list[Action]:
+    is_to_mark = slip.status != "approved" and slip.is_persons_request
     actions: list[Action] = []
-    if slip.status != "approved" and slip.is_persons_request:
-        actions.append(MarkApproved(path))
-    elif slip.status != "approved":
+    if slip.status != "approved" and not is_to_mark:
         actions.append(Report(f"{path} approves nothing: a slip needs `status: approved`."))
-    if slip.age is None:
-        actions.append(SeeSlip(slip.hash))
+    if slip.age is None or is_to_mark:
+        actions.append(SeeSlip(path, slip.hash, is_to_mark))
     elif slip.age >= SLIP_SECONDS:
-        lapsed = f"{path} has lapsed: it was first seen more than 72 hours ago."
-        actions.append(Report(lapsed))
+        actions.append(Report(f"{path} has lapsed: it was first seen more than 72 hours ago."))
     return actions
 
 
 def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
     """File a slip whose letter was sent; a copy of one that was filed is void."""
+    letter = slip.spent_on
     if not slip.is_letter_sent:
         return []
     if not slip.is_filed:
-        sentence = f"{path} was spent on the letter {slip.spent_on} and went to {DONE}/."
-        return [Report(sentence), FileSlip(path, slip.hash, DONE, "done")]
-    why = f"a copy of the slip that let the letter {slip.spent_on} out; a new one needs a `created` of its own"
-    sentence = f"{path} counts for nothing, and went to {REJECTED}/: {why}."
-    return [Report(sentence), FileSlip(path, slip.hash, REJECTED, "void", why)]
+        spent = f"{path} was spent on the letter {letter} and went to {DONE}/."
+        return [Report(spent), FileSlip(path, slip.hash, DONE, "done")]
+    why = f"a copy of the slip that let the letter {letter} out; a new one needs a `created` of its own"
+    void = f"{path} counts for nothing, and went to {REJECTED}/: {why}."
+    return [Report(void), FileSlip(path, slip.hash, REJECTED, "void", why)]
 
 
 def _plan_request(file: UnownedNote, slip: SlipFacts) -> list[Action]:
     """An agent's request approves the one letter that it lists; otherwise it goes back with a new list."""
-    if slip.listed is None or len(slip.listed) != 1:
-        why = "a tool wrote it, or may have, and it does not list exactly one letter"
-        return [PresentRequest(file.path, file.agent, why=why)]
-    (listed,) = slip.listed
-    if listed.is_approved_by_it:
+    listed = slip.listed
+    if listed and listed.is_approved_by_it:
         return []  # it waits for the outcome
-    if listed.was_recalled:
+    if listed is None:
+        why = "a tool wrote it, or may have, and it does not list exactly one letter"
+    elif listed.was_recalled:
         why = f"the approval of the letter {listed.id} was taken back"
     elif listed.is_red:
         why = f"the letter {listed.id} is red, and needs a verdict of its own"
     else:
-        approve = ApproveListed(file.path, listed.id, listed.digest, slip.hash, file.agent)
-        return [SeeSlip(slip.hash), approve]
-    return [SeeSlip(slip.hash), PresentRequest(file.path, file.agent, why=why)]
+        return [ApproveListed(file.path, listed.id, listed.digest, slip.hash, file.agent)]
+    return [PresentRequest(file.path, file.agent, why=why)]
 
 
 def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -> list[Action]:
@@ -376,8 +457,7 @@ def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -
     actions: list[Action] = []
     if len(requests) > room:
         count = max(waiting, rules.open_letters)
-        sentence = f"{count} requests wait already; the others stay in {PLANS}/."
-        actions.append(Report(sentence))
+        actions.append(Report(f"{count} requests wait already; the others stay in {PLANS}/."))
     return actions + plan((), requests[:room], rules)
 
 
@@ -386,8 +466,7 @@ def plan_slips(fitting: Mapping[tuple[str, str], Collection[str]]) -> list[Actio
     actions: list[Action] = []
     for (path, hash), letters in fitting.items():
         if len(letters) == 1:
-            actions += [ApproveBySlip(letter, hash) for letter in letters]
+            actions += [Decide(letter, "approve by slip", hash) for letter in letters]
         elif letters:
-            sentence = f"{path} fits {len(letters)} letters, and so approves none."
-            actions.append(Report(sentence))
+            actions.append(Report(f"{path} fits {len(letters)} letters, and so approves none."))
     return actions

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from postroom.core import life
 from postroom.core.address import Address
 from postroom.core.card import Level
 from postroom.core.errors import Conflict, Corrupt, Limited, PostroomError
+from postroom.core.letter import Letter
 from postroom.core.lookalike import OURS, reads_as
-from postroom.core.policy import SLIP_SECONDS, Full, Rules
+from postroom.core.policy import SLIP_SECONDS, Full
 from postroom.core.records import ApprovalRequest, Entry, ToolNote
 from postroom.core.stamp import Stamp, elapsed
+from postroom.core.text import one_line
 from postroom.desk.compose import Composer, Written
 from postroom.desk.exposure import ExposureLog
-from postroom.desk.note_sync import NoteSync, SeenNote
+from postroom.desk.note_actions import FileSlip, Freeze, PresentRequest
+from postroom.desk.note_sync import SeenNote
 from postroom.desk.notes import LEVELS, MARKS, Notes, inert_fields, taken_over_at
 from postroom.desk.outbox import ORCHESTRATOR, PERSON, Outbox, Proposal
-from postroom.desk.plan_types import (
-    Author,
-    FileSlip,
-    Freeze,
-    Kind,
-    ListedLetter,
-    PresentRequest,
-    SlipFacts,
-    UnownedNote,
-)
+from postroom.desk.plan import ListedLetter, SlipFacts, UnownedNote
 from postroom.desk.recorder import Call
-from postroom.desk.slips import Slip, slip
 from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, quote, sections
 from postroom.vault.note import Note, etag
-from postroom.vault.vault import Vault
+from postroom.vault.vault import File, Vault
 
 PROPOSED: Final = "pending_approval"
 MAIL: Final = "email"  # the type of a note that holds a mail that came in
@@ -45,20 +39,77 @@ DOUBT: Final = "A tool may have written this note, so it has to be moved twice. 
 AGENTS_TEXT: Final = "What the agent wrote"
 
 
-@dataclass(slots=True, kw_only=True)
+TYPES: Final = ("email_send", "email_reply")
+
+
+class Slip(NamedTuple):
+    """An approval that names a recipient, or a conversation; `hash` is what a copy of it shares."""
+
+    hash: str
+    path: str
+    file: File
+    type: str
+    to: str
+    subject: str
+    thread: str
+    status: str
+
+    def fits(self, letter: Letter, answered: str = "") -> bool:
+        """Whether it covers this letter: its kind, its whole envelope, and all that the slip names.
+
+        `answered` is the key of the address that a reply goes to, for a slip that names the
+        conversation alone.
+        """
+        wanted = "email_reply" if letter.in_reply_to else "email_send"
+        keys = [address.key for address in letter.envelope]
+        whom = self.to.casefold() or (answered if self.thread else "")
+        return (
+            self.type == wanted
+            and self.status == "approved"
+            and bool(whom)
+            and keys == [whom]
+            and not letter.attachments
+            and (not self.subject or self.subject.casefold() == one_line(letter.subject).casefold())
+            and (not self.thread or self.thread == letter.thread)
+        )
+
+
+def slip(path: str, file: File, note: Note) -> Slip | None:
+    """Return the slip that a note is, if it is one."""
+    if note.text("type") not in TYPES or note.text("letter"):
+        return None
+    named = {
+        key: one_line(note.text(key)) for key in ("type", "to", "subject", "thread_id", "created")
+    }
+    # Over what it says, not over its bytes: a sync client may have changed line ends, we its status.
+    said = json.dumps([*named.values(), note.body.split()])
+    return Slip(
+        hash=hashlib.sha256(said.encode()).hexdigest()[:16],
+        path=path,
+        file=file,
+        type=named["type"],
+        to=named["to"],
+        subject=named["subject"],
+        thread=named["thread_id"],
+        status=note.text("status"),
+    )
+
+
 class UnownedNotes:
     """Classifies such notes, and makes letters and requests of them; the desk's lock is held meanwhile."""
 
-    sync: NoteSync
-    ledger: Ledger
-    outbox: Outbox
-    notes: Notes
-    composer: Composer
-    reading: ExposureLog
-    rules: Rules
-    clock: Callable[[], Stamp]
-    report: Callable[[str], None]
-    full: set[str] = field(default_factory=set)  # agents of whom no more drafts are taken now
+    def __init__(
+        self,
+        notes: Notes,
+        outbox: Outbox,
+        composer: Composer,
+        exposure: ExposureLog,
+        report: Callable[[str], None],
+    ) -> None:
+        self._notes, self._sync, self._outbox = notes, notes.sync, outbox
+        self._composer, self._exposure, self._report = composer, exposure, report
+        self._ledger, self._clock = outbox.ledger, outbox.clock
+        self.full: set[str] = set()  # agents of whom no more drafts are taken now
 
     # Facts
 
@@ -70,15 +121,13 @@ class UnownedNotes:
         missing = [] if note.text("to") else ["to"]
         missing += [] if "subject" in note.fields else ["subject"]
         missing += [] if missing or note.body.strip() else ["text"]
-        kind = Kind.OTHER if missing else Kind.DRAFT
-        kind = Kind.SLIP if written else kind
-        author = Author.TOOL if by else Author.PERSON
         return UnownedNote(
             path=seen.path,
-            kind=Kind.MAIL if note.text("type") == MAIL else kind,
-            author=Author.MAYBE_TOOL if by and by.inode_only else author,
+            by_tool=by is not None,
+            by_inode=by is not None and by.inode_only,
             agent=(by.agent if written else _drafting_agent(by)) if by else VAULT_AGENT,
             missing=tuple(missing),
+            is_mail=note.text("type") == MAIL,
             is_proposed=note.text("status") == PROPOSED,
             slip=self._slip_facts(written, by) if written else None,
         )
@@ -86,35 +135,33 @@ class UnownedNotes:
     def _tool_note(self, seen: SeenNote, note: Note) -> ToolNote | None:
         """Return which tool wrote a note, or may have; None if a person did."""
         tag = etag(note.raw)
-        by = self.ledger.tool_notes.match(seen.path, seen.file.inode, tag)
-        is_older = seen.file.mtime_ns < self.ledger.settings.tool_notes_since * 1e9
-        is_older = is_older and not self.ledger.slips.is_trusted(tag)
+        by = self._ledger.tool_notes.match(seen.path, seen.file.inode, tag)
+        is_older = seen.file.mtime_ns < self._ledger.settings.tool_notes_since * 1e9
+        is_older = is_older and not self._ledger.slips.is_trusted(tag)
         return ToolNote("") if is_older and (by is None or by.inode_only) else by
 
     def _slip_facts(self, written: Slip, by: ToolNote | None) -> SlipFacts:
-        first_seen, letter = self.ledger.slips.all().get(written.hash, (None, ""))
-        request = self.ledger.slips.request(written.hash)
+        first_seen, letter = self._ledger.slips.all().get(written.hash, (None, ""))
+        request = self._ledger.slips.request(written.hash)
         # Only a file that the desk wrote in Pending_Approval/, and that still says the same, has a
         # list that counts: an agent can copy the text of one.
         is_by_desk = by is not None and by.path.startswith(f"{folders.PENDING}/")
         listed = None
-        if request and request.agent is not None and is_by_desk:
-            listed = tuple(
-                self._listed_letter(id, digest, written.hash) for id, digest in request.letters
-            )
+        if request and request.agent is not None and is_by_desk and len(request.letters) == 1:
+            listed = self._listed_letter(*request.letters[0], written.hash)
         return SlipFacts(
             hash=written.hash,
             status=written.status,
-            age=elapsed(first_seen, self.clock()) if first_seen else None,
+            age=elapsed(first_seen, self._clock()) if first_seen else None,
             spent_on=letter,
-            is_letter_sent=bool(letter) and self.ledger.letters.get(letter).kind == "sent",
-            is_filed=self.ledger.slips.is_filed(written.hash),
+            is_letter_sent=bool(letter) and self._ledger.letters.get(letter).kind == "sent",
+            is_filed=self._ledger.slips.is_filed(written.hash),
             is_persons_request=request is not None and request.agent is None,
             listed=listed,
         )
 
     def _listed_letter(self, id: str, digest: str, hash: str) -> ListedLetter:
-        with self.ledger.read() as tx:
+        with self._ledger.read() as tx:
             entry, was_recalled = tx.letters.get(id), tx.history.was_approved_by(id, hash)
         verdict = getattr(entry.state, "verdict", None)
         return ListedLetter(
@@ -130,7 +177,7 @@ class UnownedNotes:
 
         With `spent`, also those that were, and the requests that approved a letter.
         """
-        known, now = self.ledger.slips.all(), self.clock()
+        known, now = self._ledger.slips.all(), self._clock()
         slips = []
         for seen in notes:
             written = slip(seen.path, seen.file, seen.note) if seen.note else None
@@ -147,14 +194,14 @@ class UnownedNotes:
         """Return the waiting letters that a slip fits, of one agent or of all."""
         # A slip is for what an agent asks; what the orchestrator drafted is to be seen first.
         lines = [
-            each for each in self.ledger.lists.summaries("pending") if each.agent != ORCHESTRATOR
+            each for each in self._ledger.lists.summaries("pending") if each.agent != ORCHESTRATOR
         ]
-        waiting = [self.ledger.letters.get(each.id) for each in lines if agent in ("", each.agent)]
-        return [e for e in waiting if written.fits(e.letter, self.reading.answered(e.letter))]
+        waiting = [self._ledger.letters.get(each.id) for each in lines if agent in ("", each.agent)]
+        return [e for e in waiting if written.fits(e.letter, self._exposure.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
         """Return the requests that stand in a folder."""
-        seen = self.sync.scan(folder)
+        seen = self._sync.scan(folder)
         return [one for one in seen if one.note and slip(one.path, one.file, one.note)]
 
     # Actions
@@ -175,48 +222,48 @@ class UnownedNotes:
             to, cc, bcc = (Address.parse_list(note.text(key)) for key in ("to", "cc", "bcc"))
             answers, account = note.text("reply_to_message_id"), note.text("account")
             written = Written(to, note.text("subject"), note.body, cc, bcc, "", answers, account)
-            letter = self.composer.letter(written)
-            entry = self.outbox.propose(call, letter, wish)
+            letter = self._composer.letter(written)
+            entry = self._outbox.propose(call, letter, wish)
         except PostroomError as why:
-            self.report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
+            self._report(f"{seen.path} was not taken as a letter: {why.message}. {why.remedy}")
             self.full |= {call.agent} if isinstance(why, Limited | Full) else set()
             return None
-        if entry.id != letter.id and self.ledger.notes.location(entry.id).path not in (
+        if entry.id != letter.id and self._ledger.notes.location(entry.id).path not in (
             "",
             seen.path,
         ):
             # A copy, or what a sync client brought back.
             status = life.describe(entry.state, id=entry.id)
-            self.report(f"{seen.path} counts for nothing again. {status}")
+            self._report(f"{seen.path} counts for nothing again. {status}")
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
-        with self.ledger.write(synced=False) as tx:
+        with self._ledger.write(synced=False) as tx:
             tx.notes.save_location(entry.id, taken_over_at(entry, seen.path, note.raw, seen.file))
-        self.notes.sync_note(entry, action.notice)
+        self._notes.sync_note(entry, action.notice)
         notice = f" {action.notice}" if action.notice else ""
-        self.report(f"{seen.path} is the letter {entry.id} now.{notice}")
+        self._report(f"{seen.path} is the letter {entry.id} now.{notice}")
         return entry.id
 
     def mark_approved(self, seen: SeenNote) -> None:
         """Give a slip `status: approved`."""
         assert seen.note is not None
-        fields = {"status": "approved", "approved_at": self.clock().iso}
+        fields = {"status": "approved", "approved_at": self._clock().iso}
         try:
             data = seen.note.set(fields).raw
         except Corrupt as why:
-            self.report(f"{seen.path} approves nothing: {why.message}.")
+            self._report(f"{seen.path} approves nothing: {why.message}.")
             raise Conflict(f"{seen.path} cannot be marked") from why
-        self.sync.vault.replace(seen.path, data, seen.file)
+        self._sync.vault.replace(seen.path, data, seen.file)
 
     def file_slip(self, seen: SeenNote, action: FileSlip) -> None:
         """Move a spent slip away and mark it; a copy that comes later is known as one."""
-        target = self.sync.move_file(seen.path, seen.file, action.folder)
-        with self.ledger.write(synced=False) as tx:
+        target = self._sync.move_file(seen.path, seen.file, action.folder)
+        with self._ledger.write(synced=False) as tx:
             tx.slips.mark_filed(action.hash, target)
         fields = {"status": action.status} | ({"reason": action.reason} if action.reason else {})
-        raw, file = self.sync.vault.read(target)
+        raw, file = self._sync.vault.read(target)
         with suppress(Corrupt, Conflict):
-            self.sync.vault.replace(target, Note.parse(raw).set(fields).raw, file)
+            self._sync.vault.replace(target, Note.parse(raw).set(fields).raw, file)
 
     def present_request(self, seen: SeenNote, action: PresentRequest) -> None:
         """Move a request to Pending_Approval/, and let it say what approving it does.
@@ -237,34 +284,34 @@ class UnownedNotes:
             body = _persons_request(request, text, doubtful=action.doubtful)
         else:
             letters = self.waiting_for(request._replace(status="approved"), agent)
-            body = _listing(letters, self.clock()) + f"\n## {AGENTS_TEXT}\n\n{fence(text)}\n"
+            body = _listing(letters, self._clock()) + f"\n## {AGENTS_TEXT}\n\n{fence(text)}\n"
         fields: dict[str, str | None] = {"status": "pending"}
         fields |= inert_fields(note, but=fields) if agent is not None else {}
         try:
             new = note.set(fields, body)
         except Corrupt as why:
-            self.report(f"{seen.path} was not taken as a request: {why.message}.")
+            self._report(f"{seen.path} was not taken as a request: {why.message}.")
             return
-        target = self.sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
+        target = self._sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
         presented = slip(target, seen.file, new)
         assert presented is not None
 
         def before_move(inode: int) -> None:
             listed = ApprovalRequest(agent, [(entry.id, entry.digest) for entry in letters])
-            with self.ledger.write() as tx:
+            with self._ledger.write() as tx:
                 tx.slips.add_request(presented.hash, listed)
                 if agent is not None:  # what we add to a tool's note does not make it a person's
                     tx.tool_notes.add(target, inode, etag(new.raw), agent)
                 elif action.doubtful:
                     tx.tool_notes.add("", inode, "", "")
 
-        self.sync.vault.move(seen.path, target, seen.file, new.raw, before_move)
+        self._sync.vault.move(seen.path, target, seen.file, new.raw, before_move)
         if action.why:
             sentence = f"{seen.path} went back to {folders.PENDING}/ with a new list: {action.why}."
         else:
-            self.outbox.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
+            self._outbox.recorder.write(Call("adopt_request", agent or VAULT_AGENT, "vault"))
             sentence = f"{seen.path} asks for approval and went to {folders.PENDING}/."
-        self.report(sentence)
+        self._report(sentence)
 
 
 def _persons_request(request: Slip, text: str, *, doubtful: bool) -> str:

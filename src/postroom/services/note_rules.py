@@ -8,7 +8,7 @@ from typing import Final
 
 from postroom.core.errors import Denied, Invalid
 from postroom.core.text import clean, one_line
-from postroom.desk.slips import TYPES
+from postroom.desk.unowned_notes import TYPES
 from postroom.store.protocol import Ledger
 from postroom.vault import folders
 from postroom.vault.access import Access

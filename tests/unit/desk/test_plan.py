@@ -1,6 +1,7 @@
 """The plan for notes, by the rows of docs/states.md: one row, one case."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,41 +10,34 @@ import pytest
 from postroom.core import life
 from postroom.core.policy import SLIP_SECONDS, Rules
 from postroom.core.stamp import Stamp
+from postroom.desk.note_actions import (
+    Action,
+    Approve,
+    ApproveListed,
+    Decide,
+    FileSlip,
+    Freeze,
+    FreezeText,
+    MoveFile,
+    PresentRequest,
+    Remember,
+    Report,
+    SeeSlip,
+    Sync,
+)
 from postroom.desk.plan import (
     BY_TOOL,
     FIELD_CHANGED,
+    LetterNote,
+    LetterRecord,
+    ListedLetter,
+    SlipFacts,
+    UnownedNote,
     is_untouched,
     plan,
     plan_requests,
     plan_slips,
     put_back,
-)
-from postroom.desk.plan_types import (
-    Action,
-    Approve,
-    ApproveBySlip,
-    ApproveListed,
-    Author,
-    FileSlip,
-    ForgetInode,
-    Freeze,
-    FreezeText,
-    Kind,
-    LetterNote,
-    LetterRecord,
-    ListedLetter,
-    MarkApproved,
-    MoveFile,
-    PresentRequest,
-    Recall,
-    Reject,
-    Remember,
-    Reopen,
-    Report,
-    SeeSlip,
-    SlipFacts,
-    Sync,
-    UnownedNote,
 )
 
 STATES = Path(__file__).parents[3] / "docs" / "states.md"
@@ -77,15 +71,14 @@ def unchanged(path: str) -> LetterNote:
     return LetterNote(path=path, letter=ID)
 
 
-def unowned(path: str, kind: Kind, author: Author = Author.PERSON, **more: object) -> UnownedNote:
-    """Return a note without a letter."""
-    agent = "" if author is Author.PERSON else "claude"
-    return UnownedNote(path=path, kind=kind, author=author, agent=agent, **more)  # type: ignore[arg-type]
+def unowned(path: str, agent: str = "", **more: object) -> UnownedNote:
+    """Return a note without a letter, by this agent or by a person."""
+    return UnownedNote(path=path, by_tool=bool(agent), agent=agent, **more)  # type: ignore[arg-type]
 
 
-def slip(author: Author = Author.PERSON, path: str = APPROVED, **facts: object) -> UnownedNote:
+def slip(agent: str = "", path: str = APPROVED, **facts: object) -> UnownedNote:
     """Return a slip, or a request that a tool wrote."""
-    return unowned(path, Kind.SLIP, author, slip=SlipFacts(hash="abcd", **facts))  # type: ignore[arg-type]
+    return unowned(path, agent, slip=SlipFacts(hash="abcd", **facts))  # type: ignore[arg-type]
 
 
 class Case(NamedTuple):
@@ -102,7 +95,7 @@ class Case(NamedTuple):
 def recalled(why: str, *remember: Action, restore: bool = False) -> list[Action]:
     """Return the actions of a recall."""
     sentence = f"The letter {ID} was recalled: {why}."
-    return [Recall(ID), Report(sentence), *remember, Sync(ID, sentence, restore)]
+    return [Decide(ID, "undo"), Report(sentence), *remember, Sync(ID, sentence, restore)]
 
 
 LISTED = ListedLetter(id=ID, digest="sha256:1")
@@ -120,14 +113,14 @@ CASES = [
         "new-4",
         "a person's draft in Approved/",
         None,
-        [unowned(APPROVED, Kind.DRAFT)],
+        [unowned(APPROVED)],
         [Freeze(APPROVED, approved=True)],
     ),
     Case(
         "new-4",
         "trust level desk",
         None,
-        [unowned(APPROVED, Kind.DRAFT)],
+        [unowned(APPROVED)],
         [
             MoveFile(APPROVED, "Drafts"),
             Report(
@@ -140,7 +133,7 @@ CASES = [
         "new-4",
         "rehearsal",
         None,
-        [unowned(APPROVED, Kind.DRAFT)],
+        [unowned(APPROVED)],
         [Report(f"{APPROVED} is not sent: Postroom rehearses (default).")],
         Rules(),
     ),
@@ -148,7 +141,7 @@ CASES = [
         "new-4",
         "neither letter nor slip",
         None,
-        [unowned(APPROVED, Kind.OTHER, missing=("to", "subject"))],
+        [unowned(APPROVED, missing=("to", "subject"))],
         [
             Report(
                 f"{APPROVED} counts for nothing: it is no letter (it has no `to` and no `subject`) and no slip."
@@ -159,52 +152,51 @@ CASES = [
         "new-4",
         "a mail",
         None,
-        [unowned(APPROVED, Kind.MAIL)],
+        [unowned(APPROVED, is_mail=True)],
         [Report(f"{APPROVED} is a mail, and no letter: nothing of it is sent.")],
     ),
     Case(
         "new-5",
         "a tool's draft in Approved/",
         None,
-        [unowned(APPROVED, Kind.DRAFT, Author.TOOL)],
+        [unowned(APPROVED, "claude")],
         [Freeze(APPROVED, "claude", "Pending_Approval", "note", notice=BY_TOOL)],
     ),
     Case(
         "new-5",
         "a tool's draft in Drafts/, proposed",
         None,
-        [unowned(DRAFT, Kind.DRAFT, Author.TOOL, is_proposed=True)],
+        [unowned(DRAFT, "claude", is_proposed=True)],
         [Freeze(DRAFT, "claude", form="note")],
     ),
     Case(
         "new-5",
         "a person's draft in Drafts/, proposed",
         None,
-        [unowned(DRAFT, Kind.DRAFT, is_proposed=True)],
+        [unowned(DRAFT, is_proposed=True)],
         [Freeze(DRAFT)],
     ),
     Case(
         "new-5",
         "a draft in Drafts/ without recipient",
         None,
-        [unowned(DRAFT, Kind.OTHER, is_proposed=True, missing=("to",))],
+        [unowned(DRAFT, is_proposed=True, missing=("to",))],
         [Report(f"{DRAFT} is no letter: it has no `to`.")],
     ),
     Case(
         "new-6",
         "a tool's slip",
         None,
-        [slip(Author.TOOL)],
+        [slip("claude")],
         [PresentRequest(APPROVED, "claude", why=NOT_ONE)],
     ),
     Case(
         "new-6",
         "perhaps a tool's slip",
         None,
-        [slip(Author.MAYBE_TOOL)],
+        [replace(slip("claude"), by_inode=True)],
         [
-            MoveFile(APPROVED, "Pending_Approval"),
-            ForgetInode(APPROVED),
+            MoveFile(APPROVED, "Pending_Approval", forget_inode=True),
             Report(
                 f"{APPROVED} went back to Pending_Approval/: a tool may have written it. Move it to"
                 " Approved/ again to approve what it names."
@@ -215,7 +207,7 @@ CASES = [
         "new-7",
         "another desk's draft, marked as a tool's",
         None,
-        [UnownedNote(path=APPROVED, kind=Kind.DRAFT, author=Author.TOOL, agent="vault")],
+        [unowned(APPROVED, "vault")],
         [Freeze(APPROVED, "vault", "Pending_Approval", "note", notice=BY_TOOL)],
     ),
     Case("pending-1", "moved", record(PENDING), [note(APPROVED)], [Approve(ID, APPROVED)]),
@@ -295,7 +287,7 @@ CASES = [
         "moved to Rejected/",
         record(PENDING),
         [note(REJECTED, reason="too long")],
-        [Reject(ID, "too long"), Remember(ID, REJECTED), Sync(ID, "")],
+        [Decide(ID, "reject", "too long"), Remember(ID, REJECTED), Sync(ID, "")],
     ),
     Case(
         "pending-5",
@@ -372,7 +364,7 @@ CASES = [
         "moved to Rejected/",
         record(APPROVAL, APPROVED),
         [note(REJECTED, reason="no")],
-        [Reject(ID, "no"), Remember(ID, REJECTED), Sync(ID, "")],
+        [Decide(ID, "reject", "no"), Remember(ID, REJECTED), Sync(ID, "")],
     ),
     Case(
         "approved-2",
@@ -500,7 +492,7 @@ CASES = [
         [note(APPROVED)],
         [
             Remember(ID, APPROVED),
-            Reopen(ID),
+            Decide(ID, "reopen"),
             Report(f"The letter {ID} waits again: its note was moved to Approved/."),
             Sync(
                 ID,
@@ -520,7 +512,7 @@ CASES = [
     Case(
         "reconcile-1",
         "a write that a crash interrupted goes on",
-        record(PENDING, "", intended=HOME, is_write_unfinished=True),
+        record(PENDING, "", unfinished_write=HOME),
         [note(HOME)],
         [Sync(ID)],
     ),
@@ -535,10 +527,10 @@ CASES = [
         "reconcile-2",
         "a tool's request in Plans/",
         None,
-        [slip(Author.TOOL, "Plans/a.md")],
+        [slip("claude", "Plans/a.md")],
         [PresentRequest("Plans/a.md", "claude", doubtful=True)],
     ),
-    Case("slips-2", "seen for the first time", None, [slip()], [SeeSlip("abcd")]),
+    Case("slips-2", "seen for the first time", None, [slip()], [SeeSlip(APPROVED, "abcd")]),
     Case("slips-2", "spent, its letter not sent yet", None, [slip(age=1.0, spent_on=ID)], []),
     Case(
         "slips-2",
@@ -577,23 +569,22 @@ CASES = [
         "requests-1",
         "lists one letter",
         None,
-        [slip(Author.TOOL, listed=(LISTED,))],
-        [SeeSlip("abcd"), ApproveListed(APPROVED, ID, "sha256:1", "abcd", "claude")],
+        [slip("claude", listed=LISTED)],
+        [ApproveListed(APPROVED, ID, "sha256:1", "abcd", "claude")],
     ),
     Case(
         "requests-1",
         "lists two letters",
         None,
-        [slip(Author.TOOL, listed=(LISTED, LISTED))],
+        [slip("claude", listed=None)],
         [PresentRequest(APPROVED, "claude", why=NOT_ONE)],
     ),
     Case(
         "requests-1",
         "lists a red letter",
         None,
-        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", is_red=True),))],
+        [slip("claude", listed=ListedLetter(id=ID, digest="", is_red=True))],
         [
-            SeeSlip("abcd"),
             PresentRequest(
                 APPROVED, "claude", why=f"the letter {ID} is red, and needs a verdict of its own"
             ),
@@ -603,9 +594,8 @@ CASES = [
         "requests-1",
         "its approval was taken back",
         None,
-        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", was_recalled=True),))],
+        [slip("claude", listed=ListedLetter(id=ID, digest="", was_recalled=True))],
         [
-            SeeSlip("abcd"),
             PresentRequest(
                 APPROVED, "claude", why=f"the approval of the letter {ID} was taken back"
             ),
@@ -615,7 +605,7 @@ CASES = [
         "requests-1",
         "it approved the letter, which waits for the outcome",
         None,
-        [slip(Author.TOOL, listed=(ListedLetter(id=ID, digest="", is_approved_by_it=True),))],
+        [slip("claude", listed=ListedLetter(id=ID, digest="", is_approved_by_it=True))],
         [],
     ),
     Case(
@@ -623,7 +613,7 @@ CASES = [
         "a person's request, moved to Approved/",
         None,
         [slip(status="pending", is_persons_request=True)],
-        [MarkApproved(APPROVED), SeeSlip("abcd")],
+        [SeeSlip(APPROVED, "abcd", mark=True)],
     ),
 ]
 # Rows whose event or effect does not involve the note: the outbox, the dispatcher or a surface decides them.
@@ -685,7 +675,7 @@ def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
     fitting = {("Approved/a.md", "aa"): [ID], ("Approved/b.md", "bb"): [ID, "other"]}
     fitting[("Approved/c.md", "cc")] = []
     assert plan_slips(fitting) == [
-        ApproveBySlip(ID, "aa"),
+        Decide(ID, "approve by slip", "aa"),
         Report("Approved/b.md fits 2 letters, and so approves none."),
     ]
 
@@ -705,7 +695,7 @@ def test_one_plan_covers_notes_without_a_letter_first_and_then_each_letter() -> 
     other = LetterRecord(id="other", state=PENDING)
     files: list[LetterNote | UnownedNote] = [unchanged(HOME), slip()]
     assert plan([record(PENDING), other], files, LIVE) == [
-        SeeSlip("abcd"),
+        SeeSlip(APPROVED, "abcd"),
         Sync(ID),
         Sync("other", restore=True),
     ]
