@@ -29,7 +29,7 @@ import coverage
 
 MODULES = (
     "desk/dispatch desk/proofs desk/outbox core/policy core/life desk/apply desk/slips desk/unowned_notes"
-    " vault/access web/door tools/fence core/text core/redaction"
+    " vault/access web/sessions tools/fence core/text core/redaction"
 ).split()
 MIN_PER_MODULE = 3  # mutants of each module, if it has so many
 KILLED = ("killed", "timed out")  # the outcomes of a mutant that the tests notice

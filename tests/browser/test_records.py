@@ -94,7 +94,7 @@ def test_a_pause_is_told_on_every_page_with_its_remedy(rooms: Rooms, visits: Vis
     paused = room.person.vault / "PAUSED.md"
     paused.write_text("")
     page = visits.page(room)
-    expect(page.locator("#told")).to_contain_text("Delete it to continue")
+    expect(page.locator("#notices")).to_contain_text("Delete it to continue")
     paused.unlink()
 
 

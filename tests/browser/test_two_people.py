@@ -33,7 +33,7 @@ def test_who_comes_second_with_a_stale_page_is_told_and_nothing_is_sent(
     reject(visits.letter(quick, id, name="Bo"), "Not this one")
     until(lambda: quick.state(id) == "rejected")
     ada.get_by_role("button", name="Approve and send").click()
-    expect(ada.locator("#told")).to_contain_text("Not done")
+    expect(ada.locator("#notices")).to_contain_text("Not done")
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
     expect(ada.locator("#letter .state")).to_contain_text("Not this one")
     assert quick.person.show(id)["state"] == "rejected"
@@ -51,7 +51,7 @@ def test_an_approval_of_what_was_edited_meanwhile_is_no_approval(
     bo.get_by_role("button", name="Save without approving").click()
     expect(bo.locator("#letter .body")).to_have_text("Other words.")
     ada.get_by_role("button", name="Approve and send").click()
-    expect(ada.locator("#told")).to_contain_text("Not done")
+    expect(ada.locator("#notices")).to_contain_text("Not done")
     expect(ada.locator("#letter .body")).to_have_text("Other words.")
     assert quick.state(id) == "pending"
     assert "Edited meanwhile" not in quick.sent()
@@ -82,7 +82,7 @@ def test_what_somebody_types_is_kept_when_another_decides(desk: Room, visits: Vi
     expect(ada.locator("#toast")).to_contain_text("Rejected by Bo")
     expect(ada.get_by_label("Text")).to_have_value("An hour's work")
     ada.get_by_role("button", name="Review the changes").click()
-    expect(ada.locator("#told")).to_contain_text("Not edited")
+    expect(ada.locator("#notices")).to_contain_text("Not edited")
     expect(ada.locator("#letter .state")).to_contain_text("Rejected by Bo")
 
 
@@ -117,7 +117,7 @@ def test_who_was_refused_still_gets_news(desk: Room, visits: Visits) -> None:
         }""",
         [f"/letter/{id}/approve", fields],
     )
-    expect(live.locator("#told")).to_contain_text("Not done")
+    expect(live.locator("#notices")).to_contain_text("Not done")
     other = desk.propose()
     expect(live.locator(f'#queue a[href="/letter/{other}"]')).to_be_visible()
 

@@ -134,8 +134,8 @@ def _signed_in(
         if session is None:  # nothing more is read of the request
             return page("signed_out.html", 401)
         form = await read_form(request) if request.method == "POST" else {}
-        wanted = PageRequest(request, session, form)
-        return await anyio.to_thread.run_sync(_handle, context, wanted, act, limiter=limiter)
+        inner = PageRequest(request, session, form)
+        return await anyio.to_thread.run_sync(_handle, context, inner, act, limiter=limiter)
 
     return endpoint
 
@@ -204,8 +204,8 @@ class SignIn:
         """Show the form to which a sign-in address leads."""
         ticket = request.path_params["ticket"]
         if self._sessions.is_valid_ticket(ticket):
-            needed = self._sessions.needs_passphrase
-            return page("sign_in.html", ticket=ticket, needs_passphrase=needed, error="")
+            with_passphrase = self._sessions.needs_passphrase
+            return page("sign_in.html", ticket=ticket, needs_passphrase=with_passphrase, error="")
         if self._sessions.find(request.cookies.get(self._sessions.cookie, "")):
             return redirect("/")  # signed in already, perhaps by this very address
         raise used_ticket()
@@ -238,8 +238,8 @@ class SignIn:
 
     def unlock(self, request: PageRequest) -> Response:
         """Lead back to the page that was asked for before it was locked."""
-        wanted = request.form.get("next", "/")
-        return redirect(wanted if _OWN_PATH.fullmatch(wanted) else "/")
+        path = request.form.get("next", "/")
+        return redirect(path if _OWN_PATH.fullmatch(path) else "/")
 
     def sign_out(self, request: PageRequest) -> Response:
         """End the session."""

@@ -32,19 +32,19 @@ class FieldChange(NamedTuple):
 
 def letter_changes(before: Letter, after: Letter) -> list[FieldChange]:
     """Return every field that differs, in the order in which a letter shows them."""
-    found = []
+    changes = []
     for name in ("to", "cc", "bcc"):
         old, new = ([str(one) for one in getattr(letter, name)] for letter in (before, after))
         if set(old) != set(new):
-            found.append(FieldChange(name.capitalize(), _address_pieces(old, new)))
+            changes.append(FieldChange(name.capitalize(), _address_pieces(old, new)))
     if before.subject != after.subject:
-        found.append(FieldChange("Subject", text_changes(before.subject, after.subject)))
+        changes.append(FieldChange("Subject", text_changes(before.subject, after.subject)))
     if before.text != after.text:
-        found.append(FieldChange("Text", text_changes(before.text, after.text)))
+        changes.append(FieldChange("Text", text_changes(before.text, after.text)))
     if before.html and not after.html:
         dropped = Piece("del", "The HTML part is dropped: it no longer matches the text.")
-        found.append(FieldChange("HTML", [dropped]))
-    return found
+        changes.append(FieldChange("HTML", [dropped]))
+    return changes
 
 
 def _address_pieces(old: list[str], new: list[str]) -> list[Piece]:

@@ -67,15 +67,17 @@ class Handlers:
         """Return the frame of a page; `place` is the address of the tab that it belongs to."""
         dispatcher = self._context.dispatcher
         # A page that loads itself again has not been read: its notices are kept for the next one.
-        found = [Notice("note", one) for one in dispatcher.take_notices(keep=request.is_automatic)]
+        current = [
+            Notice("note", one) for one in dispatcher.take_notices(keep=request.is_automatic)
+        ]
         if dispatcher.problem:
-            found.append(Notice("stop", f"Nothing is being sent: {dispatcher.problem}"))
+            current.append(Notice("stop", f"Nothing is being sent: {dispatcher.problem}"))
         try:
             if paused := self._desk.paused():
                 pause = f"Sending and triage are paused by the file {paused} in your vault. Delete it to continue."
-                found.append(Notice("note", pause))
+                current.append(Notice("note", pause))
         except PostroomError as error:
-            found.append(Notice("stop", error.message_with_remedy))
+            current.append(Notice("stop", error.message_with_remedy))
         return PageFrame(
             title=title,
             place=place,
@@ -85,7 +87,7 @@ class Handlers:
             zone=self._context.zone,
             now=self._desk.clock(),
             waiting=self._reader.lists.count("pending", "unknown"),
-            notices=(*notices, *found),
+            notices=(*notices, *current),
             queue=queue,
         )
 
@@ -319,31 +321,31 @@ class Handlers:
     # The other pages
 
     def history(self, request: PageRequest) -> Response:
-        given = request.http.query_params
-        state = given.get("state", "")
-        asked = HistoryQuery(
-            given.get("q", "")[:200],
+        parameters = request.http.query_params
+        state = parameters.get("state", "")
+        query = HistoryQuery(
+            parameters.get("q", "")[:200],
             state if state in views.OUTCOMES else "",
-            given.get("agent", "")[:100],
+            parameters.get("agent", "")[:100],
             _page_number(request),
         )
-        states = (asked.state,) if asked.state else views.CLOSED[:-1]  # without rehearsals
-        agent, words = asked.agent or None, asked.query.split()[:10]
-        if (agent or words) and not asked.state:  # whoever searches may not know the state
+        states = (query.state,) if query.state else views.CLOSED[:-1]  # without rehearsals
+        agent, words = query.agent or None, query.words.split()[:10]
+        if (agent or words) and not query.state:  # whoever searches may not know the state
             states = (*states, *life.OPEN)
         lists = self._reader.lists
         total = lists.count(*states, words=words, agent=agent)
-        asked = asked._replace(number=min(asked.number, views.pages(total)))
+        query = query._replace(number=min(query.number, views.pages(total)))
         letters = lists.summaries(
             *states,
             words=words,
             agent=agent,
             newest=views.PAGE_SIZE,
-            skip=(asked.number - 1) * views.PAGE_SIZE,
+            skip=(query.number - 1) * views.PAGE_SIZE,
             by_outcome=True,
         )[::-1]
         frame = self._frame(request, "History", "/history")
-        return page("history.html", frame=frame, asked=asked, letters=letters, total=total, chart=self._chart())  # fmt: skip
+        return page("history.html", frame=frame, query=query, letters=letters, total=total, chart=self._chart())  # fmt: skip
 
     def _chart(self) -> views.Chart | None:
         now = datetime.fromtimestamp(self._desk.clock().wall, self._context.zone)

@@ -33,7 +33,7 @@ _STATIC_URLS: Final = {
     name: f"/static/{name}?{sha256(content).hexdigest()[:12]}" for name, content in STATIC.items()
 }
 _HIDDEN_RUN = re.compile(f"({INVISIBLE.pattern})\\1*")
-_MARK = Markup('<b class="unseen" title="{}">U+{:04X}{}</b>')
+_MARK = Markup('<b class="hidden-char" title="{}">U+{:04X}{}</b>')
 _ISOLATED = Markup('<bdi dir="auto">{}</bdi>')
 _CODE = Markup("<code>{}</code>")
 

@@ -140,7 +140,7 @@ def decided_by(state: life.State) -> str:
 class HistoryQuery(NamedTuple):
     """What a person looks for in the history, and the number of the page."""
 
-    query: str = ""
+    words: str = ""
     state: str = ""
     agent: str = ""
     number: int = 1

@@ -46,7 +46,7 @@ def sides(marked: str) -> tuple[str, str]:
 def read(node: Node | str) -> str:
     if isinstance(node, str):
         return node
-    if node.attrs.get("class") == "unseen":
+    if node.attrs.get("class") == "hidden-char":
         return unseen(node)
     assert node.tag in {"ins", "del"}
     return "".join(map(read, node.children))

@@ -28,7 +28,7 @@ LETTER = ("", "/edit", "/thread")
 
 def shape(page: Node) -> list[tuple[str, tuple[str, ...]]]:
     """Return all elements of a page with the names of their attributes, but for those that name hidden characters."""
-    return [(n.tag, tuple(sorted(n.attrs))) for n in page if n.attrs.get("class") != "unseen"]
+    return [(n.tag, tuple(sorted(n.attrs))) for n in page if n.attrs.get("class") != "hidden-char"]
 
 
 def filled(office: Office, evil: str, more: str) -> list[str]:
@@ -119,7 +119,7 @@ def test_hidden_characters_in_the_text_are_named(office: Office, browser: Browse
     with database_of(office.desk.ledger).write() as connection:
         connection.execute("UPDATE letter SET frozen = replace(frozen, 'Good day', 'Good\u202e\u200b day')")  # fmt: skip
     body = browser.get(f"/letter/{entry.id}").page.one(class_="body")
-    assert [n.attrs["title"] for n in body.all(class_="unseen")] == ["right-to-left override", "zero width space"]  # fmt: skip
+    assert [n.attrs["title"] for n in body.all(class_="hidden-char")] == ["right-to-left override", "zero width space"]  # fmt: skip
 
 
 def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(

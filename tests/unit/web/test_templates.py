@@ -119,7 +119,7 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
     )
     messages = [Message("m1", "t1", int(START), 10, frozenset(), one) for one in (mail, Mail())]
     thread = {"messages": messages, "total": 30, "answered": "<q@x>", "error": ""}
-    asked = views.HistoryQuery("words", "sent", "claude", 2)
+    query = views.HistoryQuery("words", "sent", "claude", 2)
     agents = [views.AgentRow("claude", "ready", 3, 1, 2, 3, START), views.AgentRow("bob")]
     for live in (True, False):
         base = {"frame": frame(live=live)}
@@ -135,8 +135,8 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
         values = {"entry": entry(STATES[1]), "card": entry(STATES[1]).card, "fields": typed}
         yield "preview.html", {**base, **values, "changes": differences}
         yield "summary.html", {**base, "chart": chart}
-        yield "history.html", {**base, "asked": asked, "letters": [summary(state) for state in STATES], "total": 500, "chart": chart}  # fmt: skip
-        yield "history.html", {**base, "asked": asked, "letters": [], "total": 0, "chart": None}
+        yield "history.html", {**base, "query": query, "letters": [summary(state) for state in STATES], "total": 500, "chart": chart}  # fmt: skip
+        yield "history.html", {**base, "query": query, "letters": [], "total": 0, "chart": None}
         yield "agents.html", {**base, "agents": agents, "error": ""}
         yield "agents.html", {**base, "agents": [], "error": "Cannot read agent mail"}
         yield "health.html", {**base, "checks": checks}

@@ -48,19 +48,19 @@ def test_foreign_text_is_in_a_box_of_its_own_and_all_of_it_can_be_read(text: str
         if isinstance(one, str):
             said += one
         else:
-            assert (one.tag, one.attrs["class"], set(one.attrs)) == ("b", "unseen", {"class", "title"})  # fmt: skip
+            assert (one.tag, one.attrs["class"], set(one.attrs)) == ("b", "hidden-char", {"class", "title"})  # fmt: skip
             said += unseen(one)
     assert said == text
 
 
 def test_of_a_row_of_selectors_only_the_first_can_shape_what_is_before_it() -> None:
-    marks = [node.text for node in parsed(reveal("☂" + "\ufe0f" * 5)).all(class_="unseen")]
+    marks = [node.text for node in parsed(reveal("☂" + "\ufe0f" * 5)).all(class_="hidden-char")]
     assert marks == ["U+FE0F × 4"]
 
 
 def test_a_row_of_one_hidden_character_is_one_mark() -> None:
     page = parsed(reveal("a" + "\u200b" * 200_000 + "b\u200b\u200bc"))
-    marks = [node.text for node in page.all(class_="unseen")]
+    marks = [node.text for node in page.all(class_="hidden-char")]
     assert marks == ["U+200B × 200,000", "U+200B × 2"]
 
 

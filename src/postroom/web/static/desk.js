@@ -162,8 +162,8 @@ const KEYS = {
   k: () => step(-1),
   a: () => (find("form.approve .seen input:not(:checked)") || find("#approve"))?.focus(),
   e: () => find("#edit")?.click(),
-  r: () => word("reject"),
-  v: () => word("revise"),
+  r: () => openReason("reject"),
+  v: () => openReason("revise"),
   u: () => (find("#undo") || find("#queue .recall button"))?.focus(),
   "/": () => { const box = find("#search"); if (box) box.focus(); else location.assign("/history#search"); },
   "?": () => find("#keys")?.showModal(),
@@ -176,7 +176,7 @@ function step(by) {
   if (next) next.click();
 }
 
-function word(name) {
+function openReason(name) {
   const details = find(`details#${name}`);
   if (!details) return;
   details.open = true;
@@ -187,8 +187,8 @@ const keep = { get on() { try { return localStorage.keys !== "off"; } catch { re
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.key === "Escape" && event.target.closest?.("details.word")) {
-    const details = event.target.closest("details.word");
+  if (event.key === "Escape" && event.target.closest?.("details.reason")) {
+    const details = event.target.closest("details.reason");
     details.open = false;
     find("summary", details).focus();
     return;
