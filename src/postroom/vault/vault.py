@@ -28,7 +28,7 @@ from postroom.store.files import opened, publish, sync_folder, temporary, write_
 from postroom.store.locks import acquire
 
 MAX_SIZE = 30_000_000
-MAX_NAME = 255  # bytes, as file systems have it
+MAX_NAME = 255  # bytes, as in most file systems
 # No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
 _NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
 _TEMP = re.compile(r"\.postroom-[0-9a-f]{16}\.tmp")
@@ -48,13 +48,43 @@ class File(NamedTuple):
 
 Files: TypeAlias = list[File]
 Names: TypeAlias = list[str]
-# Called with the inode of what is written, before the file can be seen under its name: what must be
-# known of a file is then known before the file is there.
+# Called with the inode of a new file before the file gets its name, so that what must be recorded of it
+# is recorded before anybody can see it.
 Ready: TypeAlias = Callable[[int], None]
 
 
 def _nothing(_inode: int) -> None:
     pass
+
+
+_LINK = (
+    Denied,
+    "{path!r} is a link or no plain file, or leads through a link",
+    "Put the thing itself there: no link in the vault is followed.",
+)
+_FULL = (
+    Unavailable,
+    "The disk is full: {path!r} was not written",
+    "Free some space. Then try again.",
+)
+_NO_RIGHT = (
+    Unavailable,
+    "No right to {path!r}: {why}",
+    "Get the right to it and its folder. Then try again.",
+)
+_OTHER = (
+    Unavailable,
+    "{path!r} cannot be read or written: {why}",
+    "Check the disk. Then try again.",
+)
+_ERRORS: dict[int, tuple[type[PostroomError], str, str]] = {
+    errno.ENOENT: (NotFound, "There is no {path!r} in the vault", "Look for its new name."),
+    errno.EEXIST: (Conflict, "{path!r} is there already", "Take another name."),
+    errno.ENAMETOOLONG: (Invalid, "{path!r} is too long a name", "Take a shorter one."),
+    **dict.fromkeys((errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO), _LINK),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _FULL),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _NO_RIGHT),
+}
 
 
 class Vault:
@@ -86,44 +116,46 @@ class Vault:
 
     def list(self, folder: str) -> Files:
         """Return the notes of a folder, by name; none where there is no folder."""
-        return sorted(file for file in self._scan(folder) if file.name.endswith(".md"))
+        return sorted(file for file in self._files(folder) if file.name.endswith(".md"))
 
     def names(self, folder: str) -> Names:
         """Return the names of all files of a folder, sorted; none where there is no folder."""
-        with suppress(NotFound), self._entries(folder) as entries:
-            return sorted(entry.name for entry in entries)
-        return []
+        return sorted(file.name for file in self._files(folder))
+
+    def _files(self, folder: str) -> Iterator[File]:
+        with suppress(NotFound), self._open_folder(folder) as fd, os.scandir(fd) as entries:
+            for entry in entries:
+                if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):  # it may be gone since
+                        yield _file(entry.name, entry.stat(follow_symlinks=False))
 
     def changed(self, folder: str) -> int:
         """Return when a name in the folder was last added or removed, 0 where there is no folder."""
-        try:
-            with self._held(folder, folder) as fd:
-                return os.fstat(fd).st_mtime_ns
-        except NotFound:
-            return 0
+        with suppress(NotFound), self._open_folder(folder) as fd:
+            return os.fstat(fd).st_mtime_ns
+        return 0
 
     def stat(self, path: str) -> File | None:
         """Return what stands at a path, of whatever kind; None where nothing does."""
-        try:
-            with self._at(path) as (folder, name):
-                return _file(name, os.stat(name, dir_fd=folder, follow_symlinks=False))
-        except NotFound:
-            return None
+        status = self._status(path)
+        return _file(path.rpartition("/")[2], status) if status else None
 
     def is_folder(self, path: str) -> bool:
         """Whether a folder stands at a path, not a link to one."""
-        try:
-            with self._at(path) as (folder, name):
-                return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-        except NotFound:
-            return False
+        status = self._status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _status(self, path: str) -> os.stat_result | None:
+        with suppress(NotFound), self._open_parent(path) as (folder, name):
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return None
 
     def stats(self, paths: Iterable[str]) -> Iterator[File | None]:
         """Yield what stands at each path, None where no plain file does; quick for neighbours."""
         for folder, group in groupby(paths, key=lambda path: path.rpartition("/")[0]):
             names = [path.rpartition("/")[2] for path in group]
             found: dict[str, File] = {}
-            with suppress(NotFound, Denied, Unavailable), self._held(folder, folder) as fd:
+            with suppress(NotFound, Denied, Unavailable), self._open_folder(folder) as fd:
                 for name in filter(_NAME.fullmatch, names):
                     with suppress(OSError):
                         seen = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -141,11 +173,10 @@ class Vault:
             folder = waiting.pop()
             files: Files = []
             try:
-                with self._held(folder, folder) as fd, os.scandir(fd) as entries:
+                with self._open_folder(folder) as fd, os.scandir(fd) as entries:
                     for entry in entries:
                         path = f"{folder}/{entry.name}" if folder else entry.name
-                        if _TEMP.fullmatch(entry.name):
-                            _clear(fd, entry)
+                        _remove_abandoned(fd, entry)
                         if not _NAME.fullmatch(entry.name) or skip(path):
                             continue
                         if entry.is_dir(follow_symlinks=False):
@@ -164,13 +195,13 @@ class Vault:
         """
         folder = ""
         for wanted in _parts(path):
-            name = wanted if wanted.isascii() else self._spelled(folder, wanted)
+            name = wanted if wanted.isascii() else self._spelling(folder, wanted)
             folder = f"{folder}/{name}" if folder else name
         return folder
 
-    def _spelled(self, folder: str, name: str) -> str:
+    def _spelling(self, folder: str, name: str) -> str:
         plain = unicodedata.normalize("NFC", name)
-        with suppress(NotFound), self._held(folder, folder) as fd:
+        with suppress(NotFound), self._open_folder(folder) as fd:
             # The very name first: both spellings may stand in one folder.
             names = os.listdir(fd)  # noqa: PTH208 - of an open folder
             alike = (n for n in names if unicodedata.normalize("NFC", n) == plain)
@@ -179,7 +210,10 @@ class Vault:
 
     def read(self, path: str) -> tuple[bytes, File]:
         """Return a file's bytes, and the version that they are."""
-        with self._at(path) as (folder, name), opened(name, os.O_RDONLY, folder=folder) as fd:
+        with (
+            self._open_parent(path) as (folder, name),
+            opened(name, os.O_RDONLY, folder=folder) as fd,
+        ):
             for _ in range(3):
                 before = _file(name, os.fstat(fd))
                 if before.size > MAX_SIZE:
@@ -194,7 +228,7 @@ class Vault:
 
     def create(self, path: str, data: bytes, *, mode: int = 0o644, ready: Ready = _nothing) -> File:
         """Write a new file, and its folders where they are missing; never over another."""
-        with self._at(path, make=True) as (folder, name):
+        with self._open_parent(path, make=True) as (folder, name):
             with temporary(folder, [data], mode) as (temp, made):
                 ready(made.st_ino)
                 publish(folder, temp, folder, name, self._link)
@@ -213,18 +247,18 @@ class Vault:
         A file that holds the very same already is that file. Returns its name, and what it is.
         """
         with (
-            self._held(folder, folder, make=True) as fd,
+            self._open_folder(folder, make=True) as fd,
             temporary(fd, pieces, 0o644) as (temp, made),
         ):
             for name in names:
                 _parts(name)
-                if _same(fd, temp, name):
+                if _have_same_bytes(fd, temp, name):
                     return name, _file(name, made)
                 ready(name, made.st_ino)
                 try:
                     publish(fd, temp, fd, name, self._link)
                 except FileExistsError:
-                    if _same(fd, temp, name):  # another call was quicker
+                    if _have_same_bytes(fd, temp, name):  # another call was quicker
                         return name, _file(name, made)
                 else:
                     _sync(fd, folder)
@@ -233,12 +267,12 @@ class Vault:
 
     def replace(self, path: str, data: bytes, was: File, ready: Ready = _nothing) -> File:
         """Give a file that is still as it was another content; its permissions stay."""
-        with self._at(path) as (folder, name):
-            mode = _checked(folder, name, was, path)
+        with self._open_parent(path) as (folder, name):
+            mode = _check(folder, name, was, path)
             with temporary(folder, [data], mode, exact=True) as (temp, made):
                 ready(made.st_ino)
                 _lock(folder)
-                _checked(folder, name, was, path)
+                _check(folder, name, was, path)
                 os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)
             _sync(folder, path)
         return _file(name, made)
@@ -252,24 +286,27 @@ class Vault:
         ready: Ready = _nothing,
     ) -> File:
         """Give a file that is still as it was another path, and content if given; never over another."""
-        with self._at(source) as (here, old), self._at(target, make=True) as (there, new):
-            mode, stands = _checked(here, old, was, source), True
+        with (
+            self._open_parent(source) as (here, old),
+            self._open_parent(target, make=True) as (there, new),
+        ):
+            mode, stands = _check(here, old, was, source), True
             if data is None:
                 ready(was.inode)
                 _lock(here)
-                _checked(here, old, was, source)
+                _check(here, old, was, source)
                 stands = publish(here, old, there, new, self._link)
                 made = os.stat(new, dir_fd=there, follow_symlinks=False)
             else:
                 with temporary(there, [data], mode, exact=True) as (temp, made):
                     ready(made.st_ino)
                     _lock(here)
-                    _checked(here, old, was, source)
+                    _check(here, old, was, source)
                     publish(there, temp, there, new, self._link)
             _sync(there, target)  # on the disk before the old one goes
             if stands:
                 try:
-                    _checked(here, old, was, source)
+                    _check(here, old, was, source)
                     os.unlink(old, dir_fd=here)
                 except (OSError, Conflict):
                     os.unlink(new, dir_fd=there)
@@ -279,9 +316,9 @@ class Vault:
 
     def remove(self, path: str, was: File) -> None:
         """Remove a file that is still as it was."""
-        with self._at(path) as (folder, name):
+        with self._open_parent(path) as (folder, name):
             _lock(folder)
-            _checked(folder, name, was, path)
+            _check(folder, name, was, path)
             os.unlink(name, dir_fd=folder)
             _sync(folder, path)
 
@@ -291,7 +328,7 @@ class Vault:
         Returns the size that it has then.
         """
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        with self._at(path, make=True) as (folder, name):
+        with self._open_parent(path, make=True) as (folder, name):
             with opened(name, flags, mode, folder=folder) as fd:
                 _lock(fd)  # so that what is cut off below is nobody else's
                 size = os.fstat(fd).st_size
@@ -307,45 +344,38 @@ class Vault:
 
     def tail(self, path: str, size: int = 65_536) -> bytes:
         """Return the last bytes of a file, none where it is missing."""
-        try:
-            with self._at(path) as (folder, name), opened(name, os.O_RDONLY, folder=folder) as fd:
-                return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
-        except NotFound:
-            return b""
-
-    def _scan(self, folder: str) -> Iterator[File]:
-        with suppress(NotFound), self._entries(folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # it may be gone since
-                    yield _file(entry.name, entry.stat(follow_symlinks=False))
+        with (
+            suppress(NotFound),
+            self._open_parent(path) as (folder, name),
+            opened(name, os.O_RDONLY, folder=folder) as fd,
+        ):
+            return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
+        return b""
 
     @contextmanager
-    def _entries(self, folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-        with self._held(folder, folder) as fd, os.scandir(fd) as found:
-            yield (e for e in found if _NAME.fullmatch(e.name) and e.is_file(follow_symlinks=False))
-
-    @contextmanager
-    def _at(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Yield the descriptor of the folder that a path is in, and the path's last name."""
         name = _parts(path)[-1]
-        with self._held(path.rpartition("/")[0], path, make=make) as fd:
+        with self._open_folder(path.rpartition("/")[0], path, make=make) as fd:
             yield fd, name
 
     @contextmanager
-    def _held(self, folder: str, path: str, *, make: bool = False) -> Iterator[int]:
-        """Hold a folder open; what the system says meanwhile is put into our words."""
+    def _open_folder(self, folder: str, path: str = "", *, make: bool = False) -> Iterator[int]:
+        """Yield the descriptor of a folder; an `OSError` of the block becomes an error about `path`."""
         try:
             fd = _descend(self._fd, folder, make=make)
             try:
                 yield fd
             finally:
                 os.close(fd)
-        except OSError as why:
-            raise _in_our_words(why, path) from why
+        except OSError as error:
+            raise _in_our_words(error, path or folder) from error
 
 
-def _clear(fd: int, entry: os.DirEntry[str]) -> None:
+def _remove_abandoned(fd: int, entry: os.DirEntry[str]) -> None:
     with suppress(OSError):
-        if time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED:
+        is_temporary = _TEMP.fullmatch(entry.name)
+        if is_temporary and time.time() - entry.stat(follow_symlinks=False).st_mtime > ABANDONED:
             os.unlink(entry.name, dir_fd=fd)
 
 
@@ -384,7 +414,7 @@ def _descend(fd: int, path: str, *, make: bool) -> int:
     return fd
 
 
-def _same(folder: int, one: str, other: str) -> bool:
+def _have_same_bytes(folder: int, one: str, other: str) -> bool:
     """Whether two files of a folder hold the same."""
     try:
         with (
@@ -419,7 +449,7 @@ def _file(name: str, seen: os.stat_result) -> File:
     return File(name, seen.st_size, seen.st_mtime_ns, seen.st_ino)
 
 
-def _checked(folder: int, name: str, was: File, path: str) -> int:
+def _check(folder: int, name: str, was: File, path: str) -> int:
     """Return a file's permissions if it is still as it was."""
     with suppress(FileNotFoundError):
         seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -428,21 +458,6 @@ def _checked(folder: int, name: str, was: File, path: str) -> int:
     raise Conflict(f"{path!r} was changed or moved meanwhile", remedy="Read it again, then decide.")
 
 
-def _in_our_words(why: OSError, path: str) -> PostroomError:
-    code, said = why.errno, why.strerror
-    if code == errno.ENOENT:
-        return NotFound(f"There is no {path!r} in the vault", remedy="Look for its new name.")
-    if code == errno.EEXIST:
-        return Conflict(f"{path!r} is there already", remedy="Take another name.")
-    if code == errno.ENAMETOOLONG:
-        return Invalid(f"{path!r} is too long a name", remedy="Take a shorter one.")
-    if code in {errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}:
-        told = f"{path!r} is a link or no plain file, or leads through a link"
-        return Denied(told, remedy="Put the thing itself there: no link in the vault is followed.")
-    if code in {errno.ENOSPC, errno.EDQUOT}:
-        told, remedy = f"The disk is full: {path!r} was not written", "Free some space."
-    elif code in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        told, remedy = f"No right to {path!r}: {said}", "Get the right to it and its folder."
-    else:
-        told, remedy = f"{path!r} cannot be read or written: {said}", "Check the disk."
-    return Unavailable(told, remedy=f"{remedy} Then try again.")
+def _in_our_words(error: OSError, path: str) -> PostroomError:
+    kind, message, remedy = _ERRORS.get(error.errno or 0, _OTHER)
+    return kind(message.format(path=path, why=error.strerror), remedy=remedy)
