@@ -26,8 +26,9 @@ from postroom.tools.contracts.vault import NoteList, NoteMoved
 from postroom.tools.models import vault as models
 from postroom.tools.table import ToolContext
 from postroom.vault.access import Access
-from postroom.vault.index import Index, expression
+from postroom.vault.index import Index
 from postroom.vault.keeper import BATCH, Keeper, Watch, watching
+from postroom.vault.search import expression
 from postroom.vault.vault import File, Ready, Vault
 from postroom.wiring.desk import desk
 from tests.conftest import Person

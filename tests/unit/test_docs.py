@@ -135,7 +135,7 @@ def test_what_tools_may_do_where_is_on_the_page_of_the_vault() -> None:
 
 
 def test_every_example_query_on_the_page_of_the_vault_is_one() -> None:
-    from postroom.vault.index import _TERM, expression
+    from postroom.vault.search import _TERM, expression
 
     table = page("docs/vault.md").partition("| query |")[2].partition("\n\n")[0]
     examples = [example for row in re.findall(r"^\| (`.*`) \|", table, re.MULTILINE) for example in re.findall("`([^`]+)`", row)]  # fmt: skip

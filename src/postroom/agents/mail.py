@@ -12,7 +12,7 @@ from postroom.agents.files import PATIENCE
 from postroom.agents.folder import NO_ROOT, MailFolder, find, record_read, set_status, states
 from postroom.agents.mailbox import AgentMailbox, Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import Caller
+from postroom.agents.roster import AgentCaller
 from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
 
 MAX_BYTES: Final = 65_536  # of a message that comes in by a tool
@@ -44,10 +44,10 @@ class AgentMail:
         self.environ = environ
         self._boxes: dict[str, AgentMailbox] = {}
         self._folder: MailFolder | None = None
-        self._registered: dict[Caller, float] = {}
+        self._registered: dict[AgentCaller, float] = {}
         self._checked = float("-inf")
 
-    def me(self, given: str = "", otherwise: str = "") -> Caller:
+    def me(self, given: str = "", otherwise: str = "") -> AgentCaller:
         """Return which agent calls: in tmux its window, else the first name that there is."""
         return roster.identify(self.environ, given, otherwise)
 
@@ -77,7 +77,7 @@ class AgentMail:
             found = self._boxes[name] = AgentMailbox(folder, name)
         return found
 
-    def register(self, me: Caller) -> None:
+    def register(self, me: AgentCaller) -> None:
         """Let others know this name; that it cannot be written fails nothing."""
         if time.monotonic() - self._registered.get(me, -AGAIN) < AGAIN:
             return
@@ -87,7 +87,7 @@ class AgentMail:
 
     # Sending
 
-    def recipients(self, me: Caller) -> list[str]:
+    def recipients(self, me: AgentCaller) -> list[str]:
         """Return the names that can be written to, one's own among them."""
         folder = self.find_folder()
         ignored = folder.ignored() if folder else frozenset()
@@ -98,7 +98,7 @@ class AgentMail:
 
     def send(
         self,
-        me: Caller,
+        me: AgentCaller,
         recipient: str,
         text: str,
         *,
@@ -135,7 +135,7 @@ class AgentMail:
 
     # Receiving
 
-    def take(self, me: Caller, *, patience: float = PATIENCE) -> Delivery | None:
+    def take(self, me: AgentCaller, *, patience: float = PATIENCE) -> Delivery | None:
         """Take the oldest unread message; it is read once the caller confirms its delivery."""
         _refuse_nameless(me)
         if not self.folder.can_have(me.name):
@@ -146,12 +146,12 @@ class AgentMail:
             self.register(me)
         return delivery
 
-    def has_mail(self, me: Caller) -> bool:
+    def has_mail(self, me: AgentCaller) -> bool:
         """Whether there may be a message to take, as far as a look without any lock tells."""
         can_have = bool(me.name) and self.folder.can_have(me.name)
         return can_have and self.box(me.name).may_have_unread()
 
-    def record_read(self, me: Caller, patience: float) -> None:
+    def record_read(self, me: AgentCaller, patience: float) -> None:
         """Remember that this agent reads now; that it cannot be written fails nothing."""
         if me.name:
             with suppress(OSError, PostroomError):
@@ -165,7 +165,7 @@ class AgentMail:
                 self.box(name).record_notice()
         return count
 
-    def set_status(self, me: Caller, status: str, patience: float = PATIENCE) -> None:
+    def set_status(self, me: AgentCaller, status: str, patience: float = PATIENCE) -> None:
         """Set whether this agent can be disturbed."""
         if status not in STATUSES:
             raise Invalid(f"Invalid status: {status}. Valid: ready, work, offline")
@@ -194,7 +194,7 @@ class AgentMail:
             seal = ""  # written once, and put there again by another program
         return AgentLetter(message, thread or message.id, reply_to, state, seal)
 
-    def history(self, me: Caller, id: str = "") -> Iterator[AgentMessage]:
+    def history(self, me: AgentCaller, id: str = "") -> Iterator[AgentMessage]:
         """Yield the messages to and from this agent, mailbox by mailbox; with `id`, likely ones alone."""
         for name in dict.fromkeys([me.name, *self.folder.names()]):
             words = [id] if id else [] if name == me.name else [me.name]
@@ -207,7 +207,7 @@ class AgentMail:
                 continue  # another agent's broken mailbox is not this agent's trouble
             yield from (one for one in found if one.to == name and me.name in (one.to, one.sender))
 
-    def find(self, me: Caller, id: str) -> AgentMessage:
+    def find(self, me: AgentCaller, id: str) -> AgentMessage:
         """Return one message to or from this agent."""
         found = next((one for one in self.history(me, id) if one.id == id), None)
         if found is None:
@@ -218,7 +218,7 @@ class AgentMail:
         return found
 
 
-def _refuse_nameless(me: Caller) -> None:
+def _refuse_nameless(me: AgentCaller) -> None:
     if not me.name:
         raise Unavailable("current window '' not found in tmux session")
 

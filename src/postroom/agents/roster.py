@@ -32,7 +32,7 @@ class NotInTmux(Denied):
     """Neither tmux nor a name tells which agent calls."""
 
 
-class Caller(NamedTuple):
+class AgentCaller(NamedTuple):
     """The agent that calls; in tmux with its pane, and all windows of the session."""
 
     name: str
@@ -40,7 +40,7 @@ class Caller(NamedTuple):
     windows: tuple[str, ...] | None = None
 
 
-def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> Caller:
+def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -> AgentCaller:
     """Return which agent calls: by its tmux window, or without tmux by the first name of these."""
     if environ.get("TMUX"):
         return _in_tmux(environ)
@@ -50,18 +50,18 @@ def identify(environ: Mapping[str, str], given: str = "", otherwise: str = "") -
             "agentmail must run inside a tmux session",
             remedy=f"Outside tmux, set {NAME} to this agent's name, or start the server with --agent.",
         )
-    return Caller(check_name(name))
+    return AgentCaller(check_name(name))
 
 
-def person(environ: Mapping[str, str]) -> Caller:
+def person(environ: Mapping[str, str]) -> AgentCaller:
     """Return the person, with the windows of the session that they sit in, if they do."""
     windows = None
     if environ.get("TMUX") and _PANE.fullmatch(environ.get("TMUX_PANE", "")):
         windows = tuple(tmux.windows(tmux.panes(environ["TMUX_PANE"], environ)))
-    return Caller(PERSON, windows=windows)
+    return AgentCaller(PERSON, windows=windows)
 
 
-def _in_tmux(environ: Mapping[str, str]) -> Caller:
+def _in_tmux(environ: Mapping[str, str]) -> AgentCaller:
     pane = environ.get("TMUX_PANE", "")
     if not _PANE.fullmatch(pane):
         why = "contains invalid format" if pane else "environment variable not set"
@@ -81,7 +81,7 @@ def _in_tmux(environ: Mapping[str, str]) -> Caller:
             f"the window is called {name!r}, which is the person's own name",
             remedy="Give it another name: `tmux rename-window NAME`.",
         )
-    return Caller(name, pane, tuple(tmux.windows(panes)))
+    return AgentCaller(name, pane, tuple(tmux.windows(panes)))
 
 
 def check_name(name: str) -> str:
@@ -112,7 +112,7 @@ def resembles_person(name: str) -> bool:
 # Names that are kept
 
 
-def register(folder: MailFolder, me: Caller, socket: str = "") -> None:
+def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
     """Remember that this name is used here, and in which pane."""
     about = {"pane": me.pane, "socket": socket} if me.pane else {}
     text = json.dumps({"name": me.name, **about}).encode()
@@ -159,7 +159,7 @@ def forget(folder: MailFolder, name: str) -> None:
 # Names that one can write to
 
 
-def is_known(folder: MailFolder | None, me: Caller, name: str) -> bool:
+def is_known(folder: MailFolder | None, me: AgentCaller, name: str) -> bool:
     """Whether `everybody` has this name; for most names, without reading all others'."""
     if name in (me.windows or ()):
         return True
@@ -169,7 +169,7 @@ def is_known(folder: MailFolder | None, me: Caller, name: str) -> bool:
     return name in everybody(folder, me)
 
 
-def everybody(folder: MailFolder | None, me: Caller) -> list[str]:
+def everybody(folder: MailFolder | None, me: AgentCaller) -> list[str]:
     """Return all names that there are, as this caller sees them, its own among them."""
     kept = registered(folder) if folder else {}
     if me.windows is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from postroom.agents.files import PATIENCE as USUAL
 from postroom.agents.mail import AgentMail, SelfAddressed
 from postroom.agents.record import STATUSES
-from postroom.agents.roster import Caller, NotInTmux
+from postroom.agents.roster import AgentCaller, NotInTmux
 from postroom.core.errors import Denied, Invalid, NotFound, PostroomError, Unavailable
 from postroom.store.files import write_all
 
@@ -96,7 +96,7 @@ class Invocation(NamedTuple):
         """The agent mail of the working directory."""
         return AgentMail(os.getcwd(), os.environ)
 
-    def identify(self, mail: AgentMail) -> Caller:
+    def identify(self, mail: AgentMail) -> AgentCaller:
         """Return who calls; a name that is not the tmux window's is refused."""
         given = self.given.get("as", "")
         me = mail.me(given)
@@ -324,7 +324,7 @@ def _receive_as_person(call: Invocation) -> int:
 
     mail = call.mail
     with open_terminal("Run it in a terminal of your own."):
-        delivery = mail.take(Caller(PERSON))
+        delivery = mail.take(AgentCaller(PERSON))
     if delivery is None:
         _out("No unread messages")
         return 0

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from postroom.agents.mail import MAX_BYTES, AgentLetter, AgentMail
 from postroom.agents.mailbox import Delivery
 from postroom.agents.record import STATUSES, AgentMessage, seconds
-from postroom.agents.roster import Caller, check_name, everybody, is_sealed, person
+from postroom.agents.roster import AgentCaller, check_name, everybody, is_sealed, person
 from postroom.core.audit import Value
 from postroom.core.errors import Denied, Invalid, Unavailable
 from postroom.core.text import words
@@ -62,7 +62,7 @@ class Correspondence:
     voice: Callable[[], bytes]
     sleep: Callable[[float], None]
 
-    def me(self, call: Call) -> Caller:
+    def me(self, call: Call) -> AgentCaller:
         """Return who calls: never by their own word."""
         if call.client_session == "":
             return self.mail.me(otherwise=call.agent if call.named else "")
@@ -71,7 +71,7 @@ class Correspondence:
                 "not running inside a tmux session: over HTTP an agent's name is its token's",
                 remedy="The person makes a token with a name: `postroom init --token NAME`.",
             )
-        return Caller(check_name(call.agent))
+        return AgentCaller(check_name(call.agent))
 
     def send(self, call: Call, recipient: str, text: str, reply_to: str = "") -> AgentLetter:
         """Send a message, or an answer: then to whoever wrote the one that is answered."""
@@ -95,7 +95,7 @@ class Correspondence:
         )
 
     def _sent(
-        self, call: Call, me: Caller, recipient: str, text: str, about: dict[str, str]
+        self, call: Call, me: AgentCaller, recipient: str, text: str, about: dict[str, str]
     ) -> AgentMessage:
         """Write a message and its line, together or not at all.
 
@@ -142,7 +142,9 @@ class Correspondence:
         self._record(call, me)
         return None
 
-    def _receive(self, call: Call, me: Caller, taken: Delivery, *, peek: bool) -> ReceivedMessage:
+    def _receive(
+        self, call: Call, me: AgentCaller, taken: Delivery, *, peek: bool
+    ) -> ReceivedMessage:
         try:
             letter = self.mail.letter(taken.message, me.name)
             with self.recorder.transaction(call, taken.message.sender) as commit:
@@ -215,11 +217,11 @@ class Correspondence:
         return is_sealed(self.voice(), self.mail.folder.root, letter.message, letter.seal)
 
     def _record(
-        self, call: Call, me: Caller, error: Unavailable | None = None, **parameters: Value
+        self, call: Call, me: AgentCaller, error: Unavailable | None = None, **parameters: Value
     ) -> None:
         self.recorder.write(call, error, parameters=_as(call, me, **parameters), synced=False)
 
 
-def _as(call: Call, me: Caller, **parameters: Value) -> dict[str, Value]:
+def _as(call: Call, me: AgentCaller, **parameters: Value) -> dict[str, Value]:
     """Return what a line says beside: under which name it was done, where the client has another."""
     return parameters if call.agent == me.name else {"name": me.name, **parameters}

@@ -124,7 +124,7 @@ class Mover:
                 remedy=f"Let the destination be a whole path that ends in {_end(old) or 'no dot'}.",
             )
         book.rules.refuse_letter(old)
-        book.access.refuse_writing(old, new=False, theirs=book.rules.is_tool_written(old, raw))
+        book.access.refuse_writing(old, new=False, by_tool=book.rules.is_tool_written(old, raw))
         book.access.refuse_writing(new, new=True)
         book.rules.refuse_name(new)
         if new.lower().endswith(NOTE) and (note := _note(raw)):

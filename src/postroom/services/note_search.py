@@ -16,7 +16,7 @@ from postroom.vault.note import Note
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from postroom.vault.index import Found, Hit, Index
+    from postroom.vault.index import Hit, HitPage, Index
     from postroom.vault.keeper import Keeper, Progress
 
 PATIENCE: Final = 450  # tenths of a second that a call waits for the index
@@ -116,7 +116,7 @@ class NoteSearch:
 
     def list(self, call: Call, folder: str, filter: str, *, limit: int, after: str) -> NotePage:  # noqa: A002
         """Return the notes of a folder and all below that a filter lets through, by path."""
-        from postroom.vault.index import conditions
+        from postroom.vault.search import conditions
 
         with self._recorder.recording(call, folder, filter=filter[:200]):
             place = self.folder(folder)
@@ -132,7 +132,7 @@ class NoteSearch:
 
     def search(self, call: Call, query: str, *, limit: int, offset: int) -> NotePage:
         """Return notes that have these words, the best first."""
-        from postroom.vault.index import expression
+        from postroom.vault.search import expression
 
         with self._recorder.recording(call, query=query[:200]):
             for by_prefix in (False, True):
@@ -160,7 +160,7 @@ class NoteSearch:
             )
         return place
 
-    def _checked(self, ask: Callable[[], Found]) -> Found:
+    def _checked(self, ask: Callable[[], HitPage]) -> HitPage:
         """Return what the index answers, once that agrees with each file on the disk."""
         try:
             page = ask()

@@ -181,7 +181,7 @@ class Notebook:
                 ) from None
             return None
         self.rules.refuse_letter(path)
-        self.access.refuse_writing(path, new=False, theirs=self.rules.is_tool_written(path, raw))
+        self.access.refuse_writing(path, new=False, by_tool=self.rules.is_tool_written(path, raw))
         try:
             note = Note.parse(raw)
         except Corrupt:

@@ -22,7 +22,7 @@ _NAMES: Final = {row.name: row for row in (*FOLDERS, *FILES)} | {
 
 
 @lru_cache(maxsize=1_000)  # a sweep asks for the same few first names again and again
-def _known(name: str) -> Folder | None:
+def _find_row(name: str) -> Folder | None:
     """Return the row of the table whose name this is, or could be taken for by a reader or a file system."""
     return _NAMES.get(reads_as(name, _NAMES))
 
@@ -39,12 +39,12 @@ class Access:
         """Return the row of the table that a path belongs to; None for the person's own notes."""
         first, _, rest = path.partition("/")
         if self._room:
-            if (row := _known(first)) and row.name == folders.PAUSED:
+            if (row := _find_row(first)) and row.name == folders.PAUSED:
                 return row  # it counts beside the room, too
             if not reads_as(first, (self._room,)):
                 return None
             first = rest.partition("/")[0]
-        return _known(first) if first else None
+        return _find_row(first) if first else None
 
     def right(self, path: str) -> Right:
         """Return what tools may do at a path."""
@@ -63,7 +63,7 @@ class Access:
 
     def hint(self, path: str) -> str:
         """Return what a tool should know that wrote here, where Postroom's folder is elsewhere."""
-        row = _known(path.partition("/")[0]) if self._room else None
+        row = _find_row(path.partition("/")[0]) if self._room else None
         if row is None or self.row(path):
             return ""
         return f"This is no folder of Postroom's: its own is {self._room}/{row.name}."
@@ -89,10 +89,10 @@ class Access:
         if self.right(path) in ("none", "read"):
             self.refuse_writing(path, new=True)
 
-    def refuse_writing(self, path: str, *, new: bool, theirs: bool = False) -> None:
-        """Refuse what tools may not make (`new`) or change; `theirs` is what they made themselves."""
+    def refuse_writing(self, path: str, *, new: bool, by_tool: bool = False) -> None:
+        """Refuse what tools may not make (`new`) or change; `by_tool`: a tool made it."""
         right, row = self.right(path), self.row(path)
-        if right == "all" or (right == "create" and (new or theirs)):
+        if right == "all" or (right == "create" and (new or by_tool)):
             return
         if row is None:
             raise Denied(
@@ -101,10 +101,10 @@ class Access:
             )
         place = f"{row.name}/" if row in FOLDERS else row.name
         if right == "create":
-            told = f"In {place} tools change only notes that tools made, and no letters"
+            rule = f"In {place} tools change only notes that tools made, and no letters"
         else:
-            told = f"{place} is Postroom's: tools change nothing there, by any spelling of its name"
-        raise Denied(f"{told} ({path!r})", remedy=f"Allowed: {self.allowed}.")
+            rule = f"{place} is Postroom's: tools change nothing there, by any spelling of its name"
+        raise Denied(f"{rule} ({path!r})", remedy=f"Allowed: {self.allowed}.")
 
     @property
     def allowed(self) -> str:

@@ -1,4 +1,9 @@
-"""What acts when a note is merely opened: the one reading here errs towards finding too much."""
+"""What acts when a note is merely opened: remote embeds, raw HTML, code that runs, template code.
+
+Obsidian, its plugins and other programs read Markdown differently. So this does not ask what is code
+by one parser's rules, but what every reader takes for code; where two could differ, it finds too much
+rather than too little (docs/decisions/0012-markdown.md).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ MAX_TEXT = 60
 RUNNING = tuple(
     "dataviewjs datacorejs datacorejsx datacorets datacoretsx js-engine meta-bind-js-view templater".split()
 )
-# What these hold is drawn, not shown: a label or a query may load an image.
+# Fences whose content is drawn: a label or a query in it may load an image.
 DRAWN = tuple(
     "dataview datacore mermaid tasks query leaflet admonition embed cardlink vid plantuml kroki".split()
 )
@@ -27,7 +32,7 @@ _HEAD_END = re.compile(r"^(?:---|\.\.\.)[ \t]*$", re.M)
 _ODD_BREAK = re.compile("[\x0b\x0c\x85\u2028\u2029]")
 _FENCE = re.compile(r"([ \t>]*+(?:(?:[-*+]|\d{1,9}[.)])[ \t>]++)*+)(`{3,}+|~{3,}+)(.*)", re.DOTALL)
 _RUN = re.compile(r"(^[ \t>]*+)?(`{3,}+|~{3,}+)([^`~\n]*+)", re.M)
-_WORD = re.compile(r"[\s{.\ufeff]*+([\w-]*+)")
+_LANGUAGE = re.compile(r"[\s{.\ufeff]*+([\w-]*+)")
 _INLINE_CODE = re.compile(r"(?<!`)(`++)[\s>\ufeff]*+\$=.*?(?:(?<!`)\1(?!`)|\Z)", re.DOTALL)
 _INLINE_QUERY = re.compile(r"(?<!`)(`++)[\s>\ufeff]*+=.*?(?:(?<!`)\1(?!`)|\Z)", re.DOTALL)
 _LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*+\"?+|'(?:[^'\\\n]|\\.)*+'?+")
@@ -82,28 +87,28 @@ class Active(NamedTuple):
     text: str
 
 
-class _Found(NamedTuple):
+class _Finding(NamedTuple):
     at: int  # an index, and then a line
     kind: str
-    whole: str  # up to where it ends, so that no part of it is changed unseen
+    source: str  # up to where it ends, so that no part of it is changed unnoticed
 
-    def told(self) -> Active:
-        seen, _, target = self.whole[:999].partition("\0")
-        seen = seen if target in seen else seen + target
-        return Active(self.kind, self.at, " ".join(seen.split())[:MAX_TEXT])
+    def describe(self) -> Active:
+        text, _, target = self.source[:999].partition("\0")
+        text = text if target in text else text + target
+        return Active(self.kind, self.at, " ".join(text.split())[:MAX_TEXT])
 
 
 def added(before: str, after: str) -> Active | None:
     """Return the first thing that acts in `after` and did not in `before`; moved is not added."""
-    had = Counter(found[1:] for found in _all(before))
-    for found in _all(after):
-        had[found[1:]] -= 1
-        if had[found[1:]] < 0:
-            return found.told()
+    had = Counter(finding[1:] for finding in _find_all(before))
+    for finding in _find_all(after):
+        had[finding[1:]] -= 1
+        if had[finding[1:]] < 0:
+            return finding.describe()
     return None
 
 
-def _all(text: str) -> Iterator[_Found]:
+def _find_all(text: str) -> Iterator[_Finding]:
     text = _RETURN.sub("\n", text)
     body, sure = 0, not _ODD_BREAK.search(text)
     if opening := _HEAD.match(text):
@@ -114,20 +119,22 @@ def _all(text: str) -> Iterator[_Found]:
         else:
             sure = False
     raw = text[body:]
-    shown = "\n".join(_shown(raw, sure=sure))
-    found = [_Found(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, shown))]
-    found += [_Found(m.start() + body, HTML, raw[slice(*m.span())]) for m in _TAG.finditer(shown)]
+    masked = "\n".join(_mask_code(raw, sure=sure))
+    findings = [_Finding(at + body, *rest) for at, *rest in (*_running(raw), *_embeds(raw, masked))]
+    findings += [
+        _Finding(tag.start() + body, HTML, raw[slice(*tag.span())]) for tag in _TAG.finditer(masked)
+    ]
     # Some plugins show a field's text as Markdown.
-    found += [_Found(*each) for each in _embeds(text[:body], text[:body])]
-    found += [_Found(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
+    findings += _embeds(text[:body], text[:body])
+    findings += [_Finding(m.start(), TEMPLATE, m[0]) for m in _TEMPLATE.finditer(text)]
     line, last = 1, 0
-    for each in sorted(found):
+    for each in sorted(findings):
         line, last = line + text.count("\n", last, each.at), each.at
         yield each._replace(at=line)
 
 
-def _shown(raw: str, *, sure: bool) -> Iterator[str]:
-    """Yield each line, with a dot for every character that all readers take for code or escaped.
+def _mask_code(raw: str, *, sure: bool) -> Iterator[str]:
+    """Yield each line, with a dot for every character that every reader takes for code or escaped.
 
     Where two readers could differ on what is code, nothing is from there on.
     """
@@ -135,26 +142,26 @@ def _shown(raw: str, *, sure: bool) -> Iterator[str]:
     for line in raw.split("\n"):
         mark = _FENCE.match(line) if sure else None
         if not sure:
-            shown = line
+            masked = line
         elif fence:
             prefix, run, code = fence
-            shown = "." * len(line) if code else _BREAK.sub(_dots, line)
+            masked = "." * len(line) if code else _BREAK.sub(_dots, line)
             if mark and mark[2].startswith(run) and not mark[3].strip(" \t"):
                 fence, sure = None, mark[1] == prefix
             elif not line.startswith(prefix):  # a list or a quote that ends takes its fence along
                 sure = line.strip(" \t") == prefix.strip(" \t")
         elif mark:
-            prefix, shown = re.sub(r"[^ \t>]", " ", mark[1]), line
-            code = mark[1] in ("", " ", "  ", "   ") and not _drawn(_word(mark[3]))
+            prefix, masked = re.sub(r"[^ \t>]", " ", mark[1]), line
+            code = mark[1] in ("", " ", "  ", "   ") and not _drawn(_language(mark[3]))
             fence, sure = (prefix, mark[2], code), not re.search("[`~|]", mark[3])
         else:
             # No span of code goes on past a blank line.
-            shown, doubt = _without_spans(line, doubt=doubt and line.strip(" \t") != "")
-            shown = _EXEMPT.sub(_dots, shown)
-            dressed = _DRESS.sub(_dots, shown)
-            shown = dressed if _WORDS.search(_HOLDERS.sub("", dressed)) else shown
-        sure = sure and not _UNSURE.search(shown) and not _TAG.search(shown)
-        yield shown if sure else line
+            masked, doubt = _without_spans(line, doubt=doubt and line.strip(" \t") != "")
+            masked = _EXEMPT.sub(_dots, masked)
+            dressed = _DRESS.sub(_dots, masked)
+            masked = dressed if _WORDS.search(_HOLDERS.sub("", dressed)) else masked
+        sure = sure and not _UNSURE.search(masked) and not _TAG.search(masked)
+        yield masked if sure else line
 
 
 def _without_spans(line: str, *, doubt: bool) -> tuple[str, bool]:
@@ -162,42 +169,46 @@ def _without_spans(line: str, *, doubt: bool) -> tuple[str, bool]:
     doubt = doubt or _OPEN_TARGET.search(line) is not None
     if doubt or "`" not in line or _CLOUD.search(line):
         return line, doubt or "`" in line
-    shown, at = [], 0
+    masked, at = [], 0
     while (span := _SPAN.match(line, at)) and "|" not in span[3]:  # a table's cell ends there
-        shown += [span[1], "." * (span.end() - span.end(1))]
+        masked += [span[1], "." * (span.end() - span.end(1))]
         at = span.end()
-    return "".join(shown) + line[at:], "`" in line[at:]
+    return "".join(masked) + line[at:], "`" in line[at:]
 
 
 def _dots(found: re.Match[str]) -> str:
     return "." * len(found[0])
 
 
-def _running(raw: str) -> Iterator[_Found]:
+def _running(raw: str) -> Iterator[_Finding]:
     """Yield the spans and fences whose code runs, and the drawings that reach out."""
     for span in _INLINE_CODE.finditer(raw):
-        yield _Found(span.start(), RUNS, span[0])
+        yield _Finding(span.start(), RUNS, span[0])
     for span in _INLINE_QUERY.finditer(raw):
         if _shows(span[0]):
-            yield _Found(span.start(), EMBED, span[0])
+            yield _Finding(span.start(), EMBED, span[0])
     fences = list(_RUN.finditer(raw))
     drawn, run, end = "", "", 0
     for fence, after in zip_longest(fences, fences[1:]):
-        word, start, stop = _word(fence[3]), fence.start(2), after.start() if after else len(raw)
+        word, start, stop = (
+            _language(fence[3]),
+            fence.start(2),
+            after.start() if after else len(raw),
+        )
         if _drawn(word):
             drawn, run = word, fence[2]
         elif fence[1] is not None and fence[2].startswith(run) and not fence[3].strip(" \t"):
             drawn = ""
         shows = drawn in ("dataview", "datacore") and _shows(raw[fence.end() : stop])
         if drawn and (shows or _ADDRESS.search(raw, fence.end(), stop)):
-            yield _Found(start, EMBED, raw[start:stop])
+            yield _Finding(start, EMBED, raw[start:stop])
         if drawn == "tasks" and _FUNCTION.search(raw, fence.end(), stop):
-            yield _Found(start, RUNS, raw[start:stop])
+            yield _Finding(start, RUNS, raw[start:stop])
         if word in RUNNING and start >= end:
             closing = re.compile(rf"^[ \t>]*+{fence[2]}{fence[2][0]}*+[ \t]*+$", re.M)
             close = closing.search(raw, fence.end())
             end = close.end() if close else len(raw)
-            yield _Found(start, RUNS, raw[start:end])
+            yield _Finding(start, RUNS, raw[start:end])
 
 
 def _shows(query: str) -> bool:
@@ -209,17 +220,17 @@ def _drawn(word: str) -> bool:
     return word in DRAWN or word.startswith("ad-")
 
 
-def _word(info: str) -> str:
-    word = _WORD.match(_decoded(info))
+def _language(info: str) -> str:
+    word = _LANGUAGE.match(_decoded(info))
     return word[1].lower() if word else ""
 
 
-def _embeds(raw: str, shown: str) -> Iterator[_Found]:
+def _embeds(raw: str, masked: str) -> Iterator[_Finding]:
     """Yield the images that come from elsewhere, and the definitions that send them there."""
     defined = _definitions(raw)
     used: set[str] = set()
     opened: list[int] = []
-    for found in _IMAGE.finditer(shown):
+    for found in _IMAGE.finditer(masked):
         group, (start, end), target = found.lastgroup or "", found.span(), ""
         label = _LABEL.match(raw, start + 1)
         if group == "blank":
@@ -240,18 +251,18 @@ def _embeds(raw: str, shown: str) -> Iterator[_Found]:
         elif not _remote(target):
             continue
         # An open image may be long, and many may end in one place.
-        yield _Found(start, EMBED, f"{raw[start : min(end, start + MAX_TEXT)]}\0{target}")
+        yield _Finding(start, EMBED, f"{raw[start : min(end, start + MAX_TEXT)]}\0{target}")
         if group == "next":
             opened.pop()
     for key in used:
         yield from defined[key]
 
 
-def _definitions(raw: str) -> dict[str, list[_Found]]:
-    defined: dict[str, list[_Found]] = {}
+def _definitions(raw: str) -> dict[str, list[_Finding]]:
+    defined: dict[str, list[_Finding]] = {}
     for label in _LABEL.finditer(raw):
         if raw.startswith(":", label.end()) and _remote(target := _target(raw, label.end() + 1)):
-            found = _Found(label.start(), EMBED, f"{label[0]}:{target}")
+            found = _Finding(label.start(), EMBED, f"{label[0]}:{target}")
             defined.setdefault(_key(label[1]), []).append(found)
     return defined
 

@@ -40,42 +40,42 @@ class Edit:
         if self.set or self.remove:
             note = note.revise(self.set, self.remove)
         if self.find:
-            note = self._replaced(note)
+            note = self._replace(note)
         if self.prepend:
-            note = self._prepended(note)
-        return self._appended(note) if self.append else note
+            note = self._prepend(note)
+        return self._append(note) if self.append else note
 
     def _span(self, body: str) -> tuple[int, int]:
         if not self.heading:
             return 0, len(body)
-        found = _under(body, self.heading)
-        return found.text, found.end
+        heading = _find_heading(body, self.heading)
+        return heading.text, heading.end
 
-    def _replaced(self, note: Note) -> Note:
+    def _replace(self, note: Note) -> Note:
         start, end = self._span(note.body)
-        wanted = self.find.replace("\r\n", "\n").replace("\r", "\n")
-        at = note.body.find(wanted, start, end)
+        text = self.find.replace("\r\n", "\n").replace("\r", "\n")
+        at = note.body.find(text, start, end)
         where = "under that heading" if self.heading else "in the note"
         if at < 0:
             raise NotFound(
                 f"The text to be replaced does not stand {where}",
                 remedy="Read the note again, and copy the text as it is there.",
             )
-        if note.body.find(wanted, at + 1, end) >= 0:
+        if note.body.find(text, at + 1, end) >= 0:
             raise Invalid(
                 f"The text to be replaced stands {where} more than once",
                 remedy="Give more of what is around it, until it is the only one.",
             )
-        return note.splice(at, at + len(wanted), self.replace or "")
+        return note.splice(at, at + len(text), self.replace or "")
 
-    def _prepended(self, note: Note) -> Note:
+    def _prepend(self, note: Note) -> Note:
         start, _ = self._span(note.body)
         text = self.prepend.rstrip("\n")
         # A heading that is the last line may have no end.
         begins = note.body[start - 1 : start] in ("", "\n")
         return note.splice(start, start, f"{text}\n" if begins else f"\n{text}")
 
-    def _appended(self, note: Note) -> Note:
+    def _append(self, note: Note) -> Note:
         start, end = self._span(note.body)
         body, text = note.body, self.append.rstrip("\n")
         at = start + len(body[start:end].rstrip())  # the empty lines before the next heading stay
@@ -86,21 +86,20 @@ class Edit:
         return note.splice(at, at, f"\n{text}")
 
 
-def _under(body: str, wanted: str) -> Heading:
+def _find_heading(body: str, words: str) -> Heading:
     """Return the one heading of these words; hashes in front tell its rank."""
-    words = wanted.strip()
-    title = words.lstrip("#").strip()
-    level = len(words) - len(words.lstrip("#"))
-    known = [one for one in headings(body) if not level or one.level == level]
-    found = [one for one in known if one.title == title]
-    found = found or [one for one in known if one.title.casefold() == title.casefold()]
-    if not found:
+    title = words.strip().lstrip("#").strip()
+    level = len(words.strip()) - len(words.strip().lstrip("#"))
+    ranked = [one for one in headings(body) if not level or one.level == level]
+    matches = [one for one in ranked if one.title == title]
+    matches = matches or [one for one in ranked if one.title.casefold() == title.casefold()]
+    if not matches:
         raise NotFound(
             "The note has no such heading", remedy="Read it again: its headings begin with #."
         )
-    if len(found) > 1:
+    if len(matches) > 1:
         raise Invalid(
-            f"The note has {len(found)} headings of these words",
+            f"The note has {len(matches)} headings of these words",
             remedy="Give its rank, as in `## Tasks`, or replace a text that stands there once.",
         )
-    return found[0]
+    return matches[0]

@@ -12,13 +12,12 @@ import json
 import re
 import threading
 import time
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from postroom.core.errors import Corrupt, Invalid, PostroomError
+from postroom.core.errors import Corrupt, PostroomError
 from postroom.core.text import words
 from postroom.store.database import Database, Row, discard
 from postroom.store.locks import locked
@@ -26,6 +25,7 @@ from postroom.vault.access import NOTE
 from postroom.vault.links import key, mentions, stem
 from postroom.vault.markdown import outside_code, titles
 from postroom.vault.note import Note, Typed, Value
+from postroom.vault.search import TAGS, nfc
 from postroom.vault.vault import File, Vault
 
 if TYPE_CHECKING:
@@ -60,18 +60,10 @@ OTHER, IS_NOTE, IS_CANVAS = 0, 1, 2
 WEIGHTS: Final = "8.0, 5.0, 4.0, 1.0, 2.0, 1.0"  # of the columns, for the rank
 MAX_TEXT: Final = 1_000_000  # characters of a note that are indexed
 MAX_VALUE: Final = 500  # characters of a field that a filter can ask for
-MAX_TERMS: Final = 32
 PATIENCE: Final = 5.0  # seconds for one query
 RACY: Final = 20_000_000  # nanoseconds within which two changes may share one time stamp
 
 _TAG: Final = re.compile(r"#(?<![\w/#&]#)((?:\d|[/-])*+[^\W\d][\w/-]*)")
-_TERM: Final = re.compile(r'(-?)(?:(title|tag|heading|field|link):)?("[^"]*"?|[^\s"]+)(\*?)', re.I)
-_JOINTS: Final = frozenset({"AND", "OR", "NOT"})
-_COLUMNS: Final = {"tag": "tags", "heading": "headings", "field": "fields", "link": "links"}
-_TAGS: Final = frozenset({"tag", "tags"})
-_CONDITION: Final = re.compile(r'([^:"]++):(.*)', re.S)
-_AND: Final = re.compile(r"(?<!\S)AND(?!\S)")
-_OTHER: Final = re.compile(r"[*<>=]|.*(?<!\S)(?:OR|NOT)(?!\S)", re.S)  # what a filter is not
 
 
 class Document(NamedTuple):
@@ -84,14 +76,14 @@ class Document(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A note that was found, as it was when it was indexed."""
+    """A note that matches, as it was when it was indexed."""
 
     path: str
     file: File
 
 
-class Found(NamedTuple):
-    """Some of the notes that were found, and how many there are."""
+class HitPage(NamedTuple):
+    """Some of the notes that match, and how many there are."""
 
     hits: list[Hit]
     total: int
@@ -100,7 +92,7 @@ class Found(NamedTuple):
 def document(path: str, raw: bytes) -> Document:
     """Return what is indexed of a note; of one that does not parse, its text."""
     try:
-        note, broken = Note.parse(raw), ""
+        note = Note.parse(raw)
     except Corrupt as why:
         text = raw.decode(errors="replace")[:MAX_TEXT]
         return Document(_columns(path, body=text), frozenset(), frozenset(), why.message)
@@ -120,11 +112,11 @@ def document(path: str, raw: bytes) -> Document:
     # As it is written, and as it is shown: 012 is 12.
     pairs = [(name, text) for name, texts in fields.items() for text in texts]
     meant: Typed = {k: v for k, v in note.values.items() if not isinstance(v, str)}
-    pairs += [(name, text) for name, texts in _flat(_shown(meant)) for text in texts]
-    pairs += [(name, up) for name, text in pairs if name in _TAGS for up in _above(text)]
-    asked = ((_nfc(name), _nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
+    pairs += [(name, text) for name, texts in _flat(_as_texts(meant)) for text in texts]
+    pairs += [(name, up) for name, text in pairs if name in TAGS for up in _above(text)]
+    filters = ((nfc(name), nfc(text)) for name, text in pairs if len(text) <= MAX_VALUE)
     names = (key(stem(target)) for target in linked)
-    return Document(columns, frozenset(asked), frozenset(names), broken)
+    return Document(columns, frozenset(filters), frozenset(names))
 
 
 def _columns(path: str, *titles: str, **texts: str) -> tuple[str, ...]:
@@ -143,11 +135,11 @@ def _flat(fields: Mapping[str, Value], before: str = "") -> Iterator[tuple[str, 
             yield f"{before}{name}", [item for item in items if isinstance(item, str)]
 
 
-def _shown(value: Typed) -> Any:  # noqa: ANN401 - the same in texts
+def _as_texts(value: Typed) -> Any:  # noqa: ANN401 - the same in texts
     if isinstance(value, dict):
-        return {name: _shown(inner) for name, inner in value.items()}
+        return {name: _as_texts(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_shown(inner) for inner in value]
+        return [_as_texts(inner) for inner in value]
     return value if isinstance(value, str) else json.dumps(value) if value is not None else ""
 
 
@@ -159,77 +151,6 @@ def _above(tag: str) -> list[str]:
 
 def _tags(body: str) -> list[str]:
     return _TAG.findall(outside_code(body)) if _TAG.search(body) else []
-
-
-def _nfc(text: str) -> str:
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
-
-
-def expression(query: str, *, prefixes: bool = False) -> str:
-    """Return the FTS5 expression of what people write: words, "phrases", begin*, -without, a OR b.
-
-    `title:`, `tag:`, `heading:`, `field:` and `link:` look there alone. With `prefixes` each word
-    may be the beginning of one.
-    """
-    wanted: list[list[str]] = []
-    unwanted: list[str] = []
-    either, without = False, False
-    for found in list(_TERM.finditer(query))[:MAX_TERMS]:
-        minus, field, text, star = found.groups()
-        if found[0] in _JOINTS and wanted:
-            either, without = found[0] == "OR", found[0] == "NOT"
-            continue
-        tokens = words(text.rstrip("*"))
-        if not tokens:
-            continue
-        begins = "*" if prefixes or star or text.endswith("*") else ""
-        column = f"{_COLUMNS.get(field.lower(), field.lower())} : " if field else ""
-        term = f'{column}"{" ".join(tokens)}"{begins}'
-        if minus or without:
-            unwanted.append(term)
-        elif either:
-            wanted[-1].append(term)
-        else:
-            wanted.append([term])
-        either = without = False
-    if not wanted:
-        raise Invalid(
-            "There is nothing to search for in this query",
-            remedy='Give words, a "phrase", or the beginning of a word with * after it.',
-        )
-    joined = " AND ".join(f"({' OR '.join(terms)})" for terms in wanted)
-    return f"({joined}) NOT ({' OR '.join(unwanted)})" if unwanted else joined
-
-
-def terms(query: str) -> Sequence[Sequence[str]]:
-    """Return the words of each thing that a query asks for."""
-    found = (found for found in _TERM.finditer(query) if not found[1])
-    return [tokens for term in found if term[0] not in _JOINTS and (tokens := words(term[3]))]
-
-
-def conditions(asked: str) -> list[tuple[str, str]]:
-    """Return the fields and values of a filter, `field:value AND field:value`."""
-    found: list[tuple[str, str]] = []
-    parts: list[str] = []
-    for piece in _AND.split(asked):
-        # An AND inside of quotes is a word of the value.
-        if parts and parts[-1].count('"') % 2:
-            parts[-1] += f"AND{piece}"
-        else:
-            parts.append(piece)
-    for part in parts:
-        match = _CONDITION.fullmatch(part)
-        name, value = (match[1].strip(), match[2].strip()) if match else ("", "")
-        if not name or name[0] == "-" or " " in name or _OTHER.match(value):
-            raise Invalid(
-                f"{part.strip()!r} is no condition of a filter",
-                remedy="Write field:value, several with AND between, a value in quotes where need be:"
-                ' status:pending AND tags:work AND title:"A, not B".',
-            )
-        quoted = len(value) > 1 and value[0] == value[-1] == '"'
-        plain = value[1:-1] if quoted else value
-        found.append((_nfc(name), _nfc(plain.lstrip("#") if name in _TAGS else plain)))
-    return found
 
 
 class Index:
@@ -259,10 +180,10 @@ class Index:
     def generation(self) -> int:
         """Return another number after it was deleted or begun anew; it is then opened as it is now."""
         with self._turn:
-            try:
-                if self._path.stat().st_ino != self._inode:
-                    self._reopen()
-            except FileNotFoundError:
+            inode = -1
+            with suppress(FileNotFoundError):
+                inode = self._path.stat().st_ino
+            if inode != self._inode:
                 self._reopen()
             return self._generation
 
@@ -316,25 +237,25 @@ class Index:
 
     # Asking it
 
-    def search(self, match: str, *, limit: int, offset: int) -> Found:
+    def search(self, match: str, *, limit: int, offset: int) -> HitPage:
         """Return notes that match an expression, the best first."""
         total = self._rows("SELECT count(*) FROM word WHERE word MATCH ?", (match,))[0][0]
-        found = self._rows(
+        rows = self._rows(
             "SELECT folder, name, size, mtime, inode FROM"
             f" (SELECT rowid AS id, bm25(word, {WEIGHTS}) AS score FROM word WHERE word MATCH ?"
             " ORDER BY score, rowid LIMIT ? OFFSET ?) JOIN file USING (id) ORDER BY score, id",
             (match, limit, offset),
         )
-        return Found(list(map(_hit, found)), total)
+        return HitPage(list(map(_hit, rows)), total)
 
     def list(
-        self, folder: str, asked: Sequence[tuple[str, str]], *, limit: int, after: str
-    ) -> Found:
+        self, folder: str, pairs: Sequence[tuple[str, str]], *, limit: int, after: str
+    ) -> HitPage:
         """Return the notes in a folder and below whose fields have these values, by path."""
         where, values = _below(folder)
         table = "file"
-        if asked:
-            first, *others = sorted(asked, key=self._count)
+        if pairs:
+            first, *others = sorted(pairs, key=self._count)
             table, where = "field a", f"a.key = ? AND a.value = ? AND {where}"
             values = [*first, *values]
             for other in others:
@@ -347,17 +268,17 @@ class Index:
             where = f"kind = {IS_NOTE} AND {where}"
         total = self._rows(f"SELECT count(*) FROM {table} WHERE {where}", values)[0][0]
         here, _, name = after.rpartition("/")
-        found = self._rows(
+        rows = self._rows(
             f"SELECT f.folder, f.name, size, mtime, inode FROM (SELECT folder, name FROM {table}"
             f" WHERE {where} AND (folder, name) > (?, ?) ORDER BY folder, name LIMIT ?) f"
             " JOIN file USING (folder, name) ORDER BY f.folder, f.name",
             [*values, here, name, limit],
         )
-        return Found(list(map(_hit, found)), total)
+        return HitPage(list(map(_hit, rows)), total)
 
-    def _count(self, asked: tuple[str, str]) -> int:
+    def _count(self, pair: tuple[str, str]) -> int:
         sql = "SELECT count(*) FROM field WHERE key = ? AND value = ?"
-        return int(self._rows(sql, asked)[0][0])
+        return int(self._rows(sql, pair)[0][0])
 
     def broken(self, folder: str, most: int) -> Sequence[tuple[str, str]]:
         """Return some notes in a folder and below that do not parse, and why."""
@@ -368,17 +289,17 @@ class Index:
     def subfolders(self, folder: str, most: int) -> Sequence[str]:
         """Return the names of the folders in this one that hold notes, further down too."""
         start = f"{folder}/" if folder else ""
-        found: list[str] = []
+        names: list[str] = []
         after = start
-        while len(found) < most:
+        while len(names) < most:
             sql = "SELECT min(folder) FROM file WHERE kind = 1 AND folder > ? AND folder < ?"
             row = self._db.row(sql, (after, f"{start}\U0010ffff"))
             if row is None or row[0] is None:
                 break
             name = row[0][len(start) :].partition("/")[0]
-            found.append(name)
+            names.append(name)
             after = f"{start}{name}/\U0010ffff"
-        return found
+        return names
 
     def named(self, name: str) -> Sequence[str]:
         """Return the files whose stem has this key."""
@@ -400,35 +321,35 @@ class Index:
 
 def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
     # The words last and all together: to FTS5, any other statement is a reason to write them out.
-    said: list[tuple[object, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for path in dict.fromkeys(paths):
         folder, _, name = path.rpartition("/")
-        kind, seen = _kind(name), None
-        made = Document(_columns(path), frozenset(), frozenset())
+        kind, file = _kind(name), None
+        entry = Document(_columns(path), frozenset(), frozenset())
         if kind == IS_NOTE:
             try:
-                raw, seen = vault.read(path)
-                made = document(path, raw)
+                raw, file = vault.read(path)
+                entry = document(path, raw)
             except PostroomError as why:  # gone; or too large, or not ours: found by its name
-                made = made._replace(broken=why.message)
-        seen = seen or next(vault.stats([path]))
-        row = _forget(db, folder, name)
-        if seen is None:
+                entry = entry._replace(broken=why.message)
+        file = file or next(vault.stats([path]))
+        old = _forget(db, folder, name)
+        if file is None:
             continue
-        fresh = time.time_ns() - seen.mtime_ns < RACY
-        stamp = (seen.size, 0 if fresh else seen.mtime_ns, seen.inode)
+        is_racy = time.time_ns() - file.mtime_ns < RACY
+        stamp = (file.size, 0 if is_racy else file.mtime_ns, file.inode)
         id = db.execute(
             "INSERT INTO file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (row, folder, name, key(stem(path)), kind, *stamp, made.broken),
+            (old, folder, name, key(stem(path)), kind, *stamp, entry.broken),
         ).lastrowid
         if kind == IS_NOTE:
-            said.append((id, *made.columns))
-            fields = [(*pair, folder, name) for pair in sorted(made.fields)]
+            rows.append((id, *entry.columns))
+            fields = [(*pair, folder, name) for pair in sorted(entry.fields)]
             db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", fields)
-            linked = [(one, id) for one in sorted(made.links)]
+            linked = [(one, id) for one in sorted(entry.links)]
             db.executemany("INSERT INTO link VALUES (?, ?)", linked)
     columns = ", ".join(["rowid", *COLUMNS])
-    db.executemany(f"INSERT INTO word ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", said)
+    db.executemany(f"INSERT INTO word ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _forget(db: Connection, folder: str, name: str) -> int | None:

@@ -50,7 +50,7 @@ _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.
 _Edit: TypeAlias = tuple[int, int, str]
 
 
-class Link(NamedTuple):
+class NoteLink(NamedTuple):
     """A link to a file of the vault, and where the text names that file: without heading and alias."""
 
     start: int
@@ -109,7 +109,7 @@ def _bare(path: str) -> str:
     return path[:-3] if path[-3:].lower() == ".md" else path
 
 
-def links(text: str, *, frontmatter: int = 0) -> list[Link]:
+def links(text: str, *, frontmatter: int = 0) -> list[NoteLink]:
     """Return the links to files in order; of the frontmatter, so many characters, wikilinks alone."""
     head = [link for match in _WIKI.finditer(text, 0, frontmatter) for link in _wiki(match)]
     body = sorted(_body_links(text[frontmatter:])) if text.find("[", frontmatter) >= 0 else []
@@ -119,7 +119,7 @@ def links(text: str, *, frontmatter: int = 0) -> list[Link]:
     return [*head, *shifted]
 
 
-def _body_links(text: str) -> Iterator[Link]:
+def _body_links(text: str) -> Iterator[NoteLink]:
     structure = parse(text)
     formulas = _formulas(text, structure)
     for start, end, label_end, is_wiki in structure.links:
@@ -145,14 +145,14 @@ def _formulas(text: str, structure: Structure) -> list[tuple[int, int]]:
     return [(-1, -1), *(span for span in found if span[0] >= code[bisect_right(code, span) - 1][1])]
 
 
-def _wiki(match: re.Match[str]) -> Iterator[Link]:
+def _wiki(match: re.Match[str]) -> Iterator[NoteLink]:
     target = match[1].strip()
     if 0 < len(target) <= MAX_TARGET and not _WIKI_SCHEME.match(target):
         start = match.start(1) + len(match[1]) - len(match[1].lstrip())
-        yield Link(start, start + len(target), target, wiki=True)
+        yield NoteLink(start, start + len(target), target, wiki=True)
 
 
-def _markdown(text: str, start: int, end: int) -> Iterator[Link]:
+def _markdown(text: str, start: int, end: int) -> Iterator[NoteLink]:
     """Yield the link whose target begins here, unless it leads out of the vault."""
     match = _TARGET.match(text, start, end)
     assert match is not None
@@ -161,7 +161,7 @@ def _markdown(text: str, start: int, end: int) -> Iterator[Link]:
     target = unquote(_ESCAPE.sub(r"\1", written))
     if 0 < len(target) <= MAX_TARGET and not _SCHEME.match(written):
         start = match.start(1 if angle else 2)
-        yield Link(start, start + len(written), target, wiki=False, angle=angle)
+        yield NoteLink(start, start + len(written), target, wiki=False, angle=angle)
 
 
 def rewrite(text: str, moved: Moved, files: Files, *, at: str, frontmatter: int = 0) -> Rewritten:
@@ -254,7 +254,7 @@ def _edits(
     return edits, ambiguous
 
 
-def _sense(link: Link, folder: str, files: Files) -> _Sense:
+def _sense(link: NoteLink, folder: str, files: Files) -> _Sense:
     """Return the files that a link in a note of this folder can mean."""
     target, bare = link.target, key(_bare(link.target))
     known = [(key(_bare(path)), path) for path in files(key(stem(target)))]
@@ -270,7 +270,7 @@ def _sense(link: Link, folder: str, files: Files) -> _Sense:
     return _Sense("name", [path for name, path in known if name.endswith(f"/{bare}")])
 
 
-def _options(link: Link, sense: _Sense, moved: Moved, here: str) -> Iterator[str]:
+def _options(link: NoteLink, sense: _Sense, moved: Moved, here: str) -> Iterator[str]:
     """Yield the targets that may name the moved file from here, the best first."""
     extended = link.target[-3:].lower() == ".md"
     path = moved.target if extended else _bare(moved.target)
@@ -287,14 +287,14 @@ def _options(link: Link, sense: _Sense, moved: Moved, here: str) -> Iterator[str
         yield _near(link, path, here)
 
 
-def _near(link: Link, path: str, here: str) -> str:
+def _near(link: NoteLink, path: str, here: str) -> str:
     """Return the way to this path from a note in this folder."""
     near = relpath(f"/{path}", f"/{here}")
     dotted = link.wiki or link.target.startswith("./")
     return f"./{near}" if dotted and not near.startswith("../") else near
 
 
-def _fit(link: Link, target: str, old: str) -> str:
+def _fit(link: NoteLink, target: str, old: str) -> str:
     """Return the target as it is written in this link; "" where it cannot stand there."""
     if link.wiki:
         return "" if _UNFIT.search(target) else target

@@ -64,7 +64,7 @@ class _Node(NamedTuple):
             return [node.typed for node in self.inner]
         if isinstance(self.value, dict):
             return {str(key.value): value.typed for key, value in _pairs(self.inner)}
-        return _resolved(self.value) if self.plain else self.value
+        return _resolve(self.value) if self.plain else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +74,14 @@ class Note:
     raw: bytes
     fields: Mapping[str, Value] = field(compare=False)
     body: str = field(compare=False, repr=False)
-    _text: str = field(compare=False, repr=False)
+    source: str = field(compare=False, repr=False)  # the whole text, with its own newlines
+    head: int = field(compare=False, repr=False)  # how much of the source comes before the body
     _top: _Node = field(compare=False, repr=False)  # from fence to fence
-    _body: int = field(compare=False, repr=False)
 
     @classmethod
     def parse(cls, raw: bytes) -> Note:
         """Return the note; what cannot be read is `Corrupt`, with its line and column."""
-        return _parsed(raw) if len(raw) <= REMEMBERED else cls._parse(raw)
+        return _parse_cached(raw) if len(raw) <= REMEMBERED else cls._parse(raw)
 
     @classmethod
     def _parse(cls, raw: bytes) -> Note:
@@ -99,7 +99,7 @@ class Note:
             body = closing.end()
             top = _read(text, opening.end(), closing.start())
         assert isinstance(top.value, dict)
-        return cls(raw, top.value, _RETURN.sub("\n", text[body:]), text, top, body)
+        return cls(raw, top.value, _RETURN.sub("\n", text[body:]), text, body, top)
 
     def text(self, key: str) -> str:
         """Return a field's text: "" where it is missing or has keys of its own, a list with commas."""
@@ -110,30 +110,19 @@ class Note:
     @property
     def values(self) -> dict[str, Typed]:
         """The fields by YAML's core rules: numbers, true and false, null; all else is text, dates too."""
-        found = self._top.typed
-        assert isinstance(found, dict)
-        return found
-
-    @property
-    def head(self) -> int:
-        """How much of the source comes before the body."""
-        return self._body
-
-    @property
-    def source(self) -> str:
-        """The whole text, with its own newlines."""
-        return self._text
+        values = self._top.typed
+        assert isinstance(values, dict)
+        return values
 
     def set(self, changes: Mapping[str, str | None], body: str | None = None) -> Note:
         """Return the note with these keys set, or removed where None; no other line is touched.
 
         A `body` replaces the one that is there, in the file's own kind of newlines.
         """
-        known = self.fields
-        wanted = {name: text for name, text in changes.items() if known.get(name) != text}
-        removed = [name for name, text in wanted.items() if text is None]
-        texts = {name: _encodable(text) for name, text in wanted.items() if text is not None}
-        return self._changed(texts, removed, body, lambda text, _old: _quoted(str(text)))
+        new = {name: text for name, text in changes.items() if self.fields.get(name) != text}
+        removed = [name for name, text in new.items() if text is None]
+        texts = {name: _encodable(text) for name, text in new.items() if text is not None}
+        return self._change(texts, removed, body, lambda text, _old: _quoted(str(text)))
 
     def revise(
         self, values: Mapping[str, Typed], removed: Iterable[str] = (), body: str | None = None
@@ -142,43 +131,41 @@ class Note:
 
         What has that value already stays as it is written.
         """
-        known = self.values
+        old = self.values
         new = {
             _encodable(name): _clean(value)
             for name, value in values.items()
-            if name not in known or not _same(known[name], value)
+            if name not in old or not _same(old[name], value)
         }
-        gone = [name for name in removed if name in known and name not in new]
+        gone = [name for name in removed if name in old and name not in new]
         body = None if body is None or _RETURN.sub("\n", body) == self.body else body
-        return self._changed(new, gone, body, self._written)
+        return self._change(new, gone, body, self._write_like)
 
     def splice(self, start: int, end: int, text: str) -> Note:
         """Return the note with this in the place of a part of its body; every other byte stays."""
         newline = self._newline()
         new = _encodable(_RETURN.sub("\n", text))
         body = self.body[:start] + new + self.body[end:]
-        pairs = re.finditer("\r\n", self._text[self._body :])
+        pairs = re.finditer("\r\n", self.source[self.head :])
         # Each of these two characters is one newline of the body.
         places = [found.start() - index for index, found in enumerate(pairs)]
-        first, last = (self._body + one + bisect_left(places, one) for one in (start, end))
-        put = new.replace("\n", newline)
-        if start == 0 and put and self._open_ended():
-            put = newline + put
-        return self._proven([(first, last, put)], self.values, body)
+        first, last = (self.head + one + bisect_left(places, one) for one in (start, end))
+        put = new.replace("\n", newline) if start else self._as_body(new)
+        return self._verify([(first, last, put)], self.values, body)
 
-    def _changed(
+    def _change(
         self,
         new: Mapping[str, Typed],
         removed: Iterable[str],
         body: str | None,
-        written: Callable[[Typed, _Node | None], str],
+        write: Callable[[Typed, _Node | None], str],
     ) -> Note:
         top, newline, fields = self._top, self._newline(), self.values
         pairs = {key.value: (key, value) for key, value in _pairs(top.inner)}
         indent = " " * (top.inner[0].column if pairs else 0)
         cuts, added = [], ""
         if top.flow and (new or any(name in pairs for name in removed)):
-            raise _corrupt(self._text, top.start, "keys in braces are not changed one by one")
+            raise _corrupt(self.source, top.start, "keys in braces are not changed one by one")
         for name in removed:
             if name in pairs:
                 cuts.append(self._cut(*pairs[name], None))
@@ -186,30 +173,28 @@ class Note:
         for name, value in new.items():
             fields[name] = value
             if name not in pairs:
-                added += f"{indent}{_key(name)}: {written(value, None)}{newline}"
+                added += f"{indent}{_key(name)}: {write(value, None)}{newline}"
                 continue
             key, old = pairs[name]
-            cut = self._cut_list(old, value) if written == self._written else None
-            cuts.append(cut or self._cut(key, old, written(value, old)))
-        if added and top.start == self._body:
+            cut = self._cut_list(old, value) if write == self._write_like else None
+            cuts.append(cut or self._cut(key, old, write(value, old)))
+        if added and top.start == self.head:
             added = f"---{newline}{added}---{newline}"
         cuts.append((top.end, top.end, added))
         if body is None:
-            return self._proven(cuts, fields, self.body)
+            return self._verify(cuts, fields, self.body)
         body = _encodable(_RETURN.sub("\n", body))
-        put = body.replace("\n", newline)
-        if put and self._open_ended():
-            put = newline + put
-        cuts.append((self._body, len(self._text), put))
-        return self._proven(cuts, fields, body)
+        cuts.append((self.head, len(self.source), self._as_body(body)))
+        return self._verify(cuts, fields, body)
 
-    def _open_ended(self) -> bool:
-        """Whether the frontmatter's last line has no end."""
-        return self._text[: self._body].endswith(("-", " ", "\t"))
+    def _as_body(self, text: str) -> str:
+        """Return a text as it stands after the frontmatter, in the file's own kind of newlines."""
+        lacks_newline = text and self.source[: self.head].endswith(("-", " ", "\t"))
+        return (f"\n{text}" if lacks_newline else text).replace("\n", self._newline())
 
-    def _written(self, value: Typed, old: _Node | None) -> str:
+    def _write_like(self, value: Typed, old: _Node | None) -> str:
         """Return a value as YAML, in quotes like those of the one that it replaces."""
-        style = self._text[old.start : old.start + 1] if old and not old.plain else ""
+        style = self.source[old.start : old.start + 1] if old and not old.plain else ""
         if isinstance(value, str) and style == "'" and value.isprintable():
             return "'" + value.replace("'", "''") + "'"
         if isinstance(value, str) and style == '"':
@@ -233,29 +218,28 @@ class Note:
         lines = []
         for node in old.inner:
             # A block scalar ends after its last newline, everything else before it.
-            found = _YAML_BREAK.search(self._text, max(node.start, node.end - 1))
-            end = found.start() if found else len(self._text)
-            lines.append(self._text[at:end])
+            found = _YAML_BREAK.search(self.source, max(node.start, node.end - 1))
+            end = found.start() if found else len(self.source)
+            lines.append(self.source[at:end])
             at = end
         lines[0] = self._newline() + lines[0]
-        kept: dict[int, int] = {}
-        before, after = (
-            [json.dumps(x) for x in items] for items in ([n.typed for n in old.inner], new)
-        )
-        for there, here, size in SequenceMatcher(
-            None, before, after, autojunk=False
-        ).get_matching_blocks():
-            kept |= {here + step: there + step for step in range(size)}
-        texts = [lines[kept[n]] if n in kept else f"{lead}- {_flow(x)}" for n, x in enumerate(new)]
+        before = [json.dumps(node.typed) for node in old.inner]
+        matcher = SequenceMatcher(None, before, list(map(json.dumps, new)), autojunk=False)
+        same = {
+            here + step: there + step
+            for there, here, size in matcher.get_matching_blocks()
+            for step in range(size)
+        }
+        texts = [lines[same[n]] if n in same else f"{lead}- {_flow(x)}" for n, x in enumerate(new)]
         return old.start - old.column, at, "".join(texts)[len(self._newline()) :]
 
     def _newline(self) -> str:
-        found = _NEWLINE.search(self._text)
+        found = _NEWLINE.search(self.source)
         return found[0] if found else "\n"
 
     def _cut(self, key: _Node, old: _Node, new: str | None) -> tuple[int, int, str]:
         """Return the span to cut, and what to put there, to set one key or, without it, to remove it."""
-        text, colon = self._text, _COLON.match(self._text, key.end)
+        text, colon = self.source, _COLON.match(self.source, key.end)
         if colon is None:
             raise _corrupt(text, key.start, "a key written with `?` is not changed")
         if new is None:
@@ -270,18 +254,18 @@ class Note:
             gap = " "
         return colon.end(), end, gap + new
 
-    def _proven(self, cuts: list[tuple[int, int, str]], fields: Typed, body: str) -> Note:
-        """Return the note after these cuts, if it then has just these fields and this body."""
-        text = self._text
+    def _verify(self, cuts: list[tuple[int, int, str]], fields: Typed, body: str) -> Note:
+        """Return the note after these cuts; refuse them unless it has just these fields and this body."""
+        text = self.source
         for start, end, new in sorted(cuts, reverse=True):
             text = text[:start] + new + text[end:]
         try:
-            made = self if text == self._text else Note.parse(text.encode())
+            result = self if text == self.source else Note.parse(text.encode())
         except Corrupt as why:
             raise Corrupt(f"This change would break the note: {why}", remedy=_MEND) from why
-        if not _same(made.values, fields) or made.body != body:
+        if not _same(result.values, fields) or result.body != body:
             raise Corrupt("This change would touch more of the note than asked", remedy=_MEND)
-        return made
+        return result
 
 
 def etag(raw: bytes) -> str:
@@ -290,11 +274,11 @@ def etag(raw: bytes) -> str:
 
 
 @lru_cache(maxsize=8)  # what was just written is mostly the next that is read
-def _parsed(raw: bytes) -> Note:
+def _parse_cached(raw: bytes) -> Note:
     return Note._parse(raw)  # noqa: SLF001
 
 
-class _Reader:
+class _YamlReader:
     """YAML's events, made into nodes."""
 
     def __init__(self, text: str, start: int, events: Iterator[Any]) -> None:
@@ -356,7 +340,7 @@ def _read(text: str, start: int, end: int) -> _Node:
         next(events)
         if isinstance(next(events), yaml.StreamEndEvent):
             return _Node({}, start, end)
-        top, after = _Reader(text, start, events).node(1), next(events)
+        top, after = _YamlReader(text, start, events).node(1), next(events)
         if top is None or not isinstance(top.value, dict):
             raise _corrupt(text, start, "these are no keys with values")
         if after.explicit or not isinstance(next(events), yaml.StreamEndEvent):
@@ -386,7 +370,7 @@ def _quoted(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
-def _resolved(text: str) -> Typed:
+def _resolve(text: str) -> Typed:
     """Return what a text without quotes means."""
     if text in _NULLS:
         return None

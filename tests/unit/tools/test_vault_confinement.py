@@ -20,8 +20,9 @@ from postroom.tools.contracts import all as both
 from postroom.tools.contracts import vault
 from postroom.tools.table import Contract
 from postroom.vault.folders import FILES, FOLDERS
-from postroom.vault.index import conditions, document
+from postroom.vault.index import document
 from postroom.vault.markdown import headings
+from postroom.vault.search import conditions
 from tests.agents import ToolAnswer, Visitor, http_server, visiting_inside, visiting_over_http
 from tests.cases import for_each
 from tests.conftest import Person, size

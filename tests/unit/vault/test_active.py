@@ -7,7 +7,7 @@ from math import isqrt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.vault.active import MAX_TEXT, RUNNING, Active, _all, added
+from postroom.vault.active import MAX_TEXT, RUNNING, Active, _find_all, added
 from tests.cases import for_each
 from tests.conftest import size
 from tests.growth import assert_linear
@@ -19,7 +19,7 @@ PLAIN = st.text(string.ascii_letters + string.digits + " #*_-.,:;()'\"\n")
 
 def active(text: str) -> list[Active]:
     """Return all that would act if this text were a note, from top to bottom."""
-    return [found.told() for found in _all(text)]
+    return [finding.describe() for finding in _find_all(text)]
 
 
 def kinds(text: str) -> set[str]:

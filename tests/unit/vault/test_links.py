@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from postroom.vault.links import (
     MAX_TARGET,
-    Link,
     Moved,
+    NoteLink,
     Rewritten,
     key,
     links,
@@ -169,8 +169,8 @@ def test_in_the_frontmatter_wikilinks_count_alone() -> None:
 def test_a_link_tells_where_its_file_is_named() -> None:
     text = "x ![[ a b#c|d]] [t](<e f.md#g>)"
     assert links(text) == [
-        Link(6, 9, "a b", wiki=True),
-        Link(21, 27, "e f.md", wiki=False, angle=True),
+        NoteLink(6, 9, "a b", wiki=True),
+        NoteLink(21, 27, "e f.md", wiki=False, angle=True),
     ]
 
 
@@ -382,7 +382,7 @@ def test_links_come_in_order_and_each_stands_where_it_says(text: str, frontmatte
             assert "%" in written or "\\" in written or written == link.target
 
 
-def between(text: str, found: list[Link]) -> list[str]:
+def between(text: str, found: list[NoteLink]) -> list[str]:
     starts, ends = [0, *(link.end for link in found)], [*(link.start for link in found), len(text)]
     return [text[start:end] for start, end in zip(starts, ends, strict=True)]
 

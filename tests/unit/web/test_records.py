@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from postroom.agents.mail import AgentMail
-from postroom.agents.roster import Caller
+from postroom.agents.roster import AgentCaller
 from postroom.core.address import Address
 from postroom.core.errors import Unavailable
 from postroom.core.records import Check, Entry
@@ -166,10 +166,10 @@ def test_in_a_repository_the_agents_of_agent_mail_are_there_with_what_they_have_
     (alone / ".git").mkdir()
     mail = AgentMail(str(alone), {})
     for name in ("alice", "bob"):
-        mail.register(Caller(name))
-    mail.set_status(Caller("bob"), "ready")
+        mail.register(AgentCaller(name))
+    mail.set_status(AgentCaller("bob"), "ready")
     for n in range(3):
-        mail.send(Caller("alice"), "bob", f"hello {n}")
+        mail.send(AgentCaller("alice"), "bob", f"hello {n}")
     office.services.correspondence = Correspondence(AgentMail(str(alone), {}), office.desk.recorder, lambda: b"k" * 32, lambda _s: None)  # fmt: skip
     shown = rows(browser.get("/agents").page)
     assert shown["bob"][:2] == ["ready", "3"]

@@ -21,10 +21,9 @@ from postroom.services.notebook import NoteVersion
 from postroom.tools import table
 from postroom.tools.documents import mcp_error, mcp_refusal
 from postroom.vault.edit import Edit
-from postroom.vault.index import terms
 from postroom.vault.keeper import Progress
 from postroom.vault.note import Typed
-from postroom.vault.snippet import snippet
+from postroom.vault.search import snippet, terms
 
 if TYPE_CHECKING:
     from postroom.tools.models import vault as models
