@@ -28,8 +28,7 @@ from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.services.services import Services
 from postroom.store.database import Database
-from postroom.store.protocol import Ledger
-from postroom.store.sqlite.ledger import SqliteLedger
+from postroom.store.ledger import Ledger, SqliteLedger
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
 from postroom.vault.vault import Vault
@@ -96,8 +95,9 @@ class Clock:
 
 def database_of(ledger: Ledger) -> Database:
     """Return the SQLite file of a ledger, for tests that damage it or look behind it."""
-    assert isinstance(ledger, SqliteLedger)
-    return ledger._database
+    session = ledger._session
+    assert isinstance(session, Database)
+    return session
 
 
 def change_settings(ledger: Ledger, **changes: Any) -> None:

@@ -28,7 +28,7 @@ from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.mail import build, check, mailbox, read  # noqa: F401 - warm before the fork
 from postroom.mail.local import LocalMailbox
-from postroom.store.sqlite.ledger import SqliteLedger
+from postroom.store.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import clock as machine_clock
 

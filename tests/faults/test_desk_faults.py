@@ -21,7 +21,7 @@ from postroom.core.records import Entry
 from postroom.desk.dispatch import ASK_AGAIN
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Accepted, NotSent, SendOutcome, Unproven
-from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import Vault
 from tests.desks import SEND, Dead, Office, state
 from tests.narrow import narrow
@@ -268,7 +268,7 @@ class Disk(SqliteLedger):
     on_disk: dict[str, bytes]
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         before = _files_of(self.path)
         with super().write(synced=synced, early=early) as tx:
             yield tx

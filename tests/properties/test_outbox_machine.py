@@ -27,7 +27,7 @@ from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import slip
 from postroom.mail import mime
-from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Ready, Vault
 from tests.conftest import examples
@@ -138,7 +138,7 @@ class FragileLedger(SqliteLedger):
     fate: Fate
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         self.fate.meet("ledger before")
         with super().write(synced=synced, early=early) as tx:
             yield tx

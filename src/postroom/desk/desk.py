@@ -31,8 +31,8 @@ from postroom.desk.passphrase import Unlocked
 from postroom.desk.recorder import Call, CallRecorder, check_name
 from postroom.desk.singletons import SingletonLocks
 from postroom.desk.unowned_notes import Slip
+from postroom.store.ledger import Ledger, LedgerReader
 from postroom.store.locks import locked
-from postroom.store.protocol import Ledger, LedgerReader
 from postroom.vault.vault import Vault
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.proofs import Proofs
 from postroom.mail import mailbox, mime
 from postroom.mail.mailbox import Mailbox
-from postroom.store.protocol import Ledger, LetterClaims, Transaction
+from postroom.store.ledger import Ledger, Transaction
+from postroom.store.protocol import LetterClaims
 
 ASK_AGAIN = 60.0  # seconds before a provider is asked again about a letter whose fate is unknown
 LATEST = 3600.0  # seconds after which nothing that was prepared without an answer turns up any more

@@ -16,7 +16,7 @@ from postroom.core.message import SENT
 from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import one_line
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 
 if TYPE_CHECKING:
     from postroom.core.message import Mail, Message, Party, Summary

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.core.errors import Denied, Unavailable
 from postroom.store.desk import desk_id, read_mark, write_mark
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 
 _ADOPT = "Run `postroom adopt` to send from here; the other machine then only reads."
 

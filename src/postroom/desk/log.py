@@ -16,7 +16,7 @@ from typing import Any
 from postroom.core import audit
 from postroom.core.audit import Fault, LogPosition, ParsedLine
 from postroom.core.errors import Corrupt, PostroomError
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 from postroom.vault.vault import Vault
 
 TAIL = 8_192  # bytes; holds the newest lines of a file where nobody else writes to it

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
 from postroom.core.records import NOWHERE, NoteLocation
-from postroom.store.protocol import Ledger, Transaction
+from postroom.store.ledger import Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
 

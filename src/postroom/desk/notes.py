@@ -26,7 +26,7 @@ from postroom.desk.compose import settled
 from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.outbox import WHO
 from postroom.desk.plan import FOLDERS
-from postroom.store.protocol import Ledger, Transaction
+from postroom.store.ledger import Ledger, Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render

@@ -20,7 +20,8 @@ from postroom.core.redaction import addresses
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.compose import settled
 from postroom.desk.recorder import Call, CallRecorder, check_name
-from postroom.store.protocol import Ledger, LetterReader, Transaction
+from postroom.store.ledger import Ledger, Transaction
+from postroom.store.sql.letters import LetterReader
 
 HOME = "Pending_Approval"
 PRE_SEND_RECORD = "before."

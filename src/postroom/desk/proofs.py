@@ -18,7 +18,7 @@ from postroom.core.errors import PostroomError, Unavailable, Uncertain
 from postroom.core.life import refuse
 from postroom.core.records import Entry, ProviderProof
 from postroom.mail.mailbox import Accepted, Mailbox, NotSent, SendOutcome, Unproven
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 
 EARLIER: Final = "an earlier version of it may have left"
 

@@ -14,7 +14,7 @@ from postroom.core.errors import PostroomError, Unavailable
 from postroom.core.lookalike import check_agent_name
 from postroom.core.records import Entry
 from postroom.core.redaction import addresses
-from postroom.store.protocol import Ledger, Transaction
+from postroom.store.ledger import Ledger, Transaction
 
 MAIL_ACTOR: Final = "email_mcp"  # the actor of the tools for mail
 # How the log names a failure, by the code of its error; every other is an error.

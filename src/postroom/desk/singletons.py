@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from postroom.core.errors import Conflict, Unavailable
+from postroom.store.ledger import Ledger
 from postroom.store.locks import is_locked, locked
-from postroom.store.protocol import Ledger
 from postroom.vault.vault import Vault
 
 

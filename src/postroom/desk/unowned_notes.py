@@ -26,7 +26,7 @@ from postroom.desk.notes import LEVELS, MARKS, Notes, inert_fields, taken_over_a
 from postroom.desk.outbox import ORCHESTRATOR, PERSON, Outbox, Proposal
 from postroom.desk.plan import ListedLetter, SlipFacts, UnownedNote
 from postroom.desk.recorder import Call
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, quote, sections
 from postroom.vault.note import Note, etag

@@ -26,7 +26,7 @@ from postroom.orchestrator.incoming import (
     status_of,
     update_mail,
 )
-from postroom.store.protocol import Transaction
+from postroom.store.ledger import Transaction
 from postroom.vault.folders import (
     APPROVED,
     DONE,

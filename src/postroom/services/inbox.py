@@ -20,7 +20,7 @@ from postroom.core.records import Entry, InboxItem, InboxState, MailboxCursor
 from postroom.desk.outbox import ORCHESTRATOR
 
 if TYPE_CHECKING:
-    from postroom.store.protocol import Ledger
+    from postroom.store.ledger import Ledger
 
 CHUNK: Final = 32  # mails that are read and written at once
 STATE_AFTER: Final = {

@@ -9,7 +9,7 @@ from typing import Final
 from postroom.core.errors import Denied, Invalid
 from postroom.core.text import clean, one_line
 from postroom.desk.unowned_notes import TYPES
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.access import Access
 from postroom.vault.active import Active, added

@@ -16,7 +16,7 @@ from postroom.desk.recorder import Call, CallRecorder
 from postroom.desk.unowned_notes import PROPOSED
 from postroom.services.note_rules import NoteRules
 from postroom.services.note_search import NoteSearch, parse_body, parse_note
-from postroom.store.protocol import Ledger
+from postroom.store.ledger import Ledger
 from postroom.vault import folders
 from postroom.vault.access import NOTE, Access
 from postroom.vault.edit import Edit

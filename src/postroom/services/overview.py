@@ -10,7 +10,7 @@ from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
 
 if TYPE_CHECKING:
-    from postroom.store.protocol import Ledger
+    from postroom.store.ledger import Ledger
 
 MOST_SENT = 500  # sent letters that are looked at
 

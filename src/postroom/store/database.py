@@ -91,6 +91,10 @@ class Database:
     def _version(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
+    def check(self) -> str:
+        """Return SQLite's own finding on the file, `ok` where nothing is wrong."""
+        return str(self.rows("PRAGMA quick_check(1)")[0][0])
+
     def close(self) -> None:
         """Close the connection, once no thread uses it; an open transaction is rolled back."""
         with self._turn:

@@ -24,9 +24,8 @@ from postroom.desk.log import ActionLog
 from postroom.desk.recorder import Call
 from postroom.desk.unowned_notes import mark_unknown_drafts
 from postroom.store.desk import desk_id, make_desk, register, registered, renew_desk
+from postroom.store.ledger import Ledger, SqliteLedger
 from postroom.store.locks import locked
-from postroom.store.protocol import Ledger
-from postroom.store.sqlite.ledger import SqliteLedger
 from postroom.vault.vault import Vault
 from postroom.wiring import draw_id, mailbox, state_folder, voice_key
 

@@ -16,7 +16,8 @@ from postroom.core.errors import Denied, Unavailable
 from postroom.core.records import DeskSettings
 from postroom.desk import log
 from postroom.desk.log import ActionLog
-from postroom.store.sqlite.ledger import SqliteLedger
+from postroom.store.ledger import SqliteLedger
+from postroom.store.sql.desk import ActionReader
 from postroom.vault.vault import Vault
 
 DESK = "abcdefghijklmnop"
@@ -24,7 +25,7 @@ OTHER = "qrstuvwxyz234567"
 FOLDER = "Logs/actions"
 
 
-class MemoryActions:
+class MemoryActions(ActionReader):
     """A chain of audit lines in memory."""
 
     def __init__(self, chain: list[str]) -> None:

@@ -14,8 +14,7 @@ from postroom.core.errors import Conflict, NotFound, Unavailable
 from postroom.core.policy import DAY
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call, Trace
-from postroom.store.protocol import Transaction
-from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Files, Ready, Vault
 from tests.desks import APPROVED, DONE, DRAFT, HOME, REJECTED, SEND, THREE_DAYS, Dead, Office
@@ -262,9 +261,9 @@ class Full(SqliteLedger):
     """A ledger whose disk is full when an early line is to be kept."""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         with super().write(synced=synced, early=early) as tx:
-            yield cast(SqliteTransaction, Unkept(tx)) if early else tx
+            yield cast(Transaction, Unkept(tx)) if early else tx
 
 
 class Unkept:

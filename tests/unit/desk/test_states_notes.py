@@ -11,8 +11,8 @@ import pytest
 from postroom.core.life import Approved
 from postroom.core.policy import BACK_OFF, DAY
 from postroom.core.records import Entry
-from postroom.store.sqlite.ledger import SqliteLedger
-from postroom.store.sqlite.notes import SqlNotes
+from postroom.store.ledger import SqliteLedger
+from postroom.store.sql.notes import NoteReader
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import APPROVED, CAT, DONE, HOME, REJECTED, SEND, YOU, Dead, Office, state
 from tests.providers import BUSY, Courier
@@ -184,7 +184,7 @@ def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_o
 ) -> None:
     acts: list[Callable[[], object]] = []
 
-    class SlowNotes(SqlNotes):
+    class SlowNotes(NoteReader):
         def planned_write(self, id: str) -> tuple[str, str]:
             if acts and id == withdrawn.id:
                 acts.pop()()
@@ -193,7 +193,7 @@ def test_a_letter_that_its_agent_withdraws_in_the_moment_of_a_look_holds_up_no_o
     class Slow(SqliteLedger):
         def __init__(self, *where: Any, **how: Any) -> None:
             super().__init__(*where, **how)
-            self.notes = SlowNotes(self._database)
+            self.notes = SlowNotes(self._session, self.clock)
 
     office.ledgers = Slow
     office.reopen()

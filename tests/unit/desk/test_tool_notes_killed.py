@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from postroom.desk.recorder import Call
-from postroom.store.sqlite.ledger import SqliteLedger, SqliteTransaction
+from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.vault import File, Ready, Vault
 from tests.desks import Dead, Office
 
@@ -62,7 +62,7 @@ class MortalLedger(SqliteLedger):
     """A ledger whose process may die after a transaction."""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         with super().write(synced=synced, early=early) as tx:
             yield tx
         Life.step()
@@ -160,7 +160,7 @@ class DiesAfterTheLine(SqliteLedger):
     action = ""
 
     @contextmanager
-    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[SqliteTransaction]:
+    def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Transaction]:
         head = self.actions.head()
         with super().write(synced=synced, early=early) as tx:
             yield tx

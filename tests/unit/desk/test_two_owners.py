@@ -17,7 +17,7 @@ from postroom.desk.desk import Desk
 from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.store.sqlite.ledger import KernelClaims
+from postroom.store.ledger import KernelClaims
 from postroom.wiring.desk import desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail

@@ -8,15 +8,14 @@ from postroom.core.card import Exposure
 from postroom.core.records import ShownMail
 from postroom.core.stamp import Stamp
 from postroom.store.database import Database
-from postroom.store.sqlite.ledger import SqliteLedger
-from postroom.store.sqlite.schema import MIGRATIONS
+from postroom.store.ledger import SqliteLedger, migrations
 
 NOW = Stamp(1_794_700_800.0, "boot", 100.0)
 
 
 def test_what_was_spent_before_an_upgrade_stays_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
-    with closing(Database(path, MIGRATIONS[:1])) as old, old.write() as connection:
+    with closing(Database(path, migrations()[:1])) as old, old.write() as connection:
         for age in (7200, 10):
             at = json.dumps(Stamp(NOW.wall - age, "boot", NOW.steady - age))
             connection.execute("INSERT INTO spent VALUES ('aaaaaaaaaa', ?, 3, 't')", [at])
@@ -30,8 +29,8 @@ def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_t
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "ledger.sqlite"
-    added = next(at for at, step in enumerate(MIGRATIONS) if "CREATE TABLE exposure" in step)
-    with closing(Database(path, MIGRATIONS[:added])) as old, old.write() as connection:
+    added = next(at for at, step in enumerate(migrations()) if "CREATE TABLE exposure" in step)
+    with closing(Database(path, migrations()[:added])) as old, old.write() as connection:
         connection.executemany(
             "INSERT INTO token VALUES (?, ?, ?)",
             [

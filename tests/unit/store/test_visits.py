@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.store.protocol import Ledger
-from postroom.store.sqlite.ledger import SqliteLedger
-from postroom.store.sqlite.mail import MAX_SESSIONS, SESSION_SECONDS, TICKET_SECONDS
+from postroom.store.ledger import Ledger, SqliteLedger
+from postroom.store.sql.desk import MAX_SESSIONS, SESSION_SECONDS, TICKET_SECONDS
 from tests.desks import Clock
 
 

@@ -7,7 +7,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 
-from postroom.store.sqlite.mail import MAX_SESSIONS
+from postroom.store.sql.desk import MAX_SESSIONS
 from postroom.web.sessions import Sessions
 from tests.desks import Clock, Office
 from tests.unit.web.browser import PROXY, WORD, Answer, Browser, Site, at_once, opened

@@ -1,9 +1,4 @@
-"""The tables of the ledger, and the steps from those of older versions. Steps are SQLite's; queries are not."""
-
-from __future__ import annotations
-
-MIGRATIONS = (
-    """
+-- step 1
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE letter (
     row INTEGER PRIMARY KEY,
@@ -65,8 +60,8 @@ CREATE TABLE token (
 CREATE TABLE contact (
     account TEXT NOT NULL, domain TEXT NOT NULL, PRIMARY KEY (account, domain)
 ) WITHOUT ROWID;
-""",
-    """
+
+-- step 2
 CREATE TABLE claim (
     row INTEGER PRIMARY KEY, letter TEXT NOT NULL, recipients INTEGER NOT NULL,
     thread TEXT NOT NULL, wall REAL NOT NULL, boot TEXT NOT NULL, steady REAL NOT NULL
@@ -76,8 +71,8 @@ INSERT INTO claim SELECT NULL, letter, recipients, thread, json_extract(at, '$[0
 DROP TABLE spent;
 CREATE INDEX claim_wall ON claim (wall);
 CREATE INDEX claim_steady ON claim (boot, steady);
-""",
-    """
+
+-- step 3
 CREATE TABLE drafted (
     account TEXT NOT NULL, id TEXT NOT NULL, version TEXT NOT NULL, agent TEXT NOT NULL,
     PRIMARY KEY (account, id)
@@ -86,13 +81,13 @@ CREATE TABLE move (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, agent TEXT NOT NULL, account TEXT NOT NULL,
     message TEXT NOT NULL, added TEXT NOT NULL, removed TEXT NOT NULL
 );
-""",
-    """
+
+-- step 4
 CREATE TABLE proof (
     letter TEXT PRIMARY KEY, proof TEXT NOT NULL, digest TEXT NOT NULL, releasing INTEGER NOT NULL
 ) WITHOUT ROWID;
-""",
-    """
+
+-- step 5
 CREATE TABLE errand (
     row INTEGER PRIMARY KEY, account TEXT NOT NULL, message TEXT NOT NULL,
     thread TEXT NOT NULL DEFAULT '', state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '',
@@ -108,32 +103,32 @@ CREATE TABLE drafting (
     letter TEXT PRIMARY KEY, account TEXT NOT NULL, thread TEXT NOT NULL, at REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX drafting_thread ON drafting (account, thread);
-""",
-    """
+
+-- step 6
 CREATE TABLE ticket (
     row INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, person TEXT NOT NULL, at REAL NOT NULL
 );
 CREATE TABLE visit (
     row INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, person TEXT NOT NULL, at REAL NOT NULL
 );
-""",
-    """
+
+-- step 7
 ALTER TABLE move ADD COLUMN boot TEXT NOT NULL DEFAULT '';
 ALTER TABLE move ADD COLUMN steady REAL NOT NULL DEFAULT 0;
-""",
-    # Letters whose HTML part was not built from the strict subset; `keyed` once their content key is that of what was.
-    """
+
+-- step 8
+-- Letters whose HTML part was not built from the strict subset; `keyed` once their content key is that of what was.
 CREATE TABLE old_html (letter TEXT PRIMARY KEY, keyed INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;
 INSERT INTO old_html (letter) SELECT id FROM letter WHERE instr(frozen, '"html": ""') = 0;
-""",
-    # Whether a send by an older proof had no answer was not kept: it counts as one that had none.
-    """
+
+-- step 9
+-- Whether a send by an older proof had no answer was not kept: it counts as one that had none.
 ALTER TABLE proof RENAME COLUMN releasing TO unanswered;
 UPDATE proof SET unanswered = 1;
-""",
-    # Every file that a tool wrote, moved or rewrote. A ledger that was in use before has no rows for
-    # what tools wrote until now, so the time is kept before which any note may be a tool's.
-    """
+
+-- step 10
+-- Every file that a tool wrote, moved or rewrote. A ledger that was in use before has no rows for
+-- what tools wrote until now, so the time is kept before which any note may be a tool's.
 CREATE TABLE tool_note (
     row INTEGER PRIMARY KEY, path TEXT NOT NULL, stem TEXT NOT NULL, inode INTEGER NOT NULL,
     text_hash TEXT NOT NULL, agent TEXT NOT NULL, at REAL NOT NULL, UNIQUE (path, text_hash, inode)
@@ -153,8 +148,8 @@ ALTER TABLE adopted ADD COLUMN agent TEXT;
 ALTER TABLE adopted ADD COLUMN letters TEXT NOT NULL DEFAULT '[]';
 UPDATE letter SET form = 'note' WHERE form = 'draft' AND agent NOT IN ('person', 'vault');
 DELETE FROM meta WHERE key = 'noted';
-""",
-    """
+
+-- step 11
 CREATE TABLE shown_mail (
     row INTEGER PRIMARY KEY, account TEXT NOT NULL, id TEXT NOT NULL, sender TEXT NOT NULL,
     subject TEXT NOT NULL, date REAL NOT NULL, sent INTEGER NOT NULL, last_at REAL NOT NULL,
@@ -178,16 +173,19 @@ CREATE TABLE correspondent (
 INSERT INTO correspondent SELECT account, '@' || domain FROM contact;
 DROP TABLE contact;
 DELETE FROM meta WHERE key LIKE 'contacts.%';
-""",
-    # SqlSettings, cursors and intents that were texts under keys get columns and tables of their own;
-    # what lists and charts look for gets columns, and tables get the names of their nouns.
-    """
+
+-- step 12
+-- SqlSettings, cursors and intents that were texts under keys get columns and tables of their own;
+-- what lists and charts look for gets columns, and tables get the names of their nouns.
 CREATE TABLE desk (
-    desk_id TEXT NOT NULL, ledger_id TEXT NOT NULL, machine TEXT NOT NULL,
-    state_inode TEXT NOT NULL, room TEXT NOT NULL, passphrase TEXT NOT NULL, trust TEXT NOT NULL,
-    approval_required INTEGER NOT NULL, page_address TEXT NOT NULL, seal_key TEXT NOT NULL,
-    log_position TEXT NOT NULL, notes_trust TEXT NOT NULL, rejected_changed INTEGER NOT NULL,
-    restored TEXT NOT NULL, tool_notes_since REAL NOT NULL, last_finished TEXT NOT NULL,
+    desk_id TEXT NOT NULL DEFAULT '', ledger_id TEXT NOT NULL DEFAULT '',
+    machine TEXT NOT NULL DEFAULT '', state_inode TEXT NOT NULL DEFAULT '',
+    room TEXT NOT NULL DEFAULT '', passphrase TEXT NOT NULL DEFAULT '',
+    trust TEXT NOT NULL DEFAULT '', approval_required INTEGER NOT NULL DEFAULT 0,
+    page_address TEXT NOT NULL DEFAULT '', seal_key TEXT NOT NULL DEFAULT '',
+    log_position TEXT NOT NULL DEFAULT '[]', notes_trust TEXT NOT NULL DEFAULT '',
+    rejected_changed INTEGER NOT NULL DEFAULT 0, restored TEXT NOT NULL DEFAULT '',
+    tool_notes_since REAL NOT NULL DEFAULT 0, last_finished TEXT NOT NULL DEFAULT '',
     sync_count INTEGER NOT NULL DEFAULT 0
 );
 INSERT INTO desk SELECT
@@ -274,5 +272,3 @@ ALTER TABLE inbox_item RENAME COLUMN unshown TO note_stale;
 CREATE INDEX inbox_item_state ON inbox_item (state, row);
 CREATE INDEX inbox_item_letter ON inbox_item (letter) WHERE letter != '';
 CREATE INDEX inbox_item_stale ON inbox_item (row) WHERE note_stale != 0;
-""",
-)

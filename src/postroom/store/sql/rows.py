@@ -17,7 +17,7 @@ from postroom.core.errors import Corrupt, Invalid
 from postroom.core.letter import FIELDS, Enclosure, Letter
 from postroom.core.records import Entry, LetterState, LetterSummary
 from postroom.core.stamp import Stamp
-from postroom.store.database import Row
+from postroom.store.protocol import Clock, Row, Session
 
 OPEN: Final = ", ".join(f"'{state}'" for state in life.OPEN)
 _PLAIN: Final = ("agent", "digest", "content_key", "home", "form", "replaces", "version", "pre_send")  # fmt: skip
@@ -29,6 +29,14 @@ ENTRY: Final = ", ".join(
 )
 ENTRIES: Final = f"SELECT {ENTRY} FROM letter LEFT JOIN enclosure ON enclosure.letter = letter.id"
 SUMMARY: Final = "id, agent, recipients, subject, card, created, state, detail, fields"
+
+
+class Noun:
+    """What all nouns have: the session that runs their SQL, and the clock."""
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""The nouns of the ledger, in the SQL that SQLite and PostgreSQL have in common."""

@@ -1,0 +1,190 @@
+"""The desk itself: its settings, the chain of audit lines, and who may use the page."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, Final
+
+from postroom.core import audit
+from postroom.core.audit import Action, LogPosition, ParsedLine
+from postroom.core.errors import Corrupt
+from postroom.core.records import DeskSettings
+from postroom.core.stamp import Stamp
+from postroom.store.protocol import Clock, Session
+from postroom.store.sql.rows import Noun
+from postroom.store.sql.sending import BudgetStore
+
+TICKET_SECONDS: Final = 600.0  # in which a one-time address must be used
+SESSION_SECONDS: Final = 30 * 86_400.0  # after which a browser must sign in again
+MAX_SESSIONS: Final = 200  # tickets, and sessions, that are kept
+_NAMES: Final = tuple(field.name for field in fields(DeskSettings))
+
+
+class SettingStore(Noun):
+    """The settings as one transaction sees them."""
+
+    _value: DeskSettings | None = None
+
+    @property
+    def value(self) -> DeskSettings:
+        """The settings, read once."""
+        if self._value is None:
+            self._value = load_settings(self._session)
+        return self._value
+
+    def save(self, settings: DeskSettings) -> None:
+        """Write the fields that differ."""
+        before = self.value
+        changed = [name for name in _NAMES if getattr(settings, name) != getattr(before, name)]
+        if changed:
+            names = ", ".join(f"{name} = ?" for name in changed)
+            values = [_column(getattr(settings, name)) for name in changed]
+            sql = f"UPDATE desk SET {names}"
+            if not self._session.run(sql, values):  # somebody emptied the table
+                self._session.run("INSERT INTO desk (sync_count) VALUES (?)", [0])
+                self._session.run(sql, values)
+            self._value = settings
+
+
+def load_settings(session: Session) -> DeskSettings:
+    """Return the settings as they are now."""
+    row = session.row(f"SELECT {', '.join(_NAMES)} FROM desk")
+    if row is None:
+        return DeskSettings()
+    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
+    values["approval_required"] = bool(values["approval_required"])
+    try:
+        values["log_position"] = LogPosition(*json.loads(values["log_position"]))
+    except (ValueError, TypeError) as why:
+        raise Corrupt(
+            "The ledger does not say how far the log was written",
+            remedy="Put a backup of the state folder in its place.",
+        ) from why
+    return DeskSettings(**values)
+
+
+def _column(value: object) -> object:
+    return json.dumps(value) if isinstance(value, LogPosition) else value
+
+
+class ActionReader(Noun):
+    """The chain of audit lines."""
+
+    def head(self) -> int:
+        """Return the number of the last line."""
+        ((last,),) = self._session.rows("SELECT max(seq) FROM action")
+        return int(last or 0)
+
+    def after(self, number: int = 0) -> list[tuple[int, str]]:
+        """Return the lines past this number, each with its number."""
+        sql = "SELECT seq, line FROM action WHERE seq > ? ORDER BY seq"
+        return [(seq, line) for seq, line in self._session.rows(sql, [number])]
+
+
+class ActionStore(ActionReader):
+    """The chain of audit lines, to be added to."""
+
+    def __init__(
+        self, session: Session, clock: Clock, draw: Callable[[int], bytes], settings: SettingStore
+    ) -> None:
+        super().__init__(session, clock)
+        self._draw = draw
+        self._settings = settings
+        self.last = 0  # the last line that this transaction added
+
+    def append(self, action: Action) -> None:
+        """Add a line to the chain."""
+        from uuid import UUID  # who only reads needs none
+
+        if not self._settings.value.seal_key:
+            self._settings.save(replace(self._settings.value, seal_key=self._draw(32).hex()))
+        settings = self._settings.value
+        row = self._session.row("SELECT seq, line FROM action ORDER BY seq DESC LIMIT 1")
+        seq, previous = (row[0] + 1, audit.digest(row[1])) if row else (1, audit.GENESIS)
+        line = audit.write(
+            action,
+            seq=seq,
+            previous=previous,
+            desk=settings.desk_id,
+            timestamp=self._clock().iso,
+            correlation_id=str(UUID(bytes=self._draw(16), version=4)),
+            key=settings.seal_key,
+        )
+        self._add(seq, line)
+        self.last = seq
+
+    def _add(self, seq: int, line: str) -> None:
+        self._session.run("INSERT INTO action (seq, line) VALUES (?, ?)", [seq, line])
+
+    def import_from_log(self, line: ParsedLine) -> None:
+        """Take over a line that the log has and this ledger has not: what it spent stays spent."""
+        self._add(line.seq, line.line)
+        if line.action_type != "claim_letter":
+            return
+        at = Stamp(datetime.fromisoformat(line.timestamp).timestamp())
+        about: dict[str, Any] = line.record.get("parameters", {})
+        BudgetStore(self._session, self._clock).add(
+            line.letter, about.get("recipients", 1), about.get("thread", ""), at
+        )
+        if slip := about.get("slip"):
+            self._session.run(
+                "INSERT INTO slip (hash, seen, letter) VALUES (?, ?, ?) ON CONFLICT (hash)"
+                " DO UPDATE SET seen = excluded.seen, letter = excluded.letter",
+                [slip, json.dumps(at), line.letter],
+            )
+
+
+class SessionReader(Noun):
+    """Who may use the page. Only hashes of secrets are kept."""
+
+    def is_ticket_valid(self, ticket: str) -> bool:
+        """Whether this one-time secret still opens the page."""
+        return self._person("ticket", ticket, TICKET_SECONDS) is not None
+
+    def person(self, secret: str) -> str | None:
+        """Return whose browser has this secret, if its session has not ended."""
+        return self._person("web_session", secret, SESSION_SECONDS)
+
+    def _person(self, table: str, secret: str, seconds: float) -> str | None:
+        row = self._session.row(f"SELECT person, at FROM {table} WHERE hash = ?", [_hash(secret)])
+        # A clock that was set back makes it older too, never younger.
+        return str(row[0]) if row and abs(self._clock().wall - row[1]) < seconds else None
+
+
+class SessionStore(SessionReader):
+    """Who may use the page from now on."""
+
+    def issue_ticket(self, ticket: str, person: str) -> None:
+        """Let this secret open the page once, for the person of this name."""
+        self._add("ticket", ticket, person)
+
+    def redeem_ticket(self, ticket: str, secret: str) -> str | None:
+        """Spend a ticket and begin a session with this secret; return whose it is, if the ticket was valid."""
+        person = self._person("ticket", ticket, TICKET_SECONDS)
+        if person is None or not self._remove("ticket", ticket):
+            return None
+        self._add("web_session", secret, person)
+        return person
+
+    def end(self, secret: str) -> None:
+        """End the session with this secret."""
+        self._remove("web_session", secret)
+
+    def _add(self, table: str, secret: str, person: str) -> None:
+        self._session.run(
+            f"INSERT INTO {table} (hash, person, at) VALUES (?, ?, ?)",
+            [_hash(secret), person, self._clock().wall],
+        )
+        sql = f"DELETE FROM {table} WHERE row <= (SELECT max(row) FROM {table}) - ?"
+        self._session.run(sql, [MAX_SESSIONS])
+
+    def _remove(self, table: str, secret: str) -> bool:
+        return self._session.run(f"DELETE FROM {table} WHERE hash = ?", [_hash(secret)]) > 0
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,316 @@
+"""Mail: what came in and is to be done about it, what agents saw of it, and what they did with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from postroom.core.card import Exposure
+from postroom.core.errors import Conflict
+from postroom.core.records import (
+    DecidedBy,
+    InboxItem,
+    InboxState,
+    LabelChange,
+    MailboxCursor,
+    ShownMail,
+)
+from postroom.core.stamp import Stamp
+from postroom.store.protocol import Row
+from postroom.store.sql.rows import OPEN, Noun, marks
+
+_COLUMNS: Final = ", ".join(InboxItem._fields)
+BATCH: Final = 500  # tokens in one query
+MOST_SENDERS: Final = 3  # mails that are named for a token
+
+
+class InboxReader(Noun):
+    """Mail that came in, and what is to be done about it."""
+
+    def cursor(self, account: str) -> MailboxCursor | None:
+        """Return how far this account was followed; None where it never was."""
+        sql = "SELECT cursor, floor FROM mailbox_cursor WHERE account = ?"
+        row = self._session.row(sql, [account])
+        return MailboxCursor(*row) if row else None
+
+    def known_of(self, account: str, ids: Sequence[str]) -> set[str]:
+        """Return those of these mails that were seen before."""
+        sql = f"SELECT message FROM inbox_item WHERE account = ? AND message IN ({marks(ids)})"
+        return {id for (id,) in self._session.rows(sql, [account, *ids])}
+
+    def get(self, account: str, message: str) -> InboxItem | None:
+        """Return what is known of a mail."""
+        return next(iter(self._items("account = ? AND message = ?", account, message)), None)
+
+    def in_states(self, *states: str) -> list[InboxItem]:
+        """Return mails in these states, oldest first."""
+        return self._items(f"state IN ({marks(states)})", *states)
+
+    def _items(self, where: str, *values: object) -> list[InboxItem]:
+        sql = f"SELECT {_COLUMNS} FROM inbox_item WHERE {where} ORDER BY row"
+        return [_item(row) for row in self._session.rows(sql, values)]
+
+    def page(self, state: str, count: int, after: int = 0) -> list[tuple[int, InboxItem]]:
+        """Return the oldest mails in this state past a row, each with its row."""
+        found = self._session.rows(
+            f"SELECT row, {_COLUMNS} FROM inbox_item WHERE state = ? AND row > ? ORDER BY row LIMIT ?",
+            [state, after, count],
+        )
+        return [(row[0], _item(row[1:])) for row in found]
+
+    def with_stale_note(self) -> list[InboxItem]:
+        """Return the mails whose note does not show what the ledger has."""
+        return self._items(
+            "note_stale != 0 AND EXISTS (SELECT 1 FROM note WHERE note.path != ''"
+            " AND note.letter = 'mail ' || account || ' ' || message)"
+        )
+
+    def with_changed_letter(self) -> list[InboxItem]:
+        """Return the mails whose letter was closed or reopened, or is to be withdrawn."""
+        return self._items(
+            "EXISTS (SELECT 1 FROM letter WHERE letter.id = inbox_item.letter AND"
+            f" ((inbox_item.state = 'drafted' AND letter.state NOT IN ({OPEN}))"
+            f" OR (inbox_item.state = 'needs_info' AND letter.state IN ({OPEN}, 'sent'))"
+            " OR (inbox_item.state = 'done' AND inbox_item.by = ?)))",
+            DecidedBy.PERSON,
+        )
+
+    def drafts_in_thread(self, account: str, thread: str, since: float) -> int:
+        """Return how many letters were drafted automatically in a conversation since then."""
+        sql = "SELECT count(*) FROM thread_draft WHERE account = ? AND thread = ? AND at > ?"
+        return int(self._session.rows(sql, [account, thread, since])[0][0])
+
+    def count_by_state(self, since: float = 0) -> dict[str, int]:
+        """Return how many mails are in each state, of those that changed since then."""
+        sql = "SELECT state, count(*) FROM inbox_item WHERE changed >= ? GROUP BY state"
+        return dict(self._session.rows(sql, [since]))
+
+
+class InboxStore(InboxReader):
+    """Mail that comes in."""
+
+    def add(
+        self, account: str, cursor: MailboxCursor, ids: Iterable[str], state: str = InboxState.FOUND
+    ) -> int:
+        """Record mails and how far the mailbox was followed, in one transaction; return how many are new."""
+        now = self._clock().wall
+        new = self._session.run_many(
+            "INSERT INTO inbox_item (account, message, state, seen, changed)"
+            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (account, message) DO NOTHING",
+            [(account, id, state, now, now) for id in ids],
+        )
+        self._session.run(
+            "INSERT INTO mailbox_cursor (account, cursor, floor) VALUES (?, ?, ?)"
+            " ON CONFLICT (account) DO UPDATE SET cursor = excluded.cursor, floor = excluded.floor",
+            [account, *cursor],
+        )
+        return new
+
+    def reopen_aside(self, account: str, ids: Iterable[str]) -> int:
+        """Look again at mails that were put aside, since their labels changed; return how many."""
+        return self._session.run_many(
+            "UPDATE inbox_item SET state = 'found', version = version + 1"
+            " WHERE account = ? AND message = ? AND state = 'aside'",
+            [(account, id) for id in ids],
+        )
+
+    def change(self, item: InboxItem, **changes: str | int | float) -> InboxItem:
+        """Change some fields of a mail; `Conflict` where its version has changed."""
+        changes.setdefault("changed", self._clock().wall)
+        new = item._replace(**changes, version=item.version + 1)  # type: ignore[arg-type]
+        names = ", ".join(f"{name} = ?" for name in (*changes, "version"))
+        done = self._session.run(
+            f"UPDATE inbox_item SET {names}, note_stale = 1"
+            " WHERE account = ? AND message = ? AND version = ?",
+            [*changes.values(), new.version, item.account, item.message, item.version],
+        )
+        if not done:
+            raise Conflict(f"The mail {item.message} was changed by two at once")
+        return new
+
+    def mark_note_current(self, item: InboxItem) -> None:
+        """Record that the note of a mail shows this version."""
+        self._session.run(
+            "UPDATE inbox_item SET note_stale = 0 WHERE account = ? AND message = ? AND version = ?",
+            [item.account, item.message, item.version],
+        )
+
+    def add_draft_in_thread(self, account: str, thread: str, letter: str) -> None:
+        """Count a letter that was drafted automatically in a conversation."""
+        self._session.run(
+            "INSERT INTO thread_draft (letter, account, thread, at) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (letter) DO NOTHING",
+            [letter, account, thread, self._clock().wall],
+        )
+
+
+def _item(row: Row) -> InboxItem:
+    item = InboxItem(*row)
+    return item._replace(state=InboxState(item.state))
+
+
+class ExposureReader(Noun):
+    """What mail showed to agents, and whom the person has written to."""
+
+    def find(self, tokens: Collection[str], since: float) -> dict[str, tuple[Exposure, ...]]:
+        """Return for each token the mail that showed it first, then one of each further sender, 3 at most.
+
+        A mail in Sent that is older than all others comes first whenever it was shown: they quote it.
+        A mail is no younger than when it was shown, whatever date it claims.
+        """
+        found: dict[str, dict[int, Exposure]] = {}
+        rows = self._shown(sorted(tokens), since)
+        oldest = {row[0]: row for row in sorted(rows, key=lambda row: (-row[7], -row[5]))}
+        sent_first = [row for row in oldest.values() if row[5]]
+        for token, message, sender, subject, date, sent, part, _ in sent_first + rows:
+            mails = found.setdefault(token, {})
+            if message in mails:
+                mails[message] = replace(mails[message], parts=mails[message].parts | {part})
+            elif sender not in [one.sender for one in mails.values()] and len(mails) < MOST_SENDERS:
+                mails[message] = Exposure(sender, subject, date, bool(sent), frozenset({part}))
+        return {token: tuple(mails.values()) for token, mails in found.items()}
+
+    def _shown(self, tokens: list[str], since: float) -> list[Row]:
+        found: list[Row] = []
+        for at in range(0, len(tokens), BATCH):
+            some = tokens[at : at + BATCH]
+            found += self._session.rows(
+                "SELECT token, message, exposure.sender, subject, date, sent, part,"
+                " CASE WHEN date > 0 AND date < first_at THEN date ELSE first_at END AS age"
+                " FROM exposure JOIN shown_mail ON row = message"
+                f" WHERE token IN ({marks(some)}) AND exposure.last_at > ?"
+                " ORDER BY first_at, age, row",
+                [*some, since],
+            )
+        return found
+
+    def correspondents(self, account: str) -> frozenset[str]:
+        """Return the addresses that the person of this account has written to, as far as is known.
+
+        Of some only the domain is known: `@example.org`.
+        """
+        sql = "SELECT address FROM correspondent WHERE account = ?"
+        return frozenset(address for (address,) in self._session.rows(sql, [account]))
+
+    def last_sent(self, account: str) -> str:
+        """Return the newest mail in Sent whose recipients are among the correspondents."""
+        row = self._session.row("SELECT message FROM last_sent WHERE account = ?", [account])
+        return str(row[0]) if row else ""
+
+
+class ExposureStore(ExposureReader):
+    """What mail shows to agents."""
+
+    def record(self, mail: ShownMail, tokens: Mapping[str, Collection[str]]) -> None:
+        """Record which tokens a mail shows, by the part of the mail that they stand in.
+
+        A token that the mail has shown before keeps the time when it did so first.
+        """
+        now = self._clock().wall
+        ((message,),) = self._session.rows(
+            "INSERT INTO shown_mail (account, id, sender, subject, date, sent, last_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (account, id)"
+            " DO UPDATE SET sent = excluded.sent, last_at = excluded.last_at RETURNING row",
+            [*mail, now],
+        )
+        self._session.run_many(
+            "INSERT INTO exposure (token, message, sender, part, first_at, last_at)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (token, message, part)"
+            " DO UPDATE SET last_at = excluded.last_at",
+            [
+                (token, message, mail.sender, part, now, now)
+                for part, found in tokens.items()
+                for token in sorted(found)
+            ],
+        )
+
+    def forget_before(self, before: float) -> None:
+        """Delete what no mail has shown since this time."""
+        self._session.run("DELETE FROM exposure WHERE last_at < ?", [before])
+        self._session.run("DELETE FROM shown_mail WHERE last_at < ?", [before])
+
+    def add_correspondents(self, account: str, addresses: Collection[str], last_sent: str) -> None:
+        """Record addresses that the person has written to, in mails up to `last_sent`."""
+        self._session.run_many(
+            "INSERT INTO correspondent (account, address) VALUES (?, ?)"
+            " ON CONFLICT (account, address) DO NOTHING",
+            [(account, address) for address in sorted(addresses)],
+        )
+        self._session.run(
+            "INSERT INTO last_sent (account, message) VALUES (?, ?)"
+            " ON CONFLICT (account) DO UPDATE SET message = excluded.message",
+            [account, last_sent],
+        )
+
+
+class DraftReader(Noun):
+    """Drafts at the provider that Postroom made."""
+
+    def get(self, account: str, id: str) -> tuple[str, str] | None:
+        """Return the version in which Postroom left a draft, and its agent."""
+        sql = "SELECT version, agent FROM provider_draft WHERE account = ? AND id = ?"
+        row = self._session.row(sql, [account, id])
+        return (row[0], row[1]) if row else None
+
+    def of_agent(self, account: str, agent: str) -> list[str]:
+        """Return the drafts that Postroom made for this agent."""
+        sql = "SELECT id FROM provider_draft WHERE account = ? AND agent = ?"
+        return [id for (id,) in self._session.rows(sql, [account, agent])]
+
+
+class DraftStore(DraftReader):
+    """Drafts at the provider that Postroom makes."""
+
+    def save(self, account: str, id: str, version: str, agent: str) -> None:
+        """Record the version in which Postroom left a draft."""
+        self._session.run(
+            "INSERT INTO provider_draft (account, id, version, agent) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (account, id) DO UPDATE SET version = excluded.version, agent = excluded.agent",
+            [account, id, version, agent],
+        )
+
+    def remove(self, account: str, id: str) -> None:
+        """Forget a draft that is gone."""
+        sql = "DELETE FROM provider_draft WHERE account = ? AND id = ?"
+        self._session.run(sql, [account, id])
+
+
+class LabelChangeReader(Noun):
+    """Changes of labels that agents made."""
+
+    def newest(self, count: int = 1000) -> list[LabelChange]:
+        """Return the changes that can be undone, newest first."""
+        found = self._session.rows(
+            "SELECT number, at, agent, account, message, added, removed FROM label_change"
+            " ORDER BY number DESC LIMIT ?",
+            [count],
+        )
+        return [
+            LabelChange(*row[:5], *(frozenset(json.loads(labels)) for labels in row[5:]))
+            for row in found
+        ]
+
+    def times(self, count: int) -> list[Stamp]:
+        """Return when the last changes were made, newest first."""
+        sql = "SELECT at, boot, steady FROM label_change ORDER BY number DESC LIMIT ?"
+        return [Stamp(*row) for row in self._session.rows(sql, [count])]
+
+
+class LabelChangeStore(LabelChangeReader):
+    """Changes of labels that agents make."""
+
+    def add(self, change: LabelChange) -> int:
+        """Record a change by its inverse, and return its number."""
+        added, removed = (json.dumps(sorted(one)) for one in (change.added, change.removed))
+        ((number,),) = self._session.rows(
+            "INSERT INTO label_change (agent, account, message, added, removed, at, boot, steady)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number",
+            [change.agent, change.account, change.message, added, removed, *self._clock()],
+        )
+        return int(number)
+
+    def remove(self, number: int) -> None:
+        """Forget a change that did not happen, or was undone."""
+        self._session.run("DELETE FROM label_change WHERE number = ?", [number])
