@@ -18,7 +18,7 @@ from postroom.core.errors import Conflict, PostroomError
 from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.text import duration
 from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.incoming import judgement_of
+from postroom.services.incoming import judgement_of
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault

@@ -25,7 +25,7 @@ from postroom.desk.compose import Written
 from postroom.desk.outbox import ORCHESTRATOR, Proposal
 from postroom.desk.recorder import Call
 from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.incoming import facts_of, judgement_of
+from postroom.services.incoming import facts_of, judgement_of
 from postroom.vault.folders import DRAFTS
 
 MAX_TRIES: Final = 4  # before a mail that cannot be answered is left to the person

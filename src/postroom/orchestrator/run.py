@@ -11,10 +11,8 @@ from typing import Any, Final
 from postroom.core import life
 from postroom.core.errors import PostroomError
 from postroom.core.text import plural
-from postroom.desk.note_sync import NoteSync
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.dashboard import Dashboard, PartHealth
-from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.triage import Triage
 from postroom.orchestrator.watcher import Watcher
 from postroom.vault.folders import HANDBOOK
@@ -32,9 +30,7 @@ class Orchestrator:
     def __init__(self, context: RunContext) -> None:
         self.context = context
         self._started = context.desk.clock()
-        self._mail_notes = MailNotes(
-            NoteSync(context.desk.vault, context.desk.ledger), self._tell_once
-        )
+        self._mail_notes = context.services.mail_notes(self._tell_once)
         self._watcher = Watcher(context, self._mail_notes, self._send_due_now)
         self._triage = Triage(context, self._mail_notes, self._send_due_now)
         self._dashboard = Dashboard(context, self._health, lambda: self._remarks, self._progress)

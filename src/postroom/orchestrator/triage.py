@@ -27,11 +27,11 @@ from postroom.core.records import DecidedBy, InboxItem, InboxState
 from postroom.core.text import words
 from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.drafting import Drafter
-from postroom.orchestrator.incoming import facts_of, judgement_of, text_of
-from postroom.orchestrator.mail_notes import MailNotes
 from postroom.orchestrator.servers import ToolValues
 from postroom.orchestrator.vault_reader import Guidance, load_guidance, read_notes
 from postroom.services.inbox import TriageResult
+from postroom.services.incoming import facts_of, judgement_of, text_of
+from postroom.services.mail_notes import MailNotes
 from postroom.vault.folders import HANDBOOK
 
 MAX_TRIES: Final = 4  # before a mail that cannot be judged is left to the person

@@ -17,7 +17,8 @@ from postroom.desk.outbox import ORCHESTRATOR
 from postroom.desk.recorder import Call
 from postroom.mail.mailbox import MAX_PAGE, Mailbox, SearchPage
 from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.incoming import (
+from postroom.orchestrator.servers import Question, ToolValues
+from postroom.services.incoming import (
     BODY,
     IncomingMail,
     exposed,
@@ -25,8 +26,7 @@ from postroom.orchestrator.incoming import (
     parse_message,
     values_of,
 )
-from postroom.orchestrator.mail_notes import MailNotes
-from postroom.orchestrator.servers import Question, ToolValues
+from postroom.services.mail_notes import MailNotes
 
 BASELINE: Final = 500  # mails of the inbox that are recorded as there before
 MAX_PAGES: Final = 50  # that are searched where the cursor was lost

@@ -6,9 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from postroom.desk.desk import Desk
     from postroom.services.correspondence import Correspondence
     from postroom.services.inbox import InboxService
+    from postroom.services.mail_notes import MailNotes
     from postroom.services.mailbox import MailboxService
     from postroom.services.notebook import Notebook
     from postroom.services.overview import DeskOverview
@@ -87,6 +90,13 @@ class Services:
         from postroom.services.inbox import InboxService
 
         return InboxService(self.desk.ledger)
+
+    def mail_notes(self, report: Callable[[str], None]) -> MailNotes:
+        """Return what writes and reads the notes of mail; `report` tells the person."""
+        from postroom.desk.note_sync import NoteSync
+        from postroom.services.mail_notes import MailNotes
+
+        return MailNotes(NoteSync(self.desk.vault, self.desk.ledger), report)
 
     @cached_property
     def overview(self) -> DeskOverview:

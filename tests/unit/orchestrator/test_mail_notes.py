@@ -9,7 +9,7 @@ import pytest
 
 from postroom.core.records import InboxItem
 from postroom.desk.note_sync import NoteSync
-from postroom.orchestrator.mail_notes import MailNotes
+from postroom.services.mail_notes import MailNotes
 from postroom.vault.note import Note
 from postroom.vault.vault import Ready, Vault
 from tests.desks import Dead

@@ -10,7 +10,7 @@ from postroom.core.errors import AuthRequired, NotFound, Unavailable
 from postroom.core.message import DRAFT, INBOX, SENT, SPAM, TRASH, UNREAD
 from postroom.mail.local.mailbox import LocalMailbox
 from postroom.mail.mailbox import Changes
-from postroom.orchestrator.incoming import values_of
+from postroom.services.incoming import values_of
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from tests.conftest import size

@@ -16,7 +16,7 @@ from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, NoteLocation
 from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
-from postroom.orchestrator.incoming import (
+from postroom.services.incoming import (
     STATUS,
     IncomingMail,
     facts_json,
@@ -56,9 +56,9 @@ def changes_by_status(state: str, status: str, *, is_current: bool) -> dict[str,
     A status in a note that does not show the ledger's state yet (not `is_current`) may be an old one of ours.
     """
     if status == "done":
-        return dict(DONE_BY_HAND)
+        return DONE_BY_HAND
     if status == "pending" and is_current and state in ("needs_info", "delegated"):
-        return dict(JUDGE_AGAIN)
+        return JUDGE_AGAIN
     return None
 
 
@@ -279,36 +279,30 @@ class MailNotes:
                 seen = self.sync.open(location.path, file)
                 self._take_in(item, seen, is_current=is_current)
             return
-        name = location.path.rpartition("/")[2]
-        if self.finish_write(item) or not location.path or self._adopt_renamed(item):
+        if self.finish_write(item) or not location.path:
             return
-        if filed := self._note_of(item, f"{DONE}/{name}"):
-            self.sync.remember(item.key, filed)
-            self._change(item, dict(DONE_BY_HAND))
-            return
-        for folder_name in OTHER_FOLDERS:
-            path = f"{folder_name}/{name}"
-            if misplaced := self._note_of(item, path):
-                self.report(f"{path} is a mail, and went back to {NEEDS_ACTION}/.")
-                target = self.sync.move_file(path, misplaced.file, NEEDS_ACTION)
-                self.sync.remember(item.key, self.sync.open(target, misplaced.file))
-                return
-        if vault.stat(location.path) is None:  # an editor may have put it back meanwhile
+        if moved := self._find_moved(item, location.path.rpartition("/")[2]):
+            if moved.folder in OTHER_FOLDERS:
+                self.report(f"{moved.path} is a mail, and went back to {NEEDS_ACTION}/.")
+                path = self.sync.move_file(moved.path, moved.file, NEEDS_ACTION)
+                moved = self.sync.open(path, moved.file)
+            self.sync.remember(item.key, moved)
+            if moved.folder == DONE:
+                self._change(item, DONE_BY_HAND)
+        elif vault.stat(location.path) is None:  # an editor may have put it back meanwhile
             self.report(
                 f"{location.path} was deleted or taken away: nothing more is done about that mail."
             )
             with self.sync.ledger.write() as tx:
                 tx.inbox.mark_note_current(tx.inbox.change(item, state="gone", by=BY_HAND))
 
-    def _adopt_renamed(self, item: InboxItem) -> bool:
+    def _find_moved(self, item: InboxItem, name: str) -> SeenNote | None:
+        """Return a mail's note that was renamed in Needs_Action/, or moved to another workflow folder."""
         known = self.sync.ledger.notes.in_folder(NEEDS_ACTION)
-        for file in self.sync.vault.list(NEEDS_ACTION):
-            path = f"{NEEDS_ACTION}/{file.name}"
-            is_free = known.get(path, ("",))[0] in ("", item.key)
-            if is_free and (seen := self._note_of(item, path)):
-                self.sync.remember(item.key, seen)
-                return True
-        return False
+        renamed = [f"{NEEDS_ACTION}/{file.name}" for file in self.sync.vault.list(NEEDS_ACTION)]
+        paths = [path for path in renamed if known.get(path, ("",))[0] in ("", item.key)]
+        paths += [f"{folder}/{name}" for folder in (DONE, *OTHER_FOLDERS)]
+        return next(filter(None, (self._note_of(item, path) for path in paths)), None)
 
     def _naming(self, item: InboxItem, path: str) -> SeenNote | None:
         """Return a note that names this mail, and that no tool wrote."""
@@ -364,4 +358,4 @@ class MailNotes:
                 self.sync.vault.remove(reason_path, file)
         self.report(f"{path} was brought back, and is judged again.")
         self.sync.remember(item.key, seen)
-        self._change(item, dict(JUDGE_AGAIN))
+        self._change(item, JUDGE_AGAIN)

@@ -1,4 +1,4 @@
-"""A mail that came in: as the email server tells of it, as the ledger keeps it, and as its note shows it.
+"""A mail that came in: as the email server returns it, as the ledger records it, and as its note shows it.
 
 What others wrote stands in a fence or as a quoted value. Nothing here touches a file.
 """
@@ -41,7 +41,7 @@ _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
 
 class IncomingMail(NamedTuple):
-    """A mail as the email server tells of it."""
+    """A mail as the email server returns it."""
 
     id: str
     thread: str
@@ -159,17 +159,17 @@ def facts(mail: IncomingMail, own: frozenset[str]) -> MailFacts:
 
 def facts_json(of: MailFacts) -> str:
     """Return the facts as the ledger keeps them."""
-    kept = asdict(of)
-    del kept["said"]
-    return json.dumps(kept)
+    values = asdict(of)
+    del values["said"]
+    return json.dumps(values)
 
 
 def facts_of(item: InboxItem, said: Sequence[str] = ()) -> MailFacts:
     """Return the facts that the ledger has kept, with the words of the mail."""
-    kept = json.loads(item.facts or "{}")
+    values = json.loads(item.facts or "{}")
     for name in ("recipients", "labels"):
-        kept[name] = tuple(kept.get(name, ()))
-    return MailFacts(**kept, said=list(said))
+        values[name] = tuple(values.get(name, ()))
+    return MailFacts(**values, said=list(said))
 
 
 def judgement_of(item: InboxItem) -> Judgement:
@@ -214,8 +214,8 @@ def render_mail(account: str, mail: IncomingMail) -> bytes:
 
 def text_of(body: str) -> str:
     """Return the words of the mail that a note holds."""
-    held = [fenced(part) for title, part in sections(body) if title == "Mail"]
-    return held[0] if held and held[0] is not None else body
+    texts = [fenced(part) for title, part in sections(body) if title == "Mail"]
+    return texts[0] if texts and texts[0] is not None else body
 
 
 def update_mail(item: InboxItem, note: Note, answer: str) -> Note:
