@@ -1,4 +1,4 @@
-"""Makes the pictures of the page in docs/, in a real browser, from the letters of the demo. Run by `make screens`."""
+"""Takes the screenshots of the page in docs/ in a real browser, with the letters of the demo. Run by `make screens`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDE, PHONE = {"width": 1180, "height": 760}, {"width": 390, "height": 780}
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve the page of a demo; lend an address that lets a browser in."""
+    """Serve the page of a demo; yield its sign-in address."""
     command = [sys.executable, "-m", "postroom"]
     subprocess.run([*command, "demo", "--keep", str(folder)], check=True, stdout=subprocess.DEVNULL)
     settings = folder / "postroom.toml"
@@ -38,25 +38,25 @@ def served(folder: Path) -> Iterator[str]:
             process.terminate()
 
 
-def taken(page: Page, name: str) -> None:
-    """Keep what the page shows now."""
-    page.wait_for_timeout(300)  # for the parts that come later, and the fonts
+def take(page: Page, name: str) -> None:
+    """Save a screenshot of the page."""
+    page.wait_for_timeout(300)  # for parts that load later, and fonts
     page.screenshot(path=DOCS / f"{name}.png")
 
 
-def draw(browser: Browser, address: str) -> None:
-    """Go through a person's morning, and keep what they see."""
+def take_all(browser: Browser, address: str) -> None:
+    """Read, edit and approve letters, with a screenshot of each step."""
     light = browser.new_context(viewport=WIDE, color_scheme="light")
     page = light.new_page()
     page.goto(address)
     page.locator("#queue a.stop").click()
     page.locator("#letter").wait_for()
-    taken(page, "desk-letter")
+    take(page, "desk-letter")
     state = light.storage_state()
     phone = browser.new_context(viewport=PHONE, storage_state=state, device_scale_factor=2)
     small = phone.new_page()
     small.goto(page.url)
-    taken(small, "desk-phone")
+    take(small, "desk-phone")
     dark = browser.new_context(viewport=WIDE, color_scheme="dark", storage_state=state)
     page = dark.new_page()
     page.goto(f"{address.partition('/in/')[0]}/")
@@ -66,17 +66,17 @@ def draw(browser: Browser, address: str) -> None:
     text.fill(text.input_value().replace("a relief", "good news").replace("Kind regards", "Best"))
     page.get_by_role("button", name="Review the changes").click()
     page.get_by_role("button", name="Approve and send").wait_for()
-    taken(page, "desk-edit")
+    take(page, "desk-edit")
     page.locator("#approve").click()
     page.locator(".postmark").wait_for()
-    taken(page, "desk-postmark")
+    take(page, "desk-postmark")
 
 
 def main() -> None:
-    """Make all pictures."""
+    """Take all screenshots."""
     with TemporaryDirectory(prefix="postroom-screens-") as folder, served(Path(folder) / "demo") as address, sync_playwright() as play:  # fmt: skip
         browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS.split())
-        draw(browser, address)
+        take_all(browser, address)
         browser.close()
 
 
