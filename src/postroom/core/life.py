@@ -239,11 +239,11 @@ def describe(
 
     With `id` it names the letter; without, it begins with what happened ("Sent at …"). `when` writes moments.
     """
+    you = audience is Audience.PERSON
     match state:
         case Rehearsal():
             clause = "is a rehearsal and can never be sent"
         case Pending():
-            you = audience is Audience.PERSON
             clause = "waits for your decision" if you else "waits for a person"
         case Approved(verdict=verdict, held=held):
             clause = f"was approved at {when(verdict.at)} by {verdict.by}"
@@ -254,21 +254,19 @@ def describe(
         case Sent(at=at, refused=refused, how=how):
             clause = f"was sent at {when(at)}"
             clause += f", but not to {', '.join(refused)}" if refused else ""
-            you = audience is Audience.PERSON
             clause += f" ({how})" if you and how != "accepted" else ""
         case Rejected(at=at, by=by, reason=reason, revise=revise):
             clause = "was sent back for another version" if revise else "was rejected"
-            clause += f" by {by} at {when(at)}" if audience is Audience.PERSON else ""
+            clause += f" by {by} at {when(at)}" if you else ""
             clause += f": {reason}" if reason or revise else ""
-        case Withdrawn():
-            clause = "was withdrawn by its agent"
-        case Expired():
-            clause = "expired without a verdict"
-        case Failed(reason=reason):
-            clause = f"cannot be sent: {reason}"
+        case Withdrawn(at=at):
+            clause = f"was withdrawn by its agent{f' at {when(at)}' if you else ''}"
+        case Expired(at=at):
+            clause = f"expired without a verdict{f' at {when(at)}' if you else ''}"
+        case Failed(at=at, reason=reason):
+            clause = f"cannot be sent: {reason.rstrip('.')}{f' ({when(at)})' if you else ''}"
         case Unknown(why=why):
             clause = f"may or may not have been sent ({why}): "
-            you = audience is Audience.PERSON
             clause += "look into the mailbox, then decide" if you else "a person must look"
     clause = clause.rstrip(".")
     if id:

@@ -329,7 +329,7 @@ class Handlers:
             parameters.get("agent", "")[:100],
             _page_number(request),
         )
-        states = (query.state,) if query.state else views.CLOSED[:-1]  # without rehearsals
+        states = (query.state,) if query.state else life.CLOSED
         agent, words = query.agent or None, query.words.split()[:10]
         if (agent or words) and not query.state:  # whoever searches may not know the state
             states = (*states, *life.OPEN)

@@ -1,7 +1,7 @@
 """The templates of the page, their filters, and its static files.
 
 Everything that a template is given is escaped unless it is `Markup`, and a name that it is not given is an error.
-`reveal`, `isolate` and `mark_code` are the only Python functions that write HTML; each escapes the text it is given.
+`reveal`, `isolate`, `mark_code` and `describe` are the only Python functions that write HTML; each escapes its text.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import unicodedata
 from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
 from importlib.resources import files
+from itertools import chain, zip_longest
 from math import ceil
+from secrets import token_hex
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -35,6 +37,8 @@ _STATIC_URLS: Final = {
 _HIDDEN_RUN = re.compile(f"({INVISIBLE.pattern})\\1*")
 _MARK = Markup('<b class="hidden-char" title="{}">U+{:04X}{}</b>')
 _ISOLATED = Markup('<bdi dir="auto">{}</bdi>')
+_TIME = Markup('<time datetime="{}">{}</time>')
+_MARKER = f"\0{token_hex(8)}\0"  # for a moment; random, so that no text can contain it
 _CODE = Markup("<code>{}</code>")
 
 
@@ -66,6 +70,18 @@ def mark_code(text: str) -> Markup:
     if len(parts) % 2 == 0:  # a backtick without its partner
         return escape(text)
     return Markup("").join(_CODE.format(one) if at % 2 else one for at, one in enumerate(parts))
+
+
+def describe(state: life.State, zone: tzinfo) -> Markup:
+    """Return the sentence on a letter's state, with its moments as elements that the script puts into the reader's zone."""
+    moments = list[Markup]()
+
+    def mark(stamp: Stamp) -> str:
+        moments.append(_TIME.format(utc_time(stamp), local_time(stamp, zone)))
+        return _MARKER
+
+    texts = map(reveal, life.describe(state, when=mark).split(_MARKER))
+    return Markup("").join(chain(*zip_longest(texts, moments, fillvalue="")))
 
 
 def shorten(text: str, most: int) -> str:
@@ -113,6 +129,7 @@ ENVIRONMENT.filters |= {
     "agent_name": views.agent_name,
     "approval_date": views.approval_date,
     "decided_by": views.decided_by,
+    "describe": describe,
     "duration": duration,
     "isolate": isolate,
     "kind": life.name,

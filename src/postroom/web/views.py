@@ -22,8 +22,7 @@ MAX_SOURCES: Final = 60
 MAX_MAIL_TEXT: Final = 20_000  # characters of each mail of a conversation
 CHART_DAYS: Final = 30
 SERIES: Final = ("approved", "rejected", "sent")
-CLOSED: Final = ("sent", "rejected", "expired", "withdrawn", "failed", "rehearsal")
-OUTCOMES: Final = (*CLOSED, *life.OPEN)
+OUTCOMES: Final = (*life.CLOSED, "rehearsal", *life.OPEN)
 
 
 class Notice(NamedTuple):
@@ -103,17 +102,8 @@ class LetterPage:
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """The verdicts that the page offers for its state."""
-        match self.entry.state:
-            case life.Pending() if self.note_difference:
-                return ("reject",)
-            case life.Pending():
-                return ("approve", "edit", "reject", "revise")
-            case life.Unknown():
-                return ("resolve",)
-            case life.Rejected() | life.Withdrawn() | life.Expired() | life.Failed():
-                return ("reopen",)
-        return ()
+        """The verdicts that a person can choose from; a letter whose note was edited can only be rejected."""
+        return ("reject",) if self.note_difference else life.offered(self.entry.state)
 
 
 def approval_date(state: life.State, zone: tzinfo) -> datetime | None:

@@ -130,7 +130,7 @@ def test_the_whole_text_the_digest_and_the_history_stand_on_the_page(
     page = browser.get(f"/letter/{entry.id}").page
     assert page.one(class_="body").text == text
     assert entry.digest in page.words
-    assert "Proposed 2026-11-15 00:00 UTC" in page.words
+    assert "Proposed at 2026-11-15 00:00 UTC" in page.words
 
 
 NAMES = ["plan.pdf", 'a"b;c.txt', "naïve – 日本.txt", "x%0d%0aSet-Cookie: a=b", "page.html", "a'b&<i>.svg", "semi;colon=1.txt"]  # fmt: skip
