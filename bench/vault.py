@@ -25,7 +25,7 @@ from postroom.tools.contracts import vault as contract
 from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 
 USUAL, LARGE = 10_000, 50_000
 RUNS = 30
@@ -62,7 +62,7 @@ def _measured(home: Path, size: int) -> list[Measure]:
     say(f"vault: {size:,} notes of {whole / size:,.0f} bytes; the first {RUNS} runs' median")
     say(f"{'':30}{'postroom':>11}{'bare FTS5':>11}{'rg -l':>11}{'bound':>17}")
     with ExitStack() as stack:
-        opened = stack.enter_context(desk(load(environment(home), home, home), make=True))
+        opened = stack.enter_context(find_desk(load(environment(home), home, home), make=True))
         assert opened is not None
         book = stack.enter_context(closing(Services(opened)))
         bare = sqlite3.connect(home / "bare.sqlite")

@@ -29,7 +29,7 @@ from typing import Any
 
 PRELOADED = (  # what commands and servers import when they run
     "anyio._backends._asyncio",
-    "postroom.cli.listener",
+    "postroom.cli.desk",
     "postroom.cli.main",
     "postroom.cli.mcp",
     "postroom.cli.server",

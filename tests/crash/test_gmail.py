@@ -18,7 +18,7 @@ from postroom.desk.compose import Written
 from postroom.desk.desk import Desk
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 from tests.conftest import Person
 from tests.crash.counts import GMAIL_LETTERS as LETTERS
 from tests.crash.counts import SEED
@@ -60,7 +60,7 @@ DRAFTING: Accident = (r"POST /gmail/v1/users/me/drafts$", {"lost": "after"})
 @contextmanager
 def office(person: Person) -> Iterator[Desk]:
     config = load(person.environment, person.folder, person.folder)
-    with desk(config, make=True) as found:
+    with find_desk(config, make=True) as found:
         yield present(found)
 
 

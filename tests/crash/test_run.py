@@ -29,7 +29,7 @@ from postroom.config import load
 from postroom.desk.outbox import ORCHESTRATOR
 from postroom.vault.markdown import sections
 from postroom.vault.note import Note
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 from tests.conftest import Person
 from tests.crash.counts import MAILS, SEED
 from tests.narrow import present
@@ -290,7 +290,7 @@ class Post:
         """Return the mails that a search finds: the subject, and the id."""
         config = load(self.person.environment, self.person.folder, self.person.folder)
         found, cursor = [], ""
-        with desk(config, make=True) as opened:
+        with find_desk(config, make=True) as opened:
             box = present(opened).mailboxes("default")
             while True:
                 page = box.search(query, limit=100, cursor=cursor)

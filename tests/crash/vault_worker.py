@@ -34,7 +34,7 @@ from postroom.tools.contracts import vault as contract
 from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault
-from postroom.wiring.desk import desk as desk_of
+from postroom.wiring.desk import find_desk as desk_of
 from tests.crash.counts import SECONDS
 from tests.crash.worker import append
 from tests.narrow import present

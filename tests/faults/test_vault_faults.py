@@ -30,7 +30,7 @@ from postroom.vault.index import Index
 from postroom.vault.keeper import BATCH, Keeper, Watch, watching
 from postroom.vault.search import expression
 from postroom.vault.vault import File, Ready, Vault
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 from tests.conftest import Person
 from tests.narrow import narrow, present
 
@@ -58,7 +58,7 @@ def shelf(person: Person) -> Person:
 def opened(person: Person) -> Iterator[Services]:
     """Open the desk as a server does."""
     with (
-        desk(load(person.environment, person.folder, person.folder), make=True) as found,
+        find_desk(load(person.environment, person.folder, person.folder), make=True) as found,
         closing(Services(present(found))) as services,
     ):
         yield services

@@ -263,11 +263,10 @@ def _send_as_person(call: Invocation) -> int:
     """Send a message as the person, who confirms on the terminal, with the passphrase if one is needed."""
     from postroom import wiring
     from postroom.agents.roster import is_known, person, seal
-    from postroom.cli import terminal
-    from postroom.cli.command import passphrase_if_needed
+    from postroom.cli.command import confirm, passphrase_if_needed
     from postroom.core.text import clean, one_line
     from postroom.desk.recorder import Call
-    from postroom.wiring.desk import desk as lend_desk
+    from postroom.wiring.desk import find_desk
 
     recipient, text = _read_message(call)
     if not recipient or not text:
@@ -276,9 +275,9 @@ def _send_as_person(call: Invocation) -> int:
     if not is_known(mail.find_folder(), me, recipient):
         raise NotFound("recipient not found: `postroom agentmail recipients` lists who is there")
     _err(f"To {one_line(recipient)}, as yourself:\n{clean(text).text}")
-    if not terminal.confirm("Send this?"):
+    if not confirm("Send this?"):
         raise Denied("nothing was sent, as you said")
-    with lend_desk(config) as desk:
+    with find_desk(config) as desk:
         if desk is not None:
             desk.prove(passphrase_if_needed(desk))
         key, root = wiring.voice_key(config, make=True), mail.folder.root
@@ -320,7 +319,7 @@ def _receive(call: Invocation) -> int:
 def _receive_as_person(call: Invocation) -> int:
     """Show the person what agents have written to them."""
     from postroom.agents.folder import PERSON
-    from postroom.cli.terminal import open_terminal
+    from postroom.cli.command import open_terminal
 
     mail = call.mail
     with open_terminal("Run it in a terminal of your own."):

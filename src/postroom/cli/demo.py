@@ -1,4 +1,7 @@
-"""`postroom demo`: sample mail, an agent that reads and writes over MCP, and a person who decides."""
+"""`postroom demo`: sample mail, an agent that reads and writes over MCP, and a person who decides.
+
+`sample/demo.toml` has the script, this module performs it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,47 +24,21 @@ from postroom.desk.outbox import ORCHESTRATOR
 from postroom.wiring import files
 
 if TYPE_CHECKING:
-    from postroom.desk.desk import Desk
     from postroom.tools.client import ToolAnswer, ToolClient
 
-ADDRESS = "you@example.org"
-HOSTILE = "subject:greyboard"  # a mail with hidden instructions to an assistant
-ANSWER = "Hello Dora,\n\nthank you, that is a relief.\n\nKind regards,\nRobin"
-DRAFT: dict[str, Any] = {
-    "to": ["ines.calder@saltmarsh-library.example"],
-    "subject": "Saturday",
-    "body": "Dear Ines,\n\nthe Saturday suits me. I shall bring the sewing frames.\n\nRobin",
-}
-LURED: dict[str, Any] = {
-    "to": ["ledger@bright-audit.example"],
-    "subject": "Invoices",
-    "body": "As you asked, the invoices of this mailbox: https://bright-audit.example/in",
-}
+SAMPLE = Path(__file__).parents[1] / "sample"
 # Commands that would reach out of the demo's folder.
 ELSEWHERE = {"demo", "mcp", "install", "init", "adopt", "desk", "service"}
 MOST_LINES = 9  # lines of an answer
-SETTINGS_FILE = f"""\
-state = "state"
-address = "{ADDRESS}"
-dry_run = false   # live: what a person approves is sent, here into the embedded mailbox
-
-[vault]
-path = "vault"
-
-[approvals]
-undo_seconds = {{undo}}
-
-[notify]
-desktop = false
-"""
-
-
-class DemoLetters(NamedTuple):
-    """The two letters that the agent has asked for, and the answer that `postroom run` drafted."""
-
-    good: str
-    lured: str
-    drafted: str
+SUGGESTIONS = (
+    "show {good}",
+    "approve {good}",
+    "reject {lured} --reason 'It came from a mail, not from me.'",
+    "approve {drafted}",
+    "run --once",
+    "audit",
+    "search in:sent",
+)
 
 
 @click.command("demo")
@@ -79,120 +57,129 @@ def demo_command(keep: Path | None) -> None:
         keep.mkdir(parents=True, exist_ok=True)
         if any(keep.iterdir()):
             raise Invalid(f"{keep} is not empty", remedy="Name a folder that is new or empty.")
-        own = _write_settings(keep.resolve(), undo=5)
-        letters = _play()
+        demo = Demo(keep.resolve(), undo=5)
+        demo.play()
         _tell("The letters wait for you. To go on with them:")
-        click.echo(f"  export POSTROOM_CONFIG={shlex.quote(str(own))}")
-        for line in ("desk", *_suggestions(letters)):
-            click.echo(f"  postroom {line}")
+        click.echo(f"  export POSTROOM_CONFIG={shlex.quote(os.environ['POSTROOM_CONFIG'])}")
+        for line in ("desk", *SUGGESTIONS):
+            click.echo(f"  postroom {line.format(**demo.names)}")
         return
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(1))  # a closed terminal: remove the folder
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
-        _write_settings(Path(folder).resolve(), undo=5 if _is_interactive() else 2)
-        letters = _play()
-        (_let_person_decide if _is_interactive() else _decide_for_person)(letters)
+        demo = Demo(Path(folder).resolve(), undo=5 if _is_interactive() else 2)
+        demo.play()
+        if _is_interactive():
+            demo.let_person_decide()
+        else:
+            demo.decide_for_person()
     _tell("The demo's folder is removed; `postroom demo --keep DIR` keeps one to play with.")
+
+
+class Demo:
+    """The script, performed in one folder: every later command of this process works there alone."""
+
+    def __init__(self, folder: Path, undo: int) -> None:
+        from postroom.config import SETTINGS
+
+        self._script = tomllib.loads((SAMPLE / "demo.toml").read_text("utf-8"))
+        self.names = {"sample": str(SAMPLE)}  # what steps have kept, by name
+        own = folder / "postroom.toml"
+        files.create(own, self._script["settings"]["file"].format(undo=undo).encode())
+        for setting in SETTINGS:
+            os.environ.pop(setting.variable, None)
+        os.environ["POSTROOM_CONFIG"] = str(own)
+        self._vault = wiring.settings().vault.path
+
+    def play(self) -> None:
+        """Import mail, let the agent and `postroom run` work, and show what waits."""
+        from postroom.tools.client import connect
+        from postroom.wiring.desk import require_desk
+
+        self._perform(self._script["start"])
+        command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
+        with connect(command, os.environ) as agent:
+            self._perform(self._script["agent"], agent)
+        self._perform(self._script["run"])
+        with require_desk(wiring.settings()) as desk:
+            pending = desk.ledger.lists.summaries("pending")
+            drafted = next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
+            digest = desk.ledger.letters.get(self.names["good"]).digest
+            draft = desk.ledger.notes.location(drafted).path
+        self.names |= {"drafted": drafted, "draft": draft}
+        self.names["digest"] = digest.removeprefix("sha256:")[:8]
+
+    def _perform(self, steps: Iterable[dict[str, Any]], agent: ToolClient | None = None) -> None:
+        for step in steps:
+            match step:
+                case {"say": text}:
+                    _tell(text)
+                case {"run": words}:
+                    _run(*map(self._fill, words), typed=step.get("typed", ""))
+                case {"call": tool, "arguments": arguments} if agent is not None:
+                    filled = {
+                        name: self._fill(value) if isinstance(value, str) else value
+                        for name, value in arguments.items()
+                    }
+                    values = _call(agent, tool, filled, step.get("lines", MOST_LINES)).values
+                    if name := step.get("keep"):
+                        self.names[name] = values.get("letter") or values["mails"][0]["id"]
+                case {"rules": name}:
+                    text = (SAMPLE / name).read_text("utf-8")
+                    files.replace(self._vault / name, text.encode())
+                    for row in text.splitlines()[4:]:
+                        click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
+                case {"list": folders}:
+                    notes = [
+                        f for name in folders for f in sorted((self._vault / name).glob("*.md"))
+                    ]
+                    click.echo("\n".join(f"  {file.relative_to(self._vault)}" for file in notes))
+                case {"approve_by_moving": note}:
+                    click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
+                    draft = self._vault / self._fill(note)
+                    draft.rename(self._vault / "Approved" / draft.name)
+                case {"pause": True} if _is_interactive():
+                    with suppress(EOFError):
+                        input("\nEnter to go on. ")
+
+    def _fill(self, text: str) -> str:
+        return text.format(**self.names)
+
+    def let_person_decide(self) -> None:
+        """Let the person decide in the browser, or type commands, until they end it."""
+        text = (
+            "Now you: decide in your browser. If it does not open, this address lets it in, once:"
+        )
+        with _serve_page(text, opens=True):
+            _tell("Or type a command here, or nothing to end. For example:")
+            for line in SUGGESTIONS:
+                click.echo(f"  {line.format(**self.names)}")
+            while (words := _ask_command()) and words[0] not in {"exit", "quit"}:
+                if words[0] in ELSEWHERE:
+                    _tell(f"`postroom {words[0]}` is for another terminal.")
+                    continue
+                with suppress(PostroomError, SystemExit):
+                    _run(*(["--help"] if words[0] == "help" else words), quiet=True)
+
+    def decide_for_person(self) -> None:
+        """Where nobody is there to decide, show how it goes on."""
+        self._perform(self._script["decide"])
+        text = "All of it is in the browser, too: `postroom desk` serves the page while you decide."
+        with _serve_page(text, opens=False):
+            _tell("That address let one browser in, once; it is closed again with this demo.")
+        _run("audit", "--limit", "6")
 
 
 def _is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _write_settings(folder: Path, undo: int) -> Path:
-    """Make every later command work in this folder alone; return its settings file."""
-    from postroom.config import SETTINGS
-
-    own = folder / "postroom.toml"
-    files.create(own, SETTINGS_FILE.format(undo=undo).encode())
-    for setting in SETTINGS:
-        os.environ.pop(setting.variable, None)
-    os.environ["POSTROOM_CONFIG"] = str(own)
-    return own
-
-
-@contextmanager
-def _open_desk() -> Iterator[Desk]:
-    from postroom.wiring.desk import needed
-
-    with needed(wiring.settings()) as desk:
-        yield desk
-
-
-def _play() -> DemoLetters:
-    """Import mail, let the agent and `postroom run` work, and show what waits."""
-    from postroom.tools.client import connect
-
-    _import("mail.mbox", "SAMPLE-MAIL")
-    _tell("An agent connects over MCP, as from your client: `postroom mcp --agent demo`.")
-    command = [sys.executable, "-P", "-m", "postroom", "mcp", "--agent", "demo"]
-    with connect(command, os.environ) as agent:
-        good, lured = _let_agent_work(agent)
-    _tell("That was all that the agent can do. Nothing was sent.")
-    _pause()
-    drafted = _orchestrate()
-    _pause()
-    _tell("You see:")
-    _run("pending")
-    _tell("The letter that a mail asked for is red, and says why:")
-    _run("show", lured)
-    return DemoLetters(good, lured, drafted)
-
-
-def _import(name: str, placeholder: str) -> None:
-    from importlib.resources import as_file
-    from importlib.resources import files as package_files
-
-    with as_file(package_files("postroom.sample") / name) as sample:
-        _run("import", str(sample), typed=f"import {placeholder}")
-
-
-def _orchestrate() -> str:
-    """Import new mail and triage it; return the letter that answers one of them."""
-    from importlib.resources import files as package_files
-
-    vault = wiring.settings().vault.path
-    handbook = (package_files("postroom.sample") / "Handbook.md").read_text("utf-8")
-    files.replace(vault / "Handbook.md", handbook.encode())
-    _tell("Meanwhile `postroom run` watches the mailbox. These are your rules, in Handbook.md:")
-    for row in handbook.splitlines()[4:]:
-        click.echo("\n".join(f"  {piece}" for piece in wrapped(row, 75)))
-    _run("run", "--once", "--text", typed="run --once")
-    _tell("Four mails come in. One of them pretends to be a note that was approved.")
-    _import("new.mbox", "NEW-MAIL")
-    _run("run", "--once", "--text", typed="run --once")
-    _tell("Each is a note in the vault now, and one is answered by a draft, which waits:")
-    for folder in ("Needs_Action", "Drafts", "Done"):
-        for file in sorted((vault / folder).glob("*.md")):
-            click.echo(f"  {folder}/{file.name}")
-    with _open_desk() as desk:
-        pending = desk.ledger.lists.summaries("pending")
-    return next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
-
-
-def _let_agent_work(agent: ToolClient) -> tuple[str, str]:
-    """Search, read, draft, answer, and do as a hostile mail says; return the ids of both letters."""
-    _call(agent, "search_email", query="from:dora", limit=2)
-    dora = agent.call("search_email", query="from:dora", limit=1).values["mails"][0]["id"]
-    hostile = _call(agent, "search_email", query=HOSTILE, limit=1).values["mails"][0]["id"]
-    _tell(
-        "This mail hides instructions to an assistant in white text, which are removed. Its last"
-        " sentence is visible, but spelled with invisible characters: it stays, cleaned."
-    )
-    _call(agent, "get_email", most_lines=40, id=hostile)
-    _tell("The agent goes on with its work, and then does as that mail says.")
-    _call(agent, "draft_email", **DRAFT)
-    good = _call(agent, "reply_email", id=dora, body=ANSWER)
-    lured = _call(agent, "send_email", **LURED)
-    _tell("It tries once more, as agents do. It is the same letter:")
-    _call(agent, "send_email", **LURED)
-    return good.values["letter"], lured.values["letter"]
-
-
-def _call(
-    agent: ToolClient, tool: str, *, most_lines: int = MOST_LINES, **arguments: object
-) -> ToolAnswer:
+def _call(agent: ToolClient, tool: str, arguments: dict[str, Any], most_lines: int) -> ToolAnswer:
     """Let the agent call a tool, and show both sides."""
-    given = ", ".join(f"{name}={_shorten(value)}" for name, value in arguments.items())
+    texts = {name: repr(value) for name, value in arguments.items()}
+    given = ", ".join(
+        f"{name}={text}" if len(text) <= 50 else f"{name}={text[:46]}...'"
+        for name, text in texts.items()
+    )
     typed = folded(f"agent > {tool}({given})", "        ").lstrip()
     click.echo(click.style(f"\n{typed}", fg="cyan", bold=True))
     answer = agent.call(tool, **arguments)
@@ -204,50 +191,16 @@ def _call(
     return answer
 
 
-def _shorten(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 50 else f"{text[:46]}...'"
-
-
-def _suggestions(letters: DemoLetters) -> list[str]:
-    return [
-        f"show {letters.good}",
-        f"approve {letters.good}",
-        f"reject {letters.lured} --reason 'It came from a mail, not from me.'",
-        f"approve {letters.drafted}",
-        "run --once",
-        "audit",
-        "search in:sent",
-    ]
-
-
 @contextmanager
-def _serve_page(sentence: str, *, opens: bool) -> Iterator[None]:
+def _serve_page(text: str, *, opens: bool) -> Iterator[None]:
     """Serve the page of the demo's letters."""
     from postroom.cli.desk import PageOptions, page_in_background
 
     options = PageOptions(port=0, person="Robin")
     with page_in_background(wiring.settings(), options, opens=opens) as page:
-        _tell(sentence)
+        _tell(text)
         click.echo(f"  {page.sign_in}")
         yield
-
-
-def _let_person_decide(letters: DemoLetters) -> None:
-    """Let the person decide in the browser, or type commands, until they end it."""
-    sentence = (
-        "Now you: decide in your browser. If it does not open, this address lets it in, once:"
-    )
-    with _serve_page(sentence, opens=True):
-        _tell("Or type a command here, or nothing to end. For example:")
-        for line in _suggestions(letters):
-            click.echo(f"  {line}")
-        while (words := _ask_command()) and words[0] not in {"exit", "quit"}:
-            if words[0] in ELSEWHERE:
-                _tell(f"`postroom {words[0]}` is for another terminal.")
-                continue
-            with suppress(PostroomError, SystemExit):
-                _run(*(["--help"] if words[0] == "help" else words), quiet=True)
 
 
 def _ask_command() -> list[str]:
@@ -258,32 +211,6 @@ def _ask_command() -> list[str]:
         except ValueError:
             return [text]
     return []
-
-
-def _pause() -> None:
-    """On a terminal, let the person read."""
-    if _is_interactive():
-        with suppress(EOFError):
-            input("\nEnter to go on. ")
-
-
-def _decide_for_person(letters: DemoLetters) -> None:
-    """Where nobody is there to decide, show how it goes on."""
-    vault = wiring.settings().vault.path
-    with _open_desk() as desk:
-        digest = desk.ledger.letters.get(letters.good).digest.removeprefix("sha256:")[:8]
-        draft = vault / desk.ledger.notes.location(letters.drafted).path
-    _tell("A person rejects it, and approves the other by the digest that they saw:")
-    _run("reject", letters.lured, "--reason", "It came from a mail, not from me.")
-    _run("approve", letters.good, "--yes", digest)
-    _tell("The draft they approve in Obsidian, by moving its note; then it is sent:")
-    click.echo(click.style("\n$ mv Drafts/... Approved/", fg="green", bold=True))
-    draft.rename(vault / "Approved" / draft.name)
-    _run("run", "--once", "--text", typed="run --once")
-    sentence = "All of it is in the browser, too: `postroom desk` serves the page while you decide."
-    with _serve_page(sentence, opens=False):
-        _tell("That address let one browser in, once; it is closed again with this demo.")
-    _run("audit", "--limit", "6")
 
 
 def _tell(sentence: str) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from postroom import wiring
-from postroom.cli import printing
-from postroom.cli.command import json_option, output
-from postroom.cli.printing import field
+from postroom.cli.command import json_option, open_desk, output
+from postroom.cli.printing import fields, fit, folded, hanging, table_row
 from postroom.core import life
-from postroom.core.errors import PostroomError
+from postroom.core.audit import ACTORS, RESULTS
+from postroom.core.errors import Invalid, PostroomError
 from postroom.core.records import Check
 from postroom.core.stamp import elapsed
 from postroom.core.text import duration, plural
@@ -22,6 +23,7 @@ from postroom.core.text import duration, plural
 if TYPE_CHECKING:
     from postroom.config import Account, Config
     from postroom.desk.desk import Desk
+
 
 SPACE = 100_000_000  # bytes of free disk space below which it warns
 MARKS = {"ok": ("ok  ", "green"), "note": ("note", "yellow"), "fail": ("FAIL", "red")}
@@ -39,20 +41,23 @@ INBOX_STATES = ("pending", "decided", "drafted", "needs_info", "delegated", "fai
 @json_option
 def status_command() -> None:
     """Show what waits, the mode and the trust level."""
-    from postroom.wiring.desk import desk as lend_desk
-    from postroom.wiring.desk import rules
+    from postroom.wiring.desk import find_desk, rules
 
     config = wiring.settings()
-    with lend_desk(config) as desk:
-        active = desk.rules if desk else rules(config)
-        notices = [*config.mode.warnings, *(desk.reconcile() if desk else [])]
-        letters = _letter_counts(desk) if desk else {}
-        spent = _spent_in_window(desk) if desk else 0
-        paused = desk.paused() if desk else ""
-        slips = len(desk.slips()) if desk else 0
-        running = bool(desk and desk.orchestrated())
-        page = desk.served() if desk else ""
-        mails = _mail_counts(desk) if desk else {}
+    notices = list(config.mode.warnings)
+    with find_desk(config) as desk:
+        active, paused = rules(config), ""
+        letters, mails = dict[str, int](), dict[str, int]()
+        spent, slips, running, page = 0, 0, False, ""
+        if desk is not None:
+            active, paused = desk.rules, desk.paused()
+            notices += desk.reconcile()
+            letters = {state: desk.ledger.lists.count(state) for state in life.OPEN}
+            tally = desk.ledger.inbox.count_by_state()
+            mails = {state: tally.get(state, 0) for state in INBOX_STATES}
+            spent, slips = _spent_in_window(desk), len(desk.slips())
+            running, page = desk.orchestrated(), desk.served()
+    vault = str(config.vault.postroom_folder)
     values = {
         "accounts": {account.name: account.provider for account in config.accounts},
         "mode": "live" if active.live else "rehearsal",
@@ -60,7 +65,7 @@ def status_command() -> None:
         "trust": active.trust,
         "trust_source": config.source("approvals.trust"),
         "approval_required": active.required,
-        "vault": str(config.vault.postroom_folder),
+        "vault": vault,
         "letters": letters,
         "sent_in_window": spent,
         "sends_allowed": active.sends,
@@ -70,21 +75,20 @@ def status_command() -> None:
         "desk": page,
         "mails": mails,
     }
-    facts = [
-        ("Mode", active.mode),
-        ("Paused", f"by {paused}: no mail is sent, moved or labelled" if paused else ""),
-        ("Trust", _describe_trust(active.trust, config)),
-        ("Approval", "" if active.required else WITHOUT_PERSON),
-        ("Vault", str(config.vault.postroom_folder)),
-        ("Mail", ", ".join(f"{one.name} ({one.provider})" for one in config.accounts)),
-        ("Letters", _list_counts(letters) or "none open"),
-        ("Inbox", _list_counts(mails)),
-        ("Slips", f"{slips} open: each approves the next letter that fits it" if slips else ""),
-        ("Budget", f"{spent} of {active.sends} in {duration(active.window)}"),
-        ("Desk", page),
-    ]
-    rows = [field(name, text) for name, text in facts if text]
-    output(values, rows, *notices, _describe_sender(running, page))
+    facts = {
+        "Mode": active.mode,
+        "Paused": f"by {paused}: no mail is sent, moved or labelled" if paused else "",
+        "Trust": _describe_trust(active.trust, config),
+        "Approval": "" if active.required else WITHOUT_PERSON,
+        "Vault": vault,
+        "Mail": ", ".join(f"{one.name} ({one.provider})" for one in config.accounts),
+        "Letters": _list_counts(letters) or "none open",
+        "Inbox": _list_counts(mails),
+        "Slips": f"{slips} open: each approves the next letter that fits it" if slips else "",
+        "Budget": f"{spent} of {active.sends} in {duration(active.window)}",
+        "Desk": page,
+    }
+    output(values, fields(facts), *notices, _describe_sender(running, page))
 
 
 def _list_counts(counts: dict[str, int]) -> str:
@@ -103,23 +107,9 @@ def _describe_trust(level: str, config: Config) -> str:
     return f"{level}, kept by the ledger; to lower it to {wanted} ({source}), run `postroom init`"
 
 
-def _letter_counts(desk: Desk) -> dict[str, int]:
-    states = [life.name(letter.state) for letter in desk.ledger.lists.summaries()]
-    return {state: states.count(state) for state in life.OPEN}
-
-
-def _mail_counts(desk: Desk) -> dict[str, int]:
-    """Return how many mails are still to be dealt with, by state."""
-    with desk.ledger.read() as tx:
-        tally = tx.inbox.count_by_state()
-    return {state: tally.get(state, 0) for state in INBOX_STATES}
-
-
 def _spent_in_window(desk: Desk) -> int:
-    now = desk.clock()
-    with desk.ledger.read() as tx:
-        claims = tx.budget.spent(now, desk.rules.window)
-    return sum(elapsed(claim.at, now) < desk.rules.window for claim in claims)
+    now, window = desk.clock(), desk.rules.window
+    return sum(elapsed(claim.at, now) < window for claim in desk.ledger.budget.spent(now, window))
 
 
 # Checks
@@ -134,9 +124,9 @@ def doctor_command() -> None:
     for check in checks:
         mark, colour = MARKS[check.verdict]
         head = f"{click.style(mark, fg=colour)} {check.part:<9} "
-        rows.append(printing.hanging(head, check.found))
+        rows.append(hanging(head, check.found))
         if check.remedy:
-            rows.append(printing.folded(check.remedy, " " * 15))
+            rows.append(folded(check.remedy, " " * 15))
     output({"checks": [check._asdict() for check in checks]}, rows)
     if any(check.verdict == "fail" for check in checks):
         raise click.exceptions.Exit(8)
@@ -168,7 +158,7 @@ def _check(
 
 
 def _all_checks() -> Iterator[Check]:
-    from postroom.wiring.desk import desk as lend_desk
+    from postroom.wiring.desk import find_desk
 
     part = "settings"
     try:
@@ -177,14 +167,16 @@ def _all_checks() -> Iterator[Check]:
         yield Check(part, "ok", found)
         yield from _check_mode(config)
         part = "desk"
-        with lend_desk(config) as desk:
+        with find_desk(config) as desk:
             if desk is None:
                 yield Check("ledger", "note", "none yet", "Run `postroom init`.")
                 return
             for sentence in desk.reconcile():
                 yield Check("notes", "note", sentence)
             yield from _check_desk(desk, config)
-            yield _check_log(desk)
+            faults = desk.log.verify()
+            found = f"changed: {faults[0].what}" if faults else "whole"
+            yield _check("log", faults, found, "See them with `postroom audit verify`.")
             yield from check_mail(desk, config)
             running = desk.orchestrated()
             sender = _describe_sender(running, desk.served())
@@ -214,12 +206,9 @@ def _check_desk(desk: Desk, config: Config) -> Iterator[Check]:
         if free < SPACE:
             left = f"{free // 1_000_000} MB left at {place}"
             yield Check("disk", "note", left, "Free some space.")
-    yield Check(
-        "ledger",
-        "ok",
-        f"{desk.ledger.actions.head():,} lines of actions, {desk.ledger.check_integrity()}",
-    )
-    if unknown := len(desk.ledger.lists.summaries("unknown")):
+    actions = plural(desk.ledger.actions.head(), "line")
+    yield Check("ledger", "ok", f"{actions} of actions, {desk.ledger.check_integrity()}")
+    if unknown := desk.ledger.lists.count("unknown"):
         found = f"{unknown} may or may not have been sent"
         yield Check("letters", "fail", found, "See `postroom pending`.")
     has_passphrase = bool(desk.ledger.settings.passphrase)
@@ -235,12 +224,6 @@ def _check_desk(desk: Desk, config: Config) -> Iterator[Check]:
     found = f"{spent} of {rules.sends} letters in {duration(rules.window)}"
     remedy = "What you approve waits until there is room (limits.sends_per_hour)."
     yield _check("budget", spent >= rules.sends, found, remedy, verdict="note")
-
-
-def _check_log(desk: Desk) -> Check:
-    faults = desk.log.verify()
-    found = f"changed: {faults[0].what}" if faults else "whole"
-    return _check("log", faults, found, "See them with `postroom audit verify`.")
 
 
 def _check_triage(desk: Desk, config: Config) -> Iterator[Check]:
@@ -300,3 +283,64 @@ def _check_gmail(config: Config, account: Account) -> Iterator[Check]:
     if "send" not in sign_in.allows:
         found = f"{account.name} may only {' and '.join(sign_in.allows)}: no letter is sent"
         yield Check("scopes", "note", found, "Sign in again with `postroom auth gmail`.")
+
+
+MOST_FAULTS = 100  # that are listed
+
+
+@click.command("audit")
+@click.argument("what", required=False, type=click.Choice(["verify"]), metavar="[verify]")
+@click.option("--letter", default="", metavar="ID", help="Only this letter.")
+@click.option("--since", default="", metavar="DATE", help="From this day or moment (UTC) on.")
+@click.option("--until", default="", metavar="DATE", help="Up to this day or moment (UTC).")
+@click.option("--actor", type=click.Choice(ACTORS), help="Only by this actor.")
+@click.option("--result", type=click.Choice(RESULTS), help="Only with this result.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many."
+)
+@json_option
+def audit_command(what: str | None, letter: str, limit: int, **options: str | None) -> None:
+    """Show what was done, when and by whom.
+
+    The newest come last. `postroom audit verify` compares the log files with the ledger's chain. It
+    finds edited, deleted, moved and cut-off lines, and a ledger that is older than the log.
+    """
+    filters = {name: given or "" for name, given in options.items()}
+    for moment in filter(None, (filters["since"], filters["until"])):
+        if not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]{2,15}Z?)?)?)?", moment):
+            raise Invalid(f"{moment!r} is no date", remedy="Write it as 2026-11-15, or 2026-11.")
+    with open_desk(make=True) as desk:
+        if what == "verify":
+            _verify(desk)
+            return
+        letter = desk.ledger.letters.find_id(letter) if letter else ""
+        records = list(desk.log.records(letter=letter, **filters))[-limit:]
+    rows = [_row(record) for record in records]
+    output({"actions": records}, rows or ["No action fits."])
+
+
+def _row(record: dict[str, Any]) -> str:
+    def part(name: str) -> str:
+        return str(record.get(name, ""))
+
+    # Anybody may have written to the files: `fit` cleans what they hold.
+    moment = fit(part("timestamp")[:19].replace("T", " "), 19)
+    # As a call, a held letter is `rejected`: its state says more.
+    outcome = part("state") if part("result") in {"rejected", "success"} else ""
+    cells = [moment, fit(part("actor"), 12), fit(part("action_type"), 15)]
+    cells.append(fit(outcome or part("result"), 9))
+    return table_row(*cells, last=" ".join(filter(None, map(part, ("letter", "target", "error")))))
+
+
+def _verify(desk: Desk) -> None:
+    faults, head = desk.log.verify(), desk.ledger.actions.head()
+    rows = [
+        f"{f'Logs/actions/{fault.file}:{fault.line}: ' if fault.file else ''}{fault.what}"
+        for fault in faults[:MOST_FAULTS]
+    ]
+    whole = f"All {head:,} actions are in the log as they were written."
+    rows.append(f"The log was changed: {len(faults)} faults." if faults else whole)
+    found = [{"file": fault.file, "line": fault.line, "what": fault.what} for fault in faults]
+    output({"actions": head, "whole": not faults, "faults": found}, rows)
+    if faults:
+        raise click.exceptions.Exit(10)

@@ -11,8 +11,6 @@ import click
 
 from postroom import wiring
 from postroom.agents.folder import find
-from postroom.cli import terminal
-from postroom.cli.client_file import ClientFile
 from postroom.cli.clients import (
     CLIENTS,
     COMMAND_RULE,
@@ -21,12 +19,13 @@ from postroom.cli.clients import (
     SHELL_REMAINS,
     TABLES,
     WITH_HOOKS,
+    ClientFile,
     add_hooks,
     deny_rules,
     remove_hooks,
     server_entry,
 )
-from postroom.cli.command import json_option, output, wants_json
+from postroom.cli.command import confirm, json_option, output, wants_json
 from postroom.cli.mcp import contract_option
 from postroom.core.errors import Conflict, Corrupt, Denied, Invalid, PostroomError
 from postroom.core.lookalike import check_agent_name
@@ -122,7 +121,7 @@ def _write(client: str, changed: list[ClientFile], *, yes: bool) -> list[tuple[s
         click.echo("\n".join(_shorten(list(file.diff()))), err=wants_json())
     if changed and not yes:
         try:
-            agreed = terminal.confirm("Write this?")
+            agreed = confirm("Write this?")
         except Denied as nobody:
             raise Denied(
                 "Nothing was written: there is no terminal to ask on",

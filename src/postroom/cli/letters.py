@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING
 import click
 
 from postroom import wiring
-from postroom.cli import printing, sheet, terminal
 from postroom.cli.command import (
+    count_down,
     json_option,
     login_name,
     open_desk,
     output,
     passphrase_if_needed,
+    require,
     wants_json,
 )
-from postroom.cli.printing import say
+from postroom.cli.printing import (
+    field,
+    folded,
+    letter_json,
+    letter_lines,
+    letter_rows,
+    letter_summary_json,
+    say,
+)
 from postroom.core import life
 from postroom.core.errors import Conflict, Invalid, NotFound, Unavailable
 from postroom.core.stamp import elapsed
@@ -87,7 +96,7 @@ def pending_command(everything: bool) -> None:
         if chosen:
             rows.append(click.style(f"{HEADINGS[state]} ({len(chosen)})", bold=True))
         for letter in chosen:
-            rows += sheet.letter_rows(letter, duration(max(1, elapsed(letter.created, now))))
+            rows += letter_rows(letter, duration(max(1, elapsed(letter.created, now))))
     hints = []
     if not rules.live:
         hints = [f"Postroom rehearses ({rules.source}): nothing can be approved or sent."]
@@ -96,7 +105,7 @@ def pending_command(everything: bool) -> None:
     values = {
         "mode": rules.mode,
         "trust": rules.trust,
-        "letters": [sheet.letter_summary_json(letter) for letter in letters],
+        "letters": [letter_summary_json(letter) for letter in letters],
     }
     output(values, rows or ["Nothing waits."], *hints)
 
@@ -108,7 +117,7 @@ def show_command(id: str) -> None:
     """Show one letter with its risk card and history."""
     with open_desk() as desk:
         entry = _find(desk, id)
-        output(sheet.letter_json(entry, desk.ledger.history.states(entry.id)), _lines(desk, entry))
+        output(letter_json(entry, desk.ledger.history.states(entry.id)), _lines(desk, entry))
 
 
 def _find(desk: Desk, id: str) -> Entry:
@@ -119,21 +128,19 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     """Yield a whole letter: its sheet, what was changed in it, and its history."""
     from postroom.desk.notes import difference, form
 
-    yield from sheet.letter_lines(entry)
+    yield from letter_lines(entry)
     if entry.replaces:
-        yield printing.field("Replaces", f"the letter {entry.replaces}")
+        yield field("Replaces", f"the letter {entry.replaces}")
     if former := desk.ledger.history.original(entry.id):
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
     if edited := desk.edited(entry):
-        yield printing.folded(
-            f"The note was edited and differs (`postroom edit {entry.id} --from-note`):"
-        )
+        yield folded(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
         yield edited
     yield ""
     for state in desk.ledger.history.states(entry.id):
-        yield printing.folded(life.describe(state))
-    yield printing.folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
+        yield folded(life.describe(state))
+    yield folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
 
 def _show_unless_json(desk: Desk, entry: Entry) -> None:
@@ -197,7 +204,7 @@ def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
     desk.outbox.refuse_rehearsal()
     try:
         if not digest:
-            terminal.require(f"Send this letter ({entry.id})?")
+            require(f"Send this letter ({entry.id})?")
         proof = passphrase_if_needed(desk)
         approved = desk.approve(
             entry.id, by=login_name(), digest=digest or entry.digest, proof=proof
@@ -213,7 +220,7 @@ def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
 def _send(desk: Desk, entry: Entry) -> Entry:
     """Wait out the undo window and dispatch; wait for another process that has the claim."""
     if isinstance(entry.state, life.Approved):
-        terminal.count_down(desk.dispatcher.due_in(entry.state), "It is sent", "recalls it")
+        count_down(desk.dispatcher.due_in(entry.state), "It is sent", "recalls it")
     end = time.monotonic() + PATIENCE
     while True:
         entry = desk.dispatch(entry.id)
@@ -222,19 +229,19 @@ def _send(desk: Desk, entry: Entry) -> Entry:
         time.sleep(0.1)
 
 
-def _report(desk: Desk, entries: Iterable[Entry]) -> None:
+def _report(desk: Desk, entries: list[Entry]) -> None:
     """Write what became of these letters; exit with a code of its own where one is unknown or failed."""
-    entries = list(entries)
     for sentence in desk.trouble:
         say(sentence)
     rows = []
     for entry in entries:
-        rows.append(printing.folded(life.describe(entry.state, id=entry.id)))
+        rows.append(folded(life.describe(entry.state, id=entry.id)))
         if path := desk.ledger.notes.location(entry.id).path:
             rows.append(f"  {path}")
-    values = [sheet.letter_json(entry, desk.ledger.history.states(entry.id)) for entry in entries]
+    values = [letter_json(entry, desk.ledger.history.states(entry.id)) for entry in entries]
     output({"letters": values}, rows)
-    if any(_stays_local(entry) for entry in entries):
+    accounts = {entry.letter.account for entry in entries if isinstance(entry.state, life.Sent)}
+    if any(wiring.settings().account(name).provider == "local" for name in accounts):
         say("The embedded mailbox keeps it under Sent; it goes nowhere else.")
     if any(isinstance(entry.state, life.Approved) for entry in entries):
         say("`postroom send-approved` tries again.")
@@ -243,22 +250,13 @@ def _report(desk: Desk, entries: Iterable[Entry]) -> None:
             raise click.exceptions.Exit(code)
 
 
-def _stays_local(entry: Entry) -> bool:
-    """Return whether a letter was sent in the embedded mailbox, which delivers to nobody outside."""
-    if not isinstance(entry.state, life.Sent):
-        return False
-    return wiring.settings().account(entry.letter.account).provider == "local"
-
-
 @click.command("reject")
 @id_argument
 @click.option("--reason", default="", help="Why; the agent reads it.")
 @json_option
 def reject_command(id: str, reason: str) -> None:
     """Reject a letter, with a reason that the agent reads."""
-    with open_desk() as desk:
-        entry = desk.reject(_find(desk, id).id, by=login_name(), reason=reason)
-        _report(desk, [entry])
+    _decide(id, lambda desk, id: desk.reject(id, by=login_name(), reason=reason))
 
 
 @click.command("revise")
@@ -267,9 +265,7 @@ def reject_command(id: str, reason: str) -> None:
 @json_option
 def revise_command(id: str, ask: str) -> None:
     """Ask the agent for another version of a letter."""
-    with open_desk() as desk:
-        entry = desk.reject(_find(desk, id).id, by=login_name(), reason=ask, revise=True)
-        _report(desk, [entry])
+    _decide(id, lambda desk, id: desk.reject(id, by=login_name(), reason=ask, revise=True))
 
 
 @click.command("undo")
@@ -277,8 +273,12 @@ def revise_command(id: str, ask: str) -> None:
 @json_option
 def undo_command(id: str) -> None:
     """Recall an approved letter that is not being sent yet."""
+    _decide(id, lambda desk, id: desk.recall(id, by=login_name()))
+
+
+def _decide(id: str, verdict: Callable[[Desk, str], Entry]) -> None:
     with open_desk() as desk:
-        _report(desk, [desk.recall(_find(desk, id).id, by=login_name())])
+        _report(desk, [verdict(desk, _find(desk, id).id)])
 
 
 @click.command("edit")
@@ -316,7 +316,7 @@ def edit_command(
         proof = passphrase_if_needed(desk)
         if not digests:
             click.echo(difference(form(entry.letter), form(letter)))
-            terminal.require(f"Change the letter {entry.id} to this?")
+            require(f"Change the letter {entry.id} to this?")
         entry = desk.edit(entry.id, letter, proof=proof, from_note=from_note, by=login_name())
         _show_unless_json(desk, entry)
         if not no_send and desk.rules.live and not digests:
@@ -391,7 +391,7 @@ def resolve_command(id: str, was_sent: bool | None, digests: tuple[str, ...]) ->
         if not digests:
             _show_unless_json(desk, entry)
             word = "was sent" if was_sent else "was not sent"
-            terminal.require(f"Are you sure that the letter {entry.id} {word}?")
+            require(f"Are you sure that the letter {entry.id} {word}?")
         proof = passphrase_if_needed(desk)
         _report(desk, [desk.resolve(entry.id, by=login_name(), sent=was_sent, proof=proof)])
 
@@ -407,7 +407,7 @@ def send_approved_command(wait: bool) -> None:
     with open_desk(make=True, adopt=True) as desk:
         if wait:
             seconds = max((left for _, _, left in _approved(desk)), default=0.0)
-            terminal.count_down(
+            count_down(
                 min(seconds, desk.rules.undo_seconds),
                 "What is approved is sent",
                 "sends nothing and recalls nothing",

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from postroom import wiring
-from postroom.cli import printing, sheet
 from postroom.cli.command import account_option, json_option, output, settings, wants_json
-from postroom.cli.printing import say
+from postroom.cli.printing import (
+    fit,
+    mail_json,
+    mail_lines,
+    mail_rows,
+    mail_summary_json,
+    say,
+    short_date,
+    table_row,
+    width,
+)
 from postroom.core.errors import Invalid, NotFound, PostroomError
 
 if TYPE_CHECKING:
@@ -100,8 +109,8 @@ def search_command(query: tuple[str, ...], limit: int, cursor: str, account: str
         hints.insert(0, f"No mail matches: {text}" if text else "The mailbox is empty.")
     if page.cursor:
         hints.append(f"There are more: add --cursor {page.cursor}")
-    messages = [sheet.mail_summary_json(item) for item in page.items]
-    rows = [row for item in page.items for row in sheet.mail_rows(item)]
+    messages = [mail_summary_json(item) for item in page.items]
+    rows = [row for item in page.items for row in mail_rows(item)]
     values = {"messages": messages, "cursor": page.cursor, "notes": list(page.notes)}
     output(values, rows, *hints)
 
@@ -128,7 +137,7 @@ def read_command(id: str, quotes: bool, raw: bool, part: str | None, account: st
                 sys.stdout.buffer.write(piece)
             return
         message = box.message(id)
-    output(sheet.mail_json(message), sheet.mail_lines(message, quotes=quotes))
+    output(mail_json(message), mail_lines(message, quotes=quotes))
 
 
 @click.command("thread")
@@ -146,9 +155,9 @@ def thread_command(id: str, quotes: bool, account: str | None) -> None:
     rows = []
     for at, message in enumerate(thread.messages, 1):
         rule = f"── {at} of {len(thread.messages)} "
-        rows.append(click.style(rule + "─" * (printing.width() - len(rule) - 1), dim=True))
-        rows += [*sheet.mail_lines(message, quotes=quotes), ""]
-    messages = [sheet.mail_json(message) for message in thread.messages]
+        rows.append(click.style(rule + "─" * (width() - len(rule) - 1), dim=True))
+        rows += [*mail_lines(message, quotes=quotes), ""]
+    messages = [mail_json(message) for message in thread.messages]
     output({"id": thread.id, "subject": thread.subject, "messages": messages}, rows)
 
 
@@ -215,11 +224,11 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
     """
     from postroom.services.mailbox import find_move
     from postroom.services.services import Services
-    from postroom.wiring.desk import desk as lend_desk
+    from postroom.wiring.desk import find_desk
 
     if numbers and every:
         raise Invalid("NUMBER and --all exclude each other", remedy="Give one of them.")
-    with lend_desk(wiring.settings()) as desk:
+    with find_desk(wiring.settings()) as desk:
         known = desk.ledger.label_changes.newest(-1) if desk else []
         moves = [move for move in known if agent is None or move.agent == agent]
         chosen = moves if every else [find_move(moves, number) for number in numbers]
@@ -244,9 +253,9 @@ def _list_moves(desk: Desk | None, moves: list[LabelChange]) -> None:
     for move in values:
         signed = [f"+{label}" for label in move["added"]]
         signed += [f"-{label}" for label in move["removed"]]
-        head = f"{move['number']:>5}", move["at"], printing.fit(move["agent"], 16)
-        rows.append(printing.table_row(*head, last=" ".join(signed)))
-        subject = printing.table_row(" " * 5, last=move["subject"] or "(gone)")
+        head = f"{move['number']:>5}", move["at"], fit(move["agent"], 16)
+        rows.append(table_row(*head, last=" ".join(signed)))
+        subject = table_row(" " * 5, last=move["subject"] or "(gone)")
         rows.append(click.style(subject, dim=True))
     more = len(moves) - len(values)
     hint = "Nothing to undo: agents have moved and labelled no mail, or you have undone all of it."
@@ -266,7 +275,7 @@ def _move_json(move: LabelChange, desk: Desk) -> dict[str, Any]:
         subject = ""
     return {
         "number": move.number,
-        "at": printing.short_date(move.at),
+        "at": short_date(move.at),
         "agent": move.agent,
         "account": move.account,
         "message": move.message,

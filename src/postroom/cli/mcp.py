@@ -68,7 +68,7 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
 
 
 def _serve_http(options: Options, http: str) -> None:
-    from postroom.cli.listener import listen, parse_address
+    from postroom.cli.desk import listen, parse_address
     from postroom.tools.http import run_http
     from postroom.tools.serve import Service
 

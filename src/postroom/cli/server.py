@@ -52,13 +52,13 @@ class ConfiguredDesk:
 
     def desk(self) -> Desk:
         """Return the desk; raise what is wrong with it."""
-        from postroom.wiring.desk import desk
+        from postroom.wiring.desk import find_desk
 
         with self._lock:
             if self._opened is None:
                 config = self.config()
                 _make_folder(config.vault.path)
-                self._opened = self._stack.enter_context(desk(config, make=True))
+                self._opened = self._stack.enter_context(find_desk(config, make=True))
                 assert self._opened is not None
             return self._opened
 

@@ -1,24 +1,34 @@
-"""`init` and `adopt`: the vault's folders, the ledger, the passphrase, and which machine sends."""
+"""`init`, `adopt` and `auth`: the vault's folders, the ledger, the passphrase, which machine sends, and signing in."""
 
 from __future__ import annotations
 
 import os
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from postroom import wiring
-from postroom.cli import terminal
-from postroom.cli.command import json_option, output
-from postroom.cli.printing import field, say
+from postroom.cli.command import (
+    account_option,
+    ask_passphrase,
+    json_option,
+    open_terminal,
+    output,
+    require,
+)
+from postroom.cli.printing import fields, say
 from postroom.core.errors import Invalid, PostroomError
 from postroom.vault.folders import FOLDERS
 from postroom.wiring import files
 
 if TYPE_CHECKING:
-    from postroom.config import Config
+    from postroom.config import Account, Config
     from postroom.desk.desk import Desk
+    from postroom.wiring.gmail import SignIn
+
 
 ROOM = "Postroom"
 TEXTS = Path(__file__).with_name("texts")  # the notes that a new vault starts with
@@ -49,7 +59,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
     the file that is named.
     """
     from postroom.core.lookalike import check_agent_name
-    from postroom.wiring.desk import desk as lend_desk
+    from postroom.wiring.desk import find_desk
 
     if agent:
         check_agent_name(agent)
@@ -58,7 +68,7 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
     config = _with_room(wiring.settings())
     wiring.state_folder(config, make=False)  # refuses before anything is made
     config.vault.path.mkdir(parents=True, exist_ok=True)
-    with lend_desk(config, make=True, moved=True) as desk:
+    with find_desk(config, make=True, moved=True) as desk:
         assert desk is not None
         made = _make_folders(desk, config)
         _set_passphrase(desk, config, asked=with_passphrase)
@@ -77,16 +87,16 @@ def init_command(vault: Path | None, with_passphrase: bool, agent: str) -> None:
         say(
             f"Wrote {new_file}: Postroom finds the vault {config.vault.path} from every folder now."
         )
-    rows = [
-        field("Vault", str(config.vault.postroom_folder)),
-        field("State", str(state)),
-        field("Token", str(values["token"])),
-        field("Made", ", ".join(made) or "nothing: everything was there"),
-    ]
+    facts = {
+        "Vault": str(config.vault.postroom_folder),
+        "State": str(state),
+        "Token": str(values["token"]),
+        "Made": ", ".join(made) or "nothing: everything was there",
+    }
     hint = (
         f"Postroom rehearses: nothing is sent until dry_run = false is in {wiring.settings_file()}."
     )
-    output(values, rows, *([] if config.mode.live else [hint]))
+    output(values, fields(facts), *([] if config.mode.live else [hint]))
 
 
 def _use_vault(vault: Path) -> Path | None:
@@ -170,12 +180,12 @@ def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
     wanted = config.approvals
     if has_one and (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required):
         say("The settings ask for less than the ledger requires: that takes the passphrase.")
-        proof = terminal.ask_passphrase()
+        proof = ask_passphrase()
         desk.loosen(proof, trust=wanted.trust, required=wanted.required)
     if asked or (wanted.trust == "desk" and not has_one):
-        old = terminal.ask_passphrase("Current passphrase: ") if has_one else None
-        new = terminal.ask_passphrase("A new passphrase: ")
-        if terminal.ask_passphrase("Once more: ") != new:
+        old = ask_passphrase("Current passphrase: ") if has_one else None
+        new = ask_passphrase("A new passphrase: ")
+        if ask_passphrase("Once more: ") != new:
             raise Invalid("The two are not the same", remedy="Nothing was changed. Try again.")
         desk.set_passphrase(new, old=old)
         say("The passphrase is set.")
@@ -197,17 +207,140 @@ def adopt_command() -> None:
     if _is_adopted(config):
         say(f"This machine sends from the vault {vault} already, and its desk is whole.")
         question = "Begin a new desk all the same, with all open letters unknown?"
-    terminal.require(question, "Run it in one.")
+    require(question, "Run it in one.")
     new = adopt(config)
     output({"desk": new}, [f"This machine sends from {vault} now, as desk {new}."])
 
 
 def _is_adopted(config: Config) -> bool:
     """Return whether the desk of these settings is whole, and this machine's."""
-    from postroom.wiring.desk import desk as lend_desk
+    from postroom.wiring.desk import find_desk
 
     try:
-        with lend_desk(config) as desk:
+        with find_desk(config) as desk:
             return desk is not None
     except PostroomError:
         return False
+
+
+LEVELS = ("read", "draft", "send", "modify")
+TESTING = (
+    "An app in Google's testing mode is signed out after seven days. Publish it in Google's console"
+    " (Audience, Publish app) to stay signed in: docs/gmail.md shows where."
+)
+PASTE_STEPS = (
+    "The browser then ends at an address that begins with http://localhost and shows an"
+    " error. That is right: copy that address."
+)
+
+
+@click.command("auth")
+@click.argument("provider", type=click.Choice(["gmail"]), expose_value=False)
+@click.option("--scopes", type=click.Choice(LEVELS), default="modify", show_default=True, help="The most that it may do.")  # fmt: skip
+@click.option(
+    "--no-browser", is_flag=True, help="Print the address, and ask where the browser ended."
+)
+@click.option("--credentials", type=click.Path(path_type=Path), help="First keep a copy of this file, the OAuth client from Google.")  # fmt: skip
+@click.option("--status", "only_status", is_flag=True, help="Show as whom and for what.")
+@click.option("--revoke", is_flag=True, help="Sign out: Google forgets the token.")
+@account_option
+@json_option
+def auth_command(
+    scopes: str,
+    no_browser: bool,
+    credentials: Path | None,
+    only_status: bool,
+    revoke: bool,
+    account: str | None,
+) -> None:
+    """Sign in to Gmail, or out again.
+
+    Google's page opens in a browser; the token that you grant there is kept in a file that only you
+    can read. You need an OAuth client of your own, credentials.json: docs/gmail.md shows how to get
+    one. The servers that agents talk to never open a browser; they name this command.
+
+    \b
+    --scopes read    search and read; the only one that cannot send
+    --scopes draft   and keep drafts, and send what you approve: one scope
+    --scopes send    the same; no drafts where gmail.sending is "message"
+    --scopes modify  and label and move mail: all that Postroom can do
+    """
+    from postroom.wiring import gmail
+
+    if only_status and revoke:
+        raise Invalid("--status and --revoke exclude each other", remedy="Give one of them.")
+    config = wiring.settings()
+    if credentials is not None:
+        say(f"The OAuth client is kept as {gmail.keep_client(config, credentials)}.")
+    chosen = config.account(account)
+    if revoke:
+        file = gmail.revoke(config, chosen)
+        _record(config, "sign_out")
+        row = f"Signed out: Google has forgotten the token, and {file} is set aside."
+        output({"revoked": str(file)}, [row])
+        return
+    if only_status:
+        sign_in = gmail.status(config, chosen)
+    else:
+        pasted = _ask_for_address if no_browser else None
+        sign_in = gmail.sign_in(config, chosen, scopes, pasted=pasted, say=say)
+        _record(config, "sign_in", scopes=", ".join(sign_in.allows), address=sign_in.address)
+    _report(sign_in, config, chosen, is_new=not only_status)
+    if sign_in.problem is not None:
+        raise sign_in.problem
+
+
+def _record(config: Config, action: str, **parameters: str) -> None:
+    """Leave a line in the action log: which accounts Postroom may use has changed."""
+    from postroom.desk.recorder import Call
+    from postroom.wiring.desk import find_desk
+
+    with find_desk(config) as desk:
+        if desk is not None:
+            desk.recorder.write(Call(action, "", "person"), parameters=parameters)
+            desk.publish()
+
+
+def _ask_for_address(address: str) -> str:
+    """Show Google's address; return the one that the person's browser ended at."""
+    with open_terminal("Run it in one: what comes of Google's page is asked for there.") as tty:
+        say("Open this address in a browser, on any machine, and agree there:")
+        # Whole, on one line of its own: it is to be copied.
+        click.echo(f"\n{address}\n", err=True)
+        say(PASTE_STEPS)
+        tty.write("Paste that address, or the code in it: ")
+        return tty.readline()
+
+
+def _report(sign_in: SignIn, config: Config, account: Account, *, is_new: bool) -> None:
+    """Write as whom and for what the person is signed in, and what they should know or do."""
+    last = datetime.fromtimestamp(time.time() + sign_in.ends, UTC)
+    ends = f"{last:%Y-%m-%d}" if sign_in.ends else ""
+    allows, lacking = ", ".join(sign_in.allows), ", ".join(sign_in.lacking)
+    values = {
+        "address": sign_in.address,
+        "expected": sign_in.expected,
+        "token": str(sign_in.file),
+        "allows": list(sign_in.allows),
+        "lacking": list(sign_in.lacking),
+        "ends": ends,
+    }
+    facts = {
+        "Account": sign_in.address,
+        "Token": str(sign_in.file),
+        "Allows": allows if "send" in sign_in.allows else f"{allows} (it cannot send)",
+    }
+    place = "at its top" if len(config.accounts) == 1 else f"under [accounts.{account.name}]"
+    other_address = (
+        f"The settings say that {account.name} is {sign_in.expected}, but it is not. Sign in as that"
+        f" one, or change accounts.{account.name}.address."
+    )
+    use_it = f'To use it, write provider = "gmail" into {wiring.settings_file()}, {place}.'
+    hints = [
+        (sign_in.expected, other_address),
+        (lacking, f"Not allowed on Google's page: {lacking}. Sign in again to allow it."),
+        (ends, f"Google ends this sign-in on {ends}. {TESTING}"),
+        (is_new and not ends, TESTING),
+        (account.provider != "gmail", use_it),
+    ]
+    output(values, fields(facts), *(hint for applies, hint in hints if applies))

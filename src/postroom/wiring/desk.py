@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def desk(
+def find_desk(
     config: Config,
     *,
     make: bool = False,
@@ -59,10 +59,10 @@ def desk(
 
 
 @contextmanager
-def needed(config: Config, *, make: bool = True) -> Iterator[Desk]:
+def require_desk(config: Config, *, make: bool = True) -> Iterator[Desk]:
     """Lend the desk of these settings, in a vault that is there; refuse where there is none yet."""
     # A vault that is not there is only made by `init`.
-    with desk(config, make=make and config.vault.path.is_dir()) as found:
+    with find_desk(config, make=make and config.vault.path.is_dir()) as found:
         if found is None:
             raise NotFound(
                 f"There is no desk in the vault {config.vault.path} yet",

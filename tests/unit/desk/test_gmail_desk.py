@@ -26,7 +26,7 @@ from postroom.desk.recorder import Call
 from postroom.mail.mailbox import Accepted
 from postroom.services.services import Services
 from postroom.vault.note import Note
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 from tests.cases import for_each
 from tests.conftest import Person
 from tests.gmail.double import Gmail
@@ -52,7 +52,7 @@ class Post:
     @contextmanager
     def desk(self) -> Iterator[Desk]:
         config = load(self.person.environment, self.person.folder, self.person.folder)
-        with desk(config, make=True, transport=self.service.transport()) as found:
+        with find_desk(config, make=True, transport=self.service.transport()) as found:
             assert found is not None
             yield found
 

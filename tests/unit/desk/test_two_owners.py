@@ -18,7 +18,7 @@ from postroom.desk.dispatch import Dispatcher
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
 from postroom.store.ledger import KernelClaims
-from postroom.wiring.desk import desk
+from postroom.wiring.desk import find_desk
 from tests.conftest import Person
 from tests.gmail.double import Gmail
 from tests.gmail.people import at_gmail
@@ -40,7 +40,7 @@ MANY = 1000
 def office(person: Person, service: Gmail) -> Iterator[Desk]:
     person.live(undo_seconds=0)
     at_gmail(person, service)
-    with desk(load(person.environment, person.folder, person.folder), make=True) as found:
+    with find_desk(load(person.environment, person.folder, person.folder), make=True) as found:
         yield present(found)
 
 

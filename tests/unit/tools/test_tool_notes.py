@@ -20,7 +20,7 @@ from postroom.desk.desk import Desk
 from postroom.vault.markdown import fenced, sections
 from postroom.vault.note import Note
 from postroom.wiring.desk import adopt
-from postroom.wiring.desk import desk as open_desk
+from postroom.wiring.desk import find_desk as open_desk
 from tests.agents import ToolAnswer, Visitor, visiting, visiting_inside
 from tests.arrivals import attached
 from tests.conftest import Person

@@ -16,7 +16,7 @@ from urllib.parse import urlencode, urljoin
 
 import httpx2
 
-from postroom.cli.listener import ListenAddress, listen
+from postroom.cli.desk import ListenAddress, listen
 from postroom.core.records import Check
 from postroom.web.serve import DeskServer, ListenOptions, desk_server, run_in_thread
 from postroom.web.templates import ENVIRONMENT
