@@ -136,7 +136,7 @@ def test_list_recipients_tells_who_asks(alice: Visitor, bob: Visitor) -> None:
 def test_a_message_has_at_most_65_536_bytes(
     alice: Visitor, bob: Visitor, folder: Path, text: str, fits: bool | None
 ) -> None:
-    """004 Validation Rules, AgentMessage Content (FR-013)"""
+    """004 Validation Rules, Message Content (FR-013)"""
     before = len(messages(folder, "bob"))
     said = alice.call("send", recipient="bob", message=text)
     assert len(messages(folder, "bob")) == before + bool(fits)
@@ -178,7 +178,7 @@ def test_nobody_writes_to_themselves(alice: Visitor) -> None:
 
 
 def test_a_message_goes_from_unread_to_read(alice: Visitor, bob: Visitor, folder: Path) -> None:
-    """004 State Transitions, AgentMessage Lifecycle"""
+    """004 State Transitions, Message Lifecycle"""
     id = alice.done("send", recipient="bob", message="hello")["message_id"]
     assert [m.read for m in messages(folder, "bob") if m.id == id] == [False]
     bob.done("receive")
