@@ -17,7 +17,7 @@ from bench.report import Bound, Measure, Times, folder, progress, say
 from postroom.vault import folders
 
 FEW, MANY, QUICK_MANY = 1_000, 10_000, 3_000
-ROUNDS, QUICK_ROUNDS = 3, 1
+ROUNDS, QUICK_ROUNDS = 3, 2
 FLAT = Bound(1.3, "×")
 ONCE = (POSTROOM, "run", "--once", "--json")
 
