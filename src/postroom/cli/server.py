@@ -64,9 +64,11 @@ class ConfiguredDesk:
 
     def tokens(self) -> dict[str, str]:
         """Return the tokens that HTTP clients may sign in with, and the agent of each."""
-        from postroom.wiring import http_tokens
+        from postroom.wiring import state_folder
+        from postroom.wiring.tokens import tokens
 
-        return http_tokens(self.config())
+        state = state_folder(self.config(), make=False)
+        return {} if state is None else tokens(state)
 
     def close(self) -> None:
         """Close the desk, if it was opened."""

@@ -1,4 +1,4 @@
-"""Which concrete parts serve this machine: the only place that names a provider."""
+"""Puts the concrete parts together for this machine: the only place that names a provider."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def settings() -> Config:
 
 
 def settings_file() -> Path:
-    """Return the person's own settings file, whether it is there or not."""
+    """Return the person's own settings file, whether it exists or not."""
     return user_file(os.environ, Path.home())
 
 
@@ -46,9 +46,9 @@ def mailbox(
     make: bool = False,
     transport: BaseTransport | None = None,
 ) -> Mailbox | None:
-    """Return the account's mailbox; None where nothing was ever put into it, unless it is to be made.
+    """Return the account's mailbox; None where it has none yet, unless `make`.
 
-    `transport` carries the requests of an account at a provider, in place of HTTP.
+    `transport` replaces HTTP for an account at a provider.
     """
     chosen = config.account(account)
     if chosen.provider == "gmail":
@@ -59,13 +59,13 @@ def mailbox(
 def local_mailbox(
     config: Config, account: str | None = None, *, make: bool = False
 ) -> LocalMailbox | None:
-    """Return the account's embedded mailbox, into which mail can be put; or None, as above."""
+    """Return the account's embedded mailbox, which mail can be imported into; None as for `mailbox`."""
     from postroom.mail.local import LocalMailbox  # a list of letters needs no mail
 
     chosen = config.account(account)
     if chosen.provider != "local":
         raise Invalid(
-            f"The mail of the account {chosen.name} is at {chosen.provider}, and none is put in here",
+            f"The mail of the account {chosen.name} is at {chosen.provider}, so nothing is imported here",
             remedy="Name another account, or set POSTROOM_PROVIDER to local.",
         )
     state = state_folder(config, make=make)
@@ -106,16 +106,12 @@ def _gmail(config: Config, account: Account, transport: BaseTransport | None) ->
         chance=random.random,
         transport=transport,
     )
-    return GmailMailbox(
-        api,
-        now=time.time,
-        by_draft=config.sends_by_draft(account),
-    )
+    return GmailMailbox(api, now=time.time, by_draft=config.sends_by_draft(account))
 
 
 def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return where the account's token and its OAuth client may be, in the order of trial."""
-    # Where there is no desk yet there is no state folder, and nothing in it.
+    """Return where the account's token and its OAuth client may be, in the order of search."""
+    # Without a desk there is no state folder: any other is as empty.
     state = state_folder(config, make=False) or config.desks
 
     def places(given: Path | None, file: str) -> tuple[Path, ...]:
@@ -128,13 +124,13 @@ def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tup
 
 
 def gmail_name(config: Config, account: Account) -> str:
-    """Return the name that the account's token goes by: none where it is the only one at Gmail."""
+    """Return the account's name in its token's file name: empty where it is the only one at Gmail."""
     others = [one for one in config.accounts if one.provider == "gmail" and one != account]
     return account.name if others else ""
 
 
 def state_folder(config: Config, *, make: bool) -> Path | None:
-    """Return the state folder; None where no desk was made yet, unless it is to be."""
+    """Return the state folder; None where there is no desk yet, unless `make`."""
     if config.state is not None:
         return config.state
     refuse_lost(config.vault.path, config.desks)
@@ -146,37 +142,15 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
 
 
 def voice_key(config: Config, *, make: bool) -> bytes:
-    """Return the key by which the person's words among agents are known; nothing where there is none."""
+    """Return the key that seals the person's messages to agents; empty where there is none."""
     from postroom.store.tokens import secret
 
     return secret((config.state or config.desks) / "voice.key", make=make)
 
 
-def check_token_name(agent: str) -> None:
-    """Refuse an agent's name that no token can carry."""
-    from postroom.store.tokens import token_file
-
-    token_file(Path(), agent)
-
-
-def make_token(state: Path, agent: str) -> Path:
-    """Make a token for HTTP, unless there is one; return its file."""
-    from postroom.store.tokens import make_token as make
-
-    return make(state, agent)
-
-
-def http_tokens(config: Config) -> dict[str, str]:
-    """Return the tokens that HTTP clients may sign in with, and the agent of each."""
-    from postroom.store.tokens import tokens
-
-    state = state_folder(config, make=False)
-    return {} if state is None else tokens(state)
-
-
 def draw_id() -> str:
     """Return a new id of a desk or a ledger."""
-    import secrets  # a third of this module's start-up, for one draw in a desk's life
+    import secrets  # slow to import, and needed once in a desk's life
 
     return "".join(secrets.choice(_BASE32) for _ in range(16))
 

@@ -1,4 +1,4 @@
-"""The desk, put together for this machine."""
+"""Opens the desk of these settings on this machine, and moves it to another."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def find_desk(
     moved: bool = False,
     transport: BaseTransport | None = None,
 ) -> Iterator[Desk | None]:
-    """Lend the desk of these settings; None where there is none yet, unless it is to be made.
+    """Lend the desk of these settings; None where there is none yet, unless `make`.
 
-    `moved` says that the person has moved Postroom's folders in the vault, `transport` carries requests to
-    a provider in place of HTTP.
+    `moved` accepts that Postroom's folders are elsewhere in the vault than before; `transport` replaces
+    HTTP for mail providers.
     """
     state = state_folder(config, make=make)
     if state is not None:
@@ -60,15 +60,15 @@ def find_desk(
 
 @contextmanager
 def require_desk(config: Config, *, make: bool = True) -> Iterator[Desk]:
-    """Lend the desk of these settings, in a vault that is there; refuse where there is none yet."""
-    # A vault that is not there is only made by `init`.
-    with find_desk(config, make=make and config.vault.path.is_dir()) as found:
-        if found is None:
+    """Lend the desk of these settings; raise `NotFound` where the vault has none and `make` cannot help."""
+    # Only `init` makes a vault.
+    with find_desk(config, make=make and config.vault.path.is_dir()) as desk:
+        if desk is None:
             raise NotFound(
                 f"There is no desk in the vault {config.vault.path} yet",
                 remedy="Run `postroom init`, or set VAULT_PATH to the vault that you mean.",
             )
-        yield found
+        yield desk
 
 
 def open_desk(
@@ -81,11 +81,11 @@ def open_desk(
     adopts: bool = False,
     transport: BaseTransport | None = None,
 ) -> Desk:
-    """Open the desk that is kept in this state folder; the stack closes it.
+    """Open the desk of this state folder; the stack closes it.
 
-    `adopts` opens one that belongs to another vault, machine or folder, to be adopted.
+    With `adopts` it may be one that belongs to another vault, machine or folder.
     """
-    tools = tools or _tools(config)
+    tools = tools or _effects(config)
     if not adopts:
         identity.refuse_strangers(config.vault.path, _ledger(state))
     id = make_desk(config.vault.path, draw_id)
@@ -115,7 +115,7 @@ def open_desk(
         vault=vault,
         mailboxes=mailboxes,
         account=config.default_account,
-        rules=pinned(rules(config), ledger),
+        rules=apply_pinned_rules(rules(config), ledger),
         tools=replace(tools, belongs=lambda: identity.check(config.vault.path, ledger)),
         shelf=VaultPermissions(
             config.vault.path,
@@ -128,7 +128,7 @@ def open_desk(
 
 
 def rules(config: Config) -> Rules:
-    """Return what the settings lay down for letters that leave."""
+    """Return the rules for letters, from the settings."""
     limits, approvals = config.limits, config.approvals
     return Rules(
         live=config.mode.live,
@@ -152,22 +152,22 @@ def rules(config: Config) -> Rules:
     )
 
 
-def pinned(wanted: Rules, ledger: Ledger) -> Rules:
-    """Return the rules with what the ledger holds fast: a passphrase is needed to loosen it.
+def apply_pinned_rules(wanted: Rules, ledger: Ledger) -> Rules:
+    """Return the rules as strict as the ledger pins them: only the passphrase loosens these.
 
-    A client's settings file is often the agent's to write, so the strictest word stays.
+    An agent can often write the settings of its client, so the strictest value ever set stays.
     """
     settings = ledger.settings
-    locked = bool(settings.passphrase)
-    trust = "desk" if locked and settings.trust == "desk" else wanted.trust
-    required = wanted.required or (locked and settings.approval_required)
+    has_passphrase = bool(settings.passphrase)
+    trust = "desk" if has_passphrase and settings.trust == "desk" else wanted.trust
+    required = wanted.required or (has_passphrase and settings.approval_required)
     if (settings.trust, settings.approval_required) != (trust, required):
         with ledger.write() as tx:
             tx.save_settings(replace(tx.settings, trust=trust, approval_required=required))
     return replace(wanted, trust=trust, required=required)
 
 
-def _tools(config: Config) -> Effects:
+def _effects(config: Config) -> Effects:
     return Effects(
         clock=clock(),
         draw=os.urandom,
@@ -186,15 +186,15 @@ def _notify(config: Config, entry: Entry, page: str) -> None:
 
 
 def clock() -> Callable[[], Stamp]:
-    """Return the clock of this machine: wall time, and a steady one that a boot begins."""
+    """Return this machine's clock: wall time, and a monotonic time since the boot that it names."""
     steady = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     boot = _first_line("/proc/sys/kernel/random/boot_id")
     return lambda: Stamp(time.time(), boot, time.clock_gettime(steady))
 
 
 def machine() -> str:
-    """Return what tells this machine from others, as far as it says so."""
-    # machine-id(5): not to be shown; a hash of it serves.
+    """Return an id of this machine; empty where the system has none."""
+    # machine-id(5) asks not to publish the id itself.
     id = _first_line("/etc/machine-id")
     return hashlib.sha256(f"postroom {id}".encode()).hexdigest()[:16] if id else ""
 
@@ -221,7 +221,7 @@ def adopt(config: Config) -> str:
         former = ActionLog(
             desk.vault, ledger, desk=ledger.settings.desk_id, trusted=ledger.is_sealed
         )
-        # The letters first: until they are unknown, an adoption that was interrupted sends nothing.
+        # The letters first: once they are unknown, an interrupted adoption sends nothing.
         with locked(state / "desk.lock"):
             desk.outbox.distrust(former.ahead(), "this ledger came from another desk")
             former.project()

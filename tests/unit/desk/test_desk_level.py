@@ -9,7 +9,7 @@ import pytest
 from postroom.core.errors import Denied, Invalid
 from postroom.core.policy import Rules
 from postroom.vault.note import Note
-from postroom.wiring.desk import pinned
+from postroom.wiring.desk import apply_pinned_rules
 from tests.desks import SEND, Office
 from tests.providers import Courier
 
@@ -209,7 +209,7 @@ def test_the_passphrase_stands_nowhere_in_the_files(office: Office) -> None:
 
 def lowered(office: Office, *, trust: str, required: bool = True) -> Rules:
     """Open the desk as the wiring does, by settings that somebody changed."""
-    return pinned(Rules(live=True, trust=trust, required=required), office.desk.ledger)
+    return apply_pinned_rules(Rules(live=True, trust=trust, required=required), office.desk.ledger)
 
 
 def test_the_level_cannot_be_lowered_by_the_settings_where_a_passphrase_is_set(
