@@ -321,7 +321,9 @@ class Index:
 
 def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
     # The words last and all together: to FTS5, any other statement is a reason to write them out.
-    rows: list[tuple[object, ...]] = []
+    fields: list[Row] = []
+    linked: list[Row] = []
+    columns: list[Row] = []
     for path in dict.fromkeys(paths):
         folder, _, name = path.rpartition("/")
         kind, file = _kind(name), None
@@ -343,13 +345,13 @@ def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
             (old, folder, name, key(stem(path)), kind, *stamp, entry.broken),
         ).lastrowid
         if kind == IS_NOTE:
-            rows.append((id, *entry.columns))
-            fields = [(*pair, folder, name) for pair in sorted(entry.fields)]
-            db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", fields)
-            linked = [(one, id) for one in sorted(entry.links)]
-            db.executemany("INSERT INTO link VALUES (?, ?)", linked)
-    columns = ", ".join(["rowid", *COLUMNS])
-    db.executemany(f"INSERT INTO word ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            fields += [(*pair, folder, name) for pair in entry.fields]
+            linked += [(one, id) for one in entry.links]
+            columns.append((id, *entry.columns))
+    db.executemany("INSERT OR IGNORE INTO field VALUES (?, ?, ?, ?)", sorted(fields))
+    db.executemany("INSERT INTO link VALUES (?, ?)", sorted(linked))
+    names = ", ".join(["rowid", *COLUMNS])
+    db.executemany(f"INSERT INTO word ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", columns)
 
 
 def _forget(db: Connection, folder: str, name: str) -> int | None:

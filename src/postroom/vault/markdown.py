@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 _ATX = re.compile(r" {0,3}#{1,6}(?:[ \t](.*))?")
-# Code, HTML, an underline, an indent or a closing #: without these, a line with # in front is a heading.
-_NEEDS_PARSER = re.compile(r"[`<\t]|~~~|(?:\n|\A)[ =-]|#[ ]*(?:\n|\Z)")
+# Code, HTML, underlines, indents and bare #: without these, a line with # in front is a heading.
+_NEEDS_PARSER = ("`", "<", "\t", "~~~", "\n ", "\n=", "\n-", "#\n")
 _SIMPLE_HEADING = re.compile(r"\n#{1,6} +([^\n]*)")
 _CLOSING_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*")
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -255,9 +255,10 @@ def numbered(body: str) -> Iterator[tuple[int, str, str]]:
 
 def titles(body: str) -> list[str]:
     """Return the titles of the headings, without the parser where a text is simple enough."""
-    if _NEEDS_PARSER.search(body):
+    text = f"\n{body}\n"
+    if any(sign in text for sign in _NEEDS_PARSER):
         return [one.title for one in headings(body)]
-    return _SIMPLE_HEADING.findall(f"\n{body}")
+    return list(map(_without_closing, _SIMPLE_HEADING.findall(text)))
 
 
 def outside_code(body: str) -> str:
