@@ -1,7 +1,7 @@
 """HTML as a person sees it, in plain text: structure and links stay, hidden text is removed and counted.
 
 The tokenizer takes time linear in its input. Parsers that build a tree by the HTML standard do not: they open unclosed
-formatting elements again in every paragraph, which is quadratic (docs/decisions/0013-html-reader.md).
+formatting elements again in every paragraph, which is quadratic (docs/decisions/0014-html-reader.md).
 """
 
 from __future__ import annotations
