@@ -178,7 +178,7 @@ def import_command(paths: tuple[str, ...], account: str | None) -> None:
         raise Invalid("One of the paths is empty", remedy="Name a file or folder; `.` is this one.")
     sources = [source for path in paths for source in files.sources(Path(path))]
     others = sum(source.kind == "other" for source in sources)
-    report = files.Report()
+    report = files.ImportReport()
     config = settings()
     known = wiring.local_mailbox(config, account)
     box = known or wiring.local_mailbox(config, account, make=True)

@@ -1,8 +1,12 @@
-"""Import of mail from mbox, Maildir and .eml files, recognised by their content and read one mail at a time."""
+"""Import of mail from mbox, Maildir and .eml files, recognised by their content and read one mail at a time.
+
+Why not the standard library's `mailbox`: docs/decisions/0015-mail-files.md.
+"""
 
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 from base64 import b64decode
@@ -13,17 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from postroom.core.errors import Invalid, NotFound
-from postroom.core.message import (
-    CATEGORIES,
-    DRAFT,
-    IMPORTANT,
-    INBOX,
-    SENT,
-    SPAM,
-    STARRED,
-    TRASH,
-    UNREAD,
-)
+from postroom.core.message import DRAFT, INBOX, STARRED, TRASH, UNREAD
 from postroom.core.text import one_line
 from postroom.mail import headers
 from postroom.mail.mailbox import Arrival, MailImporter
@@ -37,29 +31,18 @@ _GIVE = "Give an mbox file, a Maildir, an .eml file or a folder of them; unpack 
 _FROM_LINE = re.compile(rb"From \S.*\d{4}|From \S+\r?\n|From .*@.*\r?\n")
 _HEADER_LINE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:>?From .*\s+)?[!-9;-~]{1,200}[ \t]*:")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
-_FLAGS = {"F": STARRED, "T": TRASH, "D": DRAFT}
-_FOLDERS = {
-    "inbox": INBOX,
-    "sent": SENT,
-    "sent mail": SENT,
-    "sent items": SENT,
-    "drafts": DRAFT,
-    "draft": DRAFT,
-    "trash": TRASH,
-    "deleted items": TRASH,
-    "junk": SPAM,
-    "spam": SPAM,
-    "archive": "",
-    "all mail": "",
-    "unread": UNREAD,
-    "starred": STARRED,
-    "important": IMPORTANT,
-    "opened": "",
-    "archived": "",
-} | {f"category {name}": f"CATEGORY_{name.upper()}" for name in CATEGORIES}
+_STATUS = re.compile(rb"(?im)^(status|x-status):(.*)\n")
+# Gmail's export writes its headers before all others. Further down, the sender could have written
+# one, and a mail that calls itself sent would count as a person's own.
+_EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*\n(?:[ \t].*\n)*)")
+_MAILDIR_FLAGS = re.compile(r"(?s).*[:!;]2,(.*)")  # file systems without a colon use another sign
+_MODIFIED_UTF7 = re.compile(r"&([A-Za-z0-9+,]*)-")  # RFC 3501 section 5.1.3
+_LABELS: dict[str, str] = json.loads(
+    Path(__file__).with_name("folder_labels.json").read_text("utf-8")
+)
 
 
-class Source(NamedTuple):
+class MailSource(NamedTuple):
     """Mail at a path, and how many bytes there are to read.
 
     The kind is `mbox`, `maildir` (with the label of its folder), `eml`, `other` for a file that is not
@@ -72,7 +55,7 @@ class Source(NamedTuple):
     label: str = INBOX
 
 
-class Read(NamedTuple):
+class FileMail(NamedTuple):
     """One mail of a source, or why it could not be read, and the bytes it takes there."""
 
     arrival: Arrival | None
@@ -80,31 +63,30 @@ class Read(NamedTuple):
     refused: str = ""
 
 
-def sources(path: Path) -> list[Source]:
-    """Return what is at this path: one source, or all of a folder's tree."""
+def sources(path: Path) -> list[MailSource]:
+    """Return the mail at this path: one source, or all of a folder's tree."""
     if not path.exists():
         raise NotFound(f"{path} does not exist", remedy=_GIVE)
     if not (path.is_dir() or path.is_file()):
         raise Invalid(f"{path} is neither a file nor a folder", remedy=_GIVE)
-    found = list(_tree(path)) if path.is_dir() else [_file(path)]
+    found = list(_tree(path)) if path.is_dir() else [_file_source(path)]
     if all(source.kind == "other" for source in found):
         what = "There is no mail in" if path.is_dir() else "This is no mail:"
         raise Invalid(f"{what} {path}", remedy=_GIVE)
     return found
 
 
-def _file(path: Path) -> Source:
+def _file_source(path: Path) -> MailSource:
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            start = file.read(4096)
+            size, start = os.fstat(file.fileno()).st_size, file.read(4096)
     except OSError:
-        return Source(path, "closed", 0)
+        return MailSource(path, "closed", 0)
     kind = "eml" if _HEADER_LINE.match(start) else "other"
-    return Source(path, "mbox" if _FROM_LINE.match(start) else kind, size)
+    return MailSource(path, "mbox" if _FROM_LINE.match(start) else kind, size)
 
 
-def _tree(top: Path) -> Iterator[Source]:
+def _tree(top: Path) -> Iterator[MailSource]:
     unreadable: list[OSError] = []
     for name, folders, names in os.walk(top, onerror=unreadable.append):
         folders.sort()
@@ -112,21 +94,20 @@ def _tree(top: Path) -> Iterator[Source]:
         if {"cur", "new"} <= {each for each in folders if not (folder / each).is_symlink()}:
             folders[:] = [each for each in folders if each not in {"cur", "new", "tmp"}]
             size = sum(sum(_maildir_files(folder / part).values()) for part in ("cur", "new"))
-            yield Source(folder, "maildir", size, _maildir_label(top, folder))
+            yield MailSource(folder, "maildir", size, _maildir_label(top, folder))
             continue
-        for each in sorted(names):
-            path = folder / each
+        for path in (folder / each for each in sorted(names)):
             # A link leads out of the folder that the person named.
             if path.is_file() and not path.is_symlink():
-                source = _file(path)
+                source = _file_source(path)
                 # A colon in its first line alone does not make a text a mail.
-                named = each.isdecimal() or path.suffix.lower() == ".eml"
-                plain = source.kind == "eml" and not named
-                yield source._replace(kind="other") if plain else source
-    yield from (Source(Path(why.filename), "closed", 0) for why in unreadable)
+                named = path.name.isdecimal() or path.suffix.lower() == ".eml"
+                is_text = source.kind == "eml" and not named
+                yield source._replace(kind="other") if is_text else source
+    yield from (MailSource(Path(error.filename), "closed", 0) for error in unreadable)
 
 
-def read(source: Source) -> Iterator[Read]:
+def read(source: MailSource) -> Iterator[FileMail]:
     """Yield the mails of a source; for one that cannot be read, the reason."""
     try:
         if source.kind == "mbox":
@@ -135,35 +116,34 @@ def read(source: Source) -> Iterator[Read]:
             yield from _read_maildir(source)
         elif source.kind != "other":
             yield _read_file(source.path, frozenset({INBOX, UNREAD}))
-    except OSError as why:
-        yield Read(None, 0, f"{why.filename or source.path}: {why.strerror}")
+    except OSError as error:
+        yield FileMail(None, 0, f"{error.filename or source.path}: {error.strerror}")
 
 
-def _read_file(path: Path, labels: frozenset[str]) -> Read:
+def _read_file(path: Path, labels: frozenset[str]) -> FileMail:
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             # Not MAX_MAIL: Python allocates as much as it is asked to read.
             raw = file.read(min(about.st_size, MAX_MAIL) + 1)
-    except OSError as why:
-        return Read(None, 0, f"{path}: {why.strerror}")
+    except OSError as error:
+        return FileMail(None, 0, f"{path}: {error.strerror}")
     if len(raw) > MAX_MAIL:
-        return Read(None, about.st_size, f"{path}: larger than {MAX_MAIL:,} bytes")
+        return FileMail(None, about.st_size, f"{path}: larger than {MAX_MAIL:,} bytes")
     if not _HEADER_LINE.match(raw):
-        return Read(None, len(raw), f"{path}: {'no mail' if raw.strip() else 'empty'}")
-    return Read(Arrival(raw, labels, int(about.st_mtime)), len(raw))
+        return FileMail(None, len(raw), f"{path}: {'no mail' if raw.strip() else 'empty'}")
+    return FileMail(Arrival(raw, labels, int(about.st_mtime)), len(raw))
 
 
-def _read_maildir(source: Source) -> Iterator[Read]:
+def _read_maildir(source: MailSource) -> Iterator[FileMail]:
     for part in ("new", "cur"):
         for name in sorted(_maildir_files(source.path / part)):
-            # The standard puts the flags after ":2,"; file systems without a colon use "!" or ";".
-            flags = re.split(r"[:!;]2,", name)[-1] if re.search(r"[:!;]2,", name) else ""
-            labels = {label for flag, label in _FLAGS.items() if flag in flags}
-            if "S" not in flags:
-                labels.add(UNREAD)
-            if not labels & {TRASH, DRAFT}:
-                labels.update({source.label} - {""})
+            found = _MAILDIR_FLAGS.fullmatch(name)
+            flags = found[1] if found else ""
+            names = {"F": STARRED, "T": TRASH, "D": DRAFT}
+            labels = {label for flag, label in names.items() if flag in flags}
+            labels |= set() if "S" in flags else {UNREAD}
+            labels |= set() if labels & {TRASH, DRAFT} else {source.label} - {""}
             yield _read_file(source.path / part / name, frozenset(labels))
 
 
@@ -179,15 +159,11 @@ def _maildir_files(folder: Path) -> dict[str, int]:
 
 def _maildir_label(top: Path, folder: Path) -> str:
     """Return the label of a folder of a Maildir: `.Work.Clients` and `Work/Clients` both give Work/Clients."""
+    path = folder.name if folder.name.startswith(".") else ""
     if (top / "cur").is_dir() and folder != top:
-        within = folder.relative_to(top).as_posix()
-    else:
-        within = folder.name if folder.name.startswith(".") else ""
-    name = one_line(_MODIFIED_UTF7.sub(_decode_utf7, within.removeprefix(".").replace(".", "/")))
-    return _FOLDERS.get(name.casefold(), name) if name else INBOX
-
-
-_MODIFIED_UTF7 = re.compile(r"&([A-Za-z0-9+,]*)-")  # RFC 3501 section 5.1.3
+        path = folder.relative_to(top).as_posix()
+    name = one_line(_MODIFIED_UTF7.sub(_decode_utf7, path.removeprefix(".").replace(".", "/")))
+    return _LABELS.get(name.casefold(), name) if name else INBOX
 
 
 def _decode_utf7(found: re.Match[str]) -> str:
@@ -200,7 +176,7 @@ def _decode_utf7(found: re.Match[str]) -> str:
         return found[0]
 
 
-def _read_mbox(path: Path) -> Iterator[Read]:
+def _read_mbox(path: Path) -> Iterator[FileMail]:
     """Split at `From ` lines that follow a blank line or start the file."""
     with path.open("rb") as file:
         mail = bytearray()
@@ -219,27 +195,18 @@ def _read_mbox(path: Path) -> Iterator[Read]:
         yield _mbox_mail(path, start, mail, size)
 
 
-def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> Read:
+def _mbox_mail(path: Path, start: bytes, mail: bytearray, size: int) -> FileMail:
     if size > MAX_MAIL:
-        return Read(None, size, f"{path}: a mail larger than {MAX_MAIL:,} bytes")
+        return FileMail(None, size, f"{path}: a mail larger than {MAX_MAIL:,} bytes")
     if mail.endswith((b"\n\n", b"\n\r\n")):  # the blank line belongs to the mbox, not to the mail
         del mail[-2 if mail.endswith(b"\r\n") else -1 :]
     raw, labels = _mbox_labels(bytes(_QUOTED_FROM.sub(rb"\1", mail)))
     if not raw.strip():
-        return Read(None, size, f"{path}: an empty mail")
-    return Read(Arrival(raw, labels, _mbox_date(start, path)), size)
-
-
-def _mbox_date(start: bytes, path: Path) -> int:
+        return FileMail(None, size, f"{path}: an empty mail")
     words = start.decode("ascii", "replace").split(maxsplit=2)
-    found = headers.seconds(words[2]) if len(words) == 3 else None
-    return int(path.stat().st_mtime) if found is None else found
-
-
-_STATUS = re.compile(rb"(?im)^(status|x-status):(.*)\n")
-# Gmail's export writes its headers before all others. Further down, the sender could have written
-# one, and a mail that calls itself sent would count as a person's own.
-_EXPORTED = re.compile(rb"(?i)(?:x-gm-[a-z-]+:.*\n)*x-gmail-labels:(.*\n(?:[ \t].*\n)*)")
+    date = headers.seconds(words[2]) if len(words) == 3 else None
+    date = int(path.stat().st_mtime) if date is None else date
+    return FileMail(Arrival(raw, labels, date), size)
 
 
 def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
@@ -254,13 +221,11 @@ def _mbox_labels(raw: bytes) -> tuple[bytes, frozenset[str]]:
     flags = {
         name.lower(): value.decode("ascii", "replace") for name, value in _STATUS.findall(raw[:end])
     }
-    status, more = flags.get(b"status", ""), flags.get(b"x-status", "")
     # Of several the last counts, which the mbox wrote. None makes a draft: a sender could.
+    more = flags.get(b"x-status", "")
     labels = {label for flag, label in {"F": STARRED, "D": TRASH}.items() if flag in more}
-    if "R" not in status:
-        labels.add(UNREAD)
-    if TRASH not in labels:
-        labels.add(INBOX)
+    labels |= set() if "R" in flags.get(b"status", "") else {UNREAD}
+    labels |= set() if TRASH in labels else {INBOX}
     return _STATUS.sub(b"", raw[:end]) + raw[end:], frozenset(labels)
 
 
@@ -270,12 +235,12 @@ def _exported_labels(text: str) -> frozenset[str]:
         names = next(csv.reader([joined], skipinitialspace=True), [])
     except csv.Error:
         names = joined.split(",")
-    names = [one_line(name) for name in names]
-    return frozenset(filter(None, (_FOLDERS.get(name.casefold(), name) for name in names)))
+    labels = (_LABELS.get(name.casefold(), name) for name in map(one_line, names))
+    return frozenset(filter(None, labels))
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """What an import did so far."""
 
     added: int = 0
@@ -284,14 +249,14 @@ class Report:
 
 
 def load(
-    keeper: MailImporter,
-    sources: Iterable[Source],
-    report: Report,
+    importer: MailImporter,
+    sources: Iterable[MailSource],
+    report: ImportReport,
     on_progress: Callable[[int], None],
 ) -> None:
     """Import all mails of the sources; `on_progress` is called with the bytes done since its last call.
 
-    A transaction keeps a few thousand mails. What is kept stays, so an import that was stopped is run again.
+    A transaction stores a few thousand mails. Stored mails stay, so an import that was stopped is run again.
     """
     done = 0
 
@@ -299,21 +264,21 @@ def load(
         nonlocal done
         chunk: list[Arrival] = []
         size = 0
-        for found in chain.from_iterable(map(read, sources)):
-            done += found.size
-            if found.arrival is None:
-                report.refused.append(one_line(found.refused))
+        for mail in chain.from_iterable(map(read, sources)):
+            done += mail.size
+            if mail.arrival is None:
+                report.refused.append(one_line(mail.refused))
                 continue
-            chunk.append(found.arrival)
-            size += len(found.arrival.raw)
+            chunk.append(mail.arrival)
+            size += len(mail.arrival.raw)
             if len(chunk) >= CHUNK_MAILS or size >= CHUNK_BYTES:
                 yield chunk
                 chunk, size = [], 0
         if chunk:
             yield chunk
 
-    for kept in keeper.add_batches(chunks()):
-        report.added += kept.added
-        report.known += kept.known
+    for count in importer.add_batches(chunks()):
+        report.added += count.added
+        report.known += count.known
         on_progress(done)
         done = 0

@@ -209,6 +209,6 @@ def test_a_label_with_a_comma_stays_one_label(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_when_it_is_read_is_named(tmp_path: Path) -> None:
-    source = files.Source(tmp_path / "gone.mbox", "mbox", 1)
+    source = files.MailSource(tmp_path / "gone.mbox", "mbox", 1)
     (refused,) = files.read(source)
     assert refused.refused.endswith("gone.mbox: No such file or directory")
