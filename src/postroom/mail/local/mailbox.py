@@ -1,4 +1,4 @@
-"""The embedded mailbox itself: reading, labels, drafts, history, and sending between local addresses."""
+"""The embedded mailbox: reading, labels, drafts, changes, and sending between local addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from postroom.core.query import Labelled, OwnAddress, Query, QueryContext, leave
 from postroom.mail import mime
 from postroom.mail.local import rows
 from postroom.mail.local.index import MIGRATIONS, Tokens, compile_query, row_date
-from postroom.mail.local.rows import ParsedMail, id_of, row_of
+from postroom.mail.local.rows import ParsedMail, id_of, labels_of, row_of
 from postroom.mail.mailbox import (
     Accepted,
     Arrival,
@@ -58,7 +58,10 @@ _BCC = re.compile(rb"(?im)^bcc:.*\r?\n(?:[ \t].*\r?\n)*")
 
 
 class LocalMailbox:
-    """One account's mail in one SQLite file; what each method promises, `Mailbox` says."""
+    """One account's mail in one SQLite file; `Mailbox` documents the methods.
+
+    `neighbours` are the files of other local accounts by address, to which letters are delivered.
+    """
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class LocalMailbox:
         self._database = Database(path, MIGRATIONS)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._database.close()
 
     # Reading
@@ -88,15 +91,14 @@ class LocalMailbox:
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
         check_page_size(limit)
-        me = tuple(address.spec for address in self._addresses)
-        asked = parse(query)
-        condition, values = compile_query(
-            asked, QueryContext(now=int(self._now()), me=me, zone=self._zone)
-        )
+        own = tuple(address.spec for address in self._addresses)
+        tree = parse(query)
+        context = QueryContext(now=int(self._now()), me=own, zone=self._zone)
+        condition, values = compile_query(tree, context)
         if cursor:
             condition += " AND word.rowid < ?"
             values.append(_after(cursor))
-        # The limit stands inside, where FTS5 can stop; one more row tells whether a page follows.
+        # The limit is inside, where FTS5 can stop; one more row tells whether a page follows.
         found = self._database.rows(
             f"SELECT id, {rows.SUMMARY} FROM (SELECT word.rowid AS id FROM word"
             f" WHERE {condition} ORDER BY word.rowid DESC LIMIT ?) LEFT JOIN message USING (id)"
@@ -104,21 +106,19 @@ class LocalMailbox:
             [*values, limit + 1],
             patience=self._patience,
         )
-        # The index is derived: an entry of it without its mail is passed over.
+        # The index is derived: an entry without its mail is skipped.
         items = tuple(rows.summary(row) for row in found[:limit] if row[1] is not None)
-        notes = () if found or cursor else self._notes(asked)
+        notes = () if found or cursor else self._notes(tree)
         return SearchPage(items, id_of(found[limit - 1][0]) if len(found) > limit else "", notes)
 
     def _notes(self, query: Query) -> tuple[str, ...]:
-        """Say why an answer may be empty: a label that does not exist, an address that `me` is not."""
-        asked = list(leaves(query))
-        keys = {leaf.key for leaf in asked if isinstance(leaf, Labelled)}
-        notes = [
-            f"There is no label {key}."
-            for key in sorted(key for key in keys if not system_label(key))
-            if not self._database.row("SELECT 1 FROM label WHERE key = ?", [key])
-        ]
-        if any(isinstance(leaf, OwnAddress) for leaf in asked):
+        """Return why an answer may be empty: a label that does not exist, or which addresses `me` means."""
+        parts = list(leaves(query))
+        keys = sorted({part.key for part in parts if isinstance(part, Labelled)})
+        known = "SELECT 1 FROM label WHERE key = ?"
+        unknown = [k for k in keys if not system_label(k) and not self._database.row(known, [k])]
+        notes = [f"There is no label {key}." for key in unknown]
+        if any(isinstance(part, OwnAddress) for part in parts):
             notes.append(f"Here, me is {', '.join(address.spec for address in self._addresses)}.")
         return tuple(notes)
 
@@ -130,7 +130,7 @@ class LocalMailbox:
 
     def thread(self, id: str) -> Thread:
         row = row_of(id, "Thread")
-        # A thread bears the id of its first mail kept; merged into another, that mail leads there.
+        # A thread has the id of its first mail; if it was merged into another, that mail leads there.
         known = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
         found = self._messages("thread = ?", known[0] if known else row)
         if not found:
@@ -144,15 +144,8 @@ class LocalMailbox:
             [value],
         )
         return tuple(
-            Message(
-                id_of(row),
-                id_of(thread),
-                row_date(row),
-                size,
-                rows.labels_of(labels),
-                mime.read(raw),
-            )
-            for row, thread, size, labels, raw in found
+            Message(id_of(r), id_of(thread), row_date(r), size, labels_of(labels), mime.read(raw))
+            for r, thread, size, labels, raw in found
         )
 
     def raw(self, id: str) -> bytes:
@@ -165,7 +158,7 @@ class LocalMailbox:
         file = mime.attachment(self.raw(id), part)
         return AttachmentStream(file.name, file.type, iter([file.content]))
 
-    # Sorting and taking in
+    # Labels and import
 
     def labels(self) -> tuple[str, ...]:
         own = self._database.rows("SELECT name FROM label ORDER BY key")
@@ -178,16 +171,16 @@ class LocalMailbox:
             return rows.relabel(connection, id, add, remove)
 
     def add_mails(self, arrivals: Sequence[Arrival]) -> ImportCount:
-        unknown = self._unknown(self._database, arrivals)
-        return self._store([rows.parse_mail(item, self._now()) for item in unknown], len(arrivals))
+        new = self._new_mails(self._database, arrivals)
+        return self._store([rows.parse_mail(mail, self._now()) for mail in new], len(arrivals))
 
     def add_batches(
         self, chunks: Iterable[Sequence[Arrival]], workers: int | None = None
     ) -> Iterator[ImportCount]:
-        """Keep very many mails, parsed by so many worker processes, and yield what each transaction did.
+        """Store very many mails, parsed by so many worker processes, and yield the count of each transaction.
 
-        The default is one worker a core. Few mails, or no workers: this process parses them. The mails are stored in the order of the chunks, so
-        that the result does not depend on the workers.
+        The default is one worker per core. This process itself parses few mails, or all if `workers` is 0. The mails
+        are stored in the order of the chunks, so that the result does not depend on the workers.
         """
         source = iter(chunks)
         first = list(islice(source, FEW_CHUNKS))
@@ -198,26 +191,22 @@ class LocalMailbox:
         from postroom.mail.local import parallel
 
         with closing(Database(self._database.path, MIGRATIONS)) as reader:
-            offered = ((len(c), self._unknown(reader, c)) for c in chain(first, source))
+            offered = ((len(c), self._new_mails(reader, c)) for c in chain(first, source))
             yield from parallel.import_chunks(
                 offered, self._store, workers or parallel.worker_count(), self._now()
             )
 
-    def _unknown(self, database: Database, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    def _new_mails(self, database: Database, arrivals: Sequence[Arrival]) -> list[Arrival]:
         """Return the mails that are not in the mailbox, each once."""
         known = "SELECT 1 FROM message WHERE hash = ?"
-        found = {
-            digest: arrival
-            for arrival in arrivals
-            if not database.row(known, [digest := rows.digest(arrival.raw)])
-        }
-        return list(found.values())
+        by_hash = {rows.digest(arrival.raw): arrival for arrival in arrivals}
+        return [mail for hash, mail in by_hash.items() if not database.row(known, [hash])]
 
-    def _store(self, prepared: Sequence[ParsedMail], offered: int) -> ImportCount:
-        """Store the parsed ones of so many mails in one transaction."""
+    def _store(self, parsed: Sequence[ParsedMail], offered: int) -> ImportCount:
+        """Store mails in one transaction; `offered` counts also those that were known before."""
         with self._database.write() as connection:
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            added = len(rows.store(connection, prepared))
+            added = len(rows.store(connection, parsed))
         return ImportCount(added, offered - added)
 
     # Drafts
@@ -275,25 +264,24 @@ class LocalMailbox:
     def _put(
         self, connection: sqlite3.Connection, raw: bytes, labels: frozenset[str], thread: str
     ) -> tuple[int, Tokens]:
-        """Store a mail that we built, in its thread if that exists; return its row and its tokens."""
+        """Store a mail that was built here, in its thread if that exists; return its row and its tokens."""
         known = connection.execute(
             "SELECT thread FROM message WHERE id = ?", [row_of(thread, "Thread") if thread else -1]
         ).fetchone()
-        prepared = rows.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
+        parsed = rows.parse_mail(Arrival(raw, labels, int(self._now())), self._now())
         if DRAFT in labels:
             # A draft and the letter it becomes may be the same bytes, and are two mails.
-            prepared = prepared._replace(hash=rows.digest(b"draft\0" + raw))
-        stored = rows.store(connection, [prepared], known[0] if known else None)
+            parsed = parsed._replace(hash=rows.digest(b"draft\0" + raw))
+        stored = rows.store(connection, [parsed], known[0] if known else None)
         if not stored:
             raise Conflict(
                 "This very mail is in the mailbox already", remedy="Change it, or leave it."
             )
-        return stored[0], prepared.tokens
+        return stored[0], parsed.tokens
 
-    # Following
+    # Changes
 
     def changes(self, since: str = "") -> Changes:
-        """Return what happened since the cursor; without one, only the cursor of now."""
         epoch, head = self._database.rows(
             "SELECT value, (SELECT ifnull(max(seq), 0) FROM change) FROM meta WHERE key = 'epoch'"
         )[0]
@@ -316,24 +304,23 @@ class LocalMailbox:
     # Sending
 
     def wire(self, letter: Letter, *, date: datetime) -> bytes:
-        """Return the very bytes that `send` will hand over; Bcc is taken off for each recipient."""
+        """Return the exact bytes that `send` stores; Bcc is removed for each recipient."""
         return mime.build(letter, date=date, bcc=True)
 
     def prepare(self, letter: Letter, wire: bytes) -> str:  # noqa: ARG002 - the transaction proves it
-        """Make nothing ready: what was sent is in the mailbox itself."""
+        """Return an empty proof: the mailbox itself shows what was sent."""
         return ""
 
     def release(self, proof: str) -> bool:
-        """Nothing was made ready here."""
-        raise _elsewhere(proof)
+        raise _foreign_proof(proof)
 
     def send(self, letter: Letter, wire: bytes, proof: str = "") -> Accepted:
-        """Send once: the transaction that puts the mail under Accepted is the act, and its proof."""
+        """Send once: the transaction that stores the mail under Sent is both the act and its proof."""
         if proof:
-            raise _elsewhere(proof)
+            raise _foreign_proof(proof)
         own = {address.key for address in self._addresses}
-        everybody = {address.key for address in letter.envelope}
-        labels = frozenset({SENT, *({INBOX, UNREAD} if everybody & own else ())})
+        recipients = {address.key for address in letter.envelope}
+        labels = frozenset({SENT, *({INBOX, UNREAD} if recipients & own else ())})
         with self._database.write() as connection:
             if connection.execute("SELECT 1 FROM sent WHERE letter = ?", [letter.id]).fetchone():
                 raise Conflict(
@@ -343,31 +330,29 @@ class LocalMailbox:
             connection.execute("INSERT INTO sent VALUES (?, ?)", [letter.id, row])
             connection.executemany(
                 "INSERT INTO outgoing VALUES (?, ?)",
-                [(letter.id, key) for key in (everybody - own) & self._neighbours.keys()],
+                [(letter.id, key) for key in (recipients - own) & self._neighbours.keys()],
             )
         self._deliver()
-        return self._sent(row)
+        return self._accepted(row)
 
     def find_outcome(self, letter: Letter, proof: str = "") -> SendOutcome:
-        """Say what became of a letter: the transaction is there, or it is not."""
         if proof:
-            raise _elsewhere(proof)
+            raise _foreign_proof(proof)
         found = self._database.row("SELECT message FROM sent WHERE letter = ?", [letter.id])
         if not found:
             return NotSent("the embedded mailbox holds no sent letter of this id")
         self._deliver()
-        return self._sent(found[0])
+        return self._accepted(found[0])
 
     def sweep(self, letter: Letter, proof: str = "") -> bool:  # noqa: ARG002 - nothing was made ready
-        """Remove nothing: nothing is ever made ready here."""
         return False
 
-    def _sent(self, row: int) -> Accepted:
+    def _accepted(self, row: int) -> Accepted:
         found = self._database.row("SELECT thread FROM message WHERE id = ?", [row])
         return Accepted(id_of(row), id_of(found[0] if found else row))
 
     def _deliver(self) -> None:
-        """Put sent mail into the mailboxes of local neighbours; what fails waits for the next call."""
+        """Store sent mail in the mailboxes of local neighbours; what fails waits for the next call."""
         waiting = self._database.rows(
             "SELECT letter, recipient, content FROM outgoing JOIN sent USING (letter)"
             " JOIN raw ON raw.id = sent.message"
@@ -378,7 +363,7 @@ class LocalMailbox:
             arrival = Arrival(_without_bcc(wire), frozenset({INBOX, UNREAD}), int(self._now()))
             place = self._neighbours[recipient]
             with suppress(PostroomError):
-                # ImportCount under the hash of its bytes: delivered twice, it is there once.
+                # Stored under the hash of its bytes: delivered twice, it is there once.
                 with closing(LocalMailbox(place, (), now=self._now, zone=self._zone)) as neighbour:
                     neighbour.add_mails([arrival])
                 with self._database.write() as connection:
@@ -388,7 +373,7 @@ class LocalMailbox:
                     )
 
 
-def _elsewhere(proof: str) -> Unavailable:
+def _foreign_proof(proof: str) -> Unavailable:
     kind = proof.partition(":")[0]
     return Unavailable(
         f"This letter was begun with another provider, which has a {kind} of it",

@@ -1,4 +1,4 @@
-"""The rows of the embedded mailbox: how one mail is put in, labelled, threaded and taken out."""
+"""The rows of the embedded mailbox: how a mail is stored, labelled, threaded and removed."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def row_of(id: str, what: str) -> int:
     return int(id, 16)
 
 
-# Putting mail in
+# Storing mail
 
 
 class ParsedMail(NamedTuple):
-    """A mail parsed and ready to be stored: plain values, so that another process can make them."""
+    """A mail ready to be stored, in plain values that another process can make."""
 
     raw: bytes
     hash: bytes
@@ -78,7 +78,7 @@ def digest(raw: bytes) -> bytes:
 
 
 def parse_mail(arrival: Arrival, now: float) -> ParsedMail:
-    """Parse a mail; its own date counts unless it is before 1970 or in the future."""
+    """Return a mail parsed; its own date counts unless it is before 1970 or in the future."""
     mail = mime.read(arrival.raw)
     second = arrival.date
     if mail.date is not None and 0 <= mail.date <= now + FUTURE_SECONDS:
@@ -112,19 +112,12 @@ def store(
         row = _free_row(connection, item.second)
         names = filter(None, map(_valid_label, item.labels))
         labels = frozenset(_canonical(connection, name, make=True) for name in names)
-        values = [
-            row,
-            item.hash,
-            row if SPAM in labels else _thread_of(connection, item, row, within),
-            len(item.raw),
-            _label_text(labels),
-            item.people,
-            item.subject,
-            item.snippet,
-            item.attachments,
-            item.message_id,
-        ]
-        connection.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        thread = row if SPAM in labels else _thread_of(connection, item, row, within)
+        about = (item.people, item.subject, item.snippet, item.attachments, item.message_id)
+        connection.execute(
+            "INSERT INTO message VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [row, item.hash, thread, len(item.raw), _label_text(labels), *about],
+        )
         rows.append(row)
         raws.append((row, item.raw))
         *fields, marks = item.tokens
@@ -140,9 +133,9 @@ def store(
 
 
 def forget(connection: sqlite3.Connection, row: int, stored: str) -> None:
-    """Take a mail out, which had these tokens when it was stored; its id is never another mail's."""
+    """Remove a mail that was stored with these tokens; its id is never given to another mail."""
     found = connection.execute("SELECT labels FROM message WHERE id = ?", [row]).fetchone()
-    # A contentless index forgets a document by being told it once more, to the letter.
+    # A contentless index removes a document only if it is given the same tokens again.
     *fields, marks = json.loads(stored)
     connection.execute(
         f"INSERT INTO word (word, rowid, {WORD_COLUMNS}) VALUES ('delete', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -155,7 +148,7 @@ def forget(connection: sqlite3.Connection, row: int, stored: str) -> None:
 
 
 def record(connection: sqlite3.Connection, rows: Iterable[int], kind: str) -> None:
-    """Write down what happened, for those who follow the mailbox."""
+    """Add changes to the history of the mailbox."""
     connection.executemany(
         "INSERT INTO change (message, kind) VALUES (?, ?)", [(row, kind) for row in rows]
     )
@@ -189,8 +182,8 @@ def _thread_of(
     whoever knows their ids could mix up a person's conversations.
     """
     own = short_hash(item.message_id) if item.message_id else None
-    known = (_thread_by_id(connection, id) for id in item.ancestors)
-    parent = within if within is not None else next((t for t in known if t is not None), None)
+    parents = (_thread_by_id(connection, id) for id in item.ancestors)
+    parent = within if within is not None else next((t for t in parents if t is not None), None)
     answers = None if own is None else _thread_by_id(connection, own)
     threads = {thread for thread in (parent, answers) if thread is not None}
     thread = min(threads, default=row)
@@ -210,7 +203,7 @@ def _thread_by_id(connection: sqlite3.Connection, id: int) -> int | None:
 
 
 def _snippet(text: str) -> str:
-    """Return the first words that the mail itself says, without what it quotes."""
+    """Return the first words of the mail itself, without what it quotes."""
     taken, length = [], 0
     for part in text[:4000].split("\n"):
         if part and not part.startswith(">"):
@@ -262,13 +255,12 @@ def relabel(
 
 def _valid_label(name: str) -> str:
     """Return the name of a label that a mail came with, made valid; empty if nothing is left of it."""
-    return "/".join(filter(None, map(str.strip, one_line(name).split("/"))))[:MAX_LABEL].rstrip(
-        "/ "
-    )
+    joined = "/".join(filter(None, map(str.strip, one_line(name).split("/"))))
+    return joined[:MAX_LABEL].rstrip("/ ")
 
 
 def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
-    """Return the label as it is written in this mailbox, made if it is new and wanted."""
+    """Return the label as this mailbox spells it; if it is new, create it if asked to."""
     known = system_label(name)
     if known:
         return known
@@ -287,18 +279,7 @@ def _canonical(connection: sqlite3.Connection, name: str, *, make: bool) -> str:
 
 def summary(row: Row) -> Summary:
     """Return a line of a list from the columns of `SUMMARY`."""
-    id, thread, size, labels, people, subject, snippet, attachments, message_id = row
+    id, thread, size, labels, people, *about = row
     sender, *to = (Party(name, address) for name, address in json.loads(people))
-    return Summary(
-        id=id_of(id),
-        thread=id_of(thread),
-        date=row_date(id),
-        size=size,
-        labels=labels_of(labels),
-        sender=sender,
-        to=tuple(to),
-        subject=subject,
-        snippet=snippet,
-        attachments=attachments,
-        message_id=message_id,
-    )
+    place = id_of(id), id_of(thread), row_date(id), size, labels_of(labels)
+    return Summary(*place, sender, tuple(to), *about)
