@@ -1,4 +1,4 @@
-"""The builder of what leaves: one letter and one date give one mail, to the octet."""
+"""The builder of mail that leaves: one letter and one date always give the same octets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FRAGILE: Final = re.compile(rb"(?m)^From |^\.|^--=_|[ \t]$|[^\n\t -~]|^[^\n]{79
 
 
 def build_mail(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
-    """Return the mail as it goes on the wire; `bcc` names the hidden recipients in a header."""
+    """Return the letter as the bytes to send; `bcc` says whether they name the hidden recipients."""
     head = [
         _addresses("From", (letter.sender,)),
         _addresses("To", letter.to),
@@ -55,7 +55,7 @@ def build_mail(letter: Letter, *, date: datetime, bcc: bool) -> bytes:
 
 
 def _header(name: str, pieces: Iterable[str]) -> bytes:
-    """Write one header, a piece a line; a piece that could end it or begin another is refused."""
+    """Return one header, one piece per line; raise `Invalid` for a piece that could end it or begin another."""
     lines = list(pieces)
     for line in lines:
         if _CONTROL.search(line) or not line.isascii():
@@ -73,7 +73,7 @@ def _addresses(name: str, addresses: Iterable[Address]) -> bytes:
 
 
 def _mailbox(address: Address) -> list[str]:
-    """Return an address for a header: the name as atoms, in quotes, or as encoded-words."""
+    """Return an address for a header, its name as atoms, in quotes, or as encoded-words."""
     name, spec = address.name, address.spec
     if not _SPEC.fullmatch(spec):
         raise Invalid(f"{spec[:80]!r} is no address that a header can hold")
@@ -87,23 +87,21 @@ def _mailbox(address: Address) -> list[str]:
 
 
 def _unstructured(value: str) -> list[str]:
-    """Return free text for a header, folded between words; encoded where it is not plain words."""
+    """Return free text for a header, folded between words, or encoded if it is not plain words."""
     if "=?" in value or not _WORDS.fullmatch(value):
         return _encoded(value, lead=len("Subject: "))
-    lines, line = [], ""
+    lines = [""]
     for word in value.split(" "):
-        if line and len(line) + len(word) + 10 > LINE:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    return [*lines, line]
+        if lines[-1] and len(lines[-1]) + len(word) + 10 > LINE:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else word
+    return lines
 
 
 def _encoded(value: str, *, lead: int) -> list[str]:
-    """Return encoded-words of whole characters each (RFC 2047 section 5), in the shorter encoding.
+    """Return encoded-words of whole characters (RFC 2047 section 5), in the shorter encoding.
 
-    A line that holds one has 76 characters at most (section 2): `lead` of the first are taken.
+    A line with one has at most 76 characters (section 2), of which `lead` are already used in the first line.
     """
     if _CONTROL.search(value):
         raise Invalid("A header holds a line break or a control character")
@@ -122,18 +120,16 @@ def _date(date: datetime) -> str:
 
 
 def _body(letter: Letter) -> bytes:
-    texts = []
+    bodies = []
     if letter.text or not (letter.html or letter.attachments):
-        texts.append(_text("plain", letter.text))
+        bodies.append(_text("plain", letter.text))
     if letter.html:
-        texts.append(_text("html", letter.html))
-    body = texts[0] if len(texts) == 1 else b""
-    if len(texts) > 1:
-        body = _multipart("alternative", f"=_{letter.id}_a", texts)
+        bodies.append(_text("html", letter.html))
+    if len(bodies) > 1:
+        bodies = [_multipart("alternative", f"=_{letter.id}_a", bodies)]
     if not letter.attachments:
-        return body
-    parts = [body] if texts else []
-    return _multipart("mixed", f"=_{letter.id}_m", [*parts, *map(_file, letter.attachments)])
+        return bodies[0]
+    return _multipart("mixed", f"=_{letter.id}_m", [*bodies, *map(_file, letter.attachments)])
 
 
 def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
@@ -145,16 +141,13 @@ def _multipart(kind: str, boundary: str, parts: list[bytes]) -> bytes:
 
 
 def _text(kind: str, text: str) -> bytes:
-    octets = text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8")
-    encoding, body = _transfer(octets)
-    head = (
-        f"Content-Type: text/{kind}; charset=utf-8\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n"
-    )
-    return head.encode("ascii") + body
+    encoding, body = _transfer(text.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8"))
+    head = _header("Content-Type", [f"text/{kind}; charset=utf-8"])
+    return head + _header("Content-Transfer-Encoding", [encoding]) + b"\r\n" + body
 
 
 def _transfer(octets: bytes) -> tuple[str, bytes]:
-    """Return the encoding under which no gateway has a reason to change the text, and the text so."""
+    """Return a transfer encoding that no gateway has a reason to change, and the text in it."""
     if not _FRAGILE.search(octets):
         return "7bit", octets.replace(b"\n", b"\r\n")
     quoted = binascii.b2a_qp(octets).replace(b"\r\n", b"\n")
@@ -173,25 +166,22 @@ def _base64(octets: bytes) -> bytes:
 def _file(enclosure: Enclosure) -> bytes:
     name, kind, content = enclosure.name, enclosure.type, enclosure.content
     encoding, body = "base64", _base64(content)
-    # RFC 2046 section 5.2.1: a mail in a mail is not encoded, where it can go as it is.
+    # RFC 2046 section 5.2.1: a mail in a mail is not encoded if it can be sent as it is.
     plain = content.replace(b"\r\n", b"\n")
-    as_it_is = b"\r" not in plain and plain.replace(b"\n", b"\r\n") == content
-    if kind == "message/rfc822" and as_it_is and not _FRAGILE.search(plain):
+    unchanged = b"\r" not in plain and plain.replace(b"\n", b"\r\n") == content
+    if kind == "message/rfc822" and unchanged and not _FRAGILE.search(plain):
         encoding, body = "7bit", content
-    simple = name.isascii() and "=?" not in name
-    beside = [_quoted(name)] if simple else _encoded(name, lead=len(' name="'))
-    if not simple:
-        beside = f'"{_FOLD.join(beside)}"'.split(_FOLD)
-    beside[0] = f"name={beside[0]}"
-    head = (
-        _header("Content-Type", [f"{kind};", *beside])
-        + _header("Content-Transfer-Encoding", [encoding])
-        + _header(
-            "Content-Disposition",
-            ["attachment;", *([f"filename={_quoted(name)}"] if simple else _sections(name))],
-        )
-    )
-    return head + b"\r\n" + body
+    # Old readers take the name beside the type, others the one beside the disposition.
+    old, new = [_quoted(name)], [f"filename={_quoted(name)}"]
+    if not name.isascii() or "=?" in name:
+        words = _encoded(name, lead=len(' name="'))
+        old, new = f'"{_FOLD.join(words)}"'.split(_FOLD), _sections(name)
+    head = [
+        _header("Content-Type", [f"{kind};", f"name={old[0]}", *old[1:]]),
+        _header("Content-Transfer-Encoding", [encoding]),
+        _header("Content-Disposition", ["attachment;", *new]),
+    ]
+    return b"".join(head) + b"\r\n" + body
 
 
 def _quoted(name: str) -> str:
@@ -200,18 +190,16 @@ def _quoted(name: str) -> str:
 
 
 def _sections(name: str) -> list[str]:
-    """Return a file's name as RFC 2231 writes it; old readers take the one beside the type."""
+    """Return a file's name in the sections of RFC 2231."""
     sections = [""]
     for char in name:
         octets = quote(char, safe="")
         if len(sections[-1]) + len(octets) > SECTION:
             sections.append("")
         sections[-1] += octets
-    if len(sections) == 1:
-        return [f"filename*=utf-8''{sections[0]}"]
     first, *rest = sections
-    numbered = [f"filename*0*=utf-8''{first}"]
-    for number, section in enumerate(rest, 1):
-        numbered[-1] += ";"
-        numbered.append(f"filename*{number}*={section}")
-    return numbered
+    if not rest:
+        return [f"filename*=utf-8''{first}"]
+    numbered = [f"filename*{number}*={section}" for number, section in enumerate(rest, 1)]
+    lines = [f"filename*0*=utf-8''{first}", *numbered]
+    return [f"{line};" for line in lines[:-1]] + lines[-1:]

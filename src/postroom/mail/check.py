@@ -1,4 +1,4 @@
-"""The last look at what leaves: read by other code than wrote it, and compared with the letter."""
+"""The last check of mail that leaves: other code than wrote it reads it and compares it with the letter."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _HEADERS: Final = frozenset(
 
 
 def find_difference(letter: Letter, wire: bytes) -> str:
-    """Return what these bytes say that the letter does not, or the other way round; nothing if nothing."""
+    """Return how these bytes differ from the letter; an empty text if they do not."""
     mail = email.message_from_bytes(wire)
-    names = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
-    if strange := [name for name in names if name not in _HEADERS or names.count(name) > 1]:
+    fields = [name.lower() for name in mail.keys()]  # noqa: SIM118 - a mail may have one name twice
+    if strange := [name for name in fields if name not in _HEADERS or fields.count(name) > 1]:
         return f"the bytes to be sent have a header that the letter has not: {strange[0][:40]}"
-    for name, found, meant in _heads(mail, letter):
-        if found != meant:
+    for name, found, expected in _header_pairs(mail, letter):
+        if found != expected:
             return f"the bytes to be sent have another {name} than the letter"
     texts = [(k, t) for k, t in (("plain", letter.text), ("html", letter.html)) if t]
     if not texts and not letter.attachments:
@@ -42,27 +42,27 @@ def find_difference(letter: Letter, wire: bytes) -> str:
         bodies = _parts(bodies[0], "alternative")
     if (len(bodies), len(files)) != (len(texts), len(letter.attachments)):
         return "the bytes to be sent have other parts than the letter"
-    if any(_aside(part) for part in mail.walk()):
+    if any(_has_stray_text(part) for part in mail.walk()):
         return "the bytes to be sent have text beside their parts"
     for part, (kind, text) in zip(bodies, texts, strict=True):
-        if part.get_content_type() != f"text/{kind}" or not _says(part, text):
+        if part.get_content_type() != f"text/{kind}" or not _has_text(part, text):
             return f"the bytes to be sent have another {kind} text than the letter"
     for part, file in zip(files, letter.attachments, strict=True):
-        # The one by RFC 2231, the other, for old readers, in encoded-words.
-        called = {_filename(part), _decoded(str(part.get_param("name")))}
-        same = part.get_content_type() == file.type and called == {file.name}
-        if not same or not _holds(part, file.content, wire):
+        # One by RFC 2231, the other, for old readers, in encoded-words.
+        names = {_filename(part), _decoded(str(part.get_param("name")))}
+        same = part.get_content_type() == file.type and names == {file.name}
+        if not same or not _has_content(part, file.content, wire):
             return f"the bytes to be sent have another attachment than {file.name}"
     return ""
 
 
-def _heads(mail: Message, letter: Letter) -> Iterator[tuple[str, object, object]]:
-    yield "From", _people(mail["from"]), _meant((letter.sender,))
-    for name, meant in (("To", letter.to), ("Cc", letter.cc), ("Reply-To", letter.reply_to)):
-        yield name, _people(mail[name]), _meant(meant)
+def _header_pairs(mail: Message, letter: Letter) -> Iterator[tuple[str, object, object]]:
+    yield "From", _people(mail["from"]), _pairs((letter.sender,))
+    for name, people in (("To", letter.to), ("Cc", letter.cc), ("Reply-To", letter.reply_to)):
+        yield name, _people(mail[name]), _pairs(people)
     # Where there is no envelope beside them, the bytes carry the hidden recipients too.
     if mail["bcc"] is not None:
-        yield "Bcc", _people(mail["bcc"]), _meant(letter.bcc)
+        yield "Bcc", _people(mail["bcc"]), _pairs(letter.bcc)
     yield "Subject", _decoded(mail["subject"] or ""), letter.subject
     yield "Message-ID", mail["message-id"], letter.message_id
     yield "In-Reply-To", mail["in-reply-to"] or "", letter.in_reply_to
@@ -75,7 +75,7 @@ def _people(value: str | None) -> list[tuple[str, str]]:
     return [(_decoded(name), spec) for name, spec in pairs]
 
 
-def _meant(addresses: Sequence[Address]) -> list[tuple[str, str]]:
+def _pairs(addresses: Sequence[Address]) -> list[tuple[str, str]]:
     return [(address.name, address.spec) for address in addresses]
 
 
@@ -94,16 +94,15 @@ def _parts(mail: Message, kind: str) -> list[Message]:
     return [part for part in payload if isinstance(part, Message)] if whole else []
 
 
-def _aside(part: Message) -> bool:
+def _has_stray_text(part: Message) -> bool:
     return any((beside or "").strip() for beside in (part.preamble, part.epilogue))
 
 
-def _says(part: Message, text: str) -> bool:
+def _has_text(part: Message, text: str) -> bool:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes) or part.get_content_charset() != "utf-8":
         return False
-    said = payload.decode("utf-8", "replace").replace("\r\n", "\n")
-    return said in {text, f"{text}\n"}
+    return payload.decode("utf-8", "replace").replace("\r\n", "\n") in {text, f"{text}\n"}
 
 
 def _filename(part: Message) -> str:
@@ -112,7 +111,7 @@ def _filename(part: Message) -> str:
     return email.utils.collapse_rfc2231_value(name) if isinstance(name, tuple) else str(name)
 
 
-def _holds(part: Message, content: bytes, wire: bytes) -> bool:
+def _has_content(part: Message, content: bytes, wire: bytes) -> bool:
     if part.get_content_maintype() in {"message", "multipart"}:  # which the parser takes apart
         encoded = base64.encodebytes(content).rstrip(b"\n").replace(b"\n", b"\r\n")
         return content in wire or encoded in wire

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import codecs
 import re
+from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
 from typing import Final
@@ -57,11 +58,11 @@ _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def _mend(error: UnicodeError) -> tuple[str, int]:
-    """Read octets that the charset does not know as windows-1252, so that no text is lost."""
+    """Read octets that are not in the charset as windows-1252, so that no text is lost."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    bad = error.object[error.start : error.end]
-    return "".join(_WESTERN[octet] for octet in bad), error.end
+    octets = error.object[error.start : error.end]
+    return "".join(_WESTERN[octet] for octet in octets), error.end
 
 
 codecs.register_error("postroom-mend", _mend)
@@ -69,7 +70,7 @@ codecs.register_error("postroom-mend", _mend)
 
 @lru_cache(maxsize=256)
 def _codec(charset: str) -> str:
-    """Return the codec that a charset's name means, or nothing where mail has no such charset."""
+    """Return the codec for the name of a charset; empty if mail has no such charset."""
     name = charset.strip().strip("\"'").lower()
     if not _CHARSET.fullmatch(name):
         return ""
@@ -82,7 +83,7 @@ def _codec(charset: str) -> str:
 
 
 def decode(octets: bytes, charset: str = "") -> tuple[str, bool]:
-    """Return the text, and whether the declared charset (or UTF-8, where none is) gave it."""
+    """Return the text, and whether the declared charset (UTF-8 if there is none) could decode it."""
     codec = _codec(charset) if charset else "utf-8"
     if octets.isascii() and not _SHIFTING.match(codec):
         return octets.decode("ascii"), True
@@ -100,7 +101,7 @@ def decode(octets: bytes, charset: str = "") -> tuple[str, bool]:
 
 
 def encode(text: str, charset: str) -> bytes:
-    """Return the octets that `decode` reads as this text; those of UTF-8 where the charset has none."""
+    """Return the octets that `decode` reads as this text; those of UTF-8 if the charset has none."""
     try:
         return text.encode(_codec(charset) or "utf-8")
     except ValueError:
@@ -108,7 +109,7 @@ def encode(text: str, charset: str) -> bytes:
 
 
 def _mixed(octets: bytes, codec: str) -> str:
-    """Read text of two charsets: what the codec knows by the codec, the rest as windows-1252."""
+    """Return text of two charsets: decoded by the codec where it can, the rest as windows-1252."""
     strange = octets.decode(codec, "replace").count("\ufffd")
     # Mostly strange: it is another charset altogether, and mending octet by octet would be slow.
     if strange > MAX_MENDED and strange * 20 > len(octets):
@@ -132,12 +133,9 @@ def unpack(octets: bytes, encoding: str) -> bytes:
 
 def unbase64(octets: bytes) -> bytes:
     """Decode base64 that may lack padding, hold foreign characters, or be several runs in one."""
-    try:
-        runs = octets.rstrip(b"=\r\n\t ").find(b"=") >= 0
-        if not runs:
+    with suppress(binascii.Error):
+        if b"=" not in octets.rstrip(b"=\r\n\t "):
             return binascii.a2b_base64(octets)
-    except binascii.Error:
-        pass
     if (b"-" in octets or b"_" in octets) and not (b"+" in octets or b"/" in octets):
         octets = octets.translate(_URL_SAFE)
     plain = octets.translate(None, _NOT_BASE64)
