@@ -35,7 +35,7 @@ from tests.cases import for_each
 from tests.conftest import Person
 from tests.narrow import present
 
-SLOW = ("asyncio", "anyio", "click", "mcp", "mcp_types", "pydantic", "typing_extensions")
+SLOW = ("asyncio", "anyio", "click", "jinja2", "mcp", "mcp_types", "pydantic", "typing_extensions")
 SEARCH = ("search_email", {"query": "tea"})
 # A call of each server and contract that succeeds.
 CALLS = {

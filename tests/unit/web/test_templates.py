@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, date
@@ -220,3 +222,17 @@ def test_no_template_marks_a_value_as_safe_or_has_a_script_or_style_of_its_own()
         for forbidden in ("|safe", "| safe", "autoescape", "<style", " style=", "javascript:"):
             assert forbidden not in source, (name, forbidden)
         assert source.count("<script") == (name == "base.html"), name
+
+
+def test_no_room_but_the_page_imports_the_templates() -> None:
+    script = """
+import importlib, pkgutil, sys
+import postroom
+for room in ("cli", "tools", "orchestrator", "wiring", "services", "desk"):
+    package = importlib.import_module(f"postroom.{room}")
+    for module in pkgutil.walk_packages(package.__path__, f"postroom.{room}."):
+        importlib.import_module(module.name)
+sys.exit(", ".join({"jinja2", "markupsafe", "postroom.web"} & set(sys.modules)) or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
