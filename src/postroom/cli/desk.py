@@ -138,7 +138,7 @@ def open_page(config: Config, options: PageOptions) -> Iterator[DeskPage]:
         server = stack.enter_context(_serve(desk, config, options))
         address, is_remote = server.sessions.address, bool(server.sessions.origin)
         desk.serves_at(address)
-        sign_in = server.sessions.new_address(person)
+        sign_in = new_sign_in_address(desk, person, address)
         yield DeskPage(address, sign_in, person, desk.state, is_remote, server)
 
 

@@ -21,11 +21,10 @@ from postroom.core.message import Message
 from postroom.core.records import DAY, Entry
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
-from postroom.services.correspondence import Agent
 from postroom.web import views
 from postroom.web.diff import letter_changes
 from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
-from postroom.web.views import HistoryQuery, LetterPage, Notice, PageFrame, QueueView
+from postroom.web.views import HistoryQuery, Notice, PageFrame, QueueView
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation
@@ -146,17 +145,23 @@ class Handlers:
     def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
         desk, entry = self._desk, self._reader.letters.get(request.id)
         letter, queue = entry.letter, self._queue(request, entry.id)
-        view = LetterPage(
+        original = self._reader.history.original(entry.id) if entry.version > 1 else None
+        difference = desk.edited(entry) if isinstance(entry.state, life.Pending) else ""
+        title = letter.subject or "(no subject)"
+        frame = self._frame(request, title, "/letter", *notices, queue=queue)
+        return page(
+            "letter.html",
+            status,
+            frame=frame,
             entry=entry,
             history=self._reader.history.states(entry.id),
-            former=self._reader.history.original(entry.id) if entry.version > 1 else None,
-            note_difference=desk.edited(entry) if isinstance(entry.state, life.Pending) else "",
+            changes=letter_changes(original, letter) if original else [],
+            note_difference=difference,
+            # A letter whose note was edited cannot be approved before that is cleared up.
+            offers=("reject",) if difference else life.offered(entry.state),
             has_thread=bool(letter.thread and letter.in_reply_to),
             replaced_by=desk.replaced_by(entry),
         )
-        title = letter.subject or "(no subject)"
-        frame = self._frame(request, title, "/letter", *notices, queue=queue)
-        return page("letter.html", status, frame=frame, view=view)
 
     def source(self, request: PageRequest) -> Response:
         return _plain_text(self._reader.letters.get(request.id).letter.html)
@@ -361,14 +366,14 @@ class Handlers:
         return self._part(request, "chain.html", "Audit log", "/history", head=head, faults=faults)
 
     def agents(self, request: PageRequest) -> Response:
-        present, problem = list[tuple[Agent, int]](), ""
+        present, problem = dict[str, tuple[str, int]](), ""
         try:
-            present = self._context.services.correspondence.present()
+            for agent, unread in self._context.services.correspondence.present():
+                present[agent.name] = (agent.status or "here", unread)
         except PostroomError as error:
             problem = f"Cannot read agent mail: {error.message_with_remedy}"
-        rows = views.agent_rows(self._reader.lists.agents(), present)
-        frame = self._frame(request, "Agents", "/agents")
-        return page("agents.html", frame=frame, agents=rows, error=problem)
+        frame, authors = self._frame(request, "Agents", "/agents"), self._reader.lists.agents()
+        return page("agents.html", frame=frame, authors=authors, present=present, error=problem)
 
     def health(self, request: PageRequest) -> Response:
         checks = self._context.health()

@@ -118,10 +118,6 @@ class Sessions:
 
     # Signing in and out
 
-    def new_address(self, person: str) -> str:
-        """Return an address that signs one browser in, once, as this person."""
-        return new_sign_in_address(self.desk, person, self.address)
-
     def is_valid_ticket(self, ticket: str) -> bool:
         """Whether this sign-in ticket can still be used."""
         return self.desk.reader.sessions.is_ticket_valid(ticket)

@@ -84,11 +84,6 @@ def describe(state: life.State, zone: tzinfo) -> Markup:
     return Markup("").join(chain(*zip_longest(texts, moments, fillvalue="")))
 
 
-def shorten(text: str, most: int) -> str:
-    """Return at most this many characters; the last one is an ellipsis where text was cut."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
 def utc_time(stamp: Stamp | float) -> str:
     """Return a moment as the `datetime` attribute of a `time` element has it."""
     return f"{datetime.fromtimestamp(_seconds(stamp), UTC).isoformat()[:19]}Z"
@@ -124,6 +119,7 @@ ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
+ENVIRONMENT.policies["truncate.leeway"] = 0  # characters that a text may have more than it should
 ENVIRONMENT.filters |= {
     "age": age,
     "agent_name": views.agent_name,
@@ -139,7 +135,6 @@ ENVIRONMENT.filters |= {
     "plural": plural,
     "reveal": reveal,
     "sha256": lambda content: sha256(content).hexdigest(),
-    "shorten": shorten,
     "time_left": time_left,
     "utc_time": utc_time,
 }

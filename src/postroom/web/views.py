@@ -1,4 +1,4 @@
-"""The values that templates show: what every page has around it, the queue, a letter, the agents, and the chart."""
+"""The values that templates show: what every page has around it, the queue, a search of the history, and the chart."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.letter import Letter
 from postroom.core.policy import Rules
-from postroom.core.records import AgentActivity, Entry, LetterSummary
+from postroom.core.records import LetterSummary
 from postroom.core.stamp import Stamp, elapsed
 from postroom.desk.outbox import ORCHESTRATOR, WHO
-from postroom.services.correspondence import Agent
-from postroom.web.diff import FieldChange, letter_changes
 
 PAGE_SIZE: Final = 50  # letters of a list on one page
 MAX_TEXT_SHOWN: Final = 200_000  # characters of a letter on a page; a link leads to the rest
@@ -84,28 +81,6 @@ class PageFrame:
         return max(0.0, state.wait - elapsed(state.since, self.now))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LetterPage:
-    """One letter with all that a person needs to decide."""
-
-    entry: Entry
-    history: Sequence[life.State] = ()
-    former: Letter | None = None  # the version that the agent wrote, where a person changed it
-    note_difference: str = ""  # how its note differs, where a person edited the note
-    has_thread: bool = False
-    replaced_by: str = ""  # the id of its next version
-
-    @property
-    def changes(self) -> list[FieldChange]:
-        """What a person changed in it."""
-        return letter_changes(self.former, self.entry.letter) if self.former else []
-
-    @property
-    def offers(self) -> tuple[str, ...]:
-        """The verdicts that a person can choose from; a letter whose note was edited can only be rejected."""
-        return ("reject",) if self.note_difference else life.offered(self.entry.state)
-
-
 def approval_date(state: life.State, zone: tzinfo) -> datetime | None:
     """Return when a person approved a letter; None where nobody did."""
     verdict = getattr(state, "verdict", None)
@@ -134,38 +109,6 @@ class HistoryQuery(NamedTuple):
     state: str = ""
     agent: str = ""
     number: int = 1
-
-
-class AgentRow(NamedTuple):
-    """An agent with its status in agent mail and the number of its letters; None where it has none."""
-
-    name: str
-    status: str = ""
-    unread: int | None = None
-    waiting: int = 0
-    sent: int = 0
-    rejected: int = 0
-    last: float | None = None
-
-
-def agent_rows(
-    activities: Sequence[AgentActivity], present: Sequence[tuple[Agent, int]]
-) -> list[AgentRow]:
-    """Return the agents that wrote letters, then those that are only in agent mail."""
-    rows = {
-        one.agent: AgentRow(
-            one.agent,
-            waiting=sum(one.states.get(state, 0) for state in life.OPEN),
-            sent=one.states.get("sent", 0),
-            rejected=one.states.get("rejected", 0),
-            last=one.last,
-        )
-        for one in activities
-    }
-    for agent, unread in present:
-        row = rows.get(agent.name, AgentRow(agent.name))
-        rows[agent.name] = row._replace(status=agent.status or "here", unread=unread)
-    return list(rows.values())
 
 
 class Chart(NamedTuple):

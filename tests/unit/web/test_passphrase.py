@@ -53,7 +53,7 @@ def locked(answer: Answer) -> Node:
 
 def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site: Site) -> None:
     browser = site.stranger()
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     for wrong in ("", "wrong", WORD.upper(), WORD + " "):
         answer = browser.enter(address, passphrase=wrong)
         assert answer.status == 403
@@ -65,7 +65,7 @@ def test_a_wrong_passphrase_lets_nobody_in_and_does_not_use_the_address_up(site:
 
 def test_an_address_without_the_passphrase_is_refused(site: Site) -> None:
     browser = site.stranger()
-    ticket = site.sessions.new_address("ada").rpartition("/")[2]
+    ticket = site.sign_in_address("ada").rpartition("/")[2]
     assert browser.send("/in", {"ticket": ticket}).status == 403
     assert not browser.cookies
 
@@ -78,7 +78,7 @@ def test_where_others_can_reach_it_the_passphrase_is_asked_for_at_every_trust_le
     entry = office.propose()
     with opened(office, **where) as site:
         browser = site.stranger(proxied="origin" in where)
-        address = site.sessions.new_address("ada")
+        address = site.sign_in_address("ada")
         assert browser.enter(address, passphrase="wrong").status == 403
         assert browser.enter(address, passphrase=WORD).status == 200
         assert browser.decide(entry.id, "approve").status == 200
@@ -172,7 +172,7 @@ def test_the_right_passphrase_ends_the_counting() -> None:
 
 def test_who_waits_is_told_for_how_long(site: Site) -> None:
     browser = site.stranger()
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     site.sessions._wrong_tries = FREE_TRIES - 1
     assert browser.enter(address, passphrase="wrong").status == 403
     answer = browser.enter(address, passphrase=WORD)
@@ -193,7 +193,7 @@ def test_guesses_at_the_door_and_at_the_lock_count_together(site: Site, office: 
     browser = site.browser(passphrase=WORD)
     office.clock.go(1000)
     site.sessions._wrong_tries = FREE_TRIES - 2
-    assert site.stranger().enter(site.sessions.new_address("ada"), passphrase="wrong").status == 403
+    assert site.stranger().enter(site.sign_in_address("ada"), passphrase="wrong").status == 403
     form = locked(browser.get("/"))
     assert "not the passphrase" in browser.submit(form, passphrase="wrong").words
     assert "Too many" in browser.submit(form, passphrase=WORD).words
@@ -342,10 +342,7 @@ def test_a_trust_level_that_is_raised_meanwhile_asks_at_once(office: Office) -> 
         assert office.state_of(entry.id) == "pending"
         browser.submit(asked, passphrase=WORD)
         assert office.state_of(entry.id) == "approved"
-        assert (
-            site.stranger().enter(site.sessions.new_address("ada"), passphrase="wrong").status
-            == 403
-        )
+        assert site.stranger().enter(site.sign_in_address("ada"), passphrase="wrong").status == 403
 
 
 def test_signing_out_needs_no_passphrase(site: Site, office: Office, browser: Browser) -> None:

@@ -156,7 +156,7 @@ def test_a_post_that_does_not_say_where_it_comes_from_is_refused(
 
 
 def test_a_page_from_elsewhere_cannot_sign_a_browser_in(site: Site) -> None:
-    ticket = site.sessions.new_address("mallory").rpartition("/")[2]
+    ticket = site.sign_in_address("mallory").rpartition("/")[2]
     browser = site.stranger()
     for headers in ({"origin": "null"}, {"origin": "http://evil.example"}, {"sec_fetch_site": "cross-site"}):  # fmt: skip
         assert browser.send("/in", {"ticket": ticket}, headers).status == 403
@@ -235,7 +235,7 @@ def test_behind_a_proxy_its_address_and_this_machines_are_answered(office: Offic
         assert browser.get("/", host=f"localhost:{site.sessions.port}").status == 200
         assert browser.get("/", host="evil.example").status == 403
         assert browser.send("/out", {"token": browser.token}, {"origin": "http://desk.example.org"}).status == 403  # fmt: skip
-        assert site.sessions.new_address("ada").startswith(f"{PROXY}/in/")
+        assert site.sign_in_address("ada").startswith(f"{PROXY}/in/")
 
 
 # What every answer says

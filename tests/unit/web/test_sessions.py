@@ -36,7 +36,7 @@ def test_the_address_lets_a_browser_in_for_the_person_that_it_was_made_for(site:
 
 
 def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: Office) -> None:
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     browsers = [site.stranger() for _ in range(20)]
     ticket = address.rpartition("/")[2]
     answers = at_once(*[partial(one.send, "/in", {"ticket": ticket}) for one in browsers])
@@ -46,7 +46,7 @@ def test_of_twenty_that_use_one_address_at_once_one_gets_in(site: Site, office: 
 
 
 def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site) -> None:
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     site.stranger().enter(address)
     turned_away(site.stranger().get(address.removeprefix(site.address)))
 
@@ -64,7 +64,7 @@ def test_an_address_that_was_used_is_refused_before_anything_is_asked(site: Site
 def test_an_address_works_for_ten_minutes_whatever_is_done_to_the_clock(
     site: Site, office: Office, pass_time: Callable[[Clock], object], works: bool
 ) -> None:
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     browser = site.stranger()
     ticket = address.rpartition("/")[2]
     pass_time(office.clock)
@@ -93,7 +93,7 @@ def test_a_cookies_secret_is_no_address(site: Site) -> None:
 
 
 def test_to_look_at_an_address_does_not_use_it_up(site: Site) -> None:
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     path = address.removeprefix(site.address)
     browser = site.stranger()
     for method in ("GET", "HEAD", "GET", "HEAD"):
@@ -137,7 +137,7 @@ def test_behind_https_the_cookie_never_leaves_it(office: Office) -> None:
 
 
 def test_the_ledger_keeps_no_secret_that_lets_anybody_in(site: Site, office: Office) -> None:
-    address = site.sessions.new_address("ada")
+    address = site.sign_in_address("ada")
     browser = site.browser()
     for file in office.state.rglob("*"):
         if file.is_file():
@@ -208,15 +208,15 @@ def test_a_cookie_that_nobody_gave_lets_nobody_in(site: Site) -> None:
 
 
 def test_addresses_that_were_made_and_never_used_are_not_kept_for_ever(site: Site) -> None:
-    first = site.sessions.new_address("ada")
+    first = site.sign_in_address("ada")
     for _ in range(MAX_SESSIONS):
-        last = site.sessions.new_address("ada")
+        last = site.sign_in_address("ada")
     assert not site.sessions.is_valid_ticket(first.rpartition("/")[2])
     assert site.sessions.is_valid_ticket(last.rpartition("/")[2])
 
 
 def test_each_address_and_each_cookie_is_another(site: Site) -> None:
-    addresses = {site.sessions.new_address("ada") for _ in range(20)}
+    addresses = {site.sign_in_address("ada") for _ in range(20)}
     assert len(addresses) == 20
     assert all(re.fullmatch(rf"{site.address}/in/[\w-]{{43}}", one) for one in addresses)
     cookies = {secret(site.browser()) for _ in range(2)}

@@ -20,7 +20,7 @@ from postroom.core.letter import Enclosure, Letter
 from postroom.core.life import Verdict
 from postroom.core.message import Mail, Message, Party
 from postroom.core.policy import Rules
-from postroom.core.records import Check, Entry, LetterSummary
+from postroom.core.records import AgentActivity, Check, Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.web import views
 from postroom.web.diff import letter_changes
@@ -122,25 +122,26 @@ def pages() -> Iterator[tuple[str, dict[str, Any]]]:
     messages = [Message("m1", "t1", int(START), 10, frozenset(), one) for one in (mail, Mail())]
     thread = {"messages": messages, "total": 30, "answered": "<q@x>", "error": ""}
     query = views.HistoryQuery("words", "sent", "claude", 2)
-    agents = [views.AgentRow("claude", "ready", 3, 1, 2, 3, START), views.AgentRow("bob")]
+    authors = [AgentActivity("claude", {"sent": 2, "pending": 1}, START)]
+    present = {"claude": ("ready", 3), "bob": ("here", 0)}
+    differences = letter_changes(changed, letter()) + letter_changes(letter(), changed)
     for live in (True, False):
         base = {"frame": frame(live=live)}
         for state in STATES:
-            view = views.LetterPage(
-                entry=entry(state), history=[life.Pending(EARLIER), *STATES], former=changed, note_difference="-a +b",
-                has_thread=True, replaced_by="bbbbbbbbbb",
-            )  # fmt: skip
-            yield "letter.html", {**base, "view": view}
-            yield "letter.html", {**base, "view": replace(view, note_difference="", former=None)}
+            view = {
+                "entry": entry(state), "history": [life.Pending(EARLIER), *STATES], "changes": differences, "note_difference": "-a +b",
+                "offers": life.offered(state), "has_thread": True, "replaced_by": "bbbbbbbbbb",
+            }  # fmt: skip
+            yield "letter.html", {**base, **view}
+            yield "letter.html", {**base, **view, "note_difference": "", "changes": []}
         yield "edit.html", {**base, "entry": entry(STATES[1]), "fields": typed, "error": "Wrong `x`."}  # fmt: skip
-        differences = letter_changes(changed, letter()) + letter_changes(letter(), changed)
         values = {"entry": entry(STATES[1]), "card": entry(STATES[1]).card, "fields": typed}
         yield "preview.html", {**base, **values, "changes": differences}
         yield "summary.html", {**base, "chart": chart}
         yield "history.html", {**base, "query": query, "letters": [summary(state) for state in STATES], "total": 500, "chart": chart}  # fmt: skip
         yield "history.html", {**base, "query": query, "letters": [], "total": 0, "chart": None}
-        yield "agents.html", {**base, "agents": agents, "error": ""}
-        yield "agents.html", {**base, "agents": [], "error": "Cannot read agent mail"}
+        yield "agents.html", {**base, "authors": authors, "present": present, "error": ""}
+        yield "agents.html", {**base, "authors": [], "present": {}, "error": "Cannot read it"}
         yield "health.html", {**base, "checks": checks}
         for part, shown in (
             ("thread.html", thread),
