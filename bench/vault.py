@@ -21,8 +21,8 @@ from bench.server import Wire
 from postroom.config import load
 from postroom.desk.recorder import Call
 from postroom.services.services import Services
+from postroom.tools import models
 from postroom.tools.contracts import vault as contract
-from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.index import document
 from postroom.wiring.desk import find_desk

@@ -30,8 +30,8 @@ from postroom.core.errors import Conflict, NotFound
 from postroom.desk.recorder import Call
 from postroom.services import note_moves  # noqa: F401 - warm before the fork
 from postroom.services.services import Services
+from postroom.tools import models
 from postroom.tools.contracts import vault as contract
-from postroom.tools.models import vault as models
 from postroom.tools.table import Result, ToolContext
 from postroom.vault.vault import Vault
 from postroom.wiring.desk import find_desk as desk_of

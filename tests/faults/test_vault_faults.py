@@ -21,9 +21,9 @@ from postroom.core.errors import PostroomError, Unavailable
 from postroom.desk.recorder import Call
 from postroom.services.note_moves import Intent
 from postroom.services.services import Services
+from postroom.tools import models
 from postroom.tools.contracts import vault as contract
 from postroom.tools.contracts.vault import NoteList, NoteMoved
-from postroom.tools.models import vault as models
 from postroom.tools.table import ToolContext
 from postroom.vault.access import Access
 from postroom.vault.index import Index

@@ -12,9 +12,9 @@ from pydantic import ValidationError, create_model
 from postroom.core.errors import Invalid
 from postroom.core.text import one_line
 from postroom.tools.arguments import MAX_PROBLEMS, Check, Checks, Parsed
+from postroom.tools.generate import NAMES, model_of
 from postroom.tools.listing import load, with_accounts
 from postroom.tools.models import Arguments
-from postroom.tools.models.generate import NAMES, model_of
 from postroom.tools.table import Contract, Tool
 from tests.conftest import examples
 

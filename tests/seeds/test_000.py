@@ -11,9 +11,9 @@ from mcp_types import TextContent
 from pydantic import ValidationError
 
 from postroom.core.address import Address
+from postroom.tools import models as approval_models
 from postroom.tools.contracts import approval
 from postroom.tools.contracts import vault as vault_server
-from postroom.tools.models import approval as approval_models
 from tests.agents import visiting_inside
 from tests.arrivals import arrive
 from tests.narrow import narrow

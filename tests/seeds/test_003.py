@@ -19,8 +19,8 @@ from postroom.desk.log import AuditLogEntry
 from postroom.mail.local import LocalMailbox
 from postroom.mail.mailbox import Mailbox
 from postroom.tools import documents
+from postroom.tools import models as gmail_models
 from postroom.tools.contracts import gmail
-from postroom.tools.models import gmail as gmail_models
 from tests.agents import Wire
 from tests.arrivals import arrive, attached
 from tests.conftest import Person

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from postroom.tools import models as vault_models
 from postroom.tools.contracts import vault
-from postroom.tools.models import vault as vault_models
 from postroom.tools.table import Reply, Result, ToolContext
 from tests.narrow import narrow
 from tests.seeds.conftest import Site, TimedSite

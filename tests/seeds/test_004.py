@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from postroom.agents.record import AgentMessage, write_message
+from postroom.tools import models as agents_models
 from postroom.tools.contracts import agents
-from postroom.tools.models import agents as agents_models
 from postroom.tools.table import Result, dump
 from tests.agents import ERAS, ToolAnswer, Visitor, Wire, visiting_inside
 from tests.conftest import Person

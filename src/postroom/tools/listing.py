@@ -64,6 +64,6 @@ def _with_property(tool: dict[str, Any], account: dict[str, Any]) -> dict[str, A
 
 
 if __name__ == "__main__":
-    from postroom.tools.models.generate import main
+    from postroom.tools.generate import main
 
     main()

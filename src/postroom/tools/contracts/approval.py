@@ -25,7 +25,7 @@ from postroom.tools import documents, table
 from postroom.tools.documents import ErrorText, Outcome, minutes, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools.models import approval as models
+    from postroom.tools import models
 
 INSTRUCTIONS: Final = (
     "Search is free. A draft stays in the mailbox. send_email and reply_email send nothing before a"

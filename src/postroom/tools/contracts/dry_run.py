@@ -45,7 +45,7 @@ from postroom.tools.contracts.dry_run_input import (
 from postroom.tools.documents import ErrorText, Outcome, names, outcome, refused
 
 if TYPE_CHECKING:
-    from postroom.tools.models import dry_run as models
+    from postroom.tools import models
 
 INSTRUCTIONS: Final = (
     "With DRY_RUN, the default, the tools show what they would do. Live, a letter waits for a person"

@@ -14,7 +14,7 @@ from postroom.core.text import words
 from postroom.desk.compose import Written
 
 if TYPE_CHECKING:
-    from postroom.tools.models import dry_run as models
+    from postroom.tools import models
 
 MAX_SUBJECT, MAX_BODY = 500, 50_000  # section 11B: what is longer is cut
 MAX_ADDRESS, MAX_LOCAL = 254, 64  # section 11A: shorter than these

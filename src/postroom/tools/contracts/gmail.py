@@ -25,7 +25,7 @@ from postroom.tools import documents, table
 from postroom.tools.documents import mcp_error, names
 
 if TYPE_CHECKING:
-    from postroom.tools.models import gmail as models
+    from postroom.tools import models
 
 INSTRUCTIONS: Final = (
     "Reading is free. send_email sends nothing before a person has approved it: permission_denied"

@@ -18,7 +18,7 @@ from postroom.tools.contracts.agents import bounded, sender_of
 from postroom.tools.fence import NOTICE, PERSONS
 
 if TYPE_CHECKING:
-    from postroom.tools.models import messages as models
+    from postroom.tools import models
 
 INSTRUCTIONS: Final = (
     "send_message and receive_message are for other agents in this repository, not for mail. Answer"

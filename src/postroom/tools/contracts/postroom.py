@@ -19,7 +19,7 @@ from postroom.tools import answers, table
 from postroom.tools.fence import LETTER
 
 if TYPE_CHECKING:
-    from postroom.tools.models import postroom as models
+    from postroom.tools import models
 
 INSTRUCTIONS: Final = (
     "Postroom stands between you and a person's mail. Reading is free. send_email and reply_email"

@@ -26,7 +26,7 @@ from postroom.vault.note import Typed
 from postroom.vault.search import snippet, terms
 
 if TYPE_CHECKING:
-    from postroom.tools.models import vault as models
+    from postroom.tools import models
 
 # {room} is the folder in the vault that holds Postroom's, as the settings have it.
 DRAFTS: Final = (

@@ -11,6 +11,7 @@ from types import UnionType
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from postroom import __version__
+from postroom.tools import models
 from postroom.tools.arguments import Check
 from postroom.tools.listing import FOLDER, SERVERS
 from postroom.tools.models import Arguments, check_pattern, check_size
@@ -63,8 +64,7 @@ def listing_of(contract: Contract) -> dict[str, Any]:
 def model_of(tool: Tool) -> type[Arguments]:
     """Return the model of a tool's arguments, which annotates the second parameter of its function."""
     _, name, *_ = tool.function.__annotations__.values()
-    module = import_module(tool.function.__module__.replace(".contracts.", ".models."))
-    model: type[Arguments] = getattr(module, name.rpartition(".")[2])
+    model: type[Arguments] = getattr(models, name.removeprefix("models."))
     return model
 
 
@@ -157,7 +157,7 @@ def _checks(tool: Tool) -> dict[str, Check]:
         return checks_of(model_of(tool))
     except ValueError as why:
         raise ValueError(
-            f"{tool.name}: {why}; add it to `tools/arguments.py` and `_check`"
+            f"{tool.name}: {why}; add it to `tools/arguments.py` and `generate._check`"
         ) from why
 
 
