@@ -1,7 +1,7 @@
-"""A letter as a note in the vault: what it shows, where it stands, and what of it is read back.
+"""A letter as a note in the vault: what it shows, and what of it is read back.
 
-The ledger decides and the note follows. What a person added stays: keys of ours are spliced, our
-sections are replaced, all else is left as it was written.
+The ledger decides and the note follows. What a person added stays: Postroom's keys are spliced in, its sections
+are replaced, and everything else is left as it was written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from postroom.desk.compose import settled
 from postroom.desk.note_sync import NoteSync, seen_at
 from postroom.desk.outbox import WHO
 from postroom.desk.plan import FOLDERS
-from postroom.store.ledger import Ledger, Transaction
+from postroom.store.ledger import Transaction
 from postroom.vault import folders
 from postroom.vault.markdown import fence, fenced, inert, quote, sections
 from postroom.vault.note import Note, render
@@ -34,13 +34,13 @@ from postroom.vault.vault import File
 
 STATUS: Final = {"sending": "approved", "sent": "done"}
 MAX_COMPARED: Final = 4_000
-MAX_FOUND: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
-# What a draft must be able to take: the keys of ours, with more text than any of them has.
+MAX_FIELD: Final = 2_000  # characters of the recipients, or of a risk card, in the frontmatter
+# Postroom's keys, with more text than any of them has: a draft must be able to take them.
 MARKS: Final = dict.fromkeys(
     "status approved_at sent_at letter digest letter_version desk agent expires risk trust mode"
     " next_try".split(),
     "x" * 1_000,
-) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FOUND)
+) | dict.fromkeys(("risk_assessment", "held", "failed", "notice"), "x" * 4 * MAX_FIELD)
 LEVELS: Final = {Level.PLAIN: "nothing unusual", Level.LOOK: "worth a look", Level.STOP: "red"}
 SECTIONS: Final = (
     "What to do",
@@ -60,11 +60,11 @@ def folder(entry: Entry) -> str:
 
 
 def text_of(entry: Entry, note: Note) -> str | None:
-    """Return the letter's text as the note has it; None where it cannot be told."""
+    """Return the letter's text as the note has it; None if it cannot be read."""
     if entry.form == "draft":
         return settled(note.body)
-    found = [fenced(text) for title, text in sections(note.body) if title == "Letter"]
-    return settled(found[0]) if len(found) == 1 and found[0] is not None else None
+    texts = [fenced(text) for title, text in sections(note.body) if title == "Letter"]
+    return settled(texts[0]) if len(texts) == 1 and texts[0] is not None else None
 
 
 def difference(before: str, after: str) -> str:
@@ -87,16 +87,11 @@ def form(letter: Letter) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Writes the notes of letters."""
+    """Writes and reads the notes of letters."""
 
     sync: NoteSync
     rules: Rules
     desk: str  # its id
-
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger that decides."""
-        return self.sync.ledger
 
     def sync_note(
         self, entry: Entry, notice: str = "", *, retext: bool = False, restore: bool = False
@@ -106,12 +101,12 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is written again only with `restore`: somebody may have moved it.
         """
-        entry = self.ledger.letters.refresh(entry)
-        self.sync.sync(_LetterNote(self, entry, notice, retext), restore=restore)
+        entry = self.sync.ledger.letters.refresh(entry)
+        self.sync.sync(LetterSource(self, entry, notice, retext), restore=restore)
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
-        location = self.ledger.notes.location(entry.id)
+        location = self.sync.ledger.notes.location(entry.id)
         if not location.path:
             return _is_sent_within_call(entry.state)
         file = self.sync.vault.stat(location.path)
@@ -120,7 +115,7 @@ class Notes:
 
     def text(self, entry: Entry) -> str | None:
         """Return the letter's text as its note has it now; None if it cannot be read."""
-        location = self.ledger.notes.location(entry.id)
+        location = self.sync.ledger.notes.location(entry.id)
         try:
             raw = self.sync.vault.read(location.path)[0] if location.path else None
             return text_of(entry, Note.parse(raw)) if raw is not None else None
@@ -129,78 +124,134 @@ class Notes:
 
     def wrong_fields(self, entry: Entry, note: Note) -> tuple[str, ...]:
         """Return the display fields of a note that do not show its letter."""
-        fields = self.fields(entry, note)
+        fields = LetterSource(self, entry).fields(note)
         ignored = ("trust", "mode")  # they show the settings
-        return tuple(
-            key
-            for key, value in fields.items()
-            if key not in ignored and note.text(key) != (value or "")
-        )
+        is_wrong = {key: note.text(key) != (value or "") for key, value in fields.items()}
+        return tuple(key for key in fields if is_wrong[key] and key not in ignored)
 
-    # What a note says
 
-    def render(self, entry: Entry, notice: str) -> bytes:
-        if entry.form == "draft":
-            letter = entry.letter
-            people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
-            # With their names, since these fields are read back and compared.
-            named = {key: ", ".join(map(str, who)) for key, who in people.items() if who}
-            named = {"from": str(letter.sender)} | named | {"subject": letter.subject}
-            named |= dict(entry.fields)
-            named |= {"notice": inert(notice)} if notice else {}
-            return render(named | _given(self.fields(entry)), f"\n{letter.text}")
-        pages = [f"\n## {title}\n{text}" for title, text in self._pages(entry, notice)]
-        more = dict(entry.fields)
-        return render(_given(self.fields(entry)) | more, "".join(pages))
+@dataclass(frozen=True, slots=True)
+class LetterSource:
+    """A letter as the source of its note."""
 
-    def update(
-        self, entry: Entry, note: Note, place: NoteLocation, notice: str, *, retext: bool
-    ) -> Note:
-        """Return the note brought up to date; what a person wrote into it stays, wherever that was."""
-        told = text_of(entry, note) is not None
-        fields = self.fields(entry, note)
-        ours = json.loads(place.pages)
-        if entry.form == "draft":
-            # What somebody typed meanwhile stays: the letter is then not approved before they agree.
-            text = settled(note.body)
-            follows = ours.get("") == _hash(text) and text != entry.letter.text
-            fields |= {"notice": inert(notice[:MAX_FOUND]) or None}
-            return note.set(fields, f"\n{entry.letter.text}" if follows else None)
-        pages = {title: f"## {title}\n{text}\n" for title, text in self._pages(entry, notice)}
-        if "" in ours:
-            # A draft that an agent wrote: until now its body was the text, which Obsidian renders.
-            text = settled(note.body)
-            if not retext and ours[""] != _hash(text):
-                pages["Letter"] = f"## Letter\n{_text(text)}\n"
-            more = dict(entry.fields)
-            fields |= inert_fields(note, but={*fields, *more})
-            fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
-            return note.set(fields, "\n" + "".join(pages.values()))
-        top, theirs, taken = "", "", False
+    notes: Notes
+    entry: Entry
+    notice: str = ""
+    retext: bool = False
+
+    @property
+    def key(self) -> str:
+        """The key of the note in the ledger."""
+        return self.entry.id
+
+    @property
+    def folder(self) -> str:
+        """The folder in which the note belongs."""
+        return folder(self.entry)
+
+    def render(self) -> tuple[str, bytes] | None:
+        """Return name and content of a new note; None if the letter has none, or not yet."""
+        entry, letter = self.entry, self.entry.letter
+        if isinstance(entry.state, life.Rehearsal) or _is_sent_within_call(entry.state):
+            return None
+        about = " ".join(re.findall(r"\w+", letter.subject))[:40].strip()
+        name = f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
+        fields = {key: value for key, value in self.fields().items() if value is not None}
+        if entry.form != "draft":
+            parts = [f"\n## {title}\n{text}" for title, text in self._sections()]
+            return name, render(fields | dict(entry.fields), "".join(parts))
+        # With names, since these fields are read back and compared.
+        people = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc}
+        own = {key: ", ".join(map(str, some)) for key, some in people.items() if some}
+        own = {"from": str(letter.sender)} | own | {"subject": letter.subject} | dict(entry.fields)
+        own |= {"notice": inert(self.notice)} if self.notice else {}
+        return name, render(own | fields, f"\n{letter.text}")
+
+    def update(self, raw: bytes, location: NoteLocation) -> bytes | None:
+        """Return the content brought up to date; None if the file is another letter's note."""
+        try:
+            note = Note.parse(raw)
+            if note.text("letter") not in (self.entry.id, ""):
+                return None
+            written = json.loads(location.pages)
+            if self.entry.form == "draft":
+                return self._update_draft(note, written).raw
+            if "" in written:
+                return self._rewrite_draft(note, written).raw
+            return self._update_sections(note, written).raw
+        except Corrupt:
+            return raw  # broken by hand: it goes where it belongs, as it is
+
+    def _update_draft(self, note: Note, written: dict[str, str]) -> Note:
+        """A person's draft keeps its form. What they typed meanwhile stays: it is not approved before they agree."""
+        text, new = settled(note.body), self.entry.letter.text
+        is_as_written = written.get("") == _hash(text) and text != new
+        fields = self.fields(note) | {"notice": inert(self.notice[:MAX_FIELD]) or None}
+        return note.set(fields, f"\n{new}" if is_as_written else None)
+
+    def _rewrite_draft(self, note: Note, written: dict[str, str]) -> Note:
+        """An agent's draft gets sections: until now its body was the text, which Obsidian renders."""
+        parts, text = dict(self._sections()), settled(note.body)
+        if not self.retext and written[""] != _hash(text):
+            parts["Letter"] = _fence(text)
+        fields = self.fields(note)
+        fields |= inert_fields(note, but={*fields, *dict(self.entry.fields)})
+        fields |= dict.fromkeys(("cc", "bcc"))  # they stand in the envelope
+        return note.set(fields, "\n" + "".join(f"## {t}\n{text}\n" for t, text in parts.items()))
+
+    def _update_sections(self, note: Note, written: dict[str, str]) -> Note:
+        """Replace the sections that are as Postroom wrote them; keep what a person wrote or changed."""
+        is_readable = text_of(self.entry, note) is not None
+        parts = {title: f"## {title}\n{text}\n" for title, text in self._sections()}
+        top, persons, has_text = "", "", False
         for title, text in sections(note.body):
             if not title and not top:
                 top = f"{text.rstrip(chr(10))}\n"
-            elif title == "Letter" and not (retext or taken):
-                taken = True
-                if ours.get(title) != _hash(text):
-                    # The person's word. Where a fence is open, all that follows would be inside it.
-                    theirs = f"{theirs}{text}" if not told else theirs
-                    pages[title] = text if told else ""
-            elif ours.pop(title, "") == _hash(text):
+            elif title == "Letter" and not (self.retext or has_text):
+                has_text = True
+                if written.get(title) != _hash(text):
+                    # The person's text. If a fence is open, all that follows would be inside it.
+                    parts[title] = text if is_readable else ""
+                    persons += "" if is_readable else text
+            elif written.pop(title, "") == _hash(text):
                 continue
             elif title in SECTIONS:
-                theirs += text.replace(title, f"{title} (as you had it)", 1)
+                persons += text.replace(title, f"{title} (as you had it)", 1)
             else:
-                theirs += text
-        body = top + "".join(pages.values()) + theirs
-        return note.set(fields, f"{body.rstrip(chr(10))}\n")
+                persons += text
+        body = top + "".join(parts.values()) + persons
+        return note.set(self.fields(note), f"{body.rstrip(chr(10))}\n")
 
-    def fields(self, entry: Entry, note: Note | None = None) -> dict[str, str | None]:
-        """Return the frontmatter that the note of a letter has; None where a key has no place."""
-        letter, state = entry.letter, entry.state
-        reply = bool(letter.in_reply_to)
+    def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
+        """Record where the note stands, and the sections that Postroom wrote into it."""
+        entry = self.entry
+        body = data.decode(errors="replace").replace("\r\n", "\n")
+        written = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
+        # As we would write it: the file may have the person's text.
+        written["Letter"] = _hash(f"## Letter\n{_fence(entry.letter.text)}")
+        if entry.form == "draft":
+            written = {"": _hash(entry.letter.text)}
+        shown = NOWHERE._replace(pages=json.dumps(written))
+        if current:
+            shown = shown._replace(notice=self.notice, version=entry.version)
+        tx.notes.finish_write(entry.id, seen_at(path, data, file, shown))
+
+    # What a note shows
+
+    def fields(self, note: Note | None = None) -> dict[str, str | None]:
+        """Return the frontmatter of the letter's note; None where a key has no place.
+
+        With the `note` of a person's draft, also the fields of its own that name somebody else.
+        """
+        entry, letter, state, rules = (
+            self.entry,
+            self.entry.letter,
+            self.entry.state,
+            self.notes.rules,
+        )
         verdict = getattr(state, "verdict", None)
-        waits = state.since if isinstance(state, life.Pending) else None
+        since = state.since if isinstance(state, life.Pending) else None
+        held = state if isinstance(state, life.Approved) and state.held else None
         common: dict[str, str | None] = {
             "status": STATUS.get(entry.kind, entry.kind),
             "approved_at": verdict.at.iso if verdict else None,
@@ -208,53 +259,57 @@ class Notes:
             "letter": entry.id,
             "digest": entry.digest,
             "letter_version": str(entry.version),
-            "desk": self.desk,
+            "desk": self.notes.desk,
             "agent": entry.agent,
-            "expires": _later(waits, self.rules.expiry_seconds) if waits else None,
+            "expires": _later(since, rules.expiry_seconds) if since else None,
             "risk": LEVELS[entry.card.level],
-            **_why(state),
+            "held": held.held[:MAX_FIELD] if held else None,
+            "next_try": _later(held.since, held.wait) if held else None,
+            "failed": state.reason[:MAX_FIELD] if isinstance(state, life.Failed) else None,
         }
-        if waits and entry.home == folders.DRAFTS:
+        if since and entry.home == folders.DRAFTS:
             common["status"] = "pending_approval"
         if entry.form == "draft":
             warnings, facts = entry.card.warnings, entry.card.facts
-            texts = [one.text for one in (*warnings, *facts)]
+            texts = [line.text for line in (*warnings, *facts)]
             texts.insert(len(warnings), "Facts:" if facts else "")
-            found = " ".join(texts).strip()[:MAX_FOUND]
-            common |= {"risk_assessment": found or None}
-            common |= {"trust": self.rules.trust, "mode": self.rules.mode}
-            return _inert(common) | (_as_written(entry, note) if note else {})
-        shown: dict[str, str | None] = {
+            common["risk_assessment"] = " ".join(texts).strip()[:MAX_FIELD] or None
+            common |= {"trust": rules.trust, "mode": rules.mode}
+            wrong = _fields_to_restore(letter, note) if note else {}
+            return {key: inert(text) if text else text for key, text in common.items()} | wrong
+        reply = bool(letter.in_reply_to)
+        fields: dict[str, str | None] = {
             "type": "email_reply" if reply else "email_send",
             "status": common.pop("status"),
             "action_type": "reply_email" if reply else "send_email",
-            "to": _specs(letter.to),
+            # The frontmatter has little room; the envelope below it has all of them.
+            "to": ", ".join(address.spec for address in letter.to)[:MAX_FIELD],
             "subject": letter.subject,
             "created": entry.created.iso,
             **common,
         }
-        return _inert(shown)
+        return {key: inert(text) if text else text for key, text in fields.items()}
 
-    def _pages(self, entry: Entry, notice: str) -> list[tuple[str, str]]:
-        letter = entry.letter
-        title = "What to do" if entry.kind in life.OPEN else "Outcome"
-        pages = [(title, self._what_to_do(entry))]
-        if notice:
-            pages.append(("Notice", f"{quote(notice)}\n"))
-        pages.append(("Envelope", _envelope(entry)))
-        pages.append(("Letter", _text(letter.text)))
-        former = self.ledger.history.original(entry.id) if entry.version > 1 else None
-        if former is not None and form(former) != form(letter):
-            pages.append(("Difference", _text(difference(form(former), form(letter)))))
-        pages.append(("Risk assessment", _card(entry.card)))
-        pages.append(("Rollback plan", self._rollback(entry)))
-        return pages
+    def _sections(self) -> list[tuple[str, str]]:
+        entry, letter = self.entry, self.entry.letter
+        is_open = entry.kind in life.OPEN
+        parts = [("What to do" if is_open else "Outcome", self._what_to_do())]
+        parts += [("Notice", f"{quote(self.notice)}\n")] if self.notice else []
+        parts += [("Envelope", _envelope(entry)), ("Letter", _fence(letter.text))]
+        history = self.notes.sync.ledger.history
+        original = history.original(entry.id) if entry.version > 1 else None
+        if original is not None and form(original) != form(letter):
+            parts.append(("Difference", _fence(difference(form(original), form(letter)))))
+        parts.append(("Risk assessment", _card(entry.card)))
+        parts.append(("Rollback plan", self._rollback_plan()))
+        return parts
 
-    def _what_to_do(self, entry: Entry) -> str:
-        id, state, folder_counts = entry.id, entry.state, self.rules.trust == "folder"
-        match state:
-            case life.Pending() if folder_counts:
-                said = (
+    def _what_to_do(self) -> str:
+        entry, rules = self.entry, self.notes.rules
+        id, is_folder_level = entry.id, rules.trust == "folder"
+        match entry.state:
+            case life.Pending() if is_folder_level:
+                text = (
                     f"Move this note to `{folders.APPROVED}/` to send the letter as it stands here, or to"
                     f" `{folders.REJECTED}/`; a `reason` in the frontmatter reaches the agent."
                     f" Or use the page, `postroom desk`, or `postroom approve {id}`.\n\nYou may change the text under"
@@ -262,174 +317,93 @@ class Notes:
                     " difference; moved again, it is approved."
                 )
             case life.Pending():
-                said = (
+                text = (
                     f"Approve it on the page (`postroom desk`) or with `postroom approve {id}`."
                     " A moved note is no verdict here."
                 )
             case life.Approved(verdict=verdict, held=held, wait=wait, since=since):
-                said = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
-                said += f"Held: {quote(held)}. " if held else ""
-                said += f"It may leave from {_later(since, wait)} on. " if wait else ""
-                said += f"Until then move it back to `{entry.home}/`, or `postroom undo {id}`."
-            case life.Sending(at=at):
-                said = f"Being sent since {at.iso}."
+                text = f"Approved by {quote(verdict.by)} at {verdict.at.iso}. "
+                text += f"Held: {quote(held)}. " if held else ""
+                text += f"It may leave from {_later(since, wait)} on. " if wait else ""
+                text += f"Until then move it back to `{entry.home}/`, or `postroom undo {id}`."
             case life.Unknown(why=why):
-                said = (
+                text = (
                     f"**It may or may not have been sent** ({quote(why)}). Look into the mailbox, then"
                     f" `postroom resolve {id} --sent` or `postroom resolve {id} --not-sent`."
                 )
-            case _:
-                said = quote(life.describe(state))
-        level = (
-            "moving this note is the verdict" if folder_counts else "a passphrase is the verdict"
-        )
+            case state:
+                text = quote(life.describe(state))
+        verdict_is = "moving this note" if is_folder_level else "a passphrase"
         risk = f"Risk: **{LEVELS[entry.card.level]}**.\n\n" if entry.kind in life.OPEN else ""
-        active = f"Trust level: {self.rules.trust} ({level}). Mode: {quote(self.rules.mode)}."
-        return f"{risk}{said}\n\n{active}\n"
+        level = (
+            f"Trust level: {rules.trust} ({verdict_is} is the verdict). Mode: {quote(rules.mode)}."
+        )
+        return f"{risk}{text}\n\n{level}\n"
 
-    def _rollback(self, entry: Entry) -> str:
-        gone = "A mail that was sent cannot be called back; write to the same people to correct it."
-        match entry.state:
-            case life.Sent():
-                return f"{gone}\n"
-            case life.Pending() | life.Approved() | life.Sending() | life.Unknown():
-                window = self.rules.undo_seconds
-                waits = duration(window) if window else "no time"
-                return f"After approval it waits {waits}: `postroom undo {entry.id}` recalls it. {gone}\n"
+    def _rollback_plan(self) -> str:
+        final = (
+            "A mail that was sent cannot be called back; write to the same people to correct it."
+        )
+        if isinstance(self.entry.state, life.Sent):
+            return f"{final}\n"
+        if self.entry.kind in life.OPEN:
+            window = self.notes.rules.undo_seconds
+            waits = duration(window) if window else "no time"
+            return (
+                f"After approval it waits {waits}: `postroom undo {self.key}` recalls it. {final}\n"
+            )
         return (
             "Nothing was sent, so there is nothing to roll back. If you want it after all, move this"
             f" note to `{folders.APPROVED}/`: it then waits for your word again.\n"
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _LetterNote:
-    """A letter as the source of its note."""
-
-    notes: Notes
-    entry: Entry
-    notice: str
-    retext: bool
-
-    @property
-    def key(self) -> str:
-        return self.entry.id
-
-    @property
-    def folder(self) -> str:
-        return folder(self.entry)
-
-    def render(self) -> tuple[str, bytes] | None:
-        state = self.entry.state
-        if isinstance(state, life.Rehearsal) or _is_sent_within_call(state):
-            return None
-        return _name(self.entry), self.notes.render(self.entry, self.notice)
-
-    def update(self, raw: bytes, location: NoteLocation) -> bytes | None:
-        entry, retext = self.entry, self.retext
-        try:
-            note = Note.parse(raw)
-            is_its_note = note.text("letter") in (entry.id, "")
-            new = self.notes.update(entry, note, location, self.notice, retext=retext).raw
-        except Corrupt:
-            return raw  # broken by hand: it goes where it belongs, as it is
-        return new if is_its_note else None
-
-    def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
-        location = _written_at(self.entry, path, data, file, self.notice if current else "")
-        tx.notes.finish_write(self.entry.id, location if current else location._replace(version=0))
-
-
-def _written_at(entry: Entry, path: str, data: bytes, file: File, notice: str = "") -> NoteLocation:
-    """Return what is remembered of a note that was written."""
-    body = data.decode(errors="replace").replace("\r\n", "\n")
-    pages = {title: _hash(text) for title, text in sections(body) if title in SECTIONS}
-    # As we would write it: what stands there may be the person's.
-    pages["Letter"] = _hash(f"## Letter\n{_text(entry.letter.text)}")
-    if entry.form == "draft":
-        pages = {"": _hash(entry.letter.text)}
-    shown = NOWHERE._replace(notice=notice, pages=json.dumps(pages), version=entry.version)
-    return seen_at(path, data, file, shown)
-
-
 def taken_over_at(entry: Entry, path: str, data: bytes, file: File) -> NoteLocation:
-    """Return what is remembered of a note, not ours yet, that is about to become a letter's.
+    """Return the location of a note that is about to become a letter's, whose text is its whole body.
 
-    Its whole body is the letter's text. Stopped before it is marked, the next look goes on.
+    After a crash before it is marked, the next look goes on from there.
     """
     pages = json.dumps({"": _hash(entry.letter.text)})
     return seen_at(path, data, file, NOWHERE._replace(pages=pages))
 
 
 def inert_fields(note: Note, but: Container[str]) -> dict[str, str | None]:
-    """Return what else must change in the fields of an agent's note.
-
-    None of them is rendered, and none passes for what the desk says.
-    """
+    """Return the changes after which no field of an agent's note is rendered, or passes for the desk's."""
     texts = {key: note.text(key) for key in note.fields if key not in but}
     wanted = {key: None if key in MARKS else inert(text) for key, text in texts.items()}
     return {key: text for key, text in wanted.items() if text != texts[key]}
 
 
-def _why(state: life.State) -> dict[str, str | None]:
-    """Return why a letter has not left, and when it is tried again."""
-    match state:
-        case life.Approved(held=held, since=since, wait=wait) if held:
-            return {"held": held[:MAX_FOUND], "next_try": _later(since, wait), "failed": None}
-        case life.Failed(reason=reason):
-            return {"held": None, "next_try": None, "failed": reason[:MAX_FOUND]}
-    return dict.fromkeys(("held", "next_try", "failed"))
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
-
-
 def _is_sent_within_call(state: life.State) -> bool:
-    """Whether it is on its way out within a call: its note comes with the outcome."""
+    """Whether a letter is on its way out within a call: its note comes with the outcome."""
     match state:
         case life.Approved(verdict=verdict, held="", tries=0) | life.Sending(verdict=verdict):
             return verdict.via in {life.Channel.SLIP, life.Channel.NOT_REQUIRED}
     return False
 
 
-def _as_written(entry: Entry, note: Note) -> dict[str, str | None]:
-    """Return what a draft's own fields must be put back to, where they name somebody else."""
-    letter, wrong = entry.letter, dict[str, str | None]()
-    for key in ("to", "cc", "bcc"):
-        meant: tuple[Address, ...] = getattr(letter, key)
+def _fields_to_restore(letter: Letter, note: Note) -> dict[str, str | None]:
+    """Return the fields of a person's draft that name other people or another subject than its letter."""
+    wrong: dict[str, str | None] = {}
+    for key, people in (("to", letter.to), ("cc", letter.cc), ("bcc", letter.bcc)):
         try:
-            same = Address.parse_list(note.text(key)) == meant
+            is_same = Address.parse_list(note.text(key)) == people
         except Invalid:
-            same = False
-        if not same:
-            wrong[key] = ", ".join(map(str, meant)) or None
+            is_same = False
+        if not is_same:
+            wrong[key] = ", ".join(map(str, people)) or None
     if note.text("subject") != letter.subject:
         wrong["subject"] = letter.subject
     return wrong
 
 
-def _name(entry: Entry) -> str:
-    about = " ".join(re.findall(r"\w+", entry.letter.subject))[:40].strip()
-    return f"{entry.created.iso[:10]} {entry.id}{f' {about}' if about else ''}.md"
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
 
 
-def _inert(fields: dict[str, str | None]) -> dict[str, str | None]:
-    return {key: inert(value) if value else value for key, value in fields.items()}
-
-
-def _given(fields: dict[str, str | None]) -> dict[str, str]:
-    return {key: value for key, value in fields.items() if value is not None}
-
-
-def _text(text: str) -> str:
+def _fence(text: str) -> str:
     # A person who deletes the blank line before the end of a fence has changed nothing.
     return f"{fence(text.strip(chr(10)))}\n"
-
-
-def _specs(addresses: tuple[Address, ...]) -> str:
-    # For the frontmatter, which has little room; the envelope below it has them all.
-    return ", ".join(address.spec for address in addresses)[:MAX_FOUND]
 
 
 def _later(stamp: Stamp, seconds: float) -> str:
@@ -438,8 +412,7 @@ def _later(stamp: Stamp, seconds: float) -> str:
 
 def _envelope(entry: Entry) -> str:
     letter = entry.letter
-    people = letter.address_rows
-    rows = [f"- {name}: {quote(str(a))}" for name, addresses in people for a in addresses]
+    rows = [f"- {name}: {quote(str(one))}" for name, some in letter.address_rows for one in some]
     rows.append(f"- Subject: {quote(letter.subject or '(none)')}")
     rows += [f"- HTML part: {letter.about_html}"] if letter.html else []
     for at, file in enumerate(letter.attachments):
