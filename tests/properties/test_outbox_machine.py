@@ -25,7 +25,7 @@ from postroom.desk.compose import settled
 from postroom.desk.notes import folder, text_of
 from postroom.desk.outbox import Proposal
 from postroom.desk.recorder import Call
-from postroom.desk.unowned_notes import slip
+from postroom.desk.unowned_notes import parse_slip
 from postroom.mail import mime
 from postroom.store.ledger import SqliteLedger, Transaction
 from postroom.vault.note import Note
@@ -619,7 +619,7 @@ class OutboxMachine(RuleBasedStateMachine):
         head = f"type: email_send\nstatus: approved\nto: {who.spec}\ncreated: {len(self.slips)}\n"
         path.write_text(f"---\n{head}---\n", "utf-8")
         self.touched(path, where)
-        written = slip(path.name, File("", 0, 0, 0), Note.parse(path.read_bytes()))
+        written = parse_slip(path.name, File("", 0, 0, 0), Note.parse(path.read_bytes()))
         assert written is not None
         self.slips[written.hash] = who.key
 

@@ -85,11 +85,14 @@ class VaultDisplay(NoteDisplay):
             self._adopt_requests()
         for id in self._ledger.letters.with_old_html():
             with self._guarded(f"The letter {id}"):
-                self._refreeze(id)
+                if entry := self._outbox.refreeze(id):
+                    notice = next(one.text for one in entry.card.lines if one.kind == "refrozen")
+                    self._reports.append(f"The letter {id}: {notice}")
+                    self._notes.sync_note(entry, notice)
         states = self._ledger.letters.states()  # what changes meanwhile is read again by itself
-        for entry in self._outbox.expire(states):
-            states.pop(entry.id)
-            self._notes.sync_note(entry)
+        for expired in self._outbox.expire(states):
+            states.pop(expired.id)
+            self._notes.sync_note(expired)
         look = self._look()
         self._seen = {
             one.path: one for notes in (*look.letters.values(), look.unowned) for one in notes
@@ -99,9 +102,10 @@ class VaultDisplay(NoteDisplay):
                 self._perform(plan((), [self._unowned.classify(seen)], self._rules))
         self._reconcile_letters(states, look)
         if adopt and self._rules.live and self._rules.trust == "folder":
-            for action in planning.plan_slips(self._fitting_letters()):
-                with self._guarded(f"The letter {getattr(action, 'letter', '')}"):
-                    self._perform([action])
+            for slip in self.slips():
+                with self._guarded(slip.path):
+                    letters = [entry.id for entry in self._unowned.waiting_for(slip)]
+                    self._perform(planning.plan_slip(slip.path, slip.hash, letters))
         return list(self._reports)
 
     def sync(self, entry: Entry, *, retext: bool = False) -> None:
@@ -184,17 +188,10 @@ class VaultDisplay(NoteDisplay):
             with self._guarded(getattr(action, "path", "")):
                 self._perform([action])
 
-    def _refreeze(self, id: str) -> None:
-        if entry := self._outbox.refreeze(id):
-            notice = next(line.text for line in entry.card.lines if line.kind == "refrozen")
-            self._reports.append(f"The letter {id}: {notice}")
-            self._notes.sync_note(entry, notice)
-
     def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
         locations = self._ledger.notes.locations()
-        is_trust_new = (
-            self._ledger.settings.notes_trust != self._rules.trust
-        )  # notes say what to do
+        # What to do, as the notes say, depends on the trust level.
+        is_trust_new = self._ledger.settings.notes_trust != self._rules.trust
         for id in dict.fromkeys((*states, *locations, *look.letters)):
             if id in self._handled:
                 continue
@@ -243,12 +240,6 @@ class VaultDisplay(NoteDisplay):
     def _slip(self, hash: str) -> Slip | None:
         slips = self._unowned.slips_among(self._in_approved(), spent=True)
         return next((slip for slip in slips if slip.hash == hash), None)
-
-    def _fitting_letters(self) -> dict[tuple[str, str], list[str]]:
-        return {
-            (slip.path, slip.hash): [entry.id for entry in self._unowned.waiting_for(slip)]
-            for slip in self.slips()
-        }
 
     # Looking
 

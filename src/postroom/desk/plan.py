@@ -9,7 +9,7 @@ one of its letter and shows what was frozen. Everything else is undone and repor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -402,7 +402,7 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     if slip and slip.spent_on:
         return _plan_spent_slip(path, slip)
     if slip:
-        return _plan_request(file, slip) if file.by_tool else _plan_slip(path, slip)
+        return _plan_request(file, slip) if file.by_tool else _plan_persons_slip(path, slip)
     if not rules.live:
         return [Report(f"{path} is not sent: Postroom rehearses ({rules.source}).")]
     if file.by_tool:
@@ -410,7 +410,7 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     return [Freeze(path, approved=True)]
 
 
-def _plan_slip(path: str, slip: SlipFacts) -> list[Action]:
+def _plan_persons_slip(path: str, slip: SlipFacts) -> list[Action]:
     is_to_mark = slip.status != "approved" and slip.is_persons_request
     actions: list[Action] = []
     if slip.status != "approved" and not is_to_mark:
@@ -461,12 +461,9 @@ def plan_requests(requests: Sequence[UnownedNote], waiting: int, rules: Rules) -
     return actions + plan((), requests[:room], rules)
 
 
-def plan_slips(fitting: Mapping[tuple[str, str], Collection[str]]) -> list[Action]:
-    """Approve by each slip (path and hash) the letter that it fits, if it fits no other."""
-    actions: list[Action] = []
-    for (path, hash), letters in fitting.items():
-        if len(letters) == 1:
-            actions += [Decide(letter, "approve by slip", hash) for letter in letters]
-        elif letters:
-            actions.append(Report(f"{path} fits {len(letters)} letters, and so approves none."))
-    return actions
+def plan_slip(path: str, hash: str, letters: Sequence[str]) -> list[Action]:
+    """Approve the waiting letter that a slip fits, if it fits no other."""
+    if len(letters) == 1:
+        return [Decide(letters[0], "approve by slip", hash)]
+    several = Report(f"{path} fits {len(letters)} letters, and so approves none.")
+    return [several] if letters else []

@@ -37,9 +37,7 @@ MAIL: Final = "email"  # the type of a note that holds a mail that came in
 VAULT_AGENT: Final = "vault"  # the agent of drafts whose author is not known
 DOUBT: Final = "A tool may have written this note, so it has to be moved twice. "
 AGENTS_TEXT: Final = "What the agent wrote"
-
-
-TYPES: Final = ("email_send", "email_reply")
+TYPES: Final = ("email_send", "email_reply")  # of slips and requests
 
 
 class Slip(NamedTuple):
@@ -74,25 +72,16 @@ class Slip(NamedTuple):
         )
 
 
-def slip(path: str, file: File, note: Note) -> Slip | None:
+def parse_slip(path: str, file: File, note: Note) -> Slip | None:
     """Return the slip that a note is, if it is one."""
     if note.text("type") not in TYPES or note.text("letter"):
         return None
-    named = {
-        key: one_line(note.text(key)) for key in ("type", "to", "subject", "thread_id", "created")
-    }
-    # Over what it says, not over its bytes: a sync client may have changed line ends, we its status.
-    said = json.dumps([*named.values(), note.body.split()])
-    return Slip(
-        hash=hashlib.sha256(said.encode()).hexdigest()[:16],
-        path=path,
-        file=file,
-        type=named["type"],
-        to=named["to"],
-        subject=named["subject"],
-        thread=named["thread_id"],
-        status=note.text("status"),
-    )
+    keys = ("type", "to", "subject", "thread_id", "created")
+    kind, to, subject, thread, created = (one_line(note.text(key)) for key in keys)
+    # Over the words, not the bytes: a sync client may have changed line ends, we its status.
+    words = json.dumps([kind, to, subject, thread, created, note.body.split()])
+    hash = hashlib.sha256(words.encode()).hexdigest()[:16]
+    return Slip(hash, path, file, kind, to, subject, thread, note.text("status"))
 
 
 class UnownedNotes:
@@ -117,7 +106,10 @@ class UnownedNotes:
         """Return what a note without a letter is, and who wrote it."""
         note = seen.note
         assert note is not None
-        written, by = slip(seen.path, seen.file, note), self._tool_note(seen, note)
+        is_mail, is_proposed = note.text("type") == MAIL, note.text("status") == PROPOSED
+        if is_mail or not (is_proposed or seen.folder in (folders.APPROVED, folders.PLANS)):
+            return UnownedNote(path=seen.path, is_mail=is_mail)
+        slip, by = parse_slip(seen.path, seen.file, note), self._tool_note(seen, note)
         missing = [] if note.text("to") else ["to"]
         missing += [] if "subject" in note.fields else ["subject"]
         missing += [] if missing or note.body.strip() else ["text"]
@@ -125,11 +117,10 @@ class UnownedNotes:
             path=seen.path,
             by_tool=by is not None,
             by_inode=by is not None and by.inode_only,
-            agent=(by.agent if written else _drafting_agent(by)) if by else VAULT_AGENT,
+            agent=(by.agent if slip else _drafting_agent(by)) if by else VAULT_AGENT,
             missing=tuple(missing),
-            is_mail=note.text("type") == MAIL,
-            is_proposed=note.text("status") == PROPOSED,
-            slip=self._slip_facts(written, by) if written else None,
+            is_proposed=is_proposed,
+            slip=self._slip_facts(slip, by) if slip else None,
         )
 
     def _tool_note(self, seen: SeenNote, note: Note) -> ToolNote | None:
@@ -140,22 +131,22 @@ class UnownedNotes:
         is_older = is_older and not self._ledger.slips.is_trusted(tag)
         return ToolNote("") if is_older and (by is None or by.inode_only) else by
 
-    def _slip_facts(self, written: Slip, by: ToolNote | None) -> SlipFacts:
-        first_seen, letter = self._ledger.slips.all().get(written.hash, (None, ""))
-        request = self._ledger.slips.request(written.hash)
+    def _slip_facts(self, slip: Slip, by: ToolNote | None) -> SlipFacts:
+        first_seen, letter = self._ledger.slips.all().get(slip.hash, (None, ""))
+        request = self._ledger.slips.request(slip.hash)
         # Only a file that the desk wrote in Pending_Approval/, and that still says the same, has a
         # list that counts: an agent can copy the text of one.
         is_by_desk = by is not None and by.path.startswith(f"{folders.PENDING}/")
         listed = None
         if request and request.agent is not None and is_by_desk and len(request.letters) == 1:
-            listed = self._listed_letter(*request.letters[0], written.hash)
+            listed = self._listed_letter(*request.letters[0], slip.hash)
         return SlipFacts(
-            hash=written.hash,
-            status=written.status,
+            hash=slip.hash,
+            status=slip.status,
             age=elapsed(first_seen, self._clock()) if first_seen else None,
             spent_on=letter,
             is_letter_sent=bool(letter) and self._ledger.letters.get(letter).kind == "sent",
-            is_filed=self._ledger.slips.is_filed(written.hash),
+            is_filed=self._ledger.slips.is_filed(slip.hash),
             is_persons_request=request is not None and request.agent is None,
             listed=listed,
         )
@@ -180,29 +171,29 @@ class UnownedNotes:
         known, now = self._ledger.slips.all(), self._clock()
         slips = []
         for seen in notes:
-            written = slip(seen.path, seen.file, seen.note) if seen.note else None
-            first_seen, letter = known.get(written.hash, (None, "")) if written else (None, "")
-            if not (written and seen.note and first_seen):
+            slip = parse_slip(seen.path, seen.file, seen.note) if seen.note else None
+            if not (slip and seen.note and slip.hash in known):
                 continue
-            if elapsed(first_seen, now) >= SLIP_SECONDS:
-                continue
-            if spent or not (letter or self._tool_note(seen, seen.note)):
-                slips.append(written)
-        return sorted(slips, key=lambda each: each.file.mtime_ns, reverse=True)
+            first_seen, letter = known[slip.hash]
+            is_fresh = elapsed(first_seen, now) < SLIP_SECONDS
+            if is_fresh and (spent or not (letter or self._tool_note(seen, seen.note))):
+                slips.append(slip)
+        return sorted(slips, key=lambda slip: slip.file.mtime_ns, reverse=True)
 
-    def waiting_for(self, written: Slip, agent: str = "") -> list[Entry]:
+    def waiting_for(self, slip: Slip, agent: str = "") -> list[Entry]:
         """Return the waiting letters that a slip fits, of one agent or of all."""
         # A slip is for what an agent asks; what the orchestrator drafted is to be seen first.
-        lines = [
-            each for each in self._ledger.lists.summaries("pending") if each.agent != ORCHESTRATOR
+        waiting = [
+            self._ledger.letters.get(each.id)
+            for each in self._ledger.lists.summaries("pending")
+            if each.agent != ORCHESTRATOR and agent in ("", each.agent)
         ]
-        waiting = [self._ledger.letters.get(each.id) for each in lines if agent in ("", each.agent)]
-        return [e for e in waiting if written.fits(e.letter, self._exposure.answered(e.letter))]
+        return [e for e in waiting if slip.fits(e.letter, self._exposure.answered(e.letter))]
 
     def requests_in(self, folder: str) -> list[SeenNote]:
         """Return the requests that stand in a folder."""
         seen = self._sync.scan(folder)
-        return [one for one in seen if one.note and slip(one.path, one.file, one.note)]
+        return [one for one in seen if one.note and parse_slip(one.path, one.file, one.note)]
 
     # Actions
 
@@ -274,7 +265,7 @@ class UnownedNotes:
         """
         note, agent = seen.note, action.agent
         assert note is not None
-        request = slip(seen.path, seen.file, note)
+        request = parse_slip(seen.path, seen.file, note)
         assert request is not None
         parts = {title: fenced(text) for title, text in sections(note.body)}
         before = parts.get(AGENTS_TEXT)  # where it was presented before
@@ -293,7 +284,7 @@ class UnownedNotes:
             self._report(f"{seen.path} was not taken as a request: {why.message}.")
             return
         target = self._sync.free_path(folders.PENDING, seen.path.rpartition("/")[2])
-        presented = slip(target, seen.file, new)
+        presented = parse_slip(target, seen.file, new)
         assert presented is not None
 
         def before_move(inode: int) -> None:
@@ -356,7 +347,7 @@ def mark_unknown_drafts(vault: Vault, ledger: Ledger) -> None:
         with suppress(PostroomError):  # one that cannot be read now may be later
             raw, _ = vault.read(path)
             tag = etag(raw)
-            counts = slip(path, file, Note.parse(raw))
+            counts = parse_slip(path, file, Note.parse(raw))
         with ledger.write() as tx:
             if counts:
                 tx.slips.trust(tag, path)

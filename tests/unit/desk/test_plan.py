@@ -36,7 +36,7 @@ from postroom.desk.plan import (
     is_untouched,
     plan,
     plan_requests,
-    plan_slips,
+    plan_slip,
     put_back,
 )
 
@@ -672,12 +672,10 @@ def test_a_letter_approved_by_a_slip_is_always_planned() -> None:
 
 
 def test_a_slip_approves_the_one_letter_that_it_fits() -> None:
-    fitting = {("Approved/a.md", "aa"): [ID], ("Approved/b.md", "bb"): [ID, "other"]}
-    fitting[("Approved/c.md", "cc")] = []
-    assert plan_slips(fitting) == [
-        Decide(ID, "approve by slip", "aa"),
-        Report("Approved/b.md fits 2 letters, and so approves none."),
-    ]
+    assert plan_slip(APPROVED, "aa", []) == []
+    assert plan_slip(APPROVED, "aa", [ID]) == [Decide(ID, "approve by slip", "aa")]
+    several = f"{APPROVED} fits 2 letters, and so approves none."
+    assert plan_slip(APPROVED, "aa", [ID, "other"]) == [Report(several)]
 
 
 def test_requests_are_adopted_while_there_is_room() -> None:
