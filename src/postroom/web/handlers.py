@@ -22,9 +22,8 @@ from postroom.core.records import DAY, Entry
 from postroom.core.stamp import elapsed
 from postroom.desk.compose import settled
 from postroom.web import views
-from postroom.web.diff import letter_changes
 from postroom.web.request import AppContext, Form, PageRequest, page, redirect, status_code
-from postroom.web.views import HistoryQuery, Notice, PageFrame, QueueView
+from postroom.web.views import HistoryQuery, Notice, PageFrame, QueueView, letter_changes
 
 FAILED_SECONDS: Final = 72 * 3600.0  # for which the queue shows a letter that failed
 MAX_MAILS: Final = 20  # of a conversation

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter
-from postroom.web.diff import MAX_WORDS, letter_changes, text_changes
+from postroom.web.views import MAX_WORDS, letter_changes, text_changes
 from tests.cases import for_each
 from tests.conftest import size
 from tests.desks import ANN, BOB, CAT, YOU

@@ -23,8 +23,8 @@ from postroom.core.policy import Rules
 from postroom.core.records import AgentActivity, Check, Entry, LetterSummary
 from postroom.core.stamp import Stamp
 from postroom.web import views
-from postroom.web.diff import letter_changes
 from postroom.web.templates import ENVIRONMENT
+from postroom.web.views import letter_changes
 from tests.desks import ANN, BOB, CAT, START, YOU
 from tests.unit.web.browser import parsed
 
