@@ -33,8 +33,11 @@ DRAFT_CALL: Final = Call("draft_reply", ORCHESTRATOR, ORCHESTRATOR)
 WITHDRAW_CALL: Final = Call("withdraw_letter", ORCHESTRATOR, ORCHESTRATOR)
 
 
-class AlreadyAnswered(PostroomError):
-    """The person has answered the mail by other means."""
+def find_obstacle(context: RunContext, item: InboxItem) -> str:
+    """Return why no answer to this mail is drafted automatically; empty where nothing speaks against it."""
+    # Another version that the person asked for does not count as an automatic answer.
+    drafts = 0 if item.wish else context.inbox.drafts_within_a_day(item)
+    return not_answered(facts_of(item), drafts, context.most_drafts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,6 @@ class Drafter:
         except (Limited, Full, AuthRequired) as error:
             self._hold(item, f"{error.message.rstrip('.')}. It is drafted when there is room.")
             return False
-        except AlreadyAnswered as error:
-            self._close(item, InboxState.DONE, Judgement("archive", why=error.message))
         except (Invalid, Denied, NotFound) as error:
             self._leave_to_person(
                 item, f"No answer is drafted by itself: {error.message.rstrip('.')}."
@@ -67,22 +68,26 @@ class Drafter:
             else:
                 self.context.inbox.change(item, held=error.message, tries=item.tries + 1)
         else:
-            # Where it could not be recorded, the next round finds the letter by its key.
-            if self.context.inbox.save_draft(item, entry):
+            if entry is None:
+                judgement = Judgement("archive", why="It was answered already.")
+                self._close(item, InboxState.DONE, judgement)
+            # Where it cannot be recorded, the next round finds the letter by its key.
+            elif self.context.inbox.save_draft(item, entry):
                 self.context.emit_for(item, "drafted", letter=entry.id)
         return True
 
-    def _propose(self, item: InboxItem) -> Entry:
+    def _propose(self, item: InboxItem) -> Entry | None:
+        """Return the answer, proposed to the desk; None where the person has answered the mail."""
         desk, inbox = self.context.desk, self.context.inbox
         key = f"triage {item.turn} {item.account} {item.message}"[:200]
-        if known := inbox.letter_by_key(key):  # drafted before a crash, and not recorded
-            desk.sync_notes_and_log(known)
-            return known
+        if existing := inbox.letter_by_key(key):  # drafted before a crash, and not recorded
+            desk.sync_notes_and_log(existing)
+            return existing
         # Since it was judged, another answer may have been drafted in its conversation.
-        drafts = 0 if item.wish else inbox.drafts_within_a_day(item)
-        if obstacle := not_answered(facts_of(item), drafts, self.context.most_drafts):
+        if obstacle := find_obstacle(self.context, item):
             raise Denied(obstacle)
-        self._refuse_answered(item)
+        if self._is_answered(item):
+            return None
         judgement = judgement_of(item)
         _, reply = self.context.services.mailbox.answer(
             item.account, id=item.message, thread="", everyone=False
@@ -109,15 +114,13 @@ class Drafter:
         )
         return desk.propose(DRAFT_CALL, letter, proposal)
 
-    def _refuse_answered(self, item: InboxItem) -> None:
-        """Raise `AlreadyAnswered` where a sent mail of the conversation answers this one."""
+    def _is_answered(self, item: InboxItem) -> bool:
+        """Whether a sent mail of the conversation answers this one."""
         box = self.context.services.mailbox.box(item.account)
         messages = box.thread(item.message).messages
         names = {one.mail.message_id for one in messages if one.id == item.message} - {""}
-        for message in messages:
-            answered = {*message.mail.in_reply_to, *message.mail.references}
-            if SENT in message.labels and names & answered:
-                raise AlreadyAnswered("It was answered already.")
+        sent = [one.mail for one in messages if SENT in one.labels]
+        return any(names & {*mail.in_reply_to, *mail.references} for mail in sent)
 
     def _rehearse(self, item: InboxItem) -> None:
         desk = self.context.desk

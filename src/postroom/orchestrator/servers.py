@@ -73,7 +73,9 @@ class Servers(ExitStack):
         """Return the answers in order; a refusal is the error in its place."""
         if not questions:
             return []
-        answers = self._portal.start_task_soon(self._ask_all, server, tool, questions)
+        # Made in this thread: at the end of the block the portal must close after its clients.
+        client = self._client(server)
+        answers = self._portal.start_task_soon(self._ask_all, client, tool, questions)
         while not wait([answers], POLL_SECONDS).done:
             if not self.keep_waiting():
                 answers.cancel()
@@ -81,11 +83,11 @@ class Servers(ExitStack):
         return answers.result()
 
     async def _ask_all(
-        self, server: str, tool: str, questions: Sequence[Question]
+        self, client: MCPClient, tool: str, questions: Sequence[Question]
     ) -> list[ToolValues | PostroomError]:
         import asyncio
 
-        client, slots = self._client(server), asyncio.Semaphore(PARALLEL_CALLS)
+        server, slots = client.server_name, asyncio.Semaphore(PARALLEL_CALLS)
 
         def fall_back(question: Question) -> ToolValues:
             self._paused_until[server] = time.monotonic() + PAUSE_SECONDS

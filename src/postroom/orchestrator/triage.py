@@ -19,14 +19,13 @@ from postroom.core.handbook import (
     DRAFTS,
     Case,
     Judgement,
-    not_answered,
     settled,
 )
 from postroom.core.policy import back_off
 from postroom.core.records import DecidedBy, InboxItem, InboxState
 from postroom.core.text import words
 from postroom.orchestrator.context import RunContext
-from postroom.orchestrator.drafting import Drafter
+from postroom.orchestrator.drafting import Drafter, find_obstacle
 from postroom.orchestrator.servers import ToolValues
 from postroom.orchestrator.vault_reader import Guidance, load_guidance, read_notes
 from postroom.services.inbox import TriageResult
@@ -64,9 +63,9 @@ class Triage:
             for items in self.context.chunks(InboxState.PENDING):
                 self._judge([item for item in items if self._is_due(item)])
                 self.between_mails()
-        failed = next((item for item in pending if item.tries and item.held), None)
-        if failed is not None and self.context.model is not None:
-            self.trouble.setdefault("model", failed.held)
+        retry = next((item for item in pending if item.tries and item.held), None)
+        if retry is not None and self.context.model is not None:
+            self.trouble.setdefault("model", retry.held)
         self._draft_answers()
         self.sync_stale_notes()
 
@@ -103,9 +102,9 @@ class Triage:
 
     def _draft_answers(self) -> None:
         drafter = self._drafter
-        decided = filter(self._is_due, self.context.inbox.records.in_states(InboxState.DECIDED))
+        items = filter(self._is_due, self.context.inbox.records.in_states(InboxState.DECIDED))
         # Where there is no room for all letters, the urgent ones come first.
-        for item in sorted(decided, key=lambda item: judgement_of(item).decision != "urgent"):
+        for item in sorted(items, key=lambda item: judgement_of(item).decision != "urgent"):
             if self.context.stopping.is_set() or not drafter.draft(item):
                 break
             self.sync_stale_notes()
@@ -114,10 +113,10 @@ class Triage:
     # Judging
 
     def _judge(self, items: Sequence[InboxItem]) -> None:
-        noted = [(item, path) for item in items if (path := self.context.inbox.note_path(item))]
-        answers = read_notes(self.context, [path for _, path in noted])
+        notes = [(item, path) for item in items if (path := self.context.inbox.note_path(item))]
+        answers = read_notes(self.context, [path for _, path in notes])
         results: list[TriageResult] = []
-        for (item, path), answer in zip(noted, answers, strict=True):
+        for (item, path), answer in zip(notes, answers, strict=True):
             if self.context.stopping.is_set():
                 break
             if isinstance(answer, Corrupt):
@@ -137,9 +136,7 @@ class Triage:
     def _judge_one(self, item: InboxItem, note: ToolValues) -> TriageResult | None:
         """Return what becomes of a mail; None where it is to be judged again later."""
         facts = facts_of(item, words(text_of(str(note["body"]))))
-        # Another version that the person asked for does not count as an automatic answer.
-        drafts = 0 if item.wish else self.context.inbox.drafts_within_a_day(item)
-        obstacle = not_answered(facts, drafts, self.context.most_drafts)
+        obstacle = find_obstacle(self.context, item)
         rule = None if item.wish else handbook.decide(self.guidance.rules, facts)
         if rule is not None:
             by = f"line {rule.line} of {HANDBOOK}"
@@ -196,8 +193,8 @@ class Triage:
     def _save(self, results: Sequence[TriageResult]) -> None:
         if not results:
             return
-        worded = [result._replace(judgement=_with_text(result.judgement)) for result in results]
-        for item, judgement, by in self.context.inbox.save_decisions(worded):
+        complete = [result._replace(judgement=_with_text(result.judgement)) for result in results]
+        for item, judgement, by in self.context.inbox.save_decisions(complete):
             self.context.emit_for(item, "triaged", decision=judgement.decision, by=by)
         self.sync_stale_notes()
 
