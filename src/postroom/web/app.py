@@ -42,7 +42,7 @@ Handler = Callable[[PageRequest], Response]
 
 def build_app(context: AppContext) -> ASGIApp:
     """Return the page as an ASGI application."""
-    desk, sign_in = Handlers(context), SignIn(context)
+    desk, sign_in = Handlers(context), SignInHandlers(context)
     gets: dict[str, Handler] = {
         "/": desk.queue,
         "/letter/{id}": desk.letter,
@@ -193,7 +193,7 @@ async def _static(request: Request) -> Response:
     return Response(STATIC[name], media_type=STATIC_TYPES[name], headers=headers)
 
 
-class SignIn:
+class SignInHandlers:
     """Signing in and out, unlocking, and the stream of changes."""
 
     def __init__(self, context: AppContext) -> None:
