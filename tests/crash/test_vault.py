@@ -360,7 +360,8 @@ def test_a_move_that_is_killed_between_any_two_effects_is_whole_after_the_next_l
 
 def test_a_move_whose_recovery_is_killed_too_is_whole_after_the_next_look(person: Person) -> None:
     mover, nth = Mover(person, SAME_FOLDER), 1
-    before_it_loses_its_old_name = worker.Doom(1, only="unlink")
+    # The first unlink is of the temporary name under which its intent was written.
+    before_it_loses_its_old_name = worker.Doom(2, only="unlink")
     while True:
         assert mover.dies(before_it_loses_its_old_name)
         if not mover.dies_looking(worker.Doom(nth)):
@@ -400,7 +401,7 @@ def test_a_note_that_was_made_where_a_killed_move_would_have_gone_costs_nobody_a
 @pytest.mark.parametrize("name", [PLAN, SAME_FOLDER], ids=["old", "new"])
 def test_a_note_that_is_edited_before_its_killed_move_is_finished_is_one_note_with_the_edit(person: Person, name: str) -> None:  # fmt: skip
     mover = Mover(person, SAME_FOLDER)
-    assert mover.dies(worker.Doom(1, only="unlink"))  # it has both names
+    assert mover.dies(worker.Doom(2, only="unlink"))  # it has both names
 
     def run(tell: Tell) -> None:
         with mover.open() as services:

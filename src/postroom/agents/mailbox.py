@@ -155,6 +155,8 @@ class AgentMailbox:
         self.path = folder.box(name)
         self._folder = folder
         self._beside = folder.beside(name, "")
+        self._cursor = f"{self._beside}cursor"
+        self._copy = f"{self._beside}rewrite"
         self._ids: tuple[FilePosition, set[bytes]] | None = None
 
     @contextmanager
@@ -276,11 +278,11 @@ class AgentMailbox:
 
     def _oldest(self, patience: float) -> MessageLine | None:
         with suppress(FileNotFoundError), self._open(patience) as handle:
-            start = self._read_cursor(handle)
+            start = read_cursor(self._cursor, handle)
             line = next(find_unread(read_lines(handle, start)), None)
             read_until = line.start if line else os.fstat(handle).st_size
             if start != read_until:
-                self._write_cursor(handle, read_until)
+                write_cursor(self._cursor, handle, read_until)
             return line
         return None
 
@@ -305,16 +307,16 @@ class AgentMailbox:
                 line = again
             at = find_unread_flag(line.line)
             if at >= 0:
-                with prepared_cursor(f"{self._beside}cursor", handle, line.end) as write_cursor:
+                with prepared_cursor(self._cursor, handle, line.end) as advance:
                     before()
                     os.pwrite(handle, b"true ", line.start + at)
-                    write_cursor()
+                    advance()
                     after()
             else:  # nothing to write over: the key is missing
                 old = read_all(handle)
                 new = write_message(line.message._replace(read=True))
                 before()
-                self._overwrite(handle, old, old[: line.start] + new + old[line.end :])
+                overwrite_safely(self._copy, handle, old, old[: line.start] + new + old[line.end :])
 
     def wait(self, patience: float) -> None:
         """Wait until nobody holds the mailbox; anything else that is wrong with it is ignored."""
@@ -332,26 +334,20 @@ class AgentMailbox:
         marked = line.line[:at] + b"true " + line.line[at + 5 :] + b"\n"
         with locked(self.path, make=False) as handle:
             if at >= 0 and os.pread(handle, len(marked), line.start) == marked:
-                unread_from = min(self._read_cursor(handle), line.start)
+                unread_from = min(read_cursor(self._cursor, handle), line.start)
                 os.pwrite(handle, b"false", line.start + at)
-                self._write_cursor(handle, unread_from)
-
-    def _read_cursor(self, handle: int) -> int:
-        return read_cursor(f"{self._beside}cursor", handle)
-
-    def _write_cursor(self, handle: int, offset: int) -> None:
-        write_cursor(f"{self._beside}cursor", handle, offset)
+                write_cursor(self._cursor, handle, unread_from)
 
     def unread(self) -> int:
         """Return how many messages wait."""
         with suppress(FileNotFoundError), self._open() as handle:
-            return count_unread(read_all(handle, self._read_cursor(handle)))
+            return count_unread(read_all(handle, read_cursor(self._cursor, handle)))
         return 0
 
     def may_have_unread(self) -> bool:
         """Whether a message may wait; False is certain. Takes no lock."""
         with suppress(FileNotFoundError), opened_own(self.path, os.O_RDONLY) as handle:
-            return self._read_cursor(handle) < os.fstat(handle).st_size
+            return read_cursor(self._cursor, handle) < os.fstat(handle).st_size
         return False
 
     def messages(self, *words: str) -> list[AgentMessage]:
@@ -419,7 +415,7 @@ class AgentMailbox:
             if not dry_run and (gone or is_emptied or torn):
                 self._set_aside(*torn)
                 if new:
-                    self._overwrite(handle, data, new)
+                    overwrite_safely(self._copy, handle, data, new)
                 else:
                     os.ftruncate(handle, 0)
                 self._remove_abouts(set(gone))
@@ -428,7 +424,7 @@ class AgentMailbox:
 
     def _mend(self, handle: int) -> None:
         """Finish what a crash left half done, and set a torn last line aside."""
-        finish_overwriting(f"{self._beside}rewrite", handle)
+        finish_overwriting(self._copy, handle)
         size = os.fstat(handle).st_size
         if not size or os.pread(handle, 1, size - 1) == b"\n":
             return
@@ -444,9 +440,6 @@ class AgentMailbox:
         if torn:
             self._folder.make()
             append(f"{self._beside}torn", b"".join(piece + b"\n" for piece in torn))
-
-    def _overwrite(self, handle: int, old: bytes, new: bytes) -> None:
-        overwrite_safely(f"{self._beside}rewrite", handle, old, new)
 
 
 def _parse_about(line: bytes) -> dict[str, str]:

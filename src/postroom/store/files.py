@@ -171,7 +171,9 @@ def create(
 
 def replace(path: AnyPath, data: bytes, mode: int | None = None) -> None:
     """Write a file, whole, in the place of whatever has that name; make its folder if missing."""
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    parent = os.path.dirname(path) or "."
+    if not os.path.isdir(parent):
+        os.makedirs(parent, exist_ok=True)
     with _folder_of(path) as (folder, name):
         with _temporary_file(folder, data, mode) as temp:
             os.rename(temp, name, src_dir_fd=folder, dst_dir_fd=folder)

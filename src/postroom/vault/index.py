@@ -97,7 +97,7 @@ def document(path: str, raw: bytes) -> Document:
         text = raw.decode(errors="replace")[:MAX_TEXT]
         return Document(_columns(path, body=text), frozenset(), frozenset(), why.message)
     body = note.body[:MAX_TEXT]
-    linked = mentions(note.source[:MAX_TEXT])
+    linked = mentions(note.source[:MAX_TEXT], frontmatter=note.head)
     fields = dict(_flat(note.fields))
     columns = _columns(
         path,

@@ -25,17 +25,11 @@ _WIKI = re.compile(
     r"\[\[((?:[^\[\]|#\\\r\n]++|\\(?!\|))*)"
     r"(?:(?:#|\\?\|)(?:[^\[\]\r\n]++|\[(?!\[)|\](?!\]))*)?\]\]"
 )
-_PLAIN = r"(?:[^\x00- ()\\\x7f]++|\\\S?+)*+"
-for _ in range(4):
-    _PLAIN = rf"(?:[^\x00- ()\\\x7f]++|\\\S?+|\({_PLAIN}\))*+"
-_NAMED = rf"(?!\[\[)(?:<((?:[^<>\\\r\n]++|\\[^\r\n])*+)>|(?!<)({_PLAIN}))"
 # What names the file in `](target "title")`, and after the label of a definition.
 _TARGET = re.compile(r"\s*(?:[\r\n][ \t>]*)?(?:<((?:[^<>\\\r\n]++|\\[^\r\n])*+)>|(\S*))")
 _FORMULA = re.compile(r"(?:^|(?<=\r))[ \t>]*\$\$(?![^\r\n]*\$\$).*?\$\$", re.MULTILINE | re.DOTALL)
 _LABEL = re.compile(r"\[(?:[^\[\]\\]++|\\.)*+\]:", re.DOTALL)
 _SOME_WIKI = re.compile(r"\[\[([^\[\]|#\r\n]+)")
-_SOME_INLINE = re.compile(rf"\]\([\s>]*+{_NAMED}")
-_SOME_DEFINITION = re.compile(rf"\]:[\s>]*+{_NAMED}")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 _WIKI_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//")  # "Meeting: notes" is a name
@@ -92,17 +86,12 @@ def stem(path: str) -> str:
     return _bare(path.rpartition("/")[2])
 
 
-def mentions(text: str) -> list[str]:
-    """Return what links may name, quickly: all that `links` finds, and some that stand in code."""
-    found = [name.rstrip("\\").strip() for name in _SOME_WIKI.findall(text)]
-    for pattern in (_SOME_INLINE, _SOME_DEFINITION) if "](" in text or "]:" in text else ():
-        found += [_decoded(angle or plain) for angle, plain in pattern.findall(text)]
-    return [name for name in found if name and len(name) <= MAX_TARGET]
-
-
-def _decoded(target: str) -> str:
-    target = target.partition("#")[0]
-    return unquote(_ESCAPE.sub(r"\1", target)) if "%" in target or "\\" in target else target
+def mentions(text: str, *, frontmatter: int = 0) -> list[str]:
+    """Return what links may name, quickly: all that `links` finds, and wikilinks in code."""
+    names = [name.rstrip("\\").strip() for name in _SOME_WIKI.findall(text)]
+    if "](" in text or "]:" in text:
+        names += [link.target for link in links(text, frontmatter=frontmatter) if not link.wiki]
+    return [name for name in names if 0 < len(name) <= MAX_TARGET]
 
 
 def _bare(path: str) -> str:
