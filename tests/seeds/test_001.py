@@ -346,7 +346,7 @@ def test_no_token_names_the_command_that_makes_one(gmail: Callable[..., Site]) -
     said = gmail(signed_in=False).refusal("search_emails", query="tea")
     head, detail = said.split("\n")
     assert head == "Error: No token found. Run `postroom auth gmail` first to complete OAuth"
-    assert detail.startswith("Detail: Nobody is signed in to Gmail.")
+    assert detail.startswith("Detail: You are not signed in to Gmail.")
 
 
 @for_each("name", ["token", "access_token"])

@@ -232,7 +232,7 @@ def move(mailbox: LabelStore, id: str, destination: str) -> RelabelResult:
 def check_page_size(limit: int) -> None:
     """Raise `Invalid` for a page size outside 1 to `MAX_PAGE`."""
     if not 1 <= limit <= MAX_PAGE:
-        raise Invalid(f"{limit} is no page size", remedy=f"Ask for 1 to {MAX_PAGE}.")
+        raise Invalid(f"A page cannot have {limit} mails", remedy=f"Ask for 1 to {MAX_PAGE}.")
 
 
 def not_found(what: str, id: str) -> NotFound:
@@ -242,12 +242,16 @@ def not_found(what: str, id: str) -> NotFound:
 
 def invalid_cursor() -> Invalid:
     """Return the error for a cursor that no search returned."""
-    return Invalid("That is no cursor", remedy="Give the one that the last answer ended with.")
+    return Invalid(
+        "This cursor is not valid", remedy="Give the cursor that the last answer ended with."
+    )
 
 
 def draft_changed(id: str) -> Conflict:
     """Return the error for a draft that is no longer at the version that was read."""
-    return Conflict(f"The draft {id} was changed since", remedy="Read it again, then decide.")
+    return Conflict(
+        f"The draft {id} has changed since you read it", remedy="Read it again, then decide."
+    )
 
 
 def new_label_name(name: str) -> str:
@@ -255,7 +259,8 @@ def new_label_name(name: str) -> str:
     cleaned = one_line(name)
     if len(cleaned) > MAX_LABEL or not all(part.strip() for part in cleaned.split("/")):
         raise Invalid(
-            f"{cleaned[:80]!r} is no label's name", remedy="Give one such as Work or Work/Clients."
+            f"{cleaned[:80]!r} cannot be the name of a label",
+            remedy="Give one such as Work or Work/Clients.",
         )
     return cleaned
 

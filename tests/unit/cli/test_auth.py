@@ -142,8 +142,8 @@ def paste_at_terminal(person: Person, answer: Callable[[str], str]) -> Outcome:
         ("http://localhost/?error=access_denied", "access_denied"),
         ("http://localhost/?state=another&code=abc", "another sign-in"),
         ("http://localhost/", "no code"),
-        ("", "no code"),
-        ("wrong-code", "does not take this code"),
+        ("", "not a code"),
+        ("wrong-code", "does not accept this code"),
     ],
 )
 def test_what_was_pasted_wrongly_is_said_and_nothing_is_kept(

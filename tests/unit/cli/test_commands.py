@@ -163,7 +163,7 @@ def test_state_and_mailbox_are_private(reader: Person) -> None:
         (["search", "x" * 100_000], 2, "16,384"),
         (["search", "(" * 10_000], 2, "10 levels of brackets"),
         (["search", "--limit", "0"], 2, "--limit"),
-        (["search", "--cursor", "zz", "x"], 2, "That is no cursor"),
+        (["search", "--cursor", "zz", "x"], 2, "This cursor is not valid"),
         (["search", "--account", "work", "x"], 3, "There is no account work"),
         (["read", "nope"], 3, "not found"),
         (["read", "6ab27c9f00000"], 3, "not found"),

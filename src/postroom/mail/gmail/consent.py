@@ -35,11 +35,11 @@ _LOOPBACK: Final = re.compile(
 # What Google's errors mean, and what to do.
 _ERRORS: Final = {
     "access_denied": (
-        "Google's page was left without agreeing (access_denied)",
+        "You left Google's page without agreeing (access_denied)",
         "Run it again. In testing mode, the account must be one of the app's test users: docs/gmail.md shows where.",
     ),
     "invalid_grant": (
-        "Google does not take this code: it is wrong, was used, or is too old",
+        "Google does not accept this code: it is wrong, was used before, or is too old",
         "Run it again, and paste the new address.",
     ),
 }
@@ -185,7 +185,7 @@ def _code(text: str, state: str) -> str:
     plain = text.strip()
     if "://" not in plain:
         if not plain or len(plain.split()) > 1:
-            raise Invalid("That is no code", remedy="Run it again, and paste the whole address.")
+            raise Invalid("This is not a code", remedy="Run it again, and paste the whole address.")
         return unquote(plain)
     found = {key: values[0] for key, values in parse_qs(urlsplit(plain).query).items()}
     if "error" in found:

@@ -63,7 +63,7 @@ _REFUSALS: Final = (
         {403},
         frozenset({"insufficientPermissions", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}),
         AuthRequired,
-        "What you signed in for does not allow this",
+        "Your sign-in does not allow this",
         "{sign_in} `--scopes modify` allows all that Postroom can do.",
     ),
     _Refusal(
@@ -153,7 +153,7 @@ def json_object(body: bytes) -> Json:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Unavailable("What came is no answer of Gmail's", remedy=RETRY_LATER)
+        raise Unavailable("Gmail did not send a valid answer", remedy=RETRY_LATER)
     return found
 
 

@@ -37,9 +37,9 @@ class LabelCache:
         """Whether the names should be fetched again, from `LIST_PATH`."""
         return not 0 <= self._now() - self._fetched < FRESH
 
-    def update(self, found: Json) -> None:
+    def update(self, answer: Json) -> None:
         """Replace the names by those in an answer to `LIST_PATH`."""
-        rows = object_list(found, "labels")
+        rows = object_list(answer, "labels")
         own = {text_field(row, "id"): text_field(row, "name") for row in rows}
         with self._lock:
             self._own = {id: name for id, name in own.items() if not _system_name(id)}

@@ -81,7 +81,7 @@ class GmailMailbox(GmailSender):
             self._own = tuple(filter(None, map(_address, rows)))
             self._own_fetched, self._sign_in_id = self._now(), self._api.sign_in_id
         if not self._own:
-            raise Unavailable("Gmail names no address of this account", remedy="Try again.")
+            raise Unavailable("Gmail returned no address for this account", remedy="Try again.")
         return self._own
 
     def search(self, query: str, *, limit: int = 20, cursor: str = "") -> SearchPage:
@@ -164,7 +164,9 @@ class GmailMailbox(GmailSender):
             length += len(piece)
             yield piece
         if size and length != size:
-            raise Unavailable(f"{length:,} of {size:,} bytes came", remedy="Try again in a while.")
+            raise Unavailable(
+                f"Only {length:,} of {size:,} bytes arrived", remedy="Try again in a while."
+            )
 
     def changes(self, since: str = "") -> Changes:
         if not since:
@@ -228,8 +230,8 @@ class GmailMailbox(GmailSender):
     def _label_ids(self, labels: frozenset[str]) -> frozenset[str]:
         return frozenset(filter(None, map(self._labels.find, labels)))
 
-    def _label_names(self, found: Json) -> frozenset[str]:
-        return self._labels.names(payload.label_ids(found))
+    def _label_names(self, answer: Json) -> frozenset[str]:
+        return self._labels.names(payload.label_ids(answer))
 
     # Drafts
 
@@ -270,13 +272,13 @@ class GmailMailbox(GmailSender):
         if self._draft_version(id) != version:
             raise draft_changed(id)
 
-    def _draft(self, found: Json, raw: bytes) -> MailboxDraft:
+    def _draft(self, answer: Json, raw: bytes) -> MailboxDraft:
         """Return the draft that Gmail made of these bytes."""
-        made = object_field(found)
+        made = object_field(answer)
         version, thread = id_field(made), id_field(made, "threadId")
         labels = self._label_names(made) | {DRAFT}
         message = Message(version, thread, int(self._now()), len(raw), labels, mime.read(raw))
-        return MailboxDraft(id_field(found), version, message)
+        return MailboxDraft(id_field(answer), version, message)
 
     # Sending: `GmailSender` does the rest
 

@@ -127,7 +127,7 @@ class TokenStore:
     def _renew(self, token: OAuthToken, post: PostForm) -> OAuthToken:
         if not token.refresh:
             raise AuthRequired(
-                f"The token in {token.file} has run out, and cannot be renewed",
+                f"The token in {token.file} has expired and cannot be renewed",
                 remedy=self.remedy,
                 kind="expired",
             )
@@ -192,13 +192,13 @@ def find_token(files: Sequence[Path], remedy: str) -> OAuthToken:
         except FileNotFoundError:
             if aside := sorted(file.parent.glob(f"{file.name}.revoked*")):
                 raise _revoked(aside[-1], remedy) from None
-    raise AuthRequired("Nobody is signed in to Gmail", remedy=remedy, kind="missing")
+    raise AuthRequired("You are not signed in to Gmail", remedy=remedy, kind="missing")
 
 
 def _revoked(aside: Path, remedy: str) -> AuthRequired:
     return AuthRequired(
-        f"Google no longer accepts the token: it was revoked, or has run out (it is kept as {aside})",
-        remedy=f"{remedy} Where it ends after seven days, the app is in Google's testing mode:"
+        f"Google no longer accepts the token: it was revoked or has expired (its file is now {aside})",
+        remedy=f"{remedy} If it expires after seven days, the app is in Google's testing mode:"
         " docs/gmail.md says how to publish it.",
         kind="expired",
     )

@@ -34,45 +34,45 @@ def check_id(what: str, id: str) -> None:
         raise not_found(what, id)
 
 
-def text_field(found: Json, key: str) -> str:
+def text_field(answer: Json, key: str) -> str:
     """Return a text that Gmail must have given."""
-    value = found.get(key)
+    value = answer.get(key)
     if isinstance(value, str) and value:
         return value
     raise malformed(f"lacks its {key}")
 
 
-def id_field(found: Json, key: str = "id") -> str:
+def id_field(answer: Json, key: str = "id") -> str:
     """Return an id that Gmail must have given and that can be part of a path."""
-    value = text_field(found, key)
+    value = text_field(answer, key)
     if not _ID.fullmatch(value):
         raise malformed(f"has a strange {key}")
     return value
 
 
-def object_list(found: Json, key: str) -> list[Json]:
+def object_list(answer: Json, key: str) -> list[Json]:
     """Return a list of objects; Gmail leaves out an empty one."""
-    value = found.get(key, [])
+    value = answer.get(key, [])
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
         return value
     raise malformed(f"has strange {key}")
 
 
-def object_field(found: Json, key: str = "message") -> Json:
+def object_field(answer: Json, key: str = "message") -> Json:
     """Return an object within an object; an empty one if there is none."""
-    value = found.get(key)
+    value = answer.get(key)
     return value if isinstance(value, dict) else {}
 
 
-def label_ids(found: Json) -> tuple[str, ...]:
+def label_ids(answer: Json) -> tuple[str, ...]:
     """Return the ids of a mail's labels."""
-    value = found.get("labelIds")
+    value = answer.get("labelIds")
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def number_field(found: Json, key: str) -> int:
+def number_field(answer: Json, key: str) -> int:
     """Return a number, which Gmail may write as a text; 0 if there is none."""
-    value = found.get(key)
+    value = answer.get(key)
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
@@ -85,16 +85,16 @@ def bytes_field(value: object) -> bytes:
     return decode_base64(value.encode("ascii", "replace"))
 
 
-def summary(found: Json, labels: frozenset[str]) -> Summary:
+def summary(answer: Json, labels: frozenset[str]) -> Summary:
     """Return one line of a list of mails."""
-    head = object_field(found, "payload")
+    head = object_field(answer, "payload")
     mail = mime.read(_head(head) + b"\r\n")
-    snippet = found.get("snippet")
+    snippet = answer.get("snippet")
     return Summary(
-        id=id_field(found),
-        thread=id_field(found, "threadId"),
-        date=number_field(found, "internalDate") // 1000,
-        size=number_field(found, "sizeEstimate"),
+        id=id_field(answer),
+        thread=id_field(answer, "threadId"),
+        date=number_field(answer, "internalDate") // 1000,
+        size=number_field(answer, "sizeEstimate"),
         labels=labels,
         sender=mail.sender or Party("", ""),
         to=mail.to,
@@ -111,16 +111,16 @@ def _seems_to_have_files(head: Json) -> bool:
     return kind == "multipart/mixed" or bool(kind and not kind.startswith(("text/", "multipart/")))
 
 
-def message(found: Json, labels: frozenset[str]) -> Message:
+def message(answer: Json, labels: frozenset[str]) -> Message:
     """Return a mail from its bytes, or from its parts if it was too large to fetch whole."""
-    raw = bytes_field(found["raw"]) if "raw" in found else b""
+    raw = bytes_field(answer["raw"]) if "raw" in answer else b""
     return Message(
-        id=id_field(found),
-        thread=id_field(found, "threadId"),
-        date=number_field(found, "internalDate") // 1000,
-        size=len(raw) or number_field(found, "sizeEstimate"),
+        id=id_field(answer),
+        thread=id_field(answer, "threadId"),
+        date=number_field(answer, "internalDate") // 1000,
+        size=len(raw) or number_field(answer, "sizeEstimate"),
         labels=labels,
-        mail=mime.read(raw) if "raw" in found else _read_parts(found),
+        mail=mime.read(raw) if "raw" in answer else _read_parts(answer),
     )
 
 
@@ -141,8 +141,8 @@ def parts(payload: Json) -> dict[str, Json]:
     return {"1": payload} | found
 
 
-def _read_parts(found: Json) -> Mail:
-    payload = found.get("payload")
+def _read_parts(answer: Json) -> Mail:
+    payload = answer.get("payload")
     if not isinstance(payload, dict):
         raise malformed("lacks the mail itself")
     mail, by_path = mime.read(skeleton(payload)), parts(payload)

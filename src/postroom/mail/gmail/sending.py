@@ -184,8 +184,8 @@ def _is_letter(mail: Json, letter: Letter) -> bool:
     )
 
 
-def _ids(found: Json) -> list[str]:
-    return [id_field(row) for row in object_list(found, "messages")]
+def _ids(answer: Json) -> list[str]:
+    return [id_field(row) for row in object_list(answer, "messages")]
 
 
 # Gmail's history
@@ -205,7 +205,7 @@ def current_cursor(api: GmailApi) -> str:
 def changes_since(api: GmailApi, cursor: str, **only: str) -> Changes:
     """Return what changed since the cursor, or raise `NotFound` if Gmail does not know it."""
     if not re.fullmatch(r"[1-9][0-9]{0,19}", cursor):
-        raise NotFound("That is no cursor of Gmail's")
+        raise NotFound("This is not a cursor of Gmail's")
     ids: dict[str, dict[str, None]] = {"added": {}, "relabelled": {}, "removed": {}}
     kinds = {
         "messagesAdded": ids["added"],
@@ -235,7 +235,7 @@ def pages(api: GmailApi, path: str, **params: Value) -> Iterator[Json]:
         token = following
 
 
-def _history_id(found: Json) -> str:
-    if id := number_field(found, "historyId"):
+def _history_id(answer: Json) -> str:
+    if id := number_field(answer, "historyId"):
         return str(id)
     raise malformed("lacks its historyId")

@@ -274,9 +274,7 @@ class LocalMailbox:
             parsed = parsed._replace(hash=rows.digest(b"draft\0" + raw))
         stored = rows.store(connection, [parsed], known[0] if known else None)
         if not stored:
-            raise Conflict(
-                "This very mail is in the mailbox already", remedy="Change it, or leave it."
-            )
+            raise Conflict("This mail is already in the mailbox", remedy="Change it, or leave it.")
         return stored[0], parsed.tokens
 
     # Changes
@@ -376,8 +374,8 @@ class LocalMailbox:
 def _foreign_proof(proof: str) -> Unavailable:
     kind = proof.partition(":")[0]
     return Unavailable(
-        f"This letter was begun with another provider, which has a {kind} of it",
-        remedy="Set the account's provider back, until it is settled there.",
+        f"Another provider has a {kind} of this letter",
+        remedy="Set the account's provider back until the letter is sent or rejected there.",
     )
 
 
