@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt
 from postroom.core.handbook import Judgement, MailFacts
-from postroom.core.message import IMPORTANT, SENT, Message, Party
+from postroom.core.mail_view import view
+from postroom.core.message import IMPORTANT, SENT, Message
 from postroom.core.policy import back_off
-from postroom.core.quoting import split
 from postroom.core.records import InboxItem, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
@@ -91,34 +91,9 @@ def parse_message(values: Mapping[str, Any]) -> IncomingMail:
 
 def values_of(message: Message) -> dict[str, Any]:
     """Return a mail as `get_email` would answer it, where no server can be asked."""
-    mail = message.mail
-    fresh, quoted = split(mail.text)
-    body = fresh.strip("\n")
-    return {
-        "id": message.id,
-        "thread": message.thread,
-        "date": Stamp(message.date).iso,
-        "from": _person(mail.sender),
-        "to": [_person(party) for party in mail.to[:20]],
-        "cc": [_person(party) for party in mail.cc[:20]],
-        "subject": mail.subject[:500],
-        "labels": sorted(message.labels),
-        "list_id": mail.list_id,
-        "automatic": mail.automatic,
-        "files": [{"name": a.name, "type": a.type, "size": a.size} for a in mail.attachments[:20]],
-        "text": body[:BODY],
-        "warnings": list(mail.damage[:5]),
-        "total_chars": len(body),
-        "next_offset": BODY if len(body) > BODY else 0,
-        "quoted_chars": len(quoted.strip()),
-        "hidden_chars": mail.hidden,
-    }
-
-
-def _person(party: Party | None) -> str:
-    """Return name and address; a long name must not push the address out."""
-    whole = str(party or "")
-    return whole if party is None or len(whole) <= 200 else party.address[:200]
+    mail = view(message, max_chars=BODY)
+    files = [file._asdict() for file in mail.files]
+    return {**mail._asdict(), "from": mail.sender, "files": files}
 
 
 def address(person: str) -> str:
