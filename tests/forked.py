@@ -41,7 +41,7 @@ PRELOADED = (  # what commands and servers import when they run
     "postroom.tools.contracts.dry_run",
     "postroom.tools.contracts.gmail",
     "postroom.tools.contracts.vault",
-    "postroom.tools.http",
+    "postroom.tools.serve",
     "postroom.tools.stdio",
     "postroom.tools.wire",
     "postroom.wiring.desk",

@@ -12,10 +12,10 @@ from typing import Any
 from starlette.types import Scope
 
 from postroom.cli.mcp import mcp_command
-from postroom.tools import http
+from postroom.tools import serve
 
 
-class Introduced(http.BearerAuth):
+class Introduced(serve.BearerAuth):
     """A door with somebody before it, who hands the token to everyone that comes."""
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -27,5 +27,5 @@ class Introduced(http.BearerAuth):
 
 
 if __name__ == "__main__":
-    http.BearerAuth = Introduced  # type: ignore[misc]  # replaced in this process on purpose
+    serve.BearerAuth = Introduced  # type: ignore[misc]  # replaced in this process on purpose
     mcp_command(sys.argv[1:])

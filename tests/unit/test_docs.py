@@ -110,11 +110,12 @@ def test_every_tool_of_the_vault_and_every_argument_is_on_its_page_and_no_other(
 
 
 def test_every_tool_of_agent_mail_and_every_argument_is_on_its_page_and_no_other() -> None:
-    from postroom.tools.contracts.messages import TOOLS
+
+    from postroom.tools.contracts.all import MESSAGE_TOOLS
 
     rows = re.findall(r"^\| `(\w+)` \| ([^|]*) ?\|", page("docs/agents.md"), re.MULTILINE)
     shown = {name: re.findall(r"`(\w+)`", arguments) for name, arguments in rows}
-    assert shown == {tool.name: list(tool.checks) for tool in TOOLS}
+    assert shown == {tool.name: list(tool.checks) for tool in MESSAGE_TOOLS}
 
 
 def test_every_command_of_agent_mail_is_on_its_page() -> None:

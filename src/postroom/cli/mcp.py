@@ -69,8 +69,7 @@ def mcp_command(server: str, contract: str, agent: str, http: str | None) -> Non
 
 def _serve_http(options: Options, http: str) -> None:
     from postroom.cli.desk import listen, parse_address
-    from postroom.tools.http import run_http
-    from postroom.tools.serve import Service
+    from postroom.tools.serve import Service, run_http
 
     provider = ConfiguredDesk()
     where, known, agent = parse_address(http), provider.tokens(), options.agent

@@ -65,9 +65,9 @@ class NoResource(Exception):
         self.uri = uri
 
 
-def client_name(given: str) -> str:
-    """Return a client's name for itself as it may be used: on one line, cleaned, bounded."""
-    return one_line(given)[:MAX_AGENT].strip() or UNNAMED
+def caller_name(caller: Caller) -> str:
+    """Return the name under which a caller's work is recorded; a client's own is cleaned and bounded."""
+    return caller.name if caller.named else one_line(caller.name)[:MAX_AGENT].strip() or UNNAMED
 
 
 def protocol_error(error: Exception, *, has_envelope: bool) -> ProtocolError:
@@ -256,8 +256,3 @@ class RunningCall:
         except Exception:  # noqa: BLE001 - one that is at work just now ends by itself
             return False
         return True
-
-
-def caller_name(caller: Caller) -> str:
-    """Return the name under which a caller's work is recorded."""
-    return caller.name if caller.named else client_name(caller.name)

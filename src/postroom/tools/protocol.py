@@ -42,15 +42,12 @@ class ProtocolError(Exception):
             self.body["data"] = data
 
 
-class Incoming:
+class Incoming(NamedTuple):
     """A request; or a notification, which has no id and is not answered."""
 
-    __slots__ = ("id", "method", "params")
-
-    def __init__(self, id: Id | None, method: str, params: dict[str, Any] | None) -> None:
-        self.id = id
-        self.method = method
-        self.params = params
+    id: Id | None
+    method: str
+    params: dict[str, Any] | None
 
 
 class Caller(NamedTuple):

@@ -1,28 +1,37 @@
 """A contract's tools over the MCP SDK: the server over HTTP, and the oracle that `wire` is compared with in tests.
 
-The protocol runs on one event loop. Each step of a call runs in a thread, of which a few run at once.
+The protocol runs on one event loop. Each step of a call runs in a thread, of which a few run at once. Over HTTP it
+serves clients on this machine that have a token, under the name that the token carries.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import hmac
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+import click
 import mcp_types as types
+import uvicorn
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from postroom import __version__
 from postroom.core.errors import PostroomError
-from postroom.tools.calls import Calls, NoResource, RunningCall, client_name, protocol_error
+from postroom.tools.calls import Calls, NoResource, RunningCall, caller_name, protocol_error
 from postroom.tools.protocol import Caller, ProtocolError
+from postroom.tools.stdio import GRACE
 from postroom.tools.table import Reply, Wait
 from postroom.tools.wire import PUBLISH, THREADS, WAIT
 
@@ -49,11 +58,10 @@ class Service:
     def __init__(self, listing: dict[str, Any], calls: Calls, *, agent: str = "") -> None:
         self._agent = agent
         self._calls = calls
-        self._tools = [types.Tool.model_validate(tool) for tool in listing["tools"]]
-        self._templates = [
-            types.ResourceTemplate.model_validate(template)
-            for template in listing["resourceTemplates"]
-        ]
+        tools = types.ListToolsResult.model_validate({"tools": listing["tools"]})
+        templates = types.ListResourceTemplatesResult.model_validate(
+            {"resourceTemplates": listing["resourceTemplates"]}
+        )
         self._threads = anyio.CapacityLimiter(THREADS)
         about = {"version": __version__, **listing["server"]}
         self._worked = anyio.Event()
@@ -62,12 +70,12 @@ class Service:
             **about,
             instructions=listing["instructions"],
             lifespan=self._open,
-            on_list_tools=self._list_tools,
+            on_list_tools=_constant(tools),
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
+            on_list_resource_templates=_constant(templates),
             on_read_resource=self._read_resource,
-            on_list_prompts=self._list_prompts,
+            on_list_prompts=_constant(types.ListPromptsResult(prompts=[])),
         )
 
     def app(self, hosts: Sequence[str]) -> Starlette:
@@ -110,16 +118,7 @@ class Service:
             self.working -= 1
             self._worked.set()
 
-    # What there is
-
-    async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=self._tools)
-
-    async def _list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
-        return types.ListResourceTemplatesResult(resource_templates=self._templates)
-
-    async def _list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=[])
+    # Resources
 
     async def _list_resources(self, ctx: Context, _: object) -> types.ListResourcesResult:
         caller = self._caller(ctx)
@@ -195,13 +194,23 @@ class Service:
         session = "" if ctx.request is None else ctx.request.headers.get("mcp-session-id")
         if holder.agent or self._agent:
             return Caller(holder.agent or self._agent, named=True, session=session)
-        name = client_name(client.client_info.name if client else "")
+        caller = Caller(client.client_info.name if client else "", session=session)
+        name = caller_name(caller)
         if name.casefold() in holder.reserved:
             raise MCPError(
                 code=types.INVALID_REQUEST,
                 message=f"A client that calls itself {name} needs the token of that name",
             )
-        return Caller(name, session=session)
+        return caller
+
+
+def _constant(result: T) -> Callable[[Context, object], Awaitable[T]]:
+    """Return a handler that always answers the same."""
+
+    async def answer(_: Context, __: object) -> T:
+        return result
+
+    return answer
 
 
 @contextmanager
@@ -217,3 +226,76 @@ def _protocol_errors(ctx: Context) -> Iterator[None]:
 def _has_envelope(ctx: Context) -> bool:
     """Whether each request carries its protocol version itself, and no handshake comes before it."""
     return ctx.protocol_version >= "2026"
+
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+MAX_SESSIONS: Final = 20_000
+NO_TOKEN: Final = (401, "A bearer token is needed: `postroom init` has made one.")
+NO_SESSION: Final = (404, "There is no such session.")
+
+
+class BearerAuth:
+    """Lets clients in by their tokens, says whose each is, and keeps each to the sessions that it began."""
+
+    def __init__(self, app: ASGIApp, tokens: Callable[[], Mapping[str, str]]) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._sessions: dict[str, str] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, known = Headers(scope=scope), self._tokens()
+        token = _token(headers.get("authorization", ""), known)
+        sessions = headers.getlist("mcp-session-id")
+        # None that we do not know, and not two, of which others would read the other one.
+        is_foreign = len(sessions) > 1 or any(self._sessions.get(one) != token for one in sessions)
+        if token is None or is_foreign:
+            status, error = NO_TOKEN if token is None else NO_SESSION
+            refusal = JSONResponse({"error": error}, status, {"WWW-Authenticate": "Bearer"})
+            await refusal(scope, receive, send)
+            return
+
+        async def note_session(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._note(Headers(raw=message.get("headers", [])).get("mcp-session-id", ""), token)
+            await send(message)
+
+        reserved = frozenset(agent.casefold() for agent in known.values() if agent)
+        holder = TokenHolder(known[token], reserved)
+        await self._app({**scope, TOKEN_HOLDER: holder}, receive, note_session)
+
+    def _note(self, session: str, token: str) -> None:
+        if session and session not in self._sessions:
+            if len(self._sessions) >= MAX_SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            self._sessions[session] = token
+
+
+def _token(header: str, known: Mapping[str, str]) -> str | None:
+    """Return the token that was given, if it is one of ours."""
+    kind, _, given = header.partition(" ")
+    # All of them are compared, and each in constant time.
+    secret = given.strip().encode()
+    found = [token for token in known if hmac.compare_digest(token.encode(), secret)]
+    return found[0] if found and kind.lower() == "bearer" else None
+
+
+def run_http(
+    service: Service, listener: socket.socket, host: str, tokens: Callable[[], Mapping[str, str]]
+) -> None:
+    """Serve at this host, where somebody listens already, until a signal comes."""
+    port = listener.getsockname()[1]
+    hosts = [f"{name}:{port}" for name in (*LOOPBACK, host)]
+    config = uvicorn.Config(
+        BearerAuth(service.app(hosts), tokens),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(GRACE),
+    )
+    click.echo(f"Serving http://{host}:{port}/mcp", err=True)
+    uvicorn.Server(config).run(sockets=[listener])
+    service.close()
