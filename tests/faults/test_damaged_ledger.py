@@ -138,8 +138,8 @@ CELLS = {
 } | {
     f"{column} is {value!r}": cell("desk", column, value)
     for column, value in (
-        ("log_position", "nonsense"), ("log_position", '["x", 2, 3, 4]'),
-        ("log_position", "[1, 2, 3, 4, 5]"), ("log_position", b"\xff"), ("desk_id", b"\xff"),
+        ("log_seq", "nonsense"), ("log_name", b"\xff"), ("log_size", "x"), ("log_changed", "x"),
+        ("log_seq", "9" * 15), ("desk_id", b"\xff"),
         ("seal_key", b"\xff"), ("passphrase", "nonsense"), ("state_inode", "x"),
     )
 }  # fmt: skip

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core import life
-from postroom.core.audit import LogPosition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +36,7 @@ class Entry:
     replaces: str = ""
     origins: tuple[str, ...] = field(default=())
     version: int = 1
+    is_edited: bool = False  # it is no longer as its agent wrote it
     pre_send: str = ""  # what a record that is written before it is sent names as answered, as JSON
     fields: Mapping[str, str] = field(default_factory=dict)  # further frontmatter of its draft
 
@@ -94,6 +94,15 @@ class NoteLocation(NamedTuple):
 
 
 NOWHERE: Final = NoteLocation("", "", "", "{}", 0, 0, 0, 0)  # a note that is still to be written
+
+
+class NoteStatus(NamedTuple):
+    """Where a note is, what was about to be written and where, and the version of its letter, if it has one."""
+
+    location: NoteLocation
+    planned_path: str = ""
+    planned_hash: str = ""
+    letter_version: int | None = None
 
 
 class ToolNote(NamedTuple):
@@ -203,9 +212,6 @@ class InboxItem(NamedTuple):
         return f"mail {self.account} {self.message}"
 
 
-NOT_WRITTEN: Final = LogPosition()  # the log of a new ledger
-
-
 @dataclass(frozen=True, slots=True)
 class DeskSettings:
     """What the ledger keeps once for the whole desk."""
@@ -220,7 +226,6 @@ class DeskSettings:
     approval_required: bool = False  # pinned by the passphrase
     page_address: str = ""  # where the page was last served
     seal_key: str = ""  # of the HMAC of audit lines
-    log_position: LogPosition = NOT_WRITTEN
     notes_trust: str = ""  # the trust level that the notes give instructions for
     rejected_changed: int = 0  # when the folder of rejected notes was last read, by its mtime
     restored: str = ""  # why this ledger may be older than the log

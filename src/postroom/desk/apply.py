@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
-from postroom.core.records import Entry, LetterState
+from postroom.core.records import DeskSettings, Entry, LetterState, NoteLocation
 from postroom.desk import note_actions as do
 from postroom.desk import plan as planning
 from postroom.desk.compose import Composer, settled
@@ -72,6 +72,7 @@ class VaultDisplay(NoteDisplay):
         self._seen: dict[str, SeenNote] = {}  # at the last look, by path
         self._handled: set[str] = set()  # letters that a note without one became
         self._was_disturbed = False  # somebody was at a note meanwhile
+        self._settings = DeskSettings()  # as of the beginning of the last look
 
     # The desk's interface
 
@@ -89,6 +90,7 @@ class VaultDisplay(NoteDisplay):
                     notice = next(one.text for one in entry.card.lines if one.kind == "refrozen")
                     self._reports.append(f"The letter {id}: {notice}")
                     self._notes.sync_note(entry, notice)
+        self._settings = self._ledger.settings
         states = self._ledger.letters.states()  # what changes meanwhile is read again by itself
         for expired in self._outbox.expire(states):
             states.pop(expired.id)
@@ -191,7 +193,7 @@ class VaultDisplay(NoteDisplay):
     def _reconcile_letters(self, states: dict[str, LetterState], look: Look) -> None:
         locations = self._ledger.notes.locations()
         # What to do, as the notes say, depends on the trust level.
-        is_trust_new = self._ledger.settings.notes_trust != self._rules.trust
+        is_trust_new = self._settings.notes_trust != self._rules.trust
         for id in dict.fromkeys((*states, *locations, *look.letters)):
             if id in self._handled:
                 continue
@@ -248,11 +250,13 @@ class VaultDisplay(NoteDisplay):
         for count in range(LOOKS):
             look = Look({}, [], [])
             settled_before = int(self._clock().wall * 1e9) - RACY
-            for folder in (*planning.HOMES, folders.APPROVED):
-                self._look_into(folder, settled_before, look)
+            watched = (*planning.HOMES, folders.APPROVED)
+            known = self._ledger.notes.in_folders(*watched)
+            for folder in watched:
+                self._look_into(folder, settled_before, look, known)
             # Into Rejected/ notes only come: while it is as it was, and nothing is missing, so is all in it.
             changed = self._vault.changed(folders.REJECTED)
-            is_seen = self._ledger.settings.rejected_changed == changed and changed < settled_before
+            is_seen = self._settings.rejected_changed == changed and changed < settled_before
             missing = self._missing(look)
             if not is_seen or missing:
                 self._look_into(folders.REJECTED, settled_before, look)
@@ -271,10 +275,18 @@ class VaultDisplay(NoteDisplay):
             if location.path and all(one.path != location.path for one in look.letters.get(id, ()))
         ]
 
-    def _look_into(self, folder: str, settled_before: int, look: Look) -> None:
+    def _look_into(
+        self,
+        folder: str,
+        settled_before: int,
+        look: Look,
+        known: Mapping[str, tuple[str, NoteLocation]] | None = None,
+    ) -> None:
         # There may be thousands of plain drafts, and parsing YAML takes its time.
         unknown = _LETTER_LIKE if folder == folders.DRAFTS else None
-        for seen in self._sync.scan(folder, settled_before=settled_before, unknown=unknown):
+        for seen in self._sync.scan(
+            folder, settled_before=settled_before, unknown=unknown, known=known
+        ):
             note, path = seen.note, seen.path
             if seen.problem:
                 look.reports.append(

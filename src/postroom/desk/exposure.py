@@ -161,11 +161,13 @@ class ExposureLog:
 
     def _contacts(self, box: Mailbox, account: str) -> frozenset[str]:
         """Return the addresses written to, after a look at what was sent since the last time."""
-        if sent := list(_sent_since(box, self.ledger.exposure.last_sent(account))):
+        known, last_sent = self.ledger.exposure.correspondents(account)
+        if sent := list(_sent_since(box, last_sent)):
             found = {_key(party) for summary in sent for party in summary.to}
             with self.ledger.write(synced=False) as tx:
-                tx.exposure.add_correspondents(account, found - {""}, sent[0].id)
-        return self.ledger.exposure.correspondents(account)
+                tx.exposure.add_correspondents(account, found - known - {""}, sent[0].id)
+            known |= found - {""}
+        return known
 
 
 def _key(party: Party | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from io import BytesIO
 from typing import Any
 
@@ -55,8 +55,7 @@ class ActionLog:
 
     def project(self) -> None:
         """Write the actions that the files do not show yet, each once; under the desk's lock."""
-        mark = self.ledger.settings.log_position
-        waiting = self.ledger.actions.after(mark.seq)
+        mark, _, waiting = self.ledger.actions.backlog()
         if not waiting:
             return
         today = _day(waiting[-1][1])
@@ -87,7 +86,7 @@ class ActionLog:
 
     def _save_position(self, position: LogPosition) -> None:
         with self.ledger.write(synced=False) as tx:
-            tx.save_settings(replace(tx.settings, log_position=position))
+            tx.actions.save_position(position)
 
     def before(self, entry: AuditLogEntry) -> None:
         """Have it on the disk before a letter's provider hears of it, apart from the chain."""
@@ -96,8 +95,8 @@ class ActionLog:
 
     def ahead(self) -> list[ParsedLine]:
         """Return our lines past the ledger's head, which say that an old ledger was put back."""
-        mark = self.ledger.settings.log_position
-        if mark.seq <= self.ledger.actions.head() and self._untouched(mark):
+        mark, head, _ = self.ledger.actions.backlog()
+        if mark.seq <= head and self._untouched(mark):
             return []
         # The files first, then the head: a line is in the ledger before it is in a file.
         tops = (

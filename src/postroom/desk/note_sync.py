@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from postroom.core.errors import Conflict, Corrupt, NotFound, PostroomError
-from postroom.core.records import NOWHERE, NoteLocation
+from postroom.core.records import NOWHERE, NoteLocation, NoteStatus
 from postroom.store.ledger import Ledger, Transaction
 from postroom.vault.note import Note
 from postroom.vault.vault import File, Vault
@@ -80,14 +80,25 @@ class NoteSync:
     vault: Vault
     ledger: Ledger
 
-    def sync(self, source: NoteSource, *, restore: bool = False, strict: bool = False) -> None:
+    def sync(
+        self,
+        source: NoteSource,
+        *,
+        restore: bool = False,
+        strict: bool = False,
+        status: NoteStatus | None = None,
+    ) -> None:
         """Write a note as it should be, where it belongs.
 
         A note that is not where it was left is written again only with `restore`: somebody may have moved it. One that
-        cannot be read is left alone, or with `strict` an error.
+        cannot be read is left alone, or with `strict` an error. `status` is what the ledger has of it, where
+        that was just read.
         """
-        self.finish_write(source)
-        location = self.ledger.notes.location(source.key)
+        status = status or self.ledger.notes.status(source.key)
+        location = status.location
+        if status.planned_path:
+            self.finish_write(source)
+            location = self.ledger.notes.location(source.key)
         old: tuple[bytes, File] | None = None
         try:
             old = self.vault.read(location.path) if location.path else None
@@ -195,13 +206,15 @@ class NoteSync:
         settled_before: float = float("inf"),
         ignore: Callable[[str, File], bool] = never,
         unknown: re.Pattern[bytes] | None = None,
+        known: Mapping[str, tuple[str, NoteLocation]] | None = None,
     ) -> Iterator[SeenNote]:
         """Yield the notes of a folder; those that changed since they were last seen with their content.
 
         A file younger than `settled_before` (in nanoseconds) is read even if its stamp is the same. Of files that
-        are no known note, those that `ignore` accepts or that do not match `unknown` are left out.
+        are no known note, those that `ignore` accepts or that do not match `unknown` are left out. `known` are
+        the notes that the ledger has in this folder, where they were just read.
         """
-        known = self.ledger.notes.in_folder(folder)
+        known = self.ledger.notes.in_folders(folder) if known is None else known
         for listed in self.vault.list(folder):
             path, file = f"{folder}/{listed.name}", listed
             key, location = known.get(path, ("", None))

@@ -101,8 +101,11 @@ class Notes:
         `retext` writes the letter's text too, where it was edited elsewhere. A note that is not
         where it was left is written again only with `restore`: somebody may have moved it.
         """
-        entry = self.sync.ledger.letters.refresh(entry)
-        self.sync.sync(LetterSource(self, entry, notice, retext), restore=restore)
+        status = self.sync.ledger.notes.status(entry.id)
+        if status.letter_version != entry.version:
+            entry = self.sync.ledger.letters.get(entry.id)
+        source = LetterSource(self, entry, notice, retext)
+        self.sync.sync(source, restore=restore, status=status)
 
     def is_untouched(self, entry: Entry) -> bool:
         """Whether an approved letter's note, and with it the approval, is as it was last seen."""
@@ -297,7 +300,7 @@ class LetterSource:
         parts += [("Notice", f"{quote(self.notice)}\n")] if self.notice else []
         parts += [("Envelope", _envelope(entry)), ("Letter", _fence(letter.text))]
         history = self.notes.sync.ledger.history
-        original = history.original(entry.id) if entry.version > 1 else None
+        original = history.original(entry.id) if entry.is_edited else None
         if original is not None and form(original) != form(letter):
             parts.append(("Difference", _fence(difference(form(original), form(letter)))))
         parts.append(("Risk assessment", _card(entry.card)))

@@ -91,17 +91,18 @@ class Outbox:
         policy.admit(letter, self.rules, self.assessor.own(letter.account))
         with self.ledger.write() as tx:
             known = self._known(tx, call, letter, wish)
-            if known is not None:
+            if known is not None and not isinstance(known.state, life.Rehearsal):
                 return self._again(tx, call, known, letter, wish)
         # Outside: the card asks the mailbox, and nobody should wait for that.
         card = self.assessor.card(letter, wish.origins)
         with self.ledger.write() as tx:
             known = self._known(tx, call, letter, wish)
-            if known is not None:
+            if known is not None and not isinstance(known.state, life.Rehearsal):
                 return self._again(tx, call, known, letter, wish)
-            return self._enter(tx, call, letter, wish, card)
+            return self._enter(tx, call, letter, wish, card, rehearsal=known)
 
     def _known(self, tx: Transaction, call: Call, letter: Letter, wish: Proposal) -> Entry | None:
+        """Return the letter that answers this call, or the rehearsal that a new one replaces."""
         bound = tx.letters.by_key(call.agent, wish.key) if wish.key else None
         if bound:
             id, content = bound
@@ -110,8 +111,7 @@ class Outbox:
                     f"The idempotency key names the letter {id}, which says something else",
                     remedy="Use a new key for a new letter.",
                 )
-            known = tx.letters.get(id)
-            return None if isinstance(known.state, life.Rehearsal) else known
+            return tx.letters.get(id)
         latest = tx.letters.latest(call.agent, letter.content_key)
         if wish.match_persons_letter and not (latest and latest.kind in ("approved", "sending")):
             theirs = tx.letters.latest(PERSON, letter.content_key)
@@ -126,7 +126,7 @@ class Outbox:
                     return latest
                 fresh = bool(wish.key) or (bool(wish.slip) and tx.slips.is_unspent(wish.slip))
                 return latest if not fresh and elapsed(at, self.clock()) < DAY else None
-            case life.Rejected():
+            case life.Rejected() | life.Rehearsal():
                 return latest
         return None
 
@@ -152,7 +152,14 @@ class Outbox:
         return known
 
     def _enter(
-        self, tx: Transaction, call: Call, letter: Letter, wish: Proposal, card: Card
+        self,
+        tx: Transaction,
+        call: Call,
+        letter: Letter,
+        wish: Proposal,
+        card: Card,
+        *,
+        rehearsal: Entry | None,
     ) -> Entry:
         rules, now = self.rules, self.clock()
         replaced = tx.letters.find(wish.replaces) if wish.replaces else None
@@ -164,18 +171,16 @@ class Outbox:
                 remedy=f"Ask after that one, or replace it with replaces={newer[0]}.",
             )
         if call.agent != PERSON:
-            waiting = tx.letters.count_open(call.agent) if rules.live else 0
-            recent = tx.letters.proposal_times(call.agent, rules.proposals_per_hour)
-            policy.admit_agent(waiting, recent, now, rules)
+            waiting, recent = tx.letters.load_of(call.agent, rules.proposals_per_hour)
+            policy.admit_agent(waiting if rules.live else 0, recent, now, rules)
         state: life.State = life.Pending(now)
         if not rules.live:
             state = life.Rehearsal(now)
         elif verdict := self._verdict(tx, letter.digest, wish):
             wait = rules.undo_seconds if wish.verdict else 0
             state = life.Approved(verdict, now, wait)
-        former = tx.letters.latest(call.agent, letter.content_key)
-        if former is not None and isinstance(former.state, life.Rehearsal):
-            tx.letters.remove_rehearsal(former.id)
+        if rehearsal is not None:
+            tx.letters.remove_rehearsal(rehearsal.id)
         entry = tx.letters.insert(
             Entry(
                 letter=letter,
@@ -214,17 +219,16 @@ class Outbox:
 
     def _verdict(self, tx: Transaction, digest: str, wish: Proposal) -> life.Verdict | None:
         """Return the word that lets this call's letter out at once, if there is one."""
-        now, folders_count = self.clock(), self._folders_count(tx)
+        now = self.clock()
         if wish.always_ask:
             return None
-        if wish.verdict and folders_count:
-            return life.Verdict(wish.verdict, Channel.FOLDER, now, digest)
-        if wish.slip and folders_count:
+        if (wish.verdict or wish.slip) and self._folders_count(tx):
+            if wish.verdict:
+                return life.Verdict(wish.verdict, Channel.FOLDER, now, digest)
             return life.Verdict(PERSON, Channel.SLIP, now, digest, wish.slip)
-        pinned = tx.settings.passphrase and tx.settings.approval_required
-        if not self.rules.required and not pinned:
-            return life.Verdict("nobody", Channel.NOT_REQUIRED, now, digest)
-        return None
+        if self.rules.required or (tx.settings.passphrase and tx.settings.approval_required):
+            return None
+        return life.Verdict("nobody", Channel.NOT_REQUIRED, now, digest)
 
     def _folders_count(self, tx: Transaction) -> bool:
         """Whether what stands in a folder is a verdict: by our rules, and by the ledger's as of now."""

@@ -36,22 +36,22 @@ class Proofs:
 
         Raises `Conflict` if another dispatcher has taken the claim over.
         """
-        if (now := self.ledger.letters.refresh(entry)) is not entry:
-            raise refuse(entry.id, now.state, "sent")
-        proof = self.ledger.proofs.get(entry.id)
+        version, proof, restored = self.ledger.proofs.before_send(entry.id)
+        if version != entry.version:
+            raise refuse(entry.id, self.ledger.letters.get(entry.id).state, "sent")
         if proof and proof.digest != entry.digest:
             if self._try_release(entry, proof, box):
                 raise Uncertain(EARLIER)
             proof = None
-        token = proof.text if proof else self._prepared(entry, box, wire)
+        token = proof.text if proof else self._prepared(entry, box, wire, restored)
         if token:
             with self.ledger.write() as tx:
                 tx.proofs.keep(entry, token)
             self.crash_point("proof kept")
         return token
 
-    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes) -> str:
-        if self.ledger.settings.restored:
+    def _prepared(self, entry: Entry, box: Mailbox, wire: bytes, restored: str) -> str:
+        if restored:
             box.sweep(entry.letter)  # first: what is not there any more by then is looked for
             if isinstance(box.find_outcome(entry.letter, ""), Accepted):
                 raise Uncertain("The provider has this letter, of which the ledger knows nothing")

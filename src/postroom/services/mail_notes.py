@@ -161,7 +161,7 @@ class MailNotes:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path, ledger = f"{NEEDS_ACTION}/{name_of(item.account, mail)}", self.sync.ledger
         seen = self._naming(item, path)
-        if not seen or not seen.note or path in ledger.notes.in_folder(NEEDS_ACTION):
+        if not seen or not seen.note or path in ledger.notes.in_folders(NEEDS_ACTION):
             return False
         with ledger.write() as tx:
             tx.notes.finish_write(item.key, seen_at(path, seen.note.raw, seen.file))
@@ -298,7 +298,7 @@ class MailNotes:
 
     def _find_moved(self, item: InboxItem, name: str) -> SeenNote | None:
         """Return a mail's note that was renamed in Needs_Action/, or moved to another workflow folder."""
-        known = self.sync.ledger.notes.in_folder(NEEDS_ACTION)
+        known = self.sync.ledger.notes.in_folders(NEEDS_ACTION)
         renamed = [f"{NEEDS_ACTION}/{file.name}" for file in self.sync.vault.list(NEEDS_ACTION)]
         paths = [path for path in renamed if known.get(path, ("",))[0] in ("", item.key)]
         paths += [f"{folder}/{name}" for folder in (DONE, *OTHER_FOLDERS)]

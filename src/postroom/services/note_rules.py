@@ -45,7 +45,7 @@ class NoteRules:
     def refuse_letter(self, path: str) -> None:
         """Refuse a draft that has become a letter."""
         inside = self.in_room(path)
-        if known := self.ledger.notes.in_folder(inside.rpartition("/")[0]).get(inside):
+        if known := self.ledger.notes.in_folders(inside.rpartition("/")[0]).get(inside):
             raise Denied(
                 f"{path!r} is the letter {known[0]} now, and tools cannot change it",
                 remedy="Write another draft, or take the letter back (withdraw_letter).",

@@ -275,7 +275,7 @@ class Notebook:
     def _after_reconcile(self, version: NoteVersion, inside: str) -> NoteVersion:
         """Let the desk look at a draft, and return it with the letter that it became, if any."""
         reports = [report for report in self.reconcile() if report.startswith(f"{inside} ")]
-        letter, _ = self.ledger.notes.in_folder(folders.DRAFTS).get(inside, ("", None))
+        letter, _ = self.ledger.notes.in_folders(folders.DRAFTS).get(inside, ("", None))
         if letter:
             raw, _ = self.vault.read(version.path)
             note = parse_note(version.path, raw)

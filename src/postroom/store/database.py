@@ -120,8 +120,8 @@ class Database:
         with self._turn:
             try:
                 found: Row | None = self._connection.execute(sql, values).fetchone()
-            except sqlite3.Error as why:
-                raise _in_our_words(why, self.path) from why
+            except (sqlite3.Error, UnicodeError) as why:
+                raise _translate(why, self.path) from why
             return found
 
     def run(self, sql: str, values: Sequence[object]) -> int:
@@ -185,53 +185,68 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as why:
-            raise _in_our_words(why, self.path) from why
-        except OSError as why:
-            raise _unwritable(self.path) from why
-        except UnicodeEncodeError as why:
-            raise Invalid("A text holds half a character", remedy="Use valid Unicode.") from why
+        except (sqlite3.Error, OSError, UnicodeError) as why:
+            raise _translate(why, self.path) from why
 
 
-def _in_our_words(why: sqlite3.Error, path: Path) -> PostroomError:
-    code = getattr(why, "sqlite_errorcode", 0) & 0xFF
-    if isinstance(why, sqlite3.ProgrammingError):  # it could not be opened again
-        return Unavailable(f"{path} is not open", remedy=f"Check the disk. {_RETRY}")
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return Unavailable(
-            f"{path} is in use by another process", remedy=f"Wait for it to finish. {_RETRY}"
-        )
-    if code == sqlite3.SQLITE_INTERRUPT:
-        return Invalid("This takes too long", remedy="Ask for less: narrow the search.")
-    if code == sqlite3.SQLITE_FULL:
-        return Unavailable(
-            f"The disk is full: {path} was not changed", remedy=f"Free some space. {_RETRY}"
-        )
-    if code in {
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_AUTH,
-    }:
-        return _unwritable(path)
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return Corrupt(
-            f"{path} is damaged or no database of Postroom's",
-            remedy="It is left as it is. Put a backup in its place.",
-        )
-    if code == sqlite3.SQLITE_IOERR:
-        return Unavailable(
-            f"{path} cannot be read or written ({why})", remedy=f"Check the disk. {_RETRY}"
-        )
-    if code == sqlite3.SQLITE_TOOBIG:
-        return Unavailable(f"Too large for {path} ({why})", remedy="Leave the largest mails out.")
-    return Corrupt(
-        f"{path}: {why}", remedy="It is left as it is. Report this with the version of Postroom."
-    )
+_BUSY = (Unavailable, "{path} is in use by another process", f"Wait for it to finish. {_RETRY}")
+_UNWRITABLE = (
+    Unavailable,
+    "{path} cannot be opened",
+    "Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder.",
+)
+_DAMAGED = (
+    Corrupt,
+    "{path} is damaged or no database of Postroom's",
+    "It is left as it is. Put a backup in its place.",
+)
+_UNKNOWN = (
+    Corrupt,
+    "{path}: {why}",
+    "It is left as it is. Report this with the version of Postroom.",
+)
+# What SQLite's errors are to the caller: the error, its message, and what to do.
+_ERRORS: dict[int, tuple[type[PostroomError], str, str]] = {
+    sqlite3.SQLITE_BUSY: _BUSY,
+    sqlite3.SQLITE_LOCKED: _BUSY,
+    sqlite3.SQLITE_INTERRUPT: (Invalid, "This takes too long", "Ask for less: narrow the search."),
+    sqlite3.SQLITE_FULL: (
+        Unavailable,
+        "The disk is full: {path} was not changed",
+        f"Free some space. {_RETRY}",
+    ),
+    sqlite3.SQLITE_READONLY: _UNWRITABLE,
+    sqlite3.SQLITE_PERM: _UNWRITABLE,
+    sqlite3.SQLITE_CANTOPEN: _UNWRITABLE,
+    sqlite3.SQLITE_AUTH: _UNWRITABLE,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_IOERR: (
+        Unavailable,
+        "{path} cannot be read or written ({why})",
+        f"Check the disk. {_RETRY}",
+    ),
+    sqlite3.SQLITE_TOOBIG: (
+        Unavailable,
+        "Too large for {path} ({why})",
+        "Leave the largest mails out.",
+    ),
+}
 
 
-def _unwritable(path: Path) -> Unavailable:
-    return Unavailable(
-        f"{path} cannot be opened",
-        remedy="Get the right to read and write it and its folder, or set POSTROOM_STATE to another folder.",
-    )
+def _translate(why: Exception, path: Path) -> PostroomError:
+    """Return an error of SQLite, the file system or the text encoding as one of ours."""
+    kind: type[PostroomError]
+    match why:
+        case sqlite3.ProgrammingError():  # it could not be opened again
+            kind, text, remedy = Unavailable, "{path} is not open", f"Check the disk. {_RETRY}"
+        case UnicodeEncodeError():
+            kind, text, remedy = Invalid, "A text holds half a character", "Use valid Unicode."
+        case UnicodeDecodeError():  # SQLite quotes what is damaged
+            kind, text, remedy = _DAMAGED
+        case OSError():
+            kind, text, remedy = _UNWRITABLE
+        case _:
+            code = getattr(why, "sqlite_errorcode", 0) & 0xFF
+            kind, text, remedy = _ERRORS.get(code, _UNKNOWN)
+    return kind(text.format(path=path, why=why), remedy=remedy)

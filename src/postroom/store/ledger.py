@@ -20,6 +20,7 @@ from postroom.store.protocol import Clock, LetterClaims, Session
 from postroom.store.sql.desk import (
     ActionReader,
     ActionStore,
+    ChainHead,
     SessionReader,
     SessionStore,
     SettingStore,
@@ -84,7 +85,9 @@ class LedgerReader:
 class Transaction:
     """All nouns, to be read and written: all of it is kept, or none."""
 
-    def __init__(self, session: Session, clock: Clock, draw: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, session: Session, clock: Clock, draw: Callable[[int], bytes], head: ChainHead
+    ) -> None:
         self._session = session
         self._settings = SettingStore(session, clock)
         self.letters = LetterStore(session, clock)
@@ -100,7 +103,7 @@ class Transaction:
         self.drafts = DraftStore(session, clock)
         self.label_changes = LabelChangeStore(session, clock)
         self.sessions = SessionStore(session, clock)
-        self.actions = ActionStore(session, clock, draw, self._settings)
+        self.actions = ActionStore(session, clock, draw, self._settings, head)
 
     @property
     def settings(self) -> DeskSettings:
@@ -133,6 +136,7 @@ class Ledger(LedgerReader):
         self.path = path
         self._draw = draw
         self._seal_key = ""
+        self._head = ChainHead()
         self._durable = 0  # the last audit line that this process knows to be on the disk
 
     @contextmanager
@@ -149,7 +153,7 @@ class Ledger(LedgerReader):
         may be committed before the block ends.
         """
         with self._session.write(synced=synced, early=early):
-            transaction = Transaction(self._session, self.clock, self._draw)
+            transaction = Transaction(self._session, self.clock, self._draw, self._head)
             yield transaction
         if synced:
             self._durable = max(self._durable, transaction.actions.last)

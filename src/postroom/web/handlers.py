@@ -144,7 +144,7 @@ class Handlers:
     def _letter(self, request: PageRequest, *notices: Notice, status: int = 200) -> Response:
         desk, entry = self._desk, self._reader.letters.get(request.id)
         letter, queue = entry.letter, self._queue(request, entry.id)
-        original = self._reader.history.original(entry.id) if entry.version > 1 else None
+        original = self._reader.history.original(entry.id) if entry.is_edited else None
         difference = desk.edited(entry) if isinstance(entry.state, life.Pending) else ""
         title = letter.subject or "(no subject)"
         frame = self._frame(request, title, "/letter", *notices, queue=queue)

@@ -13,11 +13,10 @@ import pytest
 from postroom.core import audit
 from postroom.core.audit import GENESIS, Action, LogPosition
 from postroom.core.errors import Denied, Unavailable
-from postroom.core.records import DeskSettings
 from postroom.desk import log
 from postroom.desk.log import ActionLog
 from postroom.store.ledger import SqliteLedger
-from postroom.store.sql.desk import ActionReader
+from postroom.store.sql.desk import ActionReader, LogBacklog
 from postroom.vault.vault import Vault
 
 DESK = "abcdefghijklmnop"
@@ -30,12 +29,19 @@ class MemoryActions(ActionReader):
 
     def __init__(self, chain: list[str]) -> None:
         self.chain = chain
+        self.marked = LogPosition()
 
     def head(self) -> int:
         return len(self.chain)
 
     def after(self, number: int = 0) -> list[tuple[int, str]]:
         return list(enumerate(self.chain, 1))[number:]
+
+    def backlog(self) -> LogBacklog:
+        return LogBacklog(self.marked, self.head(), self.after(self.marked.seq))
+
+    def save_position(self, position: LogPosition) -> None:
+        self.marked = position
 
 
 class MemoryLedger(SqliteLedger):
@@ -44,8 +50,7 @@ class MemoryLedger(SqliteLedger):
     def __init__(self, desk: str = DESK) -> None:
         self.desk = desk
         self.chain: list[str] = []
-        self.marked = LogPosition()
-        self.actions = MemoryActions(self.chain)
+        self.actions = self.log = MemoryActions(self.chain)
 
     def act(self, day: str = "2026-01-05", **fields: Any) -> str:
         action = Action(**{"actor": "email_mcp", "action_type": "send_email", **fields})
@@ -64,11 +69,12 @@ class MemoryLedger(SqliteLedger):
         assert 0 < number <= len(self.chain)
 
     @property
-    def settings(self) -> DeskSettings:
-        return DeskSettings(log_position=self.marked)
+    def marked(self) -> LogPosition:
+        return self.log.marked
 
-    def save_settings(self, settings: DeskSettings) -> None:
-        self.marked = settings.log_position
+    @marked.setter
+    def marked(self, position: LogPosition) -> None:
+        self.log.marked = position
 
     @contextmanager
     def write(self, *, synced: bool = True, early: bool = False) -> Iterator[Any]:

@@ -45,7 +45,7 @@ def test_what_agents_were_shown_before_an_upgrade_keeps_its_time_and_counts_as_t
         tokens = frozenset({"ann@example.com", "bob@example.com"})
         assert ledger.exposure.find(tokens, NOW.wall - 30) == dict.fromkeys(tokens, (mail,))
         assert list(ledger.exposure.find(tokens, NOW.wall - 15)) == ["bob@example.com"]
-        assert ledger.exposure.correspondents("default") == {"@example.org"}
+        assert ledger.exposure.correspondents("default") == (frozenset({"@example.org"}), "")
 
 
 def test_the_first_mail_stays_first_while_it_is_shown_again(tmp_path: Path) -> None:

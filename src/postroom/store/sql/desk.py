@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from postroom.core import audit
 from postroom.core.audit import Action, LogPosition, ParsedLine
-from postroom.core.errors import Corrupt
 from postroom.core.records import DeskSettings
 from postroom.core.stamp import Stamp
 from postroom.store.protocol import Clock, Session
@@ -42,7 +41,7 @@ class SettingStore(Noun):
         changed = [name for name in _NAMES if getattr(settings, name) != getattr(before, name)]
         if changed:
             names = ", ".join(f"{name} = ?" for name in changed)
-            values = [_column(getattr(settings, name)) for name in changed]
+            values = [getattr(settings, name) for name in changed]
             sql = f"UPDATE desk SET {names}"
             if not self._session.run(sql, values):  # somebody emptied the table
                 self._session.run("INSERT INTO desk (sync_count) VALUES (?)", [0])
@@ -57,18 +56,15 @@ def load_settings(session: Session) -> DeskSettings:
         return DeskSettings()
     values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
     values["approval_required"] = bool(values["approval_required"])
-    try:
-        values["log_position"] = LogPosition(*json.loads(values["log_position"]))
-    except (ValueError, TypeError) as why:
-        raise Corrupt(
-            "The ledger does not say how far the log was written",
-            remedy="Put a backup of the state folder in its place.",
-        ) from why
     return DeskSettings(**values)
 
 
-def _column(value: object) -> object:
-    return json.dumps(value) if isinstance(value, LogPosition) else value
+class LogBacklog(NamedTuple):
+    """How far the log was written, the number of the last line, and the lines that the log lacks."""
+
+    position: LogPosition
+    head: int
+    lines: list[tuple[int, str]]
 
 
 class ActionReader(Noun):
@@ -79,50 +75,100 @@ class ActionReader(Noun):
         ((last,),) = self._session.rows("SELECT max(seq) FROM action")
         return int(last or 0)
 
+    def backlog(self) -> LogBacklog:
+        """Return what the log still lacks."""
+        found = self._session.rows(
+            "SELECT log_seq, log_name, log_size, log_changed, (SELECT max(seq) FROM action), seq, line"
+            " FROM desk LEFT JOIN action ON seq > log_seq ORDER BY seq"
+        )
+        if not found:
+            return LogBacklog(LogPosition(), self.head(), self.after())
+        lines = [(row[5], row[6]) for row in found if row[5] is not None]
+        return LogBacklog(LogPosition(*found[0][:4]), found[0][4] or 0, lines)
+
     def after(self, number: int = 0) -> list[tuple[int, str]]:
         """Return the lines past this number, each with its number."""
         sql = "SELECT seq, line FROM action WHERE seq > ? ORDER BY seq"
         return [(seq, line) for seq, line in self._session.rows(sql, [number])]
 
 
+@dataclass(slots=True)
+class ChainHead:
+    """The end of the chain as a process saw it last, and the desk and the key that new lines name."""
+
+    seq: int = 0
+    line: str = ""
+    desk_id: str = ""
+    seal_key: str = ""
+
+
 class ActionStore(ActionReader):
     """The chain of audit lines, to be added to."""
 
     def __init__(
-        self, session: Session, clock: Clock, draw: Callable[[int], bytes], settings: SettingStore
+        self,
+        session: Session,
+        clock: Clock,
+        draw: Callable[[int], bytes],
+        settings: SettingStore,
+        head: ChainHead,
     ) -> None:
         super().__init__(session, clock)
         self._draw = draw
         self._settings = settings
+        self._head = head
         self.last = 0  # the last line that this transaction added
 
     def append(self, action: Action) -> None:
         """Add a line to the chain."""
         from uuid import UUID  # who only reads needs none
 
+        moment, id = self._clock().iso, str(UUID(bytes=self._draw(16), version=4))
+        while True:
+            head = self._head
+            line = audit.write(
+                action,
+                seq=head.seq + 1,
+                previous=audit.digest(head.line) if head.line else audit.GENESIS,
+                desk=head.desk_id,
+                timestamp=moment,
+                correlation_id=id,
+                key=head.seal_key,
+            )
+            if head.seal_key and self._insert(line):
+                break
+            self._read_head()
+        head.seq, head.line, self.last = head.seq + 1, line, head.seq + 1
+
+    def _insert(self, line: str) -> bool:
+        """Add a line if the chain, the desk and its key are still what the line was made for."""
+        head = self._head
+        sql = (
+            "INSERT INTO action (seq, line) SELECT ?, ? FROM desk WHERE desk_id = ? AND seal_key = ?"
+            " AND coalesce((SELECT line FROM action ORDER BY seq DESC LIMIT 1), '') = ?"
+        )
+        values = [head.seq + 1, line, head.desk_id, head.seal_key, head.line]
+        return self._session.run(sql, values) > 0
+
+    def _read_head(self) -> None:
         if not self._settings.value.seal_key:
             self._settings.save(replace(self._settings.value, seal_key=self._draw(32).hex()))
-        settings = self._settings.value
-        row = self._session.row("SELECT seq, line FROM action ORDER BY seq DESC LIMIT 1")
-        seq, previous = (row[0] + 1, audit.digest(row[1])) if row else (1, audit.GENESIS)
-        line = audit.write(
-            action,
-            seq=seq,
-            previous=previous,
-            desk=settings.desk_id,
-            timestamp=self._clock().iso,
-            correlation_id=str(UUID(bytes=self._draw(16), version=4)),
-            key=settings.seal_key,
+        row = self._session.row(
+            "SELECT coalesce(seq, 0), coalesce(line, ''), desk_id, seal_key FROM desk"
+            " LEFT JOIN action ON seq = (SELECT max(seq) FROM action)"
         )
-        self._add(seq, line)
-        self.last = seq
+        head = self._head
+        head.seq, head.line, head.desk_id, head.seal_key = row or (0, "", "", "")
 
-    def _add(self, seq: int, line: str) -> None:
-        self._session.run("INSERT INTO action (seq, line) VALUES (?, ?)", [seq, line])
+    def save_position(self, position: LogPosition) -> None:
+        """Record how far the log was written."""
+        names = ", ".join(f"log_{name} = ?" for name in LogPosition._fields)
+        self._session.run(f"UPDATE desk SET {names}", position)
 
     def import_from_log(self, line: ParsedLine) -> None:
         """Take over a line that the log has and this ledger has not: what it spent stays spent."""
-        self._add(line.seq, line.line)
+        sql = "INSERT INTO action (seq, line) VALUES (?, ?)"
+        self._session.run(sql, [line.seq, line.line])
         if line.action_type != "claim_letter":
             return
         at = Stamp(datetime.fromisoformat(line.timestamp).timestamp())

@@ -26,6 +26,8 @@ CHARTED: Final = ("approved", "rejected", "sent")
 class LetterReader(Noun):
     """Letters, each with its state and version."""
 
+    _is_html_current = False
+
     def get(self, id: str) -> Entry:
         """Return one letter, or raise `NotFound`."""
         found = self.find(id)
@@ -96,16 +98,19 @@ class LetterReader(Noun):
         row = self._session.row(sql, [agent, key])
         return (row[0], row[1]) if row else None
 
-    def count_open(self, agent: str) -> int:
-        """Return how many letters of this agent wait or are on their way."""
-        sql = f"SELECT count(*) FROM letter WHERE agent = ? AND state IN ({OPEN})"
-        return int(self._session.rows(sql, [agent])[0][0])
+    def load_of(self, agent: str, count: int) -> tuple[int, list[Stamp]]:
+        """Return how many letters of this agent are open, and when it proposed its last `count`.
 
-    def proposal_times(self, agent: str, count: int) -> list[Stamp]:
-        """Return when the agent proposed its last `count` letters; nothing where there are fewer."""
-        sql = "SELECT created FROM letter WHERE agent = ? ORDER BY row DESC LIMIT ?"
-        found = self._session.rows(sql, [agent, count])
-        return [rows.stamp(created) for (created,) in found] if len(found) == count else []
+        Where it has proposed fewer, no times are returned.
+        """
+        (waiting, _), *found = self._session.rows(
+            f"SELECT count(*), '' FROM letter WHERE agent = ? AND state IN ({OPEN}) UNION ALL"
+            " SELECT 0, created FROM (SELECT created FROM letter WHERE agent = ?"
+            " ORDER BY row DESC LIMIT ?) AS newest",
+            [agent, agent, count],
+        )
+        times = [rows.stamp(created) for _, created in found]
+        return int(waiting), times if len(times) == count else []
 
     def with_same_text(self, text: str, *, except_id: str) -> tuple[str, ...]:
         """Return the ids of earlier letters with the same text, newest first, at most 5."""
@@ -118,11 +123,12 @@ class LetterReader(Noun):
 
     def with_old_html(self) -> list[str]:
         """Return the letters whose HTML part an older version froze, and that are to be frozen anew."""
-        found = self._session.rows(
-            "SELECT old_html.letter FROM old_html JOIN letter ON id = old_html.letter"
-            " WHERE keyed = 0 OR state IN ('pending', 'approved')"
-        )
-        return [id for (id,) in found]
+        if self._is_html_current:
+            return []
+        sql = "SELECT id, keyed, state FROM old_html JOIN letter ON id = old_html.letter"
+        found = self._session.rows(sql)
+        self._is_html_current = not found  # no version since then adds any
+        return [id for id, keyed, state in found if not keyed or state in ("pending", "approved")]
 
 
 class LetterStore(LetterReader):
@@ -186,6 +192,7 @@ class LetterStore(LetterReader):
             digest=letter.digest if letter else entry.digest,
             card=card or entry.card,
             version=entry.version + 1,
+            is_edited=entry.is_edited or letter is not None,
         )
         columns = self._state_columns(new)
         if letter is not None:

@@ -186,18 +186,19 @@ class ExposureReader(Noun):
             )
         return found
 
-    def correspondents(self, account: str) -> frozenset[str]:
+    def correspondents(self, account: str) -> tuple[frozenset[str], str]:
         """Return the addresses that the person of this account has written to, as far as is known.
 
-        Of some only the domain is known: `@example.org`.
+        Of some only the domain is known: `@example.org`. Second is the newest mail in Sent whose
+        recipients are among them.
         """
-        sql = "SELECT address FROM correspondent WHERE account = ?"
-        return frozenset(address for (address,) in self._session.rows(sql, [account]))
-
-    def last_sent(self, account: str) -> str:
-        """Return the newest mail in Sent whose recipients are among the correspondents."""
-        row = self._session.row("SELECT message FROM last_sent WHERE account = ?", [account])
-        return str(row[0]) if row else ""
+        found = self._session.rows(
+            "SELECT 'sent', message FROM last_sent WHERE account = ? UNION ALL"
+            " SELECT 'address', address FROM correspondent WHERE account = ?",
+            [account, account],
+        )
+        addresses = frozenset(text for kind, text in found if kind == "address")
+        return addresses, next((text for kind, text in found if kind == "sent"), "")
 
 
 class ExposureStore(ExposureReader):

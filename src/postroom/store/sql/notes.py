@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from postroom.core.errors import Denied
-from postroom.core.records import NOWHERE, ApprovalRequest, NoteLocation, ToolNote
+from postroom.core.records import NOWHERE, ApprovalRequest, NoteLocation, NoteStatus, ToolNote
 from postroom.core.stamp import Stamp
 from postroom.store.sql import rows
 from postroom.store.sql.rows import OPEN, Noun, marks, note_stem
@@ -29,21 +29,32 @@ class NoteReader(Noun):
         found = self._session.rows(
             f"SELECT note.letter, {_COLUMNS} FROM note"
             f" JOIN letter ON letter.id = note.letter WHERE state IN ({OPEN}) UNION ALL"
-            f" SELECT letter, {_COLUMNS} FROM note WHERE path = ''"
+            f" SELECT note.letter, {_COLUMNS} FROM note JOIN letter ON letter.id = note.letter WHERE path = ''"
         )
         return {row[0]: NoteLocation(*row[1:]) for row in found}
 
-    def in_folder(self, folder: str) -> dict[str, tuple[str, NoteLocation]]:
-        """Return the notes in this folder: path, key and location."""
+    def in_folders(self, *folders: str) -> dict[str, tuple[str, NoteLocation]]:
+        """Return the notes in these folders: path, key and location."""
+        ranges = " OR ".join("(path > ? AND path < ?)" for _ in folders)
         found = self._session.rows(
-            f"SELECT letter, {_COLUMNS} FROM note WHERE path > ? AND path < ?",
-            [f"{folder}/", f"{folder}0"],
+            f"SELECT letter, {_COLUMNS} FROM note WHERE {ranges}",
+            [end for folder in folders for end in (f"{folder}/", f"{folder}0")],
         )
         return {row[1]: (row[0], NoteLocation(*row[1:])) for row in found}
 
+    def status(self, id: str) -> NoteStatus:
+        """Return where a note is, what was about to be written, and the letter's version, in one look."""
+        row = self._session.row(
+            f"SELECT {_COLUMNS}, planned_path, planned_hash, (SELECT version FROM letter"
+            " WHERE letter.id = note.letter) FROM note WHERE note.letter = ?",
+            [id],
+        )
+        return NoteStatus(NoteLocation(*row[:8]), *row[8:]) if row else NoteStatus(NOWHERE)
+
     def planned_write(self, id: str) -> tuple[str, str]:
         """Return path and hash of a note whose writing began and was not finished; empty without one."""
-        row = self._session.row("SELECT path, hash FROM planned_write WHERE note = ?", [id])
+        sql = "SELECT planned_path, planned_hash FROM note WHERE letter = ?"
+        row = self._session.row(sql, [id])
         return (row[0], row[1]) if row else ("", "")
 
 
@@ -53,21 +64,24 @@ class NoteStore(NoteReader):
     def plan_write(self, id: str, path: str, hash: str) -> None:
         """Record what is about to be written where, in case the process ends before it is done."""
         self._session.run(
-            "INSERT INTO planned_write (note, path, hash) VALUES (?, ?, ?)"
-            " ON CONFLICT (note) DO UPDATE SET path = excluded.path, hash = excluded.hash",
+            "INSERT INTO note (letter, planned_path, planned_hash) VALUES (?, ?, ?)"
+            " ON CONFLICT (letter) DO UPDATE SET planned_path = excluded.planned_path,"
+            " planned_hash = excluded.planned_hash",
             [id, path, hash],
         )
 
     def finish_write(self, id: str, location: NoteLocation) -> None:
         """Record where a note is that was written as planned."""
-        self._session.run("DELETE FROM planned_write WHERE note = ?", [id])
-        self.save_location(id, location)
+        self._save(id, location, ", planned_path = '', planned_hash = ''")
 
     def save_location(self, id: str, location: NoteLocation) -> None:
         """Record where a note is."""
+        self._save(id, location)
+
+    def _save(self, id: str, location: NoteLocation, also: str = "") -> None:
         self._session.run(
             f"INSERT INTO note (letter, {', '.join(_LOCATION)}) VALUES (?, {marks(_LOCATION)})"
-            f" ON CONFLICT (letter) DO UPDATE SET {_UPDATES}",
+            f" ON CONFLICT (letter) DO UPDATE SET {_UPDATES}{also}",
             [id, *location],
         )
 

@@ -25,6 +25,7 @@ _PARSED: Final = ("frozen", "state", "detail", "created", "card", "origins", "fi
 # The columns of `entries`: a letter, once for each of its attachments.
 ENTRY: Final = ", ".join(
     ["letter.id", *(f"letter.{name}" for name in (*_PARSED, *_PLAIN))]
+    + ["EXISTS (SELECT 1 FROM revision WHERE revision.letter = letter.id)"]
     + [f"enclosure.{name}" for name in ("name", "type", "content")]
 )
 ENTRIES: Final = f"SELECT {ENTRY} FROM letter LEFT JOIN enclosure ON enclosure.letter = letter.id"
@@ -57,7 +58,7 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
 
 
 def _entry(rows: list[Row]) -> Entry:
-    id, frozen, kind, detail, created, card, origins, fields, *others = rows[0][:-3]
+    id, frozen, kind, detail, created, card, origins, fields, *others, is_edited = rows[0][:-3]
     files = [Enclosure(*row[-3:]) for row in rows if row[-3] is not None]
     with parsing(id):
         return Entry(
@@ -67,6 +68,7 @@ def _entry(rows: list[Row]) -> Entry:
             card=Card.from_json(json.loads(card)),
             origins=tuple(json.loads(origins)),
             fields=json.loads(fields),
+            is_edited=bool(is_edited),
             **dict(zip(_PLAIN, others, strict=True)),
         )
 

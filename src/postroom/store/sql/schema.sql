@@ -183,7 +183,9 @@ CREATE TABLE desk (
     room TEXT NOT NULL DEFAULT '', passphrase TEXT NOT NULL DEFAULT '',
     trust TEXT NOT NULL DEFAULT '', approval_required INTEGER NOT NULL DEFAULT 0,
     page_address TEXT NOT NULL DEFAULT '', seal_key TEXT NOT NULL DEFAULT '',
-    log_position TEXT NOT NULL DEFAULT '[]', notes_trust TEXT NOT NULL DEFAULT '',
+    log_seq INTEGER NOT NULL DEFAULT 0, log_name TEXT NOT NULL DEFAULT '',
+    log_size INTEGER NOT NULL DEFAULT 0, log_changed INTEGER NOT NULL DEFAULT 0,
+    notes_trust TEXT NOT NULL DEFAULT '',
     rejected_changed INTEGER NOT NULL DEFAULT 0, restored TEXT NOT NULL DEFAULT '',
     tool_notes_since REAL NOT NULL DEFAULT 0, last_finished TEXT NOT NULL DEFAULT '',
     sync_count INTEGER NOT NULL DEFAULT 0
@@ -199,17 +201,29 @@ INSERT INTO desk SELECT
     coalesce(max(CASE key WHEN 'required' THEN value = 'true' END), 0),
     coalesce(max(CASE key WHEN 'page' THEN value END), ''),
     coalesce(max(CASE key WHEN 'key' THEN value END), ''),
-    coalesce(max(CASE key WHEN 'log' THEN value END), '[]'),
+    coalesce(max(CASE key WHEN 'log' THEN json_extract(value, '$[0]') END), 0),
+    coalesce(max(CASE key WHEN 'log' THEN json_extract(value, '$[1]') END), ''),
+    coalesce(max(CASE key WHEN 'log' THEN json_extract(value, '$[2]') END), 0),
+    coalesce(max(CASE key WHEN 'log' THEN json_extract(value, '$[3]') END), 0),
     coalesce(max(CASE key WHEN 'noted' THEN value END), ''),
     coalesce(max(CASE key WHEN 'rejected' THEN CAST(value AS INTEGER) END), 0),
     coalesce(max(CASE key WHEN 'distrusted' THEN value END), ''),
     coalesce(max(CASE key WHEN 'tool notes since' THEN CAST(value AS REAL) END), 0),
     coalesce(max(CASE key WHEN 'once' THEN value END), ''), 0 FROM meta;
-CREATE TABLE planned_write (
-    note TEXT PRIMARY KEY, path TEXT NOT NULL, hash TEXT NOT NULL
+CREATE TABLE new_note (
+    letter TEXT PRIMARY KEY, path TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '',
+    notice TEXT NOT NULL DEFAULT '', pages TEXT NOT NULL DEFAULT '{}', version INTEGER NOT NULL DEFAULT 0,
+    size INTEGER NOT NULL DEFAULT 0, mtime INTEGER NOT NULL DEFAULT 0, inode INTEGER NOT NULL DEFAULT 0,
+    planned_path TEXT NOT NULL DEFAULT '', planned_hash TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
-INSERT INTO planned_write SELECT substr(key, 6), substr(value, instr(value, ' ') + 1),
-    substr(value, 1, instr(value, ' ') - 1) FROM meta WHERE key > 'note ' AND key < 'note!' AND value != '';
+INSERT INTO new_note SELECT *, '', '' FROM note;
+DROP TABLE note;
+ALTER TABLE new_note RENAME TO note;
+CREATE INDEX note_path ON note (path);
+INSERT INTO note (letter, planned_path, planned_hash) SELECT substr(key, 6),
+    substr(value, instr(value, ' ') + 1), substr(value, 1, instr(value, ' ') - 1) FROM meta
+    WHERE key > 'note ' AND key < 'note!' AND value != '' ON CONFLICT (letter)
+    DO UPDATE SET planned_path = excluded.planned_path, planned_hash = excluded.planned_hash;
 CREATE TABLE orphan (
     letter TEXT PRIMARY KEY, since TEXT NOT NULL, swept TEXT NOT NULL
 ) WITHOUT ROWID;
@@ -250,15 +264,6 @@ UPDATE history SET decided_at = json_extract(detail, '$.verdict[2][0]'),
     slip = coalesce(json_extract(detail, '$.verdict[4]'), '') WHERE state = 'approved';
 UPDATE history SET decided_at = json_extract(detail, '$.at[0]') WHERE state IN ('rejected', 'sent');
 CREATE INDEX history_decided ON history (decided_at);
-CREATE TABLE new_note (
-    letter TEXT PRIMARY KEY, path TEXT NOT NULL DEFAULT '', hash TEXT NOT NULL DEFAULT '',
-    notice TEXT NOT NULL DEFAULT '', pages TEXT NOT NULL DEFAULT '{}', version INTEGER NOT NULL DEFAULT 0,
-    size INTEGER NOT NULL DEFAULT 0, mtime INTEGER NOT NULL DEFAULT 0, inode INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-INSERT INTO new_note SELECT * FROM note;
-DROP TABLE note;
-ALTER TABLE new_note RENAME TO note;
-CREATE INDEX note_path ON note (path);
 ALTER TABLE adopted RENAME TO approval_request;
 ALTER TABLE drafted RENAME TO provider_draft;
 ALTER TABLE drafting RENAME TO thread_draft;

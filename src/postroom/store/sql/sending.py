@@ -25,6 +25,18 @@ class ProofReader(Noun):
         row = self._session.row(sql, [id])
         return ProviderProof(*row) if row else None
 
+    def before_send(self, id: str) -> tuple[int, ProviderProof | None, str]:
+        """Return a letter's version and proof, and why this ledger may be older than the log, if it may."""
+        row = self._session.row(
+            "SELECT letter.version, proof.proof, proof.digest, proof.unanswered, desk.restored"
+            " FROM desk LEFT JOIN letter ON letter.id = ?"
+            " LEFT JOIN proof ON proof.letter = letter.id",
+            [id],
+        )
+        version, text, digest, unanswered, restored = row or (0, None, "", 0, "")
+        proof = None if text is None else ProviderProof(text, digest, unanswered)
+        return version or 0, proof, restored
+
     def unreleased(self) -> list[str]:
         """Return the closed letters whose proof the provider has still to take back."""
         sql = f"SELECT letter FROM proof JOIN letter ON id = letter WHERE state NOT IN ({OPEN})"
