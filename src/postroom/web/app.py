@@ -47,8 +47,8 @@ def build_app(context: AppContext) -> ASGIApp:
         "/": desk.queue,
         "/letter/{id}": desk.letter,
         "/letter/{id}/edit": desk.edit,
-        "/letter/{id}/source": desk.source,
-        "/letter/{id}/text": desk.text,
+        "/letter/{id}/source": desk.plain,
+        "/letter/{id}/text": desk.plain,
         "/letter/{id}/file/{at:int}": desk.file,
         "/history": desk.history,
         "/agents": desk.agents,
@@ -82,7 +82,7 @@ def build_app(context: AppContext) -> ASGIApp:
         Route("/events", sign_in.events),
         Route("/static/{name}", _static),
     ]
-    errors = {404: _not_found, 405: _not_found, 500: _unexpected, PostroomError: _refused}
+    errors = {404: _not_found, 405: _not_found, 500: _unexpected, PostroomError: error_page}
     return RequestGuard(Starlette(routes=routes, exception_handlers=errors), context.sessions)
 
 
@@ -172,11 +172,6 @@ def _locked_page(
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
     return page("error.html", 404, title="Not found", cause="There is no such page.", remedy="")
-
-
-async def _refused(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, PostroomError)
-    return error_page(error)
 
 
 async def _unexpected(_request: Request, error: Exception) -> Response:

@@ -48,8 +48,8 @@ class Handlers:
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
-        self._desk = context.desk
-        self._reader = context.desk.reader
+        self._desk = context.services.desk
+        self._reader = self._desk.reader
         self._sessions = context.sessions
 
     # What every page has
@@ -162,11 +162,11 @@ class Handlers:
             replaced_by=desk.replaced_by(entry),
         )
 
-    def source(self, request: PageRequest) -> Response:
-        return _plain_text(self._reader.letters.get(request.id).letter.html)
-
-    def text(self, request: PageRequest) -> Response:
-        return _plain_text(self._reader.letters.get(request.id).letter.text)
+    def plain(self, request: PageRequest) -> Response:
+        """Return the letter's text, or the source of its HTML part, as plain text."""
+        letter = self._reader.letters.get(request.id).letter
+        text = letter.html if request.action == "source" else letter.text
+        return Response(text, media_type="text/plain; charset=utf-8")
 
     def file(self, request: PageRequest) -> Response:
         files = self._reader.letters.get(request.id).letter.attachments
@@ -382,10 +382,6 @@ class Handlers:
     def mail_health(self, request: PageRequest) -> Response:
         checks = self._context.mail_health()
         return self._part(request, "checks.html", "Mail", "/health", checks=checks)
-
-
-def _plain_text(text: str) -> Response:
-    return Response(text, media_type="text/plain; charset=utf-8")
 
 
 def _page_number(request: PageRequest) -> int:

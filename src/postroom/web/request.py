@@ -16,7 +16,6 @@ from starlette.responses import RedirectResponse, Response
 from postroom.core.errors import Invalid, PostroomError
 from postroom.core.letter import MAX_TEXT
 from postroom.core.records import Check
-from postroom.desk.desk import Desk
 from postroom.services.services import Services
 from postroom.web.live import AutoDispatcher, ChangeFeed
 from postroom.web.sessions import BrowserSession, Sessions
@@ -53,11 +52,6 @@ class AppContext:
     zone: tzinfo
     health: Callable[[], Sequence[Check]]  # the checks that answer at once
     mail_health: Callable[[], Sequence[Check]]  # the checks that ask mail providers
-
-    @property
-    def desk(self) -> Desk:
-        """The desk that the page shows."""
-        return self.services.desk
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +116,9 @@ def page(template: str, status: int = 200, /, **values: object) -> Response:
     return Response(render(template, **values), status, media_type="text/html; charset=utf-8")
 
 
-def error_page(error: PostroomError) -> Response:
-    """Return an error as a page that says what to do next."""
+async def error_page(_request: Request, error: Exception) -> Response:
+    """Return an error of Postroom's as a page that says what to do next."""
+    assert isinstance(error, PostroomError)
     status = status_code(error)
     title = _TITLES.get(status, "Not possible right now")
     return page("error.html", status, title=title, cause=error.message, remedy=error.remedy)
