@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import binascii
 import codecs
+import json
 import re
 from contextlib import suppress
 from functools import lru_cache
 from io import BytesIO
+from pathlib import Path
 from typing import Final
 
 MAX_CHUNKS: Final = 1_000  # padded runs in one base64 body
@@ -17,35 +19,11 @@ _CHARSET: Final = re.compile(r"[a-z0-9][a-z0-9_.:()+-]{0,39}")
 # Python's registry also holds codecs that no mail uses, some of them slow on hostile input
 # (punycode, idna) or with escapes of their own (unicode_escape).
 _CODECS: Final = re.compile(r"utf|iso|cp\d|koi8|mac|gb|hz|big5|euc|shift|johab|ptcp|kz|tis|hp")
-# What mail software means by a name, where Python's codec is narrower (WHATWG Encoding, 4.2).
-_MEANT: Final = {
-    "ascii": "utf-8",
-    "iso8859-1": "cp1252",
-    "iso8859-9": "cp1254",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "euc_kr": "cp949",
-    "shift_jis": "cp932",
-    "tis-620": "cp874",
-    "utf-8-sig": "utf-8",
-}
-_ALIASES: Final = {
-    "iso-8859-8-i": "iso-8859-8",
-    "iso-8859-8-e": "iso-8859-8",
-    "iso-8859-6-i": "iso-8859-6",
-    "unicode-1-1-utf-8": "utf-8",
-    "utf8mb4": "utf-8",
-    "x-gbk": "gbk",
-    "x-sjis": "shift_jis",
-    "x-euc-jp": "euc_jp",
-    "x-big5": "big5",
-    "windows-874": "cp874",
-    "windows-31j": "cp932",
-    "windows-949": "cp949",
-    "x-mac-roman": "mac-roman",
-    "x-mac-cyrillic": "mac-cyrillic",
-    "ansi": "cp1252",
-}
+# Names that Python does not know, and codecs that mail software means where Python's is narrower
+# (WHATWG Encoding, section 4.2).
+_CHARSETS: Final[dict[str, dict[str, str]]] = json.loads(
+    Path(__file__).with_name("charsets.json").read_text("utf-8")
+)
 # Codecs whose text is not what its ASCII octets look like.
 _SHIFTING: Final = re.compile(r"utf-?(7|16|32)|iso2022|hz")
 _WESTERN: Final = "".join(
@@ -75,10 +53,10 @@ def _codec(charset: str) -> str:
     if not _CHARSET.fullmatch(name):
         return ""
     try:
-        found = codecs.lookup(_ALIASES.get(name, name)).name
+        found = codecs.lookup(_CHARSETS["aliases"].get(name, name)).name
     except (LookupError, ValueError):
         return ""
-    found = _MEANT.get(found, found)
+    found = _CHARSETS["supersets"].get(found, found)
     return found if _CODECS.match(found) else ""
 
 

@@ -1,6 +1,6 @@
 """The protocols of a mail provider and the values they exchange.
 
-A provider implements `Mailbox`: reading (`MailReader`), labels (`LabelStore`), drafts (`DraftStore`) and sending
+A provider implements `Mailbox`: reading (`MailReader`), labels (`MailLabels`), drafts (`MailDrafts`) and sending
 (`MailSender`). It lives in a package of its own beside `mail/local` and `mail/gmail`, is named once in `wiring`, and gets
 an entry in `tests/contract/conftest.py`, whose suite says what each method must do. `MailImporter` is for providers that
 store mail themselves.
@@ -151,7 +151,7 @@ class MailReader(Protocol):
         """
 
 
-class LabelStore(Protocol):
+class MailLabels(Protocol):
     """The labels of an account."""
 
     def labels(self) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ class LabelStore(Protocol):
         """Add and remove labels; adding a label that does not exist creates it."""
 
 
-class DraftStore(Protocol):
+class MailDrafts(Protocol):
     """The drafts of an account."""
 
     def drafts(self) -> Mapping[str, str]:
@@ -214,14 +214,14 @@ class MailSender(Protocol):
         """Remove leftovers of `prepare` for this letter except `proof`; return whether more may appear later."""
 
 
-class Mailbox(MailReader, LabelStore, DraftStore, MailSender, Protocol):
+class Mailbox(MailReader, MailLabels, MailDrafts, MailSender, Protocol):
     """One account at a provider."""
 
     def close(self) -> None:
         """Close files and connections."""
 
 
-def move(mailbox: LabelStore, id: str, destination: str) -> RelabelResult:
+def move(mailbox: MailLabels, id: str, destination: str) -> RelabelResult:
     """File a mail under a label and take it out of the inbox; moving to the inbox only adds that label."""
     inbox = system_label(destination) == INBOX
     return mailbox.relabel(

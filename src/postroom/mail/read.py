@@ -51,7 +51,7 @@ class _Body:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _BodyReader:
     """A mail whose texts and files are being collected; files have no size unless `with_text`."""
 
     raw: bytes
@@ -150,7 +150,7 @@ def read_mail(raw: bytes) -> Mail:
 def read_attachment(raw: bytes, part: str) -> Enclosure | None:
     """Return the file at this part of a mail, with its bytes; None if there is none."""
     raw, root = open_mail(raw, Findings())
-    reader = _Reader(raw, root, Findings(), with_text=False)
+    reader = _BodyReader(raw, root, Findings(), with_text=False)
     reader.bodies(root)
     for found, listed in reader.files:
         if found.path == part:
@@ -160,7 +160,7 @@ def read_attachment(raw: bytes, part: str) -> Enclosure | None:
 
 def _read(raw: bytes, findings: Findings) -> Mail:
     raw, root = open_mail(raw, findings)
-    reader = _Reader(raw, root, findings, with_text=True)
+    reader = _BodyReader(raw, root, findings, with_text=True)
     text, html = _combine(reader.bodies(root), findings)
     senders = _parties(root, b"from", findings)
     if len({party.address or party.name for party in senders}) > 1:

@@ -7,23 +7,30 @@ is read. A mail larger than `LARGE` is never fetched whole: its texts are, and a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Final
 from urllib.parse import quote
 
 from postroom.core.address import Address
-from postroom.core.errors import Invalid, NotFound, PostroomError, Unavailable
+from postroom.core.errors import Conflict, Invalid, NotFound, PostroomError, Unavailable
 from postroom.core.language import parse
 from postroom.core.letter import Letter
-from postroom.core.message import DRAFT, Message, Thread
+from postroom.core.message import DRAFT, SYSTEM_LABELS, Message, Thread, label_key, system_label
 from postroom.mail import mime
 from postroom.mail.gmail import payload
 from postroom.mail.gmail.api import USER, GmailApi, Value, with_query
 from postroom.mail.gmail.errors import Json
-from postroom.mail.gmail.labels import LIST_PATH, LabelCache
-from postroom.mail.gmail.payload import LARGE, id_field, number_field, object_field, object_list
+from postroom.mail.gmail.payload import (
+    LARGE,
+    id_field,
+    number_field,
+    object_field,
+    object_list,
+    text_field,
+)
 from postroom.mail.gmail.sending import (
     GmailSender,
     changes_since,
@@ -44,6 +51,92 @@ from postroom.mail.mailbox import (
     new_label_name,
     not_found,
 )
+
+LABEL_SECONDS: Final = (
+    300.0  # seconds for which names are cached; a person may rename one at any time
+)
+LABELS: Final = f"{USER}/labels"
+LABEL_LIST: Final = with_query(LABELS, fields="labels(id,name,type)")
+
+# Where Gmail's id of a system label is not its name here.
+_LABEL_IDS: Final = {"CATEGORY_PRIMARY": "CATEGORY_PERSONAL"}
+_LABEL_NAMES: Final = {id: name for name, id in _LABEL_IDS.items()}
+
+
+class LabelCache:
+    """The account's labels, fetched as seldom as possible."""
+
+    def __init__(self, api: GmailApi, now: Callable[[], float]) -> None:
+        self._api = api
+        self._now = now
+        self._lock = threading.Lock()
+        self._own: dict[str, str] = {}  # id → name, of the person's own
+        self._fetched = -LABEL_SECONDS
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the names should be fetched again, from `LABEL_LIST`."""
+        return not 0 <= self._now() - self._fetched < LABEL_SECONDS
+
+    def update(self, answer: Json) -> None:
+        """Replace the names by those in an answer to `LABEL_LIST`."""
+        rows = object_list(answer, "labels")
+        own = {text_field(row, "id"): text_field(row, "name") for row in rows}
+        with self._lock:
+            self._own = {id: name for id, name in own.items() if not _system_name(id)}
+            self._fetched = self._now()
+
+    def _fetch(self) -> None:
+        self.update(self._api.get(LABEL_LIST))
+
+    def all(self) -> tuple[str, ...]:
+        """Return the names of all labels, system labels first."""
+        self._fetch()
+        return (*sorted(SYSTEM_LABELS), *sorted(self._own.values(), key=str.casefold))
+
+    def names(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return the names of these labels; an unknown one keeps its id."""
+        wanted = frozenset(ids)
+        own = {id for id in wanted if not _system_name(id)}
+        if own and (self.is_stale or own - self._own.keys()):
+            self._fetch()
+        return frozenset(_system_name(id) or self._own.get(id, id) for id in wanted)
+
+    def find(self, name: str) -> str | None:
+        """Return the id of a label by its name, in whatever spelling."""
+        if known := system_label(name):
+            return _LABEL_IDS.get(known, known)
+        if self.is_stale:
+            self._fetch()
+        spellings: tuple[Callable[[str], str], ...] = (str, str.casefold, label_key)
+        for spelling in spellings:
+            for id, own in self._own.items():
+                if spelling(own) == spelling(name):
+                    return id
+        return None
+
+    def find_or_create(self, name: str) -> str:
+        """Return the id of a label by its name, created if there is none."""
+        if found := self.find(name):
+            return found
+        try:
+            made = self._api.change("POST", LABELS, {"name": new_label_name(name)})
+        except Conflict:  # created meanwhile, by somebody else or by a try whose answer was lost
+            self._fetch()
+            if found := self.find(name):
+                return found
+            raise
+        id = text_field(made, "id")
+        with self._lock:
+            self._own = {**self._own, id: text_field(made, "name")}
+        return id
+
+
+def _system_name(id: str) -> str:
+    """Return the name of a system label by its id; empty for a label of the person's own."""
+    name = _LABEL_NAMES.get(id, id)
+    return name if name in SYSTEM_LABELS else ""
+
 
 CACHED_SIZES: Final = 5_000  # mails whose size is known from a list
 OWN_SECONDS: Final = 600.0  # for which the account's own addresses are cached
@@ -188,7 +281,7 @@ class GmailMailbox(GmailSender):
 
     def _get_all(self, paths: Sequence[str]) -> list[Json]:
         """Return the objects at these paths without those that are gone; fetches stale labels on the way."""
-        extra = [LIST_PATH] if paths and self._labels.is_stale else []
+        extra = [LABEL_LIST] if paths and self._labels.is_stale else []
         found: list[Json] = []
         for number, answer in enumerate(self._api.get_many([*paths, *extra])):
             if isinstance(answer, NotFound):
