@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from postroom.core.card import Card
+    from postroom.core.handbook import Judgement, MailFacts
     from postroom.core.letter import Letter
     from postroom.core.stamp import Stamp
 
@@ -193,9 +194,9 @@ class InboxItem(NamedTuple):
     account: str
     message: str
     thread: str = ""
-    state: str = InboxState.FOUND
-    facts: str = ""  # JSON
-    judgement: str = ""  # JSON
+    state: InboxState = InboxState.FOUND
+    facts: MailFacts | None = None  # None until its note is written
+    judgement: Judgement | None = None  # None until it was decided about
     by: str = ""  # `DecidedBy`, or the line of a rule
     letter: str = ""
     wish: str = ""

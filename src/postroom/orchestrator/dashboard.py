@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from postroom.core import life
 from postroom.core.errors import Conflict, PostroomError
+from postroom.core.handbook import MailFacts
 from postroom.core.records import InboxItem, InboxState, LetterSummary
 from postroom.core.text import duration
 from postroom.orchestrator.context import RunContext
-from postroom.services.incoming import judgement_of
 from postroom.vault.folders import BRIEFINGS, DASHBOARD
 from postroom.vault.markdown import link, quote, sections
 from postroom.vault.vault import Vault
@@ -135,9 +135,9 @@ class Dashboard:
             yield f"- {quote(one.part)}: {'' if one.is_well else '**amiss**, '}{quote(one.text)}"
 
     def _mail_row(self, item: InboxItem) -> str:
-        facts = json.loads(item.facts or "{}")
-        why = item.held or (judgement_of(item).why if item.judgement else "")
-        about = f"{quote(facts.get('sender', '')[:80])}, {quote(facts.get('subject', '')[:120])}"
+        facts, judgement = item.facts or MailFacts(), item.judgement
+        why = item.held or (judgement.why if judgement else "")
+        about = f"{quote(facts.sender[:80])}, {quote(facts.subject[:120])}"
         return f"{self._mail_link(item)} {about}{_remark(why)}"
 
     def _letter_row(self, letter: LetterSummary) -> str:

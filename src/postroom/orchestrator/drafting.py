@@ -17,7 +17,7 @@ from postroom.core.errors import (
     PostroomError,
     Unavailable,
 )
-from postroom.core.handbook import Judgement, not_answered
+from postroom.core.handbook import Judgement, MailFacts, not_answered
 from postroom.core.message import SENT
 from postroom.core.policy import Full
 from postroom.core.records import DecidedBy, Entry, InboxItem, InboxState
@@ -25,7 +25,6 @@ from postroom.desk.compose import Written
 from postroom.desk.outbox import ORCHESTRATOR, Proposal
 from postroom.desk.recorder import Call
 from postroom.orchestrator.context import RunContext
-from postroom.services.incoming import facts_of, judgement_of
 from postroom.vault.folders import DRAFTS
 
 MAX_TRIES: Final = 4  # before a mail that cannot be answered is left to the person
@@ -37,7 +36,7 @@ def find_obstacle(context: RunContext, item: InboxItem) -> str:
     """Return why no answer to this mail is drafted automatically; empty where nothing speaks against it."""
     # Another version that the person asked for does not count as an automatic answer.
     drafts = 0 if item.wish else context.inbox.drafts_within_a_day(item)
-    return not_answered(facts_of(item), drafts, context.most_drafts)
+    return not_answered(item.facts or MailFacts(), drafts, context.most_drafts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,8 @@ class Drafter:
             raise Denied(obstacle)
         if self._is_answered(item):
             return None
-        judgement = judgement_of(item)
+        judgement = item.judgement
+        assert judgement is not None
         _, reply = self.context.services.mailbox.answer(
             item.account, id=item.message, thread="", everyone=False
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from postroom.core import handbook
@@ -19,6 +19,7 @@ from postroom.core.handbook import (
     DRAFTS,
     Case,
     Judgement,
+    MailFacts,
     settled,
 )
 from postroom.core.policy import back_off
@@ -29,7 +30,7 @@ from postroom.orchestrator.drafting import Drafter, find_obstacle
 from postroom.orchestrator.servers import ToolValues
 from postroom.orchestrator.vault_reader import Guidance, load_guidance, read_notes
 from postroom.services.inbox import TriageResult
-from postroom.services.incoming import facts_of, judgement_of, text_of
+from postroom.services.incoming import text_of
 from postroom.services.mail_notes import MailNotes
 from postroom.vault.folders import HANDBOOK
 
@@ -104,7 +105,7 @@ class Triage:
         drafter = self._drafter
         items = filter(self._is_due, self.context.inbox.records.in_states(InboxState.DECIDED))
         # Where there is no room for all letters, the urgent ones come first.
-        for item in sorted(items, key=lambda item: judgement_of(item).decision != "urgent"):
+        for item in sorted(items, key=_is_not_urgent):
             if self.context.stopping.is_set() or not drafter.draft(item):
                 break
             self.sync_stale_notes()
@@ -135,7 +136,7 @@ class Triage:
 
     def _judge_one(self, item: InboxItem, note: ToolValues) -> TriageResult | None:
         """Return what becomes of a mail; None where it is to be judged again later."""
-        facts = facts_of(item, words(text_of(str(note["body"]))))
+        facts = replace(item.facts or MailFacts(), said=words(text_of(str(note["body"]))))
         obstacle = find_obstacle(self.context, item)
         rule = None if item.wish else handbook.decide(self.guidance.rules, facts)
         if rule is not None:
@@ -197,6 +198,10 @@ class Triage:
         for item, judgement, by in self.context.inbox.save_decisions(complete):
             self.context.emit_for(item, "triaged", decision=judgement.decision, by=by)
         self.sync_stale_notes()
+
+
+def _is_not_urgent(item: InboxItem) -> bool:
+    return item.judgement is None or item.judgement.decision != "urgent"
 
 
 def _with_text(judgement: Judgement) -> Judgement:

@@ -6,10 +6,8 @@ else changed meanwhile is left alone: the caller sees it again in the next round
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from postroom.core.audit import Action
@@ -129,12 +127,8 @@ class InboxService:
 
     def change(self, item: InboxItem, **changes: str | int | Judgement) -> bool:
         """Change some fields of a mail; return False where somebody else changed it first."""
-        fields = {
-            name: _dump(value) if isinstance(value, Judgement) else value
-            for name, value in changes.items()
-        }
         with suppress(Conflict), self._ledger.write() as tx:
-            tx.inbox.change(item, **fields)
+            tx.inbox.change(item, **changes)
             return True
         return False
 
@@ -149,7 +143,7 @@ class InboxService:
                     tx.inbox.change(
                         item,
                         state=STATE_AFTER.get(decision, InboxState.DECIDED),
-                        judgement=_dump(judgement),
+                        judgement=judgement,
                         by=by,
                         held="",
                         tries=0,
@@ -175,7 +169,3 @@ class InboxService:
                 tx.inbox.add_draft_in_thread(item.account, item.thread, entry.id)
             return True
         return False
-
-
-def _dump(judgement: Judgement) -> str:
-    return json.dumps(asdict(judgement))

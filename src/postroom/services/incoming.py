@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from postroom.core.errors import Corrupt
-from postroom.core.handbook import Judgement, MailFacts
+from postroom.core.handbook import MailFacts
 from postroom.core.mail_view import view
 from postroom.core.message import IMPORTANT, SENT, Message
 from postroom.core.policy import back_off
-from postroom.core.records import InboxItem, ShownMail
+from postroom.core.records import InboxItem, InboxState, ShownMail
 from postroom.core.stamp import Stamp
 from postroom.core.text import clean, one_line
 from postroom.desk.exposure import Shown
@@ -32,10 +30,10 @@ from postroom.vault.note import Note, render
 BODY: Final = 20_000  # characters of a mail in its note
 MAX_FIELD: Final = 1_000
 STATUS: Final = {
-    "found": "pending",
-    "decided": "pending",
-    "delegated": "pending_approval",
-    "aside": "done",
+    InboxState.FOUND: "pending",
+    InboxState.DECIDED: "pending",
+    InboxState.DELEGATED: "pending_approval",
+    InboxState.ASIDE: "done",
 }
 _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
@@ -132,26 +130,6 @@ def facts(mail: IncomingMail, own: frozenset[str]) -> MailFacts:
     )
 
 
-def facts_json(of: MailFacts) -> str:
-    """Return the facts as the ledger keeps them."""
-    values = asdict(of)
-    del values["said"]
-    return json.dumps(values)
-
-
-def facts_of(item: InboxItem, said: Sequence[str] = ()) -> MailFacts:
-    """Return the facts that the ledger has kept, with the words of the mail."""
-    values = json.loads(item.facts or "{}")
-    for name in ("recipients", "labels"):
-        values[name] = tuple(values.get(name, ()))
-    return MailFacts(**values, said=list(said))
-
-
-def judgement_of(item: InboxItem) -> Judgement:
-    """Return what was decided about a mail."""
-    return Judgement(**json.loads(item.judgement))
-
-
 def name_of(account: str, mail: IncomingMail) -> str:
     """Return the name of a mail's note: the same for the same mail, whenever it is written."""
     digest = hashlib.sha256(f"{account}\0{mail.id}".encode()).digest()
@@ -203,8 +181,7 @@ def update_mail(item: InboxItem, note: Note, answer: str) -> Note:
         "next_try": Stamp(later).iso if later else None,
     }
     body = None
-    if item.judgement:
-        judged = judgement_of(item)
+    if judged := item.judgement:
         fields |= {"decision": judged.decision, "decided_by": item.by[:MAX_FIELD]}
         fields["why"] = inert(judged.why) or None
         if judged.decision == "urgent":
@@ -225,4 +202,4 @@ def status_of(note: Note) -> str:
 
 def folder(item: InboxItem) -> str:
     """Return the folder in which the note of a mail belongs."""
-    return {"done": DONE, "failed": FAILED}.get(item.state, NEEDS_ACTION)
+    return {InboxState.DONE: DONE, InboxState.FAILED: FAILED}.get(item.state, NEEDS_ACTION)

@@ -6,20 +6,19 @@ As with letters, the ledger decides and the note follows (`desk/note_sync`); wha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from postroom.core.errors import Conflict, Corrupt, PostroomError
 from postroom.core.handbook import MailFacts
-from postroom.core.records import InboxItem, NoteLocation
+from postroom.core.records import DecidedBy, InboxItem, InboxState, NoteLocation
 from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.services.incoming import (
     STATUS,
     IncomingMail,
-    facts_json,
     folder,
     name_of,
     render_mail,
@@ -41,23 +40,31 @@ from postroom.vault.markdown import inert, link, quote
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File
 
-BY_HAND: Final = "a person"
 OTHER_FOLDERS: Final = (APPROVED, REJECTED, PENDING, DRAFTS, PLANS)  # where a mail does not belong
-OPEN: Final = ("pending", "decided", "drafted", "needs_info", "delegated")
-DONE_BY_HAND: Final = {"state": "done", "by": BY_HAND, "held": ""}
-JUDGE_AGAIN: Final = {"state": "pending"} | dict.fromkeys(
-    ("judgement", "by", "held", "wish", "letter"), ""
+OPEN: Final = (
+    InboxState.PENDING,
+    InboxState.DECIDED,
+    InboxState.DRAFTED,
+    InboxState.NEEDS_INFO,
+    InboxState.DELEGATED,
 )
+NO_NOTE: Final = (InboxState.FOUND, InboxState.BEFORE, InboxState.ASIDE)
+Changes: TypeAlias = Mapping[str, str | None]
+DONE_BY_HAND: Final[Changes] = {"state": InboxState.DONE, "by": DecidedBy.PERSON, "held": ""}
+JUDGE_AGAIN: Final[Changes] = {
+    "state": InboxState.PENDING, "judgement": None, "by": "", "held": "", "wish": "", "letter": "",
+}  # fmt: skip
 
 
-def changes_by_status(state: str, status: str, *, is_current: bool) -> dict[str, str] | None:
+def changes_by_status(state: InboxState, status: str, *, is_current: bool) -> Changes | None:
     """Return what a status that a person wrote changes: `done`, or `pending` to be judged again.
 
     A status in a note that does not show the ledger's state yet (not `is_current`) may be an old one of ours.
     """
     if status == "done":
         return DONE_BY_HAND
-    if status == "pending" and is_current and state in ("needs_info", "delegated"):
+    left_to_person = state in (InboxState.NEEDS_INFO, InboxState.DELEGATED)
+    if status == "pending" and is_current and left_to_person:
         return JUDGE_AGAIN
     return None
 
@@ -83,7 +90,7 @@ class _MailNote:
     def update(self, raw: bytes, location: NoteLocation) -> bytes:
         note, ledger = Note.parse(raw), self.notes.sync.ledger
         is_edited = hashlib.sha256(raw).hexdigest() != location.hash
-        if is_edited and status_of(note) == "done" and self.item.state != "done":
+        if is_edited and status_of(note) == "done" and self.item.state != InboxState.DONE:
             with ledger.write() as tx:  # a person was quicker
                 self.item = tx.inbox.change(self.item, **DONE_BY_HAND)
         letter = self.item.letter
@@ -92,8 +99,10 @@ class _MailNote:
 
     def record(self, tx: Transaction, path: str, data: bytes, file: File, *, current: bool) -> None:
         tx.notes.finish_write(self.key, seen_at(path, data, file))
-        if self.item.state == "found":
-            self.item = tx.inbox.change(self.item, state="pending", changed=self.item.changed)
+        if self.item.state == InboxState.FOUND:
+            self.item = tx.inbox.change(
+                self.item, state=InboxState.PENDING, changed=self.item.changed
+            )
         elif not current:
             return
         tx.inbox.mark_note_current(self.item)
@@ -119,7 +128,7 @@ class MailNotes:
                 data = render_mail(item.account, mail)
                 path = self.sync.free_path(NEEDS_ACTION, name_of(item.account, mail))
                 tx.notes.plan_write(item.key, path, hashlib.sha256(data).hexdigest())
-                changed = tx.inbox.change(item, thread=mail.thread, facts=facts_json(known))
+                changed = tx.inbox.change(item, thread=mail.thread, facts=known)
                 begun.append((_MailNote(self, changed), path, data))
         written: list[tuple[_MailNote, str, bytes, File]] = []
         for source, path, data in begun:
@@ -138,7 +147,12 @@ class MailNotes:
             return True
         path = self.sync.ledger.notes.planned_write(item.key)[0]
         # A person may have edited it before we could record that it is there.
-        if path and item.state == "found" and (seen := self._naming(item, path)) and seen.note:
+        if (
+            path
+            and item.state == InboxState.FOUND
+            and (seen := self._naming(item, path))
+            and seen.note
+        ):
             with self.sync.ledger.write(synced=False) as tx:
                 source.record(tx, path, seen.note.raw, seen.file, current=False)
             return True
@@ -165,7 +179,8 @@ class MailNotes:
             return False
         with ledger.write() as tx:
             tx.notes.finish_write(item.key, seen_at(path, seen.note.raw, seen.file))
-            tx.inbox.change(item, state="pending", thread=mail.thread, facts=facts_json(known))
+            pending = InboxState.PENDING
+            tx.inbox.change(item, state=pending, thread=mail.thread, facts=known)
         return True
 
     def sync_note(self, item: InboxItem) -> None:
@@ -195,9 +210,9 @@ class MailNotes:
             raw, file = vault.read(path)
         if file is None:
             return
-        if item.state != "failed":
+        if item.state != InboxState.FAILED:
             with self.sync.ledger.write() as tx:
-                item = tx.inbox.change(item, state="failed", held=problem)
+                item = tx.inbox.change(item, state=InboxState.FAILED, held=problem)
         if not path.startswith(f"{FAILED}/"):
             path = self.sync.reserve_path(item.key, FAILED, path.rpartition("/")[2], raw)
             file = vault.move(old_path, path, file)
@@ -262,7 +277,7 @@ class MailNotes:
                 self.report(f"The status of {seen.path} was put back: {rule}.")
             self.sync_note(item)
 
-    def _change(self, item: InboxItem, changes: dict[str, str]) -> None:
+    def _change(self, item: InboxItem, changes: Changes) -> None:
         try:
             with self.sync.ledger.write() as tx:
                 item = tx.inbox.change(item, **changes)
@@ -294,7 +309,9 @@ class MailNotes:
                 f"{location.path} was deleted or taken away: nothing more is done about that mail."
             )
             with self.sync.ledger.write() as tx:
-                tx.inbox.mark_note_current(tx.inbox.change(item, state="gone", by=BY_HAND))
+                tx.inbox.mark_note_current(
+                    tx.inbox.change(item, state=InboxState.GONE, by=DecidedBy.PERSON)
+                )
 
     def _find_moved(self, item: InboxItem, name: str) -> SeenNote | None:
         """Return a mail's note that was renamed in Needs_Action/, or moved to another workflow folder."""
@@ -327,7 +344,7 @@ class MailNotes:
             return None
         location = self.sync.ledger.notes.location(item.key)
         is_same_text = hashlib.sha256(seen.note.raw).hexdigest() == location.hash
-        is_mended = item.state == "failed" and self.sync.vault.stat(location.path) is None
+        is_mended = item.state == InboxState.FAILED and self.sync.vault.stat(location.path) is None
         # Not in Plans/, where tools may write: a file system reuses inodes.
         is_same_file = seen.file.inode == location.inode and seen.folder != PLANS
         is_it = is_same_text or seen.folder == DONE or is_same_file or is_mended
@@ -347,13 +364,13 @@ class MailNotes:
     def _bring_back(self, path: str, note: Note, keys: Collection[str]) -> None:
         with self.sync.ledger.read() as tx:
             item = tx.inbox.get(note.text("account"), note.text("id"))
-        if item is None or item.key in keys or item.state in ("found", "before", "aside"):
+        if item is None or item.key in keys or item.state in NO_NOTE:
             return
         seen = self._note_of(item, path)
         if seen is None:
             return  # what it says of itself counts for nothing
         reason_path = f"{FAILED}/{path.rpartition('/')[2].removesuffix('.md')} (why).md"
-        if item.state == "failed" and (file := self.sync.vault.stat(reason_path)):
+        if item.state == InboxState.FAILED and (file := self.sync.vault.stat(reason_path)):
             with suppress(PostroomError):  # it told what is mended now
                 self.sync.vault.remove(reason_path, file)
         self.report(f"{path} was brought back, and is judged again.")

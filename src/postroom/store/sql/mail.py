@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import asdict, is_dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from postroom.core.card import Exposure
 from postroom.core.errors import Conflict
@@ -21,6 +21,10 @@ from postroom.core.stamp import Stamp
 from postroom.store.protocol import Row
 from postroom.store.sql.rows import OPEN, Noun, marks
 
+if TYPE_CHECKING:
+    from postroom.core.handbook import Judgement, MailFacts
+
+InboxValue: TypeAlias = "str | int | float | MailFacts | Judgement | None"
 _COLUMNS: Final = ", ".join(InboxItem._fields)
 BATCH: Final = 500  # tokens in one query
 MOST_SENDERS: Final = 3  # mails that are named for a token
@@ -116,15 +120,16 @@ class InboxStore(InboxReader):
             [(account, id) for id in ids],
         )
 
-    def change(self, item: InboxItem, **changes: str | int | float) -> InboxItem:
+    def change(self, item: InboxItem, **changes: InboxValue) -> InboxItem:
         """Change some fields of a mail; `Conflict` where its version has changed."""
         changes.setdefault("changed", self._clock().wall)
         new = item._replace(**changes, version=item.version + 1)  # type: ignore[arg-type]
         names = ", ".join(f"{name} = ?" for name in (*changes, "version"))
+        values = map(_column_value, changes.values())
         done = self._session.run(
             f"UPDATE inbox_item SET {names}, note_stale = 1"
             " WHERE account = ? AND message = ? AND version = ?",
-            [*changes.values(), new.version, item.account, item.message, item.version],
+            [*values, new.version, item.account, item.message, item.version],
         )
         if not done:
             raise Conflict(f"The mail {item.message} was changed by two at once")
@@ -147,8 +152,25 @@ class InboxStore(InboxReader):
 
 
 def _item(row: Row) -> InboxItem:
-    item = InboxItem(*row)
-    return item._replace(state=InboxState(item.state))
+    from postroom.core.handbook import Judgement, MailFacts
+
+    columns = dict(zip(InboxItem._fields, row, strict=True))
+    facts, judgement = (json.loads(columns[name] or "null") for name in ("facts", "judgement"))
+    if facts is not None:
+        lists = {name: tuple(facts.get(name, ())) for name in ("recipients", "labels")}
+        facts = MailFacts(**facts | lists)
+    columns |= {
+        "state": InboxState(columns["state"]),
+        "facts": facts,
+        "judgement": Judgement(**judgement) if judgement else None,
+    }
+    return InboxItem(**columns)
+
+
+def _column_value(value: InboxValue) -> object:
+    if value is None:
+        return ""
+    return json.dumps(asdict(value)) if is_dataclass(value) else value
 
 
 class ExposureReader(Noun):
