@@ -25,7 +25,7 @@ class MailFolder:
         self.root = root
         self.path = os.path.join(root, ".agentmail")
         self.boxes = os.path.join(self.path, "mailboxes")
-        self.ours = os.path.join(self.path, "postroom")
+        self.own_files = os.path.join(self.path, "postroom")
         self.states = os.path.join(self.path, "recipients.jsonl")
         self.pid = os.path.join(self.path, "mailman.pid")
 
@@ -46,7 +46,7 @@ class MailFolder:
 
     def _missing(self) -> list[str]:
         missing = []
-        for path in (self.path, self.boxes, self.ours):
+        for path in (self.path, self.boxes, self.own_files):
             try:
                 mode = os.lstat(path).st_mode
             except FileNotFoundError:
@@ -75,7 +75,7 @@ class MailFolder:
     def beside(self, name: str, ending: str) -> str:
         """Return a file of ours that belongs to a mailbox."""
         self.box(name)
-        return os.path.join(self.ours, f"{name}.{ending}")
+        return os.path.join(self.own_files, f"{name}.{ending}")
 
     def names(self) -> list[str]:
         """Return the names that have a mailbox."""
@@ -122,7 +122,7 @@ def change_states(
         data = read_all(handle)
         lines = [(line, read_state(line)) for line in data.split(b"\n") if line]
         if torn := [line + b"\n" for line, state in lines if state is None]:
-            append(os.path.join(folder.ours, "recipients.torn"), b"".join(torn))
+            append(os.path.join(folder.own_files, "recipients.torn"), b"".join(torn))
         new = b"".join(map(write_state, decide([state for _, state in lines if state])))
         if new != data:
             overwrite(handle, new)

@@ -127,7 +127,7 @@ def register(folder: MailFolder, me: AgentCaller, socket: str = "") -> None:
 def registered(folder: MailFolder, *, lasts: float = LASTS) -> dict[str, dict[str, Any]]:
     """Return the names that were used here lately, and what is known of each."""
     try:
-        files = sorted(name for name in os.listdir(folder.ours) if name.endswith(ENDING))
+        files = sorted(name for name in os.listdir(folder.own_files) if name.endswith(ENDING))
     except OSError:
         return {}
     return _registered(folder, (name.removesuffix(ENDING) for name in files), lasts)
@@ -138,7 +138,7 @@ def _registered(
 ) -> dict[str, dict[str, Any]]:
     known = {}
     for name in names:
-        path = os.path.join(folder.ours, f"{name}{ENDING}")
+        path = os.path.join(folder.own_files, f"{name}{ENDING}")
         try:
             about = json.loads(content(path, 10_000))
             is_recent = time.time() - os.lstat(path).st_mtime < lasts
@@ -151,7 +151,7 @@ def _registered(
 
 def forget(folder: MailFolder, name: str) -> None:
     """Drop a name."""
-    path = os.path.join(folder.ours, f"{name}{ENDING}")
+    path = os.path.join(folder.own_files, f"{name}{ENDING}")
     if "/" not in name and os.path.lexists(path):
         os.unlink(path)
 

@@ -20,7 +20,7 @@ _PANES: Final = (
     "#{pane_id} #{session_id} #{window_index} #{pane_dead} #{pane_in_mode} #{pane_synchronized}"
     " #{window_name}"
 )
-# By which it finds its server, and knows who asks; each further one costs a message.
+# By these it finds its server and the calling pane; each further variable costs a message.
 _KNOWN: Final = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR", "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE")
 _END: Final = "."
 _programs: dict[str, str] = {}
@@ -77,7 +77,7 @@ def run(
 ) -> str:
     """Run tmux and return its output; an error is raised in its own words.
 
-    With `end`, the words make it write that in a last row, and nobody waits for it to leave.
+    With `end`, the words make it write that in a last row, and this does not wait for it to leave.
     """
     child, stream = _start(words, environ)
     last = f"\n{end}\n".encode() if end else b""

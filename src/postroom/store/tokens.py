@@ -1,4 +1,4 @@
-"""Tokens by which agents are let in over HTTP: one file each, named after the agent, for its owner alone."""
+"""Tokens that let agents in over HTTP: one file each, named after its agent, readable by its owner alone."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from postroom.core.errors import Invalid, Unavailable
 from postroom.store import files
 from postroom.store.files import private_folder
 
-ANYBODY = "token"  # of whoever has no name from the person: the client's own counts
+UNNAMED = "token"  # the file of the token that belongs to no agent: the client's own name counts
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{40,200}")
 
 
 def token_file(state: Path, agent: str = "") -> Path:
-    """Return where the token of this agent is kept."""
+    """Return the file of an agent's token."""
     if agent and not _NAME.fullmatch(agent):
         raise Invalid(
             "An agent's name for a token has letters, digits, `.`, `_` and `-`, at most 64",
             remedy="Choose another name.",
         )
-    return state / "tokens" / agent if agent else state / ANYBODY
+    return state / "tokens" / agent if agent else state / UNNAMED
 
 
 def make_token(state: Path, agent: str = "") -> Path:
     """Make a token, unless there is one; return its file."""
-    return _made(token_file(state, agent))
+    return _make(token_file(state, agent))
 
 
-def secret(file: Path, *, make: bool) -> bytes:
-    """Return the secret in this file, made if that is wanted; nothing where there is none."""
+def read_secret(file: Path, *, make: bool) -> bytes:
+    """Return the secret in a file, made first if `make`; nothing where there is none."""
     if make:
-        _made(file)
+        _make(file)
     try:
-        found = files.read(file, 1000, follow=True).decode("ascii").strip()
+        secret = files.read(file, 1000, follow=True).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return b""
-    return found.encode() if _TOKEN.fullmatch(found) else b""
+    return secret.encode() if _TOKEN.fullmatch(secret) else b""
 
 
-def _made(file: Path) -> Path:
+def _make(file: Path) -> Path:
     private_folder(file.parent)
     try:
         files.create(file, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
@@ -50,12 +50,12 @@ def _made(file: Path) -> Path:
     return file
 
 
-def tokens(state: Path) -> dict[str, str]:
-    """Return the tokens that are let in, and whose each is; that of nobody in particular is ''."""
-    owners = {state / ANYBODY: ""}
-    named = state / "tokens"
-    if named.is_dir():
-        owners |= {file: file.name for file in named.iterdir() if _NAME.fullmatch(file.name)}
-    found = {secret(file, make=False).decode(): agent for file, agent in owners.items()}
-    found.pop("", None)  # half a file lets nobody in
-    return found
+def read_tokens(state: Path) -> dict[str, str]:
+    """Return the valid tokens, each with its agent's name; that of no agent has ''."""
+    owners = {state / UNNAMED: ""}
+    folder = state / "tokens"
+    if folder.is_dir():
+        owners |= {file: file.name for file in folder.iterdir() if _NAME.fullmatch(file.name)}
+    tokens = {read_secret(file, make=False).decode(): agent for file, agent in owners.items()}
+    tokens.pop("", None)  # a file without a whole token
+    return tokens

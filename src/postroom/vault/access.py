@@ -53,7 +53,7 @@ class Access:
             return "all" if self._is_own(path) else "read"
         name = f"{self._room}/{row.name}" if self._room else row.name
         if path != name and not path.startswith(f"{name}/"):
-            return "none" if row.tools == "none" else "read"  # a twin has none of the real one's
+            return "none" if row.tools == "none" else "read"  # a lookalike has none of its rights
         right: Right = row.tools  # type: ignore[assignment]
         return right
 

@@ -1,9 +1,9 @@
 """The index of the vault: which notes there are, what they say, and what they link to.
 
-It holds nothing that the files do not say: it may be deleted at any time, and is made anew. Words are
+It holds nothing that the files do not say: it may be deleted at any time, and is then rebuilt. Words are
 those of `core.text.words`, so that case, width and diacritics make no difference, and a script
 without spaces is found character by character; FTS5's own tokenizer only splits them at the spaces.
-The words stay in the table beside the index, since FTS5 must be told them again to forget a note.
+The words stay in the table beside the index, since FTS5 needs them again to delete a note.
 """
 
 from __future__ import annotations
@@ -160,11 +160,11 @@ class Index:
         self._path = path
         self._turn = threading.Lock()
         self._generation = 0
-        # Whoever deletes it must not meet another who makes it: one log would be the other's.
+        # One process must not delete it while another makes it: they would share a write-ahead log.
         with self._opening():
             try:
                 self._db = Database(path, MIGRATIONS)
-            except Corrupt:  # it can be made anew
+            except Corrupt:  # it can be rebuilt
                 discard(path)
                 self._db = Database(path, MIGRATIONS)
             self._inode = path.stat().st_ino
@@ -197,7 +197,7 @@ class Index:
             self._generation += 1
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def meta(self, name: str) -> str:
@@ -223,7 +223,7 @@ class Index:
 
     def refresh(self, vault: Vault, paths: Iterable[str]) -> None:
         """Take in these files as they are now."""
-        # Read under the write lock: whoever reads last writes last.
+        # Read under the write lock, so that the process that reads last writes last.
         with self._db.write(synced=False) as db:
             _refresh(db, vault, paths)
 
@@ -332,7 +332,7 @@ def _refresh(db: Connection, vault: Vault, paths: Iterable[str]) -> None:
             try:
                 raw, file = vault.read(path)
                 entry = document(path, raw)
-            except PostroomError as why:  # gone; or too large, or not ours: found by its name
+            except PostroomError as why:  # gone, too large, or not readable: found by its name
                 entry = entry._replace(broken=why.message)
         file = file or next(vault.stats([path]))
         old = _forget(db, folder, name)

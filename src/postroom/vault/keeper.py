@@ -1,8 +1,8 @@
-"""Who keeps the index whole: one process, under a lock, which sweeps the vault and then watches it.
+"""The keeper of the index: one process, under a lock, which sweeps the vault and then watches it.
 
-All others read, and add what they wrote themselves. When the keeper ends, however it ends, another
-takes its place within half a second and begins with a sweep: what was changed while nobody watched is
-seen. Where the system cannot watch, every answer begins with a sweep.
+Other processes read the index, and add what they wrote themselves. When the keeper ends, however it
+ends, another process takes its place within half a second. It begins with a sweep, which finds what
+changed meanwhile. Where the system cannot watch, every answer begins with a sweep.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def watching(folders: Sequence[Path], stop: threading.Event) -> Iterator[Callabl
 
 
 class Keeper:
-    """Keeps the index of a vault, or waits to."""
+    """Keeps the index of a vault current, or waits for its turn to."""
 
     def __init__(
         self,
@@ -76,31 +76,33 @@ class Keeper:
         self._hidden = hidden
         self._watch = watch
         self._stop = threading.Event()
-        self._swept = 0.0
+        self._last_sweep = 0.0
         self._trouble: PostroomError | None = None
-        self._decided = threading.Event()  # whether we keep it is known
+        self._decided = threading.Event()  # set once it is known whether this process keeps it
         self._thread = threading.Thread(target=self._run, name="vault index", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that keeps the index."""
         self._thread.start()
         self._decided.wait(5.0)
 
     def close(self) -> None:
-        """End, and let another keep it."""
+        """Stop, and leave the index to another process."""
         self._stop.set()
         self._thread.join(5.0)
 
     def progress(self) -> Progress | None:
         """Return how far the index is; None where it shows the vault as it is."""
         if why := self._trouble:
-            raise type(why)(why.message, remedy=why.remedy)  # another, for another call's line
+            raise type(why)(
+                why.message, remedy=why.remedy
+            )  # a new one: each call adds its own context
         self._index.generation()
         state = self._index.meta("state")
         if state == FRESH:
             return None
         if state == SWEPT:
-            if time.monotonic() - self._swept > RECENT:
+            if time.monotonic() - self._last_sweep > RECENT:
                 self.sweep()
             return None
         done, _, total = self._index.meta("progress").partition("/")
@@ -112,7 +114,7 @@ class Keeper:
                 self._turn()
             except PostroomError as why:  # a full disk, or no right: tried again
                 self._trouble = why
-            except Exception as bug:  # noqa: BLE001 - a thread that ends says nothing
+            except Exception as bug:  # noqa: BLE001 - a thread that ends reports nothing
                 kind = type(bug).__name__
                 self._trouble = Unavailable(f"The index of the vault cannot be kept ({kind})")
             finally:
@@ -121,11 +123,11 @@ class Keeper:
 
     def _turn(self) -> None:
         try:
-            with try_lock(self._lock) as ours:
+            with try_lock(self._lock) as is_keeper:
                 self._trouble = None
-                if ours:
+                if is_keeper:
                     self._keep()
-        except Corrupt:  # it holds nothing that cannot be found out again
+        except Corrupt:  # it can be rebuilt from the files
             self._index.renew()
 
     def _keep(self) -> None:
@@ -153,7 +155,7 @@ class Keeper:
                 ends = time.monotonic() + SWEEP
                 while not self._stop.is_set() and time.monotonic() < ends:
                     if self._index.generation() != which:
-                        break  # it was deleted, or begun anew
+                        break  # it was deleted, or rebuilt
                     found = (Path(path).relative_to(root).as_posix() for path in changes())
                     paths = [path for path in found if path != "." and not self._hidden(path)]
                     if any(path in known or (root / path).is_dir() for path in paths):
@@ -183,5 +185,5 @@ class Keeper:
                 break
             self._index.keep(progress=f"{start}/{len(changed)}")
             self._index.refresh(self._vault, changed[start : start + BATCH])
-        self._swept = time.monotonic()
+        self._last_sweep = time.monotonic()
         return folders

@@ -18,7 +18,7 @@ Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 Typed: TypeAlias = "bool | int | float | str | list[Typed] | dict[str, Typed] | None"
 MAX_FRONTMATTER = 65_536
 MAX_DEPTH = 50
-MAX_COMPARED = 100_000  # pairs of items of two lists; larger ones are written anew
+MAX_COMPARED = 100_000  # pairs of items of two lists; larger ones are written as a whole
 REMEMBERED = 200_000  # bytes; of larger notes none is kept in memory
 
 _OPENING = re.compile(r"\ufeff?---[ \t]*(?:\r\n?|\n)")
@@ -43,7 +43,7 @@ _BARE = re.compile(
     r"[^\W\d][\w./@+-]*(?: [\w./@+-]+)*|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9:]{4,8}Z?)?"
 )
 _NOT_BARE = {"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
-_MEND = "The file is left as it is: mend its frontmatter."
+_REPAIR = "The file is left as it is: mend its frontmatter."
 
 
 class _Node(NamedTuple):
@@ -262,9 +262,9 @@ class Note:
         try:
             result = self if text == self.source else Note.parse(text.encode())
         except Corrupt as why:
-            raise Corrupt(f"This change would break the note: {why}", remedy=_MEND) from why
+            raise Corrupt(f"This change would break the note: {why}", remedy=_REPAIR) from why
         if not _same(result.values, fields) or result.body != body:
-            raise Corrupt("This change would touch more of the note than asked", remedy=_MEND)
+            raise Corrupt("This change would touch more of the note than asked", remedy=_REPAIR)
         return result
 
 
@@ -294,7 +294,7 @@ class _YamlReader:
         if isinstance(event, yaml.ScalarEvent):
             event.value.encode()  # without libyaml, PyYAML makes any number a character
             value = "" if event.implicit[0] and event.value in _NULLS else event.value
-            # What is left out after `? key` is said to stand where the next thing begins.
+            # PyYAML places a value that is left out after `? key` where the next thing begins.
             end = end if at < end or self.text[end - 1] in ":-" else 0
             return _Node(value, at, end, column, plain=event.implicit[0])
         if isinstance(event, yaml.CollectionEndEvent):
@@ -358,7 +358,7 @@ def _pairs(inner: Sequence[_Node]) -> Iterator[tuple[_Node, _Node]]:
 
 def _corrupt(text: str, index: int, why: str) -> Corrupt:
     lines = _NEWLINE.split(text[:index].removeprefix("\ufeff"))
-    return Corrupt(f"Line {len(lines)}, column {len(lines[-1]) + 1}: {why}", remedy=_MEND)
+    return Corrupt(f"Line {len(lines)}, column {len(lines[-1]) + 1}: {why}", remedy=_REPAIR)
 
 
 def _encodable(text: str) -> str:

@@ -32,7 +32,7 @@ MAX_NAME = 255  # bytes, as in most file systems
 # No dot in front; no control, no separator of any system; lone surrogates only as undecoded bytes.
 _NAME = re.compile("(?!\\.)[^\x00-\x1f/\\\\\x7f-\x9f\ud800-\udfff]+")
 _TEMP = re.compile(r"\.postroom-[0-9a-f]{16}\.tmp")
-ABANDONED = 3600.0  # seconds after which nobody writes to such a file any more
+ABANDONED = 3600.0  # seconds after which a temporary file is left over from a crash
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _PIECE = 1_000_000  # bytes that are compared at once
 
@@ -109,7 +109,7 @@ class Vault:
             os.close(top)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -184,7 +184,7 @@ class Vault:
                         elif entry.is_file(follow_symlinks=False):
                             with suppress(FileNotFoundError):  # it may be gone since
                                 files.append(_file(entry.name, entry.stat(follow_symlinks=False)))
-            except (NotFound, Denied, Unavailable):  # gone, swapped, or not ours to read
+            except (NotFound, Denied, Unavailable):  # gone, swapped, or not readable
                 continue
             yield folder, sorted(files)
 
@@ -330,7 +330,7 @@ class Vault:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with self._open_parent(path, make=True) as (folder, name):
             with opened(name, flags, mode, folder=folder) as fd:
-                _lock(fd)  # so that what is cut off below is nobody else's
+                _lock(fd)  # so that only our own bytes are cut off below
                 size = os.fstat(fd).st_size
                 try:
                     write_all(fd, data)

@@ -143,9 +143,9 @@ def state_folder(config: Config, *, make: bool) -> Path | None:
 
 def voice_key(config: Config, *, make: bool) -> bytes:
     """Return the key that seals the person's messages to agents; empty where there is none."""
-    from postroom.store.tokens import secret
+    from postroom.store.tokens import read_secret
 
-    return secret((config.state or config.desks) / "voice.key", make=make)
+    return read_secret((config.state or config.desks) / "voice.key", make=make)
 
 
 def draw_id() -> str:

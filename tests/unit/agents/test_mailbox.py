@@ -55,7 +55,9 @@ def test_files_and_folders_are_the_owner_s(box: AgentMailbox, folder: MailFolder
     assert os.stat(box.path).st_mode & 0o777 == 0o600
     assert os.stat(folder.path).st_mode & 0o777 == 0o750 & ~_umask()
     assert os.stat(folder.boxes).st_mode & 0o777 == 0o750 & ~_umask()
-    assert all(os.stat(f"{folder.ours}/{f}").st_mode & 0o77 == 0 for f in os.listdir(folder.ours))
+    assert all(
+        os.stat(f"{folder.own_files}/{f}").st_mode & 0o77 == 0 for f in os.listdir(folder.own_files)
+    )
 
 
 def _umask() -> int:
@@ -183,7 +185,7 @@ def test_a_torn_last_line_is_set_aside_before_anything_is_appended(
     put(box, record("aaaaaaaa"), torn)
     box.append("alice", "new")
     assert [present(read_message(line)).text for line in data(box).splitlines()] == ["hello", "new"]
-    with open(f"{folder.ours}/bob.torn", "rb") as file:
+    with open(f"{folder.own_files}/bob.torn", "rb") as file:
         assert file.read() == torn + b"\n"
 
 
@@ -198,7 +200,7 @@ def test_a_last_line_that_lacks_its_end_alone_is_a_message(
 ) -> None:
     put(box, record("aaaaaaaa"), record("bbbbbbbb", text="whole")[:-1])
     assert [received(box) for _ in range(3)] == ["hello", "whole", None]
-    assert not os.path.exists(f"{folder.ours}/bob.torn")
+    assert not os.path.exists(f"{folder.own_files}/bob.torn")
 
 
 def test_a_message_that_the_original_glued_to_a_torn_one_is_delivered(box: AgentMailbox) -> None:
@@ -221,7 +223,7 @@ def test_a_message_without_the_flag_is_delivered_once_and_its_neighbours_stay(
 def test_what_was_read_is_not_looked_at_again(box: AgentMailbox, folder: MailFolder) -> None:
     put(box, *(record(f"{n:08}", read=True) for n in range(50)))
     assert received(box) is None
-    with open(f"{folder.ours}/bob.cursor") as file:
+    with open(f"{folder.own_files}/bob.cursor") as file:
         assert int(file.read().split()[1]) == os.stat(box.path).st_size
 
 
@@ -232,7 +234,7 @@ def test_a_file_that_was_changed_under_the_cursor_is_read_anew(
     put(box, *(record(f"{n:08}", read=n < 3) for n in range(4)))
     assert received(box) == "hello"
     assert received(box) is None
-    cursor = f"{folder.ours}/bob.cursor"
+    cursor = f"{folder.own_files}/bob.cursor"
     match how:
         case "rewritten":  # as the original does when it marks a message
             put(box, *(write_message(present(read_message(line))) for line in data(box).splitlines()), record("bbbbbbbb", text="new"))  # fmt: skip
@@ -319,7 +321,7 @@ def test_cleaning_sets_aside_what_was_torn_before_a_message(
     )
     assert box.clean(CLEANED_BEFORE) == (1, False)
     assert [present(read_message(line)).text for line in data(box).splitlines()] == ["one", "two"]
-    with open(f"{folder.ours}/bob.torn", "rb") as file:
+    with open(f"{folder.own_files}/bob.torn", "rb") as file:
         assert file.read() == (torn + b"\n") * 2
 
 
@@ -362,10 +364,10 @@ def test_a_rewrite_that_somebody_else_overtook_is_dropped(box: AgentMailbox) -> 
 def test_a_copy_that_nobody_of_ours_wrote_is_dropped(box: AgentMailbox, folder: MailFolder) -> None:
     box.append("alice", "x")
     for left in (b"", b"nonsense", b"[1, 2, 3]\nabc", json.dumps([os.stat(box.path).st_ino, 3, 9]).encode() + b"\nabc"):  # fmt: skip
-        with open(f"{folder.ours}/bob.rewrite", "wb") as file:
+        with open(f"{folder.own_files}/bob.rewrite", "wb") as file:
             file.write(left)
         assert len(box.messages()) == 1
-        assert not os.path.exists(f"{folder.ours}/bob.rewrite")
+        assert not os.path.exists(f"{folder.own_files}/bob.rewrite")
 
 
 # Places

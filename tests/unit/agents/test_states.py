@@ -90,7 +90,7 @@ def test_a_line_that_the_original_cannot_read_is_set_aside(folder: MailFolder) -
     put(folder, b"{torn\n", write_state(AgentState("bob", "ready", LONG_AGO)), b"\n")
     set_status(folder, "bob", "work")
     assert all(read_state(line) for line in data(folder).splitlines())
-    with open(f"{folder.ours}/recipients.torn", "rb") as file:
+    with open(f"{folder.own_files}/recipients.torn", "rb") as file:
         assert file.read() == b"{torn\n"
 
 
