@@ -709,7 +709,7 @@ def test_an_approved_draft_that_a_sync_client_brings_back_is_void(
     office.clock.go(hours * 3600)
     (draft.parent / name).write_text(DRAFT)
     said = passes(office)
-    assert "counts for nothing" in said
+    assert "is ignored" in said
     assert len(outside.accepted) == 1
     assert [line.state for line in office.desk.ledger.lists.summaries()] == []
 

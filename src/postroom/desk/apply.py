@@ -289,16 +289,14 @@ class VaultDisplay(NoteDisplay):
         ):
             note, path = seen.note, seen.path
             if seen.problem:
-                look.reports.append(
-                    f"{path} cannot be read. {seen.problem}. It counts for nothing."
-                )
+                look.reports.append(f"{path} cannot be read. {seen.problem}. It is ignored.")
             if note is None:
                 if seen.key:
                     look.letters.setdefault(seen.key, []).append(seen)
             elif not (letter := note.text("letter")):
                 look.unowned.append(seen)
             elif note.text("desk") not in ("", self._log.desk):
-                look.reports.append(f"{path} belongs to another desk and counts for nothing here.")
+                look.reports.append(f"{path} belongs to another desk and is ignored here.")
             else:
                 look.letters.setdefault(letter, []).append(seen)
 

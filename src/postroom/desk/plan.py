@@ -47,12 +47,12 @@ HOMES: Final = (PENDING, DRAFTS)
 # The display fields that say which letter a person approves, most telling first.
 IDENTIFYING: Final = ("letter_version", "digest", "to", "cc", "bcc", "subject")
 REFROZEN: Final = (
-    "You changed the text. It was frozen anew; look at the difference and the risk assessment, and"
-    " move the note to Approved/ again to approve it."
+    "You changed the text, so it was frozen anew. Look at the difference and the risk assessment,"
+    " then move the note to Approved/ again to approve it."
 )
 FIELD_CHANGED: Final = (
-    "Its {field} is not the letter's, and was put back: the frontmatter only shows. Move the note"
-    " again to approve the letter as it is; recipients are changed with `postroom edit {id}`."
+    "Its {field} is not the letter's: the frontmatter only shows the letter, and was put back. Move"
+    " the note again to approve the letter as it is, or change it with `postroom edit {id}`."
 )
 BY_TOOL: Final = (
     "A tool wrote this note, or may have, so moving it did not approve it. This is the letter as it"
@@ -235,7 +235,7 @@ def _plan_verdict(record: LetterRecord, file: LetterNote, rules: Rules) -> list[
     """A note moved to Approved/ approves what was frozen, and nothing else."""
     wrong = next((name for name in IDENTIFYING if name in file.wrong_fields), "")
     if file.text is None:
-        unreadable = "It was moved to Approved/, but its text cannot be told apart."
+        unreadable = "It was moved to Approved/, but the letter's text cannot be found in it."
         return put_back(record.id, file.path, unreadable)
     if wrong:
         notice = FIELD_CHANGED.format(field=wrong, id=record.id)
@@ -274,9 +274,8 @@ def _plan_in_place(record: LetterRecord, files: Sequence[LetterNote]) -> list[Ac
         wrong = file.wrong_fields
         if wrong and record.location:
             sentence = (
-                f"{file.path}: {', '.join(wrong)} only show what the letter is, and"
-                f" {'was' if len(wrong) == 1 else 'were'} put back. Recipients are changed with"
-                f" `postroom edit {record.id}`."
+                f"{file.path}: your change of {', '.join(wrong)} was put back, since the frontmatter"
+                f" only shows the letter. Change recipients with `postroom edit {record.id}`."
             )
             actions.append(Report(sentence))
         actions.append(Remember(record.id, file.path))
@@ -345,7 +344,7 @@ def _plan_fixed(record: LetterRecord, files: list[LetterNote], why: str) -> list
         elif is_in_place:
             copy = f"{file.path} is a copy of the letter {record.id}"
             if right == APPROVED:
-                actions.append(Report(f"{copy}, and counts for nothing."))
+                actions.append(Report(f"{copy}, and is ignored."))
             else:
                 actions.append(Report(f"{copy}, and went to {right}/."))
                 actions.append(MoveFile(file.path, right))
@@ -386,7 +385,7 @@ def _plan_unowned_approved(file: UnownedNote, rules: Rules) -> list[Action]:
     path, slip = file.path, file.slip
     if slip is None and file.missing:
         lacks = " and no ".join(f"`{name}`" for name in file.missing)
-        nothing = f"{path} counts for nothing: it is no letter (it has no {lacks}) and no slip."
+        nothing = f"{path} is ignored: it is neither a letter (it has no {lacks}) nor a slip."
         return [Report(nothing)]
     if rules.trust != "folder":
         home = PENDING if slip else DRAFTS
@@ -431,7 +430,7 @@ def _plan_spent_slip(path: str, slip: SlipFacts) -> list[Action]:
         spent = f"{path} was spent on the letter {letter} and went to {DONE}/."
         return [Report(spent), FileSlip(path, slip.hash, DONE, "done")]
     why = f"a copy of the slip that let the letter {letter} out; a new one needs a `created` of its own"
-    void = f"{path} counts for nothing, and went to {REJECTED}/: {why}."
+    void = f"{path} is void, and went to {REJECTED}/: {why}."
     return [Report(void), FileSlip(path, slip.hash, REJECTED, "void", why)]
 
 

@@ -225,7 +225,7 @@ class UnownedNotes:
         ):
             # A copy, or what a sync client brought back.
             status = life.describe(entry.state, id=entry.id)
-            self._report(f"{seen.path} counts for nothing again. {status}")
+            self._report(f"{seen.path} is ignored: its letter is known. {status}")
             return None
         # Remembered first: gone before it is marked, it is a note that left Approved/.
         with self._ledger.write(synced=False) as tx:

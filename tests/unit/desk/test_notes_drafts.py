@@ -220,7 +220,7 @@ def test_a_draft_with_the_same_words_is_not_taken_twice(office: Office) -> None:
     office.look()
     id = letter_of(path)
     copy = draft(office, where="Drafts/copy.md")
-    assert "counts for nothing again" in office.look()
+    assert "is ignored: its letter is known" in office.look()
     assert letter_of(copy) == ""
     assert [line.id for line in office.desk.ledger.lists.summaries()] == [id]
 

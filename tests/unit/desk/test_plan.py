@@ -144,7 +144,7 @@ CASES = [
         [unowned(APPROVED, missing=("to", "subject"))],
         [
             Report(
-                f"{APPROVED} counts for nothing: it is no letter (it has no `to` and no `subject`) and no slip."
+                f"{APPROVED} is ignored: it is neither a letter (it has no `to` and no `subject`) nor a slip."
             )
         ],
     ),
@@ -245,7 +245,9 @@ CASES = [
         "no text",
         record(PENDING),
         [note(APPROVED, None)],
-        put_back(ID, APPROVED, "It was moved to Approved/, but its text cannot be told apart."),
+        put_back(
+            ID, APPROVED, "It was moved to Approved/, but the letter's text cannot be found in it."
+        ),
     ),
     Case(
         "pending-2",
@@ -275,8 +277,8 @@ CASES = [
         [note(HOME, wrong_fields=("to",))],
         [
             Report(
-                f"{HOME}: to only show what the letter is, and was put back. Recipients are changed"
-                f" with `postroom edit {ID}`."
+                f"{HOME}: your change of to was put back, since the frontmatter only shows the letter."
+                f" Change recipients with `postroom edit {ID}`."
             ),
             Remember(ID, HOME),
             Sync(ID),
@@ -539,7 +541,7 @@ CASES = [
         [slip(age=1.0, spent_on=ID, is_letter_sent=True, is_filed=True)],
         [
             Report(
-                f"{APPROVED} counts for nothing, and went to Rejected/: a copy of the slip that let"
+                f"{APPROVED} is void, and went to Rejected/: a copy of the slip that let"
                 f" the letter {ID} out; a new one needs a `created` of its own."
             ),
             FileSlip(

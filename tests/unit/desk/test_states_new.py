@@ -195,7 +195,7 @@ def test_a_draft_that_comes_back_after_it_was_sent_is_not_sent_again(office: Off
     office.clock.go(10)
     office.desk.send_approved()
     office.write("Approved/own.md", DRAFT)
-    assert "counts for nothing again" in office.look()
+    assert "is ignored: its letter is known" in office.look()
     office.clock.go(THREE_DAYS)
     office.look()
     office.desk.send_approved()

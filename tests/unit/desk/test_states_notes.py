@@ -96,7 +96,7 @@ def test_a_note_that_names_a_letter_nobody_knows_is_said_and_counts_for_nothing(
 
 def test_a_note_in_approved_that_is_nothing_is_said(office: Office) -> None:
     office.write("Approved/shopping.md", "Milk, bread\n")
-    assert "Approved/shopping.md counts for nothing" in office.look()
+    assert "Approved/shopping.md is ignored" in office.look()
 
 
 def test_a_provider_that_cannot_be_reached_holds_the_letter(
