@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import tomllib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from postroom.core.message import Party, Summary
 from postroom.core.records import Entry
 from postroom.core.text import clean, one_line
 from postroom.desk.compose import Written
+from postroom.tools.listing import FOLDER
 from postroom.tools.table import MAX_ERROR, Failure, Problem, Reply, Result, ToolContext, in_json
 
 MAX_ID: Final = 200
@@ -97,34 +99,48 @@ def shown_id(text: str) -> str:
 class ErrorText(NamedTuple):
     """A row of a document's errors: the first row that fits an error has its text.
 
-    In the text, {head} is what the document begins an error of this tool with, {message} what is
-    wrong, {sentence} the same without its full stop, {advice} that and what to do next, {minutes} how long to
-    wait, {error} the error itself.
+    A row fits errors of its class, whose attributes have the values of `when`. In the text, {head} is what
+    the document begins an error of this tool with, {message} what is wrong, {sentence} the same without its
+    full stop, {advice} that and what to do next, {minutes} how long to wait, {error} the error itself.
     """
 
-    error: type[PostroomError]
+    error: str
     text: str
-    tools: tuple[str, ...] = ()  # of these alone
-    fits: Callable[[Any], bool] = lambda _error: True
+    tools: Sequence[str] = ()  # of these alone
+    when: Mapping[str, object] = {}
 
-
-def refusals(
-    rows: Iterable[ErrorText], heads: Mapping[str, str]
-) -> Callable[[str, PostroomError], Reply]:
-    """Return a function that puts an error into a document's words; `heads` are by tool, "" is any other."""
-    table = tuple(rows)
-
-    def refuse(tool: str, error: PostroomError) -> Reply:
-        problem = Problem.of(error, tool)
-        row = next(
-            row
-            for row in table
-            if isinstance(error, row.error)
-            and (not row.tools or tool in row.tools)
-            and row.fits(error)
+    def fits(self, tool: str, error: PostroomError) -> bool:
+        """Return whether this row is about such an error of this tool."""
+        return (
+            self.error in (kind.__name__ for kind in type(error).__mro__)
+            and (not self.tools or tool in self.tools)
+            and all(getattr(error, name) == value for name, value in self.when.items())
         )
+
+
+class Document(NamedTuple):
+    """The texts of a document, from the file `contracts/NAME.toml`."""
+
+    instructions: str
+    texts: Mapping[str, str]
+    heads: Mapping[str, str] = {}
+    errors: Sequence[ErrorText] = ()
+    held: Mapping[str, str] = {}
+
+    def text(self, name: str, **values: object) -> str:
+        """Return a text with these values in it."""
+        return self.texts[name].format(**values)
+
+    def head(self, tool: str) -> str:
+        """Return what an error of this tool begins with."""
+        return self.heads.get(tool) or self.heads["other"]
+
+    def refuse(self, tool: str, error: PostroomError) -> Reply:
+        """Return an error in the document's words."""
+        problem = Problem.of(error, tool)
+        row = next(row for row in self.errors if row.fits(tool, error))
         text = row.text.format(
-            head=heads.get(tool, heads.get("", "")),
+            head=self.head(tool),
             message=problem.message,
             sentence=problem.message.rstrip("."),
             advice=problem.advice,
@@ -133,7 +149,13 @@ def refusals(
         )
         return Reply(text, Failure(error={"code": error.code, "message": text}), refused=True)
 
-    return refuse
+
+def load(name: str) -> Document:
+    """Return the texts of the document that a contract follows."""
+    with open(f"{FOLDER}/{name}.toml", "rb") as file:  # noqa: PTH123
+        data = tomllib.load(file)
+    errors = [ErrorText(**row) for row in data.pop("errors", ())]
+    return Document(**data, errors=errors)
 
 
 # Document 003's errors: JSON with one code of a closed list.

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -18,8 +19,9 @@ from mcp_types import CallToolResult
 from postroom.core import errors
 from postroom.core.errors import Limited, PostroomError
 from postroom.tools.contracts.all import CONTRACT
+from postroom.tools.generate import NAMES
 from postroom.tools.listing import load
-from postroom.tools.table import dump
+from postroom.tools.table import Contract, dump
 from tests.agents import (
     ERAS,
     Visitor,
@@ -595,6 +597,18 @@ def test_every_kind_of_error_has_one_shape(kind: type[PostroomError]) -> None:
     )
     assert error.get("retry_after_seconds") == (12.3 if kind is Limited else None)
     assert found.text == f"Error ({kind.code}): It is wrong. Do that."
+
+
+@for_each("kind", kinds())
+def test_every_kind_of_error_has_a_text_in_every_contract(kind: type[PostroomError]) -> None:
+    error = made(kind, "It is wrong", "Do that.")
+    for name in NAMES:
+        contract: Contract = import_module(f"postroom.tools.contracts.{name}").CONTRACT
+        for tool in contract.tools:
+            reply = contract.refuse(tool.name, error)
+            assert reply.refused
+            assert "It is wrong" in reply.text
+            assert "{" not in reply.text or reply.text.startswith('{"')
 
 
 def test_a_fault_of_ours_is_told_without_what_a_mail_says() -> None:
