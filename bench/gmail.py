@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from bench.report import Bound, Measure, folder, progress, say
 from bench.server import Call, Wire
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
-from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore
+from postroom.mail.gmail import GmailMailbox, open_gmail
 
 LATENCY = 0.05  # seconds that the service takes for each request
 MAILS = 200
@@ -100,11 +99,7 @@ def _bare(service: Service) -> float:
 
 
 def _inside(service: Service, token: Path, bare: float) -> list[Measure]:
-    keys = TokenStore(tokens=[token], clients=[], token_uri=service.about["uri"], now=time.time)
-    api = GmailApi(
-        service.about["endpoint"], keys, now=time.time, pause=time.sleep, chance=random.random
-    )
-    box = GmailMailbox(api, now=time.time)
+    box = open_gmail(service.about["endpoint"], service.about["uri"], tokens=[token])
     with closing(box):
         service.told(BATCHES)
         box.search("", limit=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +12,7 @@ import httpx2
 
 from postroom.core.address import Address
 from postroom.core.letter import Letter, letter_id
-from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore
+from postroom.mail.gmail import GmailMailbox, open_gmail
 from tests.gmail.double import Gmail
 
 YOU = Address.parse("You <you@example.org>")
@@ -39,17 +38,15 @@ def gmail_box(
     transport: httpx2.BaseTransport | None = None,
 ) -> GmailMailbox:
     """Open a mailbox over HTTP, or this transport."""
-    keys = TokenStore(tokens=[token], clients=[], token_uri=token_uri, now=lambda: NOW)
-    pause = ([] if pauses is None else pauses).append
-    api = GmailApi(
+    return open_gmail(
         endpoint,
-        keys,
-        now=lambda: NOW,
-        pause=pause,
-        chance=random.Random(0).random,
+        token_uri,
+        tokens=[token],
+        by_draft=by_draft,
         transport=transport,
+        now=lambda: NOW,
+        pause=([] if pauses is None else pauses).append,
     )
-    return GmailMailbox(api, now=lambda: NOW, by_draft=by_draft)
 
 
 def token_file(folder: Path, content: object) -> Path:

@@ -86,27 +86,18 @@ def local_mailbox(
 
 
 def _gmail(config: Config, account: Account, transport: BaseTransport | None) -> Mailbox:
-    import random  # to scatter retries
-
-    from postroom.mail.gmail import GmailApi, GmailMailbox, TokenStore  # brings the HTTP client
+    from postroom.mail.gmail import open_gmail  # brings the HTTP client
 
     tokens, clients = gmail_files(config, account)
-    keys = TokenStore(
+    return open_gmail(
+        config.gmail.endpoint,
+        config.gmail.token_uri,
         tokens=tokens,
         clients=clients,
-        token_uri=config.gmail.token_uri,
-        now=time.time,
         account=gmail_name(config, account),
-    )
-    api = GmailApi(
-        config.gmail.endpoint,
-        keys,
-        now=time.time,
-        pause=time.sleep,
-        chance=random.random,
+        by_draft=config.sends_by_draft(account),
         transport=transport,
     )
-    return GmailMailbox(api, now=time.time, by_draft=config.sends_by_draft(account))
 
 
 def gmail_files(config: Config, account: Account) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
