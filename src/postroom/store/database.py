@@ -104,19 +104,21 @@ class Database:
         self, sql: str, values: Sequence[object] = (), *, patience: float | None = None
     ) -> list[Row]:
         """Return all rows of one query; one that takes longer than `patience` seconds is given up."""
-        with self._turn, self._translated():
+        # Not `_translated`, which costs as much as the query.
+        with self._turn:
             if patience is not None:
                 end = time.monotonic() + patience
                 self._connection.set_progress_handler(lambda: time.monotonic() > end, STEPS)
             try:
                 return self._connection.execute(sql, values).fetchall()
+            except (sqlite3.Error, UnicodeError) as why:
+                raise _translate(why, self.path) from why
             finally:
                 if patience is not None:
                     self._connection.set_progress_handler(None, 0)
 
     def row(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """Return the first row of one query, if there is one."""
-        # Not `_translated`, which costs as much as the query.
         with self._turn:
             try:
                 found: Row | None = self._connection.execute(sql, values).fetchone()

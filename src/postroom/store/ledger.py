@@ -20,7 +20,6 @@ from postroom.store.protocol import Clock, LetterClaims, Session
 from postroom.store.sql.desk import (
     ActionReader,
     ActionStore,
-    ChainHead,
     SessionReader,
     SessionStore,
     SettingStore,
@@ -85,9 +84,7 @@ class LedgerReader:
 class Transaction:
     """All nouns, to be read and written: all of it is kept, or none."""
 
-    def __init__(
-        self, session: Session, clock: Clock, draw: Callable[[int], bytes], head: ChainHead
-    ) -> None:
+    def __init__(self, session: Session, clock: Clock, draw: Callable[[int], bytes]) -> None:
         self._session = session
         self._settings = SettingStore(session, clock)
         self.letters = LetterStore(session, clock)
@@ -103,7 +100,12 @@ class Transaction:
         self.drafts = DraftStore(session, clock)
         self.label_changes = LabelChangeStore(session, clock)
         self.sessions = SessionStore(session, clock)
-        self.actions = ActionStore(session, clock, draw, self._settings, head)
+        self.actions = ActionStore(session, clock, draw, self._settings)
+
+    def begin(self) -> None:
+        """Forget what the last transaction read and added."""
+        self._settings.forget()
+        self.actions.last = 0
 
     @property
     def settings(self) -> DeskSettings:
@@ -134,9 +136,8 @@ class Ledger(LedgerReader):
         super().__init__(session, clock)
         self.claims = claims
         self.path = path
-        self._draw = draw
+        self._transaction = Transaction(session, clock, draw)
         self._seal_key = ""
-        self._head = ChainHead()
         self._durable = 0  # the last audit line that this process knows to be on the disk
 
     @contextmanager
@@ -153,10 +154,10 @@ class Ledger(LedgerReader):
         may be committed before the block ends.
         """
         with self._session.write(synced=synced, early=early):
-            transaction = Transaction(self._session, self.clock, self._draw, self._head)
-            yield transaction
+            self._transaction.begin()
+            yield self._transaction
         if synced:
-            self._durable = max(self._durable, transaction.actions.last)
+            self._durable = max(self._durable, self._transaction.actions.last)
 
     def sync(self, number: int) -> None:
         """Have the audit lines up to this number on the disk, whichever process wrote them."""

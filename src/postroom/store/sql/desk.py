@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -34,6 +34,10 @@ class SettingStore(Noun):
         if self._value is None:
             self._value = load_settings(self._session)
         return self._value
+
+    def forget(self) -> None:
+        """Read them again next time."""
+        self._value = None
 
     def save(self, settings: DeskSettings) -> None:
         """Write the fields that differ."""
@@ -92,62 +96,52 @@ class ActionReader(Noun):
         return [(seq, line) for seq, line in self._session.rows(sql, [number])]
 
 
-@dataclass(slots=True)
-class ChainHead:
-    """The end of the chain as a process saw it last, and the desk and the key that new lines name."""
-
-    seq: int = 0
-    line: str = ""
-    desk_id: str = ""
-    seal_key: str = ""
-
-
 class ActionStore(ActionReader):
     """The chain of audit lines, to be added to."""
 
     def __init__(
-        self,
-        session: Session,
-        clock: Clock,
-        draw: Callable[[int], bytes],
-        settings: SettingStore,
-        head: ChainHead,
+        self, session: Session, clock: Clock, draw: Callable[[int], bytes], settings: SettingStore
     ) -> None:
         super().__init__(session, clock)
         self._draw = draw
         self._settings = settings
-        self._head = head
+        # The end of the chain as this process saw it last, and what new lines name; verified when one is added.
+        self._seq, self._line, self._desk_id, self._seal_key = 0, "", "", ""
         self.last = 0  # the last line that this transaction added
 
     def append(self, action: Action) -> None:
         """Add a line to the chain."""
         from uuid import UUID  # who only reads needs none
 
-        moment, id = self._clock().iso, str(UUID(bytes=self._draw(16), version=4))
-        while True:
-            head = self._head
-            line = audit.write(
-                action,
-                seq=head.seq + 1,
-                previous=audit.digest(head.line) if head.line else audit.GENESIS,
-                desk=head.desk_id,
-                timestamp=moment,
-                correlation_id=id,
-                key=head.seal_key,
-            )
-            if head.seal_key and self._insert(line):
-                break
+        id = str(UUID(bytes=self._draw(16), version=4))
+        line = self._next_line(action, id)
+        if not self._insert_if_current(line):
             self._read_head()
-        head.seq, head.line, self.last = head.seq + 1, line, head.seq + 1
+            line = self._next_line(action, id)
+            sql = "INSERT INTO action (seq, line) VALUES (?, ?)"
+            self._session.run(sql, [self._seq + 1, line])
+        self._seq, self._line, self.last = self._seq + 1, line, self._seq + 1
 
-    def _insert(self, line: str) -> bool:
+    def _next_line(self, action: Action, id: str) -> str:
+        return audit.write(
+            action,
+            seq=self._seq + 1,
+            previous=audit.digest(self._line) if self._line else audit.GENESIS,
+            desk=self._desk_id,
+            timestamp=self._clock().iso,
+            correlation_id=id,
+            key=self._seal_key,
+        )
+
+    def _insert_if_current(self, line: str) -> bool:
         """Add a line if the chain, the desk and its key are still what the line was made for."""
-        head = self._head
+        if not self._seal_key:
+            return False
         sql = (
             "INSERT INTO action (seq, line) SELECT ?, ? FROM desk WHERE desk_id = ? AND seal_key = ?"
             " AND coalesce((SELECT line FROM action ORDER BY seq DESC LIMIT 1), '') = ?"
         )
-        values = [head.seq + 1, line, head.desk_id, head.seal_key, head.line]
+        values = [self._seq + 1, line, self._desk_id, self._seal_key, self._line]
         return self._session.run(sql, values) > 0
 
     def _read_head(self) -> None:
@@ -157,8 +151,7 @@ class ActionStore(ActionReader):
             "SELECT coalesce(seq, 0), coalesce(line, ''), desk_id, seal_key FROM desk"
             " LEFT JOIN action ON seq = (SELECT max(seq) FROM action)"
         )
-        head = self._head
-        head.seq, head.line, head.desk_id, head.seal_key = row or (0, "", "", "")
+        self._seq, self._line, self._desk_id, self._seal_key = row or (0, "", "", "")
 
     def save_position(self, position: LogPosition) -> None:
         """Record how far the log was written."""
