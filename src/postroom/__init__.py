@@ -22,7 +22,8 @@ guards that::
     mail       where mail lives: the protocols, MIME, and one package or module a provider
     review     what code finds in a text, and the risk card: links, tokens, risk; word lists, patterns and the table
                of findings are data files beside them
-    store      SQLite files that survive crashes and several processes: the ledger, locks, desk ids
+    store      what survives crashes and several processes: the ledger (one noun a class, SQL for any engine),
+               SQLite, atomic files, locks, tokens, desk ids
     config     postroom.toml and the environment, parsed into frozen values
     core       pure values and rules, no I/O: errors, text, address, message, query, letter, life, policy, audit,
                records (what the store returns), card, outgoing_html, lookalike, handbook
