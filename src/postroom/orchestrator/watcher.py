@@ -11,6 +11,7 @@ from typing import Final
 
 from postroom.core.errors import Corrupt, NotFound, PostroomError
 from postroom.core.handbook import MailFacts
+from postroom.core.mail_view import MailView
 from postroom.core.message import DRAFT, INBOX, SPAM, TRASH
 from postroom.core.records import InboxItem, InboxState, MailboxCursor
 from postroom.desk.outbox import ORCHESTRATOR
@@ -20,7 +21,6 @@ from postroom.orchestrator.context import RunContext
 from postroom.orchestrator.servers import Question, ToolValues
 from postroom.services.incoming import (
     BODY,
-    IncomingMail,
     exposed,
     facts,
     parse_message,
@@ -132,7 +132,7 @@ class Watcher:
         answers = self.context.servers.ask("email", "get_email", questions)
         if self.context.stopping.is_set():
             return
-        new: list[tuple[InboxItem, IncomingMail, MailFacts]] = []
+        new: list[tuple[InboxItem, MailView, MailFacts]] = []
         for item, answer in zip(items, answers, strict=True):
             if isinstance(answer, NotFound):
                 self.context.inbox.close_without_note(item, InboxState.ASIDE)
@@ -153,13 +153,13 @@ class Watcher:
             self.mail_notes.create(new)
             self.context.emit("noted", mails=len(new))
 
-    def _parse(self, item: InboxItem, answer: ToolValues) -> IncomingMail:
+    def _parse(self, item: InboxItem, answer: ToolValues) -> MailView:
         try:
             return parse_message(answer)
         except Corrupt:
             return parse_message(self._reader(item)())
 
-    def _needs_note(self, item: InboxItem, mail: IncomingMail, mail_facts: MailFacts) -> bool:
+    def _needs_note(self, item: InboxItem, mail: MailView, mail_facts: MailFacts) -> bool:
         """Whether a note is to be written; else the mail is closed, or its note adopted."""
         labels = set(mail.labels)
         if INBOX not in labels or labels & NOT_INBOX:

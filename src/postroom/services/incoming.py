@@ -10,11 +10,11 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from postroom.core.errors import Corrupt
 from postroom.core.handbook import MailFacts
-from postroom.core.mail_view import view
+from postroom.core.mail_view import FileView, MailView, view
 from postroom.core.message import IMPORTANT, SENT, Message
 from postroom.core.policy import back_off
 from postroom.core.records import InboxItem, InboxState, ShownMail
@@ -38,53 +38,43 @@ STATUS: Final = {
 _ADDRESS: Final = re.compile(r"<([^<>]*)>$")
 
 
-class IncomingMail(NamedTuple):
-    """A mail as the email server returns it."""
-
-    id: str
-    thread: str
-    date: str
-    sender: str
-    to: tuple[str, ...]
-    cc: tuple[str, ...]
-    subject: str
-    labels: tuple[str, ...]
-    list_id: str
-    automatic: bool
-    files: tuple[tuple[str, str, int], ...]
-    text: str
-    notes: tuple[str, ...]
-
-
-def parse_message(values: Mapping[str, Any]) -> IncomingMail:
+def parse_message(values: Mapping[str, Any]) -> MailView:
     """Return the mail that `get_email` answered; one that is no mail is `Corrupt`."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(one_line(str(text)) for text in values.get(name, ()))
+
+    def number(name: str) -> int:
+        return int(values.get(name, 0))
+
     try:
-        hidden, quoted = int(values.get("hidden_chars", 0)), int(values.get("quoted_chars", 0))
-        total, more = int(values.get("total_chars", 0)), int(values.get("next_offset", 0))
-        notes = [one_line(str(said)) for said in values.get("warnings", ())]
-        notes += [f"{total - more:,} more characters are not shown here"] if more else []
-        notes += [f"{quoted:,} characters of quoted history are left out"] if quoted else []
-        notes += [f"{hidden:,} hidden characters were removed"] if hidden else []
-        return IncomingMail(
+        return MailView(
             id=str(values["id"]),
             thread=str(values["thread"]),
             date=str(values["date"]),
             sender=one_line(str(values.get("from", ""))),
-            to=tuple(one_line(str(who)) for who in values.get("to", ())),
-            cc=tuple(one_line(str(who)) for who in values.get("cc", ())),
+            to=texts("to"),
+            cc=texts("cc"),
+            reply_to=texts("reply_to"),
             subject=one_line(str(values.get("subject", ""))),
-            labels=tuple(one_line(str(label)) for label in values.get("labels", ())),
+            labels=texts("labels"),
             list_id=one_line(str(values.get("list_id", ""))).strip("<>").casefold(),
             automatic=bool(values.get("automatic", False)),
             files=tuple(
-                (one_line(str(one["name"])), one_line(str(one["type"])), int(one["size"]))
+                FileView(
+                    "", one_line(str(one["name"])), one_line(str(one["type"])), int(one["size"])
+                )
                 for one in values.get("files", ())
             ),
             text=clean(str(values.get("text", "")))[0][:BODY],
-            notes=tuple(notes),
+            warnings=texts("warnings"),
+            total_chars=number("total_chars"),
+            next_offset=number("next_offset"),
+            quoted_chars=number("quoted_chars"),
+            hidden_chars=number("hidden_chars"),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as why:
-        raise Corrupt("The answer of the email server is no mail") from why
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Corrupt("The answer of the email server is no mail") from error
 
 
 def values_of(message: Message) -> dict[str, Any]:
@@ -100,10 +90,10 @@ def address(person: str) -> str:
     return (found[1] if found else person).strip().casefold()
 
 
-def exposed(account: str, mail: IncomingMail) -> Shown:
+def exposed(account: str, mail: MailView) -> Shown:
     """Return what the note of a mail shows to whoever reads it."""
     people = [("from", mail.sender), *(("to", person) for person in (*mail.to, *mail.cc))]
-    files = "\n".join(name for name, _, _ in mail.files)
+    files = "\n".join(file.name for file in mail.files)
     texts = [("name", person.rpartition("<")[0]) for _, person in people]
     texts += [("subject", mail.subject), ("body", mail.text), ("file", files)]
     try:
@@ -116,7 +106,7 @@ def exposed(account: str, mail: IncomingMail) -> Shown:
     return Shown(about, "note", keys, texts)
 
 
-def facts(mail: IncomingMail, own: frozenset[str]) -> MailFacts:
+def facts(mail: MailView, own: frozenset[str]) -> MailFacts:
     """Return what rules and guards ask of a mail."""
     sender = address(mail.sender)
     return MailFacts(
@@ -130,7 +120,7 @@ def facts(mail: IncomingMail, own: frozenset[str]) -> MailFacts:
     )
 
 
-def name_of(account: str, mail: IncomingMail) -> str:
+def name_of(account: str, mail: MailView) -> str:
     """Return the name of a mail's note: the same for the same mail, whenever it is written."""
     digest = hashlib.sha256(f"{account}\0{mail.id}".encode()).digest()
     tag = base64.b32encode(digest)[:8].decode().lower()
@@ -138,7 +128,7 @@ def name_of(account: str, mail: IncomingMail) -> str:
     return f"{mail.date[:10]} {tag}{f' {about}' if about else ''}.md"
 
 
-def render_mail(account: str, mail: IncomingMail) -> bytes:
+def render_mail(account: str, mail: MailView) -> bytes:
     """Return the note of a mail that has just come in."""
     fields: dict[str, str | Sequence[str]] = {
         "type": MAIL,
@@ -157,12 +147,23 @@ def render_mail(account: str, mail: IncomingMail) -> bytes:
     parts = [f"\n## Mail\n\n{fence(mail.text.strip(chr(10)) or '(no text)')}\n"]
     if mail.files:
         rows = [
-            f"- {quote(name)}, {quote(kind)}, {size:,} bytes" for name, kind, size in mail.files
+            f"- {quote(file.name)}, {quote(file.type)}, {file.size:,} bytes" for file in mail.files
         ]
         parts.append("\n## Attachments\n\n" + "\n".join(rows) + "\n")
-    if mail.notes:
-        parts.append("\n## Remarks\n\n" + "\n".join(f"- {quote(one)}" for one in mail.notes) + "\n")
+    if remarks := _remarks(mail):
+        parts.append("\n## Remarks\n\n" + "\n".join(f"- {quote(one)}" for one in remarks) + "\n")
     return render(fields, "".join(parts))
+
+
+def _remarks(mail: MailView) -> list[str]:
+    """Return what was found in a mail, and what its note leaves out."""
+    left = mail.total_chars - mail.next_offset if mail.next_offset else 0
+    omissions = (
+        (left, "more characters are not shown here"),
+        (mail.quoted_chars, "characters of quoted history are left out"),
+        (mail.hidden_chars, "hidden characters were removed"),
+    )
+    return [*mail.warnings, *(f"{count:,} {what}" for count, what in omissions if count)]
 
 
 def text_of(body: str) -> str:

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 
 from postroom.core.errors import Conflict, Corrupt, PostroomError
 from postroom.core.handbook import MailFacts
+from postroom.core.mail_view import MailView
 from postroom.core.records import DecidedBy, InboxItem, InboxState, NoteLocation
 from postroom.desk.note_sync import NoteSync, SeenNote, seen_at
 from postroom.desk.unowned_notes import MAIL
 from postroom.services.incoming import (
     STATUS,
-    IncomingMail,
     folder,
     name_of,
     render_mail,
@@ -120,7 +120,7 @@ class MailNotes:
 
     # Writing
 
-    def create(self, items: Sequence[tuple[InboxItem, IncomingMail, MailFacts]]) -> None:
+    def create(self, items: Sequence[tuple[InboxItem, MailView, MailFacts]]) -> None:
         """Write the notes of mails that have come in; each is in the ledger before it is in the vault."""
         begun: list[tuple[_MailNote, str, bytes]] = []
         with self.sync.ledger.write() as tx:
@@ -167,11 +167,11 @@ class MailNotes:
             return False
         return hashlib.sha256(raw).hexdigest() == location.hash
 
-    def is_filed(self, item: InboxItem, mail: IncomingMail) -> bool:
+    def is_filed(self, item: InboxItem, mail: MailView) -> bool:
         """Whether a note of this mail stands in Done/: tools cannot have put it there."""
         return self.sync.vault.stat(f"{DONE}/{name_of(item.account, mail)}") is not None
 
-    def adopt_existing(self, item: InboxItem, mail: IncomingMail, known: MailFacts) -> bool:
+    def adopt_existing(self, item: InboxItem, mail: MailView, known: MailFacts) -> bool:
         """Go on with a note of this mail that is there already: the ledger came from a backup."""
         path, ledger = f"{NEEDS_ACTION}/{name_of(item.account, mail)}", self.sync.ledger
         seen = self._naming(item, path)
