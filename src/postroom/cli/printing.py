@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ACTED_UPON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 WIDTH = 80
-FIELD = 10  # columns of a field's name
+FIELD = 9  # columns of a field's name
 GAP = "  "  # between two cells of a table
 
 
@@ -99,7 +99,7 @@ def table_row(*cells: str, last: str) -> str:
     """Return a row of a table: cells of fixed width, and a last one that gets the columns left over."""
     head = "".join(f"{cell}{GAP}" for cell in cells)
     left = width() - 1 - sum(map(_columns, click.unstyle(head)))
-    return head + fit(last, max(10, left)).rstrip()
+    return (head + fit(last, max(10, left))).rstrip()
 
 
 def field(name: str, text: str) -> str:
@@ -114,7 +114,7 @@ def fields(facts: Mapping[str, str]) -> list[str]:
 
 def field_name(name: str) -> str:
     """Return the name of a field, as wide as all of them."""
-    return click.style(f"{f'{name}:' if name else '':<{FIELD}}", dim=True)
+    return click.style((f"{name}: " if name else "").ljust(FIELD), dim=True)
 
 
 def field_list(name: str, items: Iterable[object]) -> Iterator[str]:

@@ -40,8 +40,8 @@ def test_signing_in_by_the_browser_keeps_a_token_for_its_owner_alone(
 ) -> None:
     done = person.run("auth", "gmail")
     assert done.code == 0, done.err
-    assert "Account:  you@example.org" in done.out
-    assert "Allows:   read, draft, send, label" in done.out
+    assert "Account: you@example.org" in done.out
+    assert "Allows:  read, draft, send, label" in done.out
     kept = json.loads(token.read_text())
     # What google-auth's `Credentials.to_json` writes.
     fields = {
@@ -88,7 +88,7 @@ def test_each_level_asks_for_the_least_and_says_whether_it_can_send(
 ) -> None:
     done = person.run("auth", "gmail", "--scopes", level)
     assert json.loads(token.read_text())["scopes"] == [f"{BASE}{scope}" for scope in scopes]
-    assert f"Allows:   {allows}\n" in done.out
+    assert f"Allows:  {allows}\n" in done.out
     assert ("only --scopes read cannot" in " ".join(done.err.split())) == (level != "read")
 
 
@@ -108,7 +108,7 @@ def test_without_a_browser_the_address_or_the_code_is_pasted(
 ) -> None:
     done = paste_at_terminal(person, lambda shown: pasted(shown, what))
     assert done.code == 0, done.out
-    assert "Account:  you@example.org" in click.unstyle(done.out)
+    assert "Account: you@example.org" in click.unstyle(done.out)
     assert json.loads(token.read_text())["refresh_token"]
 
 
