@@ -101,10 +101,10 @@ class Demo:
             self._perform(self._script["agent"], agent)
         self._perform(self._script["run"])
         with require_desk(wiring.settings()) as desk:
-            pending = desk.ledger.lists.summaries("pending")
+            pending = desk.reader.lists.summaries("pending")
             drafted = next(letter.id for letter in pending if letter.agent == ORCHESTRATOR)
-            digest = desk.ledger.letters.get(self.names["good"]).digest
-            draft = desk.ledger.notes.location(drafted).path
+            digest = desk.reader.letters.get(self.names["good"]).digest
+            draft = desk.reader.notes.location(drafted).path
         self.names |= {"drafted": drafted, "draft": draft}
         self.names["digest"] = digest.removeprefix("sha256:")[:8]
 

@@ -52,8 +52,8 @@ def status_command() -> None:
         if desk is not None:
             active, paused = desk.rules, desk.paused()
             notices += desk.reconcile()
-            letters = {state: desk.ledger.lists.count(state) for state in life.OPEN}
-            tally = desk.ledger.inbox.count_by_state()
+            letters = {state: desk.reader.lists.count(state) for state in life.OPEN}
+            tally = desk.reader.inbox.count_by_state()
             mails = {state: tally.get(state, 0) for state in INBOX_STATES}
             spent, slips = _spent_in_window(desk), len(desk.slips())
             running, page = desk.orchestrated(), desk.served()
@@ -109,7 +109,7 @@ def _describe_trust(level: str, config: Config) -> str:
 
 def _spent_in_window(desk: Desk) -> int:
     now, window = desk.clock(), desk.rules.window
-    return sum(elapsed(claim.at, now) < window for claim in desk.ledger.budget.spent(now, window))
+    return sum(elapsed(claim.at, now) < window for claim in desk.reader.budget.spent(now, window))
 
 
 # Checks
@@ -206,12 +206,12 @@ def _check_desk(desk: Desk, config: Config) -> Iterator[Check]:
         if free < SPACE:
             left = f"{free // 1_000_000} MB left at {place}"
             yield Check("disk", "note", left, "Free some space.")
-    actions = plural(desk.ledger.actions.head(), "line")
-    yield Check("ledger", "ok", f"{actions} of actions, {desk.ledger.check_integrity()}")
-    if unknown := desk.ledger.lists.count("unknown"):
+    actions = plural(desk.reader.actions.head(), "line")
+    yield Check("ledger", "ok", f"{actions} of actions, {desk.reader.check_integrity()}")
+    if unknown := desk.reader.lists.count("unknown"):
         found = f"{unknown} may or may not have been sent"
         yield Check("letters", "fail", found, "See `postroom pending`.")
-    has_passphrase = bool(desk.ledger.settings.passphrase)
+    has_passphrase = bool(desk.reader.settings.passphrase)
     trust = _describe_trust(rules.trust, config)
     found = f"{trust}; {'a' if has_passphrase else 'no'} passphrase is set"
     lacking = rules.trust == "desk" and not has_passphrase
@@ -313,7 +313,7 @@ def audit_command(what: str | None, letter: str, limit: int, **options: str | No
         if what == "verify":
             _verify(desk)
             return
-        letter = desk.ledger.letters.find_id(letter) if letter else ""
+        letter = desk.reader.letters.find_id(letter) if letter else ""
         records = list(desk.log.records(letter=letter, **filters))[-limit:]
     rows = [_row(record) for record in records]
     output({"actions": records}, rows or ["No action fits."])
@@ -333,7 +333,7 @@ def _row(record: dict[str, Any]) -> str:
 
 
 def _verify(desk: Desk) -> None:
-    faults, head = desk.log.verify(), desk.ledger.actions.head()
+    faults, head = desk.log.verify(), desk.reader.actions.head()
     rows = [
         f"{f'Logs/actions/{fault.file}:{fault.line}: ' if fault.file else ''}{fault.what}"
         for fault in faults[:MOST_FAULTS]

@@ -85,11 +85,11 @@ def pending_command(everything: bool) -> None:
     """
     states = tuple(HEADINGS) if everything else ORDER
     with open_desk(make=True) as desk:
-        letters = desk.ledger.lists.summaries(*ORDER)
+        letters = desk.reader.lists.summaries(*ORDER)
         if everything:
-            letters += desk.ledger.lists.summaries(*(set(states) - set(ORDER)), newest=PAST)
+            letters += desk.reader.lists.summaries(*(set(states) - set(ORDER)), newest=PAST)
         now, rules = desk.clock(), desk.rules
-        rehearsed = 0 if rules.live else len(desk.ledger.lists.summaries("rehearsal"))
+        rehearsed = 0 if rules.live else len(desk.reader.lists.summaries("rehearsal"))
     rows: list[str] = []
     for state in states:
         chosen = [letter for letter in letters if life.name(letter.state) == state]
@@ -117,11 +117,11 @@ def show_command(id: str) -> None:
     """Show one letter with its risk card and history."""
     with open_desk() as desk:
         entry = _find(desk, id)
-        output(letter_json(entry, desk.ledger.history.states(entry.id)), _lines(desk, entry))
+        output(letter_json(entry, desk.reader.history.states(entry.id)), _lines(desk, entry))
 
 
 def _find(desk: Desk, id: str) -> Entry:
-    return desk.ledger.letters.get(desk.ledger.letters.find_id(id))
+    return desk.reader.letters.get(desk.reader.letters.find_id(id))
 
 
 def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
@@ -131,14 +131,14 @@ def _lines(desk: Desk, entry: Entry) -> Iterator[str]:
     yield from letter_lines(entry)
     if entry.replaces:
         yield field("Replaces", f"the letter {entry.replaces}")
-    if former := desk.ledger.history.original(entry.id):
+    if former := desk.reader.history.original(entry.id):
         yield click.style("\nWhat was changed:", bold=True)
         yield difference(form(former), form(entry.letter))
     if edited := desk.edited(entry):
         yield folded(f"The note was edited and differs (`postroom edit {entry.id} --from-note`):")
         yield edited
     yield ""
-    for state in desk.ledger.history.states(entry.id):
+    for state in desk.reader.history.states(entry.id):
         yield folded(life.describe(state))
     yield folded(f"Trust level {desk.rules.trust}, mode {desk.rules.mode}.")
 
@@ -211,7 +211,7 @@ def _approve_and_send(desk: Desk, entry: Entry, digest: str) -> Entry:
         )
         return _send(desk, approved)
     except KeyboardInterrupt:
-        if life.allows(desk.ledger.letters.get(entry.id).state, "undo"):
+        if life.allows(desk.reader.letters.get(entry.id).state, "undo"):
             desk.recall(entry.id, by=login_name())
             say(f"The letter {entry.id} was recalled and waits again.")
         raise
@@ -236,9 +236,9 @@ def _report(desk: Desk, entries: list[Entry]) -> None:
     rows = []
     for entry in entries:
         rows.append(folded(life.describe(entry.state, id=entry.id)))
-        if path := desk.ledger.notes.location(entry.id).path:
+        if path := desk.reader.notes.location(entry.id).path:
             rows.append(f"  {path}")
-    values = [letter_json(entry, desk.ledger.history.states(entry.id)) for entry in entries]
+    values = [letter_json(entry, desk.reader.history.states(entry.id)) for entry in entries]
     output({"letters": values}, rows)
     accounts = {entry.letter.account for entry in entries if isinstance(entry.state, life.Sent)}
     if any(wiring.settings().account(name).provider == "local" for name in accounts):
@@ -423,7 +423,7 @@ def send_approved_command(wait: bool) -> None:
 
 def _approved(desk: Desk) -> list[tuple[str, str, float]]:
     """Return id, reason and seconds left of each letter that is approved and waits."""
-    found = [(letter.id, letter.state) for letter in desk.ledger.lists.summaries("approved")]
+    found = [(letter.id, letter.state) for letter in desk.reader.lists.summaries("approved")]
     return [
         (id, state.held, desk.dispatcher.due_in(state))
         for id, state in found

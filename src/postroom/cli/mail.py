@@ -229,7 +229,7 @@ def undo_moves_command(numbers: tuple[int, ...], every: bool, agent: str | None)
     if numbers and every:
         raise Invalid("NUMBER and --all exclude each other", remedy="Give one of them.")
     with find_desk(wiring.settings()) as desk:
-        known = desk.ledger.label_changes.newest(-1) if desk else []
+        known = desk.reader.label_changes.newest(-1) if desk else []
         moves = [move for move in known if agent is None or move.agent == agent]
         chosen = moves if every else [find_move(moves, number) for number in numbers]
         if desk is None or not chosen:

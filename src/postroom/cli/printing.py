@@ -173,9 +173,7 @@ def letter_lines(entry: Entry) -> Iterator[str]:
     from postroom.desk.outbox import WHO
 
     letter = entry.letter
-    people = [("From", (letter.sender,)), ("To", letter.to), ("Cc", letter.cc)]
-    people += [("Bcc", letter.bcc), ("Reply-To", letter.reply_to)]
-    yield from _envelope(people, letter.subject)
+    yield from _envelope(letter.address_rows, letter.subject)
     agent = WHO.get(entry.agent) or one_line(entry.agent)
     yield f"{field_name('Agent')}{agent}, {short_date(entry.created.wall)}, id {entry.id}"
     for at, file in enumerate(letter.attachments):

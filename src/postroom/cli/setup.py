@@ -177,7 +177,7 @@ def _make_folders(desk: Desk, config: Config) -> list[str]:
 
 def _set_passphrase(desk: Desk, config: Config, *, asked: bool) -> None:
 
-    has_one = bool(desk.ledger.settings.passphrase)
+    has_one = bool(desk.reader.settings.passphrase)
     wanted = config.approvals
     if has_one and (desk.rules.trust, desk.rules.required) != (wanted.trust, wanted.required):
         say("The settings ask for less than the ledger requires: that takes the passphrase.")

@@ -80,6 +80,10 @@ class LedgerReader:
         """What is kept once for the whole desk."""
         return load_settings(self._session)
 
+    def check_integrity(self) -> str:
+        """Return the engine's own finding on its files, `ok` where nothing is wrong."""
+        return self._session.check()
+
 
 class Transaction:
     """All nouns, to be read and written: all of it is kept, or none."""
@@ -171,10 +175,6 @@ class Ledger(LedgerReader):
         """Whether an audit line is sealed with this ledger's key."""
         self._seal_key = self._seal_key or self.settings.seal_key
         return audit.sealed(line, self._seal_key)
-
-    def check_integrity(self) -> str:
-        """Return the engine's own finding on its files, `ok` where nothing is wrong."""
-        return self._session.check()
 
     def close(self) -> None:
         """Close the files."""
