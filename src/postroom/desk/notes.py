@@ -28,7 +28,7 @@ from postroom.desk.outbox import WHO
 from postroom.desk.plan import FOLDERS
 from postroom.store.ledger import Transaction
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced, inert, quote, sections
+from postroom.vault.markdown import fence, fenced_sections, inert, quote, sections
 from postroom.vault.note import Note, render
 from postroom.vault.vault import File
 
@@ -63,7 +63,7 @@ def text_of(entry: Entry, note: Note) -> str | None:
     """Return the letter's text as the note has it; None if it cannot be read."""
     if entry.form == "draft":
         return settled(note.body)
-    texts = [fenced(text) for title, text in sections(note.body) if title == "Letter"]
+    texts = [text for title, text in fenced_sections(note.body) if title == "Letter"]
     return settled(texts[0]) if len(texts) == 1 and texts[0] is not None else None
 
 

@@ -28,7 +28,7 @@ from postroom.desk.plan import ListedLetter, SlipFacts, UnownedNote
 from postroom.desk.recorder import Call
 from postroom.store.ledger import Ledger
 from postroom.vault import folders
-from postroom.vault.markdown import fence, fenced, quote, sections
+from postroom.vault.markdown import fence, fenced_sections, quote
 from postroom.vault.note import Note, etag
 from postroom.vault.vault import File, Vault
 
@@ -267,7 +267,7 @@ class UnownedNotes:
         assert note is not None
         request = parse_slip(seen.path, seen.file, note)
         assert request is not None
-        parts = {title: fenced(text) for title, text in sections(note.body)}
+        parts = dict(fenced_sections(note.body))
         before = parts.get(AGENTS_TEXT)  # where it was presented before
         text = note.body.strip() if before is None else before
         letters: list[Entry] = []

@@ -24,7 +24,7 @@ from postroom.desk.exposure import Shown
 from postroom.desk.unowned_notes import MAIL
 from postroom.review.tokens import address_key
 from postroom.vault.folders import DONE, FAILED, NEEDS_ACTION
-from postroom.vault.markdown import fence, fenced, inert, quote, sections
+from postroom.vault.markdown import fence, fenced_sections, inert, quote
 from postroom.vault.note import Note, render
 
 BODY: Final = 20_000  # characters of a mail in its note
@@ -168,7 +168,7 @@ def _remarks(mail: MailView) -> list[str]:
 
 def text_of(body: str) -> str:
     """Return the words of the mail that a note holds."""
-    texts = [fenced(part) for title, part in sections(body) if title == "Mail"]
+    texts = [text for title, text in fenced_sections(body) if title == "Mail"]
     return texts[0] if texts and texts[0] is not None else body
 
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from functools import lru_cache
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 _ATX = re.compile(r" {0,3}#{1,6}(?:[ \t](.*))?")
@@ -30,6 +30,7 @@ _BRACKET = re.compile(r"[\\\[\]<]")
 _INLINE_QUERY = re.compile(r"[\s\ufeff]*\$?=")
 _LINKS = ("Link", "Image")
 _CONTAINERS = ("BlockQuote", "List", "FootnoteDefinition")
+_TAGS = frozenset({*_LINKS, *_CONTAINERS, "CodeBlock", "Heading"})
 _WIKI = "WikiLink"
 
 
@@ -72,23 +73,26 @@ class Structure(NamedTuple):
     definitions: tuple[tuple[int, int], ...]  # of links by reference
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def parse(text: str) -> Structure:
     """Return the structure of a text without frontmatter."""
     import pyromark
 
-    on = pyromark.Options
-    options = on.ENABLE_WIKILINKS | on.ENABLE_TABLES | on.ENABLE_MATH | on.ENABLE_FOOTNOTES
-    readable = _readable(text)
+    readable, options = _readable(text), _options()
     offset = _char_offsets(readable)
     parts = _Parts(text)
+    # Most events are of no interest, and are passed over before anything else is done with them.
     for event, span in pyromark.events_with_range(readable, options=options):
-        if not isinstance(event, str):  # a line break, or a rule
-            ((kind, value),) = event.items()
-            if kind != "Text" or parts.wants_text():
-                parts.add(kind, value, offset(span["start"]), offset(span["end"]))
-    found = pyromark.reference_definitions(readable, options=options).values()
-    spans = [one["span"] for one in found]
+        if isinstance(event, str):  # a line break, or a rule
+            continue
+        kind: str
+        value: Any
+        ((kind, value),) = event.items()
+        name = value if isinstance(value, str) else next(iter(value))
+        if name in _TAGS if kind in ("Start", "End") else kind == "Code" or parts.wants_text():
+            parts.add(kind, value, offset(span["start"]), offset(span["end"]))
+    found = pyromark.reference_definitions(readable, options=options) if "]:" in text else {}
+    spans = [one["span"] for one in found.values()]
     definitions = sorted((offset(span["start"]), offset(span["end"])) for span in spans)
     return Structure(
         tuple(_with_ends(parts.headings, len(text))),
@@ -99,11 +103,27 @@ def parse(text: str) -> Structure:
     )
 
 
+@cache
+def _options() -> Any:  # noqa: ANN401 - of a module that is loaded late
+    from pyromark import Options
+
+    return (
+        Options.ENABLE_WIKILINKS
+        | Options.ENABLE_TABLES
+        | Options.ENABLE_MATH
+        | Options.ENABLE_FOOTNOTES
+    )
+
+
 def _readable(text: str) -> str:
     """Return a text of the same length that the parser reads as CommonMark has it."""
-    text = _SURROGATE.sub("\ufffd", text)  # UTF-8 has none of these
-    text = _LONE_RETURN.sub("\n", text)
-    return _TABS_AFTER_FENCE.sub(lambda found: " " * len(found[0]), text)
+    if not text.isascii():
+        text = _SURROGATE.sub("\ufffd", text)  # UTF-8 has none of these
+    if "\r" in text:
+        text = _LONE_RETURN.sub("\n", text)
+    if "\t" in text:
+        text = _TABS_AFTER_FENCE.sub(lambda found: " " * len(found[0]), text)
+    return text
 
 
 def _char_offsets(text: str) -> Callable[[int], int]:
@@ -219,18 +239,36 @@ def fence(text: str) -> str:
 
 def fenced(section: str) -> str | None:
     """Return what the one fence holds; None where there is none, a second, or one left open."""
-    fences = parse(section).fences
-    if len(fences) != 1 or not fences[0].is_closed:
-        return None
-    return fences[0].text.removesuffix("\n")
+    return _only_text(parse(section).fences)
+
+
+def _only_text(fences: Sequence[Fence]) -> str | None:
+    is_one = len(fences) == 1 and fences[0].is_closed
+    return fences[0].text.removesuffix("\n") if is_one else None
 
 
 def sections(body: str) -> list[tuple[str, str]]:
     """Return (title, text) of each part that starts with `## title`; the texts joined are the body."""
-    starts = [(one.title, one.start) for one in headings(body) if one.level == 2 and one.is_atx]
-    ends = [*(start for _, start in starts), len(body)]
-    parts = [(title, body[start:end]) for (title, start), end in zip(starts, ends[1:], strict=True)]
-    return [("", body[: ends[0]]), *parts]
+    return [(title, body[start:end]) for title, start, end in _section_spans(body)]
+
+
+def fenced_sections(body: str) -> list[tuple[str, str | None]]:
+    """Return (title, what its one fence holds) of each part, as `fenced` of each of `sections`."""
+    fences = parse(body).fences
+    starts = [one.start for one in fences]
+    return [
+        (title, _only_text(fences[bisect_left(starts, start) : bisect_left(starts, end)]))
+        for title, start, end in _section_spans(body)
+    ]
+
+
+def _section_spans(body: str) -> Iterator[tuple[str, int, int]]:
+    title, start = "", 0
+    for one in headings(body):
+        if one.level == 2 and one.is_atx:
+            yield title, start, one.start
+            title, start = one.title, one.start
+    yield title, start, len(body)
 
 
 def headings(body: str) -> tuple[Heading, ...]:

@@ -3,7 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.vault.markdown import headings, inert, numbered, outside_code, titles
+from postroom.vault.markdown import (
+    fenced,
+    fenced_sections,
+    headings,
+    inert,
+    numbered,
+    outside_code,
+    sections,
+    titles,
+)
 from tests.cases import for_each
 
 
@@ -78,6 +87,17 @@ def test_lines_are_numbered_with_the_heading_over_them() -> None:
         (7, "", "# E"),
         (8, "", "f"),
     ]
+
+
+@given(st.lists(st.sampled_from(["## a", "# b", "```", "text", "~~~", "- ```", "  ```", "> ```", "", "<!--", "-->"])))  # fmt: skip
+def test_the_fence_of_a_section_is_the_same_in_the_whole_and_alone(lines: list[str]) -> None:
+    body = "\n".join(lines)
+    assert "".join(text for _, text in sections(body)) == body
+    whole = fenced_sections(body)
+    assert [title for title, _ in whole] == [title for title, _ in sections(body)]
+    # A comment that is closed in a later section makes no fence of its lines there.
+    if "<!--" not in body:
+        assert whole == [(title, fenced(text)) for title, text in sections(body)]
 
 
 def test_a_lone_surrogate_is_no_failure() -> None:
